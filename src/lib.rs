@@ -1,1 +1,5 @@
-//! quorumgate.
+//! quorumgate keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
+
+pub mod judge;
+pub mod ledger;
+pub mod quorum;

@@ -1,0 +1,87 @@
+//! What is asked of the judge, and what it answers.
+
+use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, PodName, PodUid, Reason, Waiver};
+
+/// One disruption of one pod, as a request brought it.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The pod's namespace.
+    pub namespace: String,
+    /// The pod's name.
+    pub pod: PodName,
+    /// The incarnation the request showed (`oldObject`), where it showed one. An eviction shows none.
+    pub uid: Option<PodUid>,
+    /// What would be done.
+    pub kind: Kind,
+    /// Who asks.
+    pub asker: Asker,
+    /// Whether the pod gets its grace period.
+    pub grace: Grace,
+    /// The UID the request insists on.
+    pub precondition: Option<PodUid>,
+    /// Whether anything may be written.
+    pub dry_run: DryRun,
+    /// When the answer has to be there.
+    pub deadline: tokio::time::Instant,
+}
+
+/// Who asks: a username for the record, and what it means for the rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// The username.
+    pub name: String,
+    /// What the rules make of it.
+    pub actor: Actor,
+}
+
+/// Whether anything may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DryRun {
+    /// Decide and write nothing.
+    Yes,
+    /// Record what is allowed.
+    No,
+}
+
+/// The judge's answer.
+#[derive(Debug)]
+#[must_use]
+pub struct Answer {
+    /// The cluster it is about; `None` where the pod belongs to none.
+    pub cluster: Option<ClusterRef>,
+    /// Yes or no.
+    pub outcome: Result<Yes, Refusal>,
+    /// Serving voters without a grant, minus the majority, as judged; `None` where no member was looked at.
+    pub headroom: Option<i64>,
+    /// What the asker should know besides (leadership that could not be moved, weaker evidence, an override in use).
+    pub warnings: Vec<String>,
+}
+
+/// A yes, and what it stands on.
+#[derive(Debug)]
+pub enum Yes {
+    /// Nothing is taken from a cluster.
+    Waived(Waiver),
+    /// A grant was recorded. The proof can only come from an accepted write to the ledger.
+    Recorded {
+        /// What the grant stands on.
+        basis: Basis,
+        /// The accepted write.
+        proof: crate::ledger::Recorded,
+    },
+    /// An override passed although the ledger could not be written in time; the ledger turns cold.
+    Ungranted,
+    /// It would be allowed; nothing was written.
+    DryRun(Basis),
+}
+
+/// A no, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Ask again later: 429.
+    Wait(Reason),
+    /// Not like this: 403.
+    Deny(Reason),
+    /// There is no such pod: 404 (evictions only; a delete shows its pod).
+    NoSuchPod,
+}

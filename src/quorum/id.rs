@@ -1,0 +1,144 @@
+//! The names of things, each a type of its own, so that a pod's name is never taken for a member's.
+
+use std::fmt;
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Takes the text as it is.
+            pub fn new(text: impl Into<String>) -> Self {
+                Self(text.into())
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::new(text)
+            }
+        }
+    };
+}
+
+text_id! {
+    /// The name of a pod. It outlives the pod's incarnations, so grants are keyed by it.
+    PodName
+}
+
+text_id! {
+    /// The UID of one incarnation of a pod.
+    PodUid
+}
+
+macro_rules! hex_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:x}", self.0)
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = std::num::ParseIntError;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                u64::from_str_radix(text, 16).map(Self)
+            }
+        }
+    };
+}
+
+hex_id! {
+    /// etcd's id of a member; written in hexadecimal, as `etcdctl member list` does.
+    MemberId
+}
+
+hex_id! {
+    /// etcd's id of a cluster; written in hexadecimal.
+    ClusterId
+}
+
+/// One etcd cluster: the namespace and name of its StatefulSet, which are those of its budget too.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterRef {
+    /// Kubernetes namespace.
+    pub namespace: String,
+    /// Name of the StatefulSet and of its `QuorumDisruptionBudget`.
+    pub name: String,
+}
+
+impl ClusterRef {
+    /// The cluster of the StatefulSet `name` in `namespace`.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+}
+
+impl fmt::Display for ClusterRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The ordinal of a pod in its StatefulSet: the number its name ends in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ordinal(pub u32);
+
+impl Ordinal {
+    /// The ordinal in a pod's name; `None` where the name does not end in `-<number>`.
+    pub fn of(pod: &PodName) -> Option<Self> {
+        let (_, digits) = pod.as_str().rsplit_once('-')?;
+        let canonical = digits == "0" || !digits.starts_with('0');
+        let numeric = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        (canonical && numeric)
+            .then(|| digits.parse().ok().map(Self))
+            .flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ordinal_is_the_number_a_name_ends_in() {
+        assert_eq!(Ordinal::of(&"etcd-main-2".into()), Some(Ordinal(2)));
+        assert_eq!(Ordinal::of(&"etcd-10".into()), Some(Ordinal(10)));
+        for foreign in ["etcd", "etcd-", "etcd-x", "etcd-01", "etcd-99999999999"] {
+            assert_eq!(Ordinal::of(&foreign.into()), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn ids_are_written_and_read_in_hexadecimal() {
+        assert_eq!(
+            MemberId(0x8e9e_05c5_2164_694d).to_string(),
+            "8e9e05c52164694d"
+        );
+        assert_eq!(
+            "8e9e05c52164694d".parse(),
+            Ok(MemberId(0x8e9e_05c5_2164_694d))
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! What is true of a cluster at one moment, put together from what was observed.
+
+use std::time::Duration;
+
+use super::circumstances::Circumstances;
+use super::evidence::Round;
+use super::id::{ClusterId, ClusterRef, MemberId, PodName, PodUid};
+use super::latch::Latch;
+use super::pod::Pod;
+use super::policy::Policy;
+
+/// Everything one judgement may know: read from the Kubernetes API, asked of etcd, or kept in the budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The cluster.
+    pub cluster: ClusterRef,
+    /// What surrounds it.
+    pub circumstances: Circumstances,
+    /// What its owner chose.
+    pub policy: Policy,
+    /// The StatefulSet's `spec.replicas`; where the StatefulSet is gone, the last one that the budget recorded.
+    pub replicas: u32,
+    /// The most voters seen, as the budget's status keeps it.
+    pub latch: Latch,
+    /// How long ago `spec.replicas` last went up; `None` when it did not, or longer ago than anybody remembers.
+    pub scaled_out_for: Option<Duration>,
+    /// For how long quorum has been lost without a gap, as confirmed outside of admission; `None` when it is not.
+    pub quorum_lost_for: Option<Duration>,
+    /// For how long the learner has made no progress, as watched outside of admission.
+    pub learner_stuck_for: Option<Duration>,
+    /// The pods of the StatefulSet.
+    pub pods: Vec<Pod>,
+    /// What etcd answered. Empty with [`super::policy::EvidenceMode::Readiness`].
+    pub round: Round,
+}
+
+/// What is true of a cluster: its members, each with a role and a condition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The cluster.
+    pub cluster: ClusterRef,
+    /// What surrounds it.
+    pub circumstances: Circumstances,
+    /// What its owner chose.
+    pub policy: Policy,
+    /// `spec.replicas`.
+    pub replicas: u32,
+    /// See [`Observation::latch`], with this observation's voters taken in.
+    pub latch: Latch,
+    /// See [`Observation::scaled_out_for`].
+    pub scaled_out_for: Option<Duration>,
+    /// See [`Observation::quorum_lost_for`].
+    pub quorum_lost_for: Option<Duration>,
+    /// See [`Observation::learner_stuck_for`].
+    pub learner_stuck_for: Option<Duration>,
+    /// The etcd cluster id that the members agree on; `None` while nobody answered or they differ.
+    pub cluster_id: Option<ClusterId>,
+    /// The leader that the majority names.
+    pub leader: Option<MemberId>,
+    /// Members, those with pods first, by name: the order is canonical and means nothing.
+    pub members: Vec<Member>,
+    /// Pods of the StatefulSet that are proven not to be members (rule 7).
+    pub not_members: Vec<PodName>,
+    /// Whether the members that answered are positive evidence of a lost quorum.
+    pub quorum_lost: bool,
+}
+
+/// A member of the cluster, or a pod that counts as one until the contrary is proven.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its id, where it is known.
+    pub id: Option<MemberId>,
+    /// Its name in etcd, or its pod's name.
+    pub name: String,
+    /// Its pod, if it has one.
+    pub pod: Option<MemberPod>,
+    /// Voter or learner.
+    pub role: Role,
+    /// Whether it is the leader that the majority names.
+    pub leader: bool,
+    /// Whether it takes part in quorum.
+    pub condition: Condition,
+    /// What is known of its process beyond etcd's answers.
+    pub body: Body,
+    /// Raft entries it lags behind the leader, where both are known.
+    pub lag: Option<u64>,
+    /// Size of its database and the part in use, bytes, as it reported them.
+    pub sizes: Option<Sizes>,
+}
+
+/// The pod of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberPod {
+    /// Its name.
+    pub name: PodName,
+    /// Its incarnation.
+    pub uid: PodUid,
+    /// Whether it is terminating.
+    pub terminating: bool,
+    /// Its `controller-revision-hash`.
+    pub revision: Option<String>,
+}
+
+/// Voter or learner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+pub enum Role {
+    /// Counts for quorum.
+    Voter,
+    /// Does not, yet.
+    Learner,
+}
+
+/// Whether a member takes part in quorum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// It proved just now that it does.
+    Serving,
+    /// It answered, or something vouches, that it does not.
+    Failing(String),
+    /// Nobody could ask.
+    Unknown(String),
+}
+
+/// What is known of a member's process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// It does not run, and this incarnation may start again.
+    Dead,
+    /// It does not run and nothing will start this incarnation again: its node is gone or out of service, or it has finished.
+    DeadForGood,
+    /// It has not started in this incarnation.
+    Starting,
+    /// It runs, or it may.
+    Alive,
+    /// It has no pod here.
+    Elsewhere,
+}
+
+/// Sizes of a member's database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// File size, bytes.
+    pub db: u64,
+    /// Bytes in use.
+    pub in_use: u64,
+    /// The quota in bytes, where the member reports it.
+    pub quota: Option<u64>,
+}
+
+impl Snapshot {
+    /// Puts together what was observed.
+    pub fn assemble(observation: &Observation) -> Self {
+        let o = observation.clone();
+        Self {
+            cluster: o.cluster,
+            circumstances: o.circumstances,
+            policy: o.policy,
+            replicas: o.replicas,
+            latch: o.latch,
+            scaled_out_for: o.scaled_out_for,
+            quorum_lost_for: o.quorum_lost_for,
+            learner_stuck_for: o.learner_stuck_for,
+            cluster_id: None,
+            leader: None,
+            members: Vec::new(),
+            not_members: Vec::new(),
+            quorum_lost: false,
+        }
+    }
+}

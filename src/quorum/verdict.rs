@@ -1,0 +1,243 @@
+//! The answer to a disruption: allow, wait or deny, each with the reason it stands on.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::circumstances::Teardown;
+use super::id::{ClusterRef, PodName};
+
+/// The answer of [`super::decide`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It may go, once what the permission asks for has been done.
+    Allow(Permission),
+    /// Not now: the same request may pass later.
+    Wait(Reason),
+    /// Not like this: asking again does not help.
+    Deny(Reason),
+}
+
+/// What an allow stands on, and so what has to happen before it is said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Permission {
+    /// Takes nothing from the cluster: no grant, no ledger.
+    Waived(Waiver),
+    /// A grant must be recorded before anyone is told yes.
+    Grant(Basis),
+}
+
+/// Why a disruption needs no grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Waiver {
+    /// Rule 1: not a pod of an enrolled cluster.
+    Foreign,
+    /// Rule 2: the pod is already terminating.
+    Terminating,
+    /// Rule 3: the cluster is being torn down.
+    Teardown(Teardown),
+    /// Rule 4: the request is for another incarnation; the API server answers 409.
+    WrongIncarnation,
+    /// Rule 7: the pod is not a member.
+    NotAMember,
+}
+
+/// Why a disruption may have a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Basis {
+    /// Rule 3: hibernation or a recorded scale-in.
+    Teardown(Teardown),
+    /// Rule 6: a valid override.
+    Override,
+    /// Rule 11: a learner that is not needed.
+    Learner,
+    /// Rule 12: the member is dead or has not started, and the others make no majority anyway: it costs nothing.
+    CostsNothing,
+    /// Rule 13: quorum has been lost for the grace period, and the new revision may be the repair.
+    Repair,
+    /// Rule 14: the policy for a cluster of one.
+    SingleMember,
+    /// Rule 14: the policy for a cluster of two.
+    TwoMembers,
+    /// Rule 15: the others make the majority.
+    Majority {
+        /// Serving voters left without this member and without every granted one.
+        others: u32,
+        /// What is needed.
+        majority: u32,
+    },
+}
+
+/// Why a disruption is refused. One variant per cause, carrying its numbers; `Display` is what people read.
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Reason {
+    /// Rule 1: enrolled, but the budget that holds the grants does not exist yet.
+    NoLedger,
+    /// Rule 1: the definition of budgets is missing.
+    NoDefinition,
+    /// Rule 1: several budgets claim the pod.
+    Ambiguous {
+        /// The clusters whose budgets do.
+        budgets: Vec<ClusterRef>,
+    },
+    /// Rule 5: a forced removal of a pod that may still run.
+    AtMostOnce {
+        /// The pod.
+        pod: PodName,
+    },
+    /// Rule 8: two budgets guard one etcd cluster.
+    SharedCluster {
+        /// The other one.
+        other: ClusterRef,
+    },
+    /// Rule 9.
+    LedgerCold {
+        /// Time left until it may be warm.
+        remaining: Duration,
+    },
+    /// Rule 10: the pod's `PodDisruptionBudget` would refuse.
+    DisruptionBudget {
+        /// Names of those that select it.
+        names: Vec<String>,
+    },
+    /// Rule 11: a learner that the cluster cannot spare now.
+    Learner(Count),
+    /// Rule 12: this member may be the one that completes a majority.
+    MayComplete(Count),
+    /// Rule 13: quorum is lost and this member is alive.
+    QuorumLost(Count),
+    /// Rule 14: the policy of a small cluster keeps strangers out.
+    TooSmall {
+        /// Voters.
+        voters: u32,
+    },
+    /// Rule 16: nobody could be asked.
+    NoEvidence {
+        /// What the probes met, a line per member.
+        because: Vec<String>,
+    },
+    /// Rule 17.
+    NoHeadroom(Count),
+    /// Evidence or ledger could not be read or written in time. The shell's reason; no rule gives it.
+    Unavailable {
+        /// What was not to be had.
+        what: String,
+    },
+    /// A restart in place: delete or evict instead.
+    RestartByDelete,
+}
+
+/// The numbers and names behind a refusal.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Count {
+    /// Voters that count (`V`).
+    pub voters: u32,
+    /// Voters serving now, without those that have a grant.
+    pub serving: u32,
+    /// The majority of `V`.
+    pub majority: u32,
+    /// Members with an open grant.
+    pub in_flight: Vec<PodName>,
+    /// Members that do not serve, each with why.
+    pub not_serving: Vec<(String, String)>,
+}
+
+impl Reason {
+    /// A stable word for metrics, audit annotations and causes.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLedger => f.write_str(
+                "its StatefulSet is enrolled but has no QuorumDisruptionBudget yet; the gate is creating it, retry in a moment",
+            ),
+            Self::NoDefinition => f.write_str(
+                "the CustomResourceDefinition quorumdisruptionbudgets.quorumgate.io is missing; install it again (`quorumgate crds | kubectl apply -f -`)",
+            ),
+            Self::Ambiguous { budgets } => {
+                f.write_str("the pod has no owner and several budgets select it:")?;
+                budgets.iter().try_for_each(|b| write!(f, " {b}"))
+            }
+            Self::AtMostOnce { pod } => write!(
+                f,
+                "{pod} may still run on a node that cannot be reached, and a second one must not start; make sure the node is off, then taint it node.kubernetes.io/out-of-service, or delete the Node",
+            ),
+            Self::SharedCluster { other } => {
+                write!(f, "the budget {other} reports the same etcd cluster id; one cluster needs exactly one budget")
+            }
+            Self::LedgerCold { remaining } => write!(
+                f,
+                "the budget is new or was not in force, so earlier permissions may still be open; it is trusted in {} s",
+                remaining.as_secs().max(1),
+            ),
+            Self::DisruptionBudget { names } => match names.as_slice() {
+                [one] => write!(f, "the PodDisruptionBudget {one} allows no disruption now"),
+                many => write!(
+                    f,
+                    "{} PodDisruptionBudgets select this pod ({}), and the API server evicts only pods with at most one",
+                    many.len(),
+                    many.join(", "),
+                ),
+            },
+            Self::Learner(count) => write!(f, "it is a learner that is still joining: {count}"),
+            Self::MayComplete(count) => {
+                write!(f, "quorum is lost and this member may be the one that brings it back: {count}")
+            }
+            Self::QuorumLost(count) => write!(
+                f,
+                "quorum is lost and this member is alive: {count}; repair or delete the members that do not serve first",
+            ),
+            Self::TooSmall { voters } => write!(
+                f,
+                "a cluster of {voters} cannot spare a member; its budget's policy says who may take one all the same",
+            ),
+            Self::NoEvidence { because } => {
+                f.write_str("no member could be asked about the cluster")?;
+                if !because.is_empty() {
+                    write!(f, ": {}", because.join("; "))?;
+                }
+                Ok(())
+            }
+            Self::NoHeadroom(count) => write!(f, "{count}"),
+            Self::Unavailable { what } => write!(f, "{what}; retry in a moment"),
+            Self::RestartByDelete => f.write_str(
+                "this update would restart etcd at a moment nobody can tell; delete or evict the pod instead (or set quorumgate.io/override-until)",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            voters,
+            serving,
+            majority,
+            in_flight,
+            not_serving,
+        } = self;
+        write!(
+            f,
+            "{serving} of {voters} voters serve without an open grant, {majority} are needed"
+        )?;
+        if !in_flight.is_empty() {
+            let names: Vec<&str> = in_flight.iter().map(PodName::as_str).collect();
+            write!(f, "; on their way: {}", names.join(", "))?;
+        }
+        if !not_serving.is_empty() {
+            let members: Vec<String> = not_serving
+                .iter()
+                .map(|(who, why)| format!("{who} ({why})"))
+                .collect();
+            write!(f, "; not serving: {}", members.join(", "))?;
+        }
+        Ok(())
+    }
+}
