@@ -1,0 +1,38 @@
+# The two commands: `make demo` shows the gate at work, `make test` runs every check and test.
+# Both install or build what they need, or say exactly what is missing (scripts/setup).
+
+SHELL := /bin/bash
+CARGO ?= cargo
+export RUST_BACKTRACE ?= 1
+
+.PHONY: demo test check unit e2e bench crds image setup testbed
+
+demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
+	$(CARGO) build --release --locked
+	$(CARGO) run --release --locked --quiet --example demo -- $(ARGS)
+
+test: setup check unit testbed e2e   ## everything, in the order of what fails fastest
+
+check: setup                 ## format, lints, docs, licences, generated files
+	scripts/check
+
+unit: setup                  ## unit, scenario, property, HTTP and TLS tests
+	$(CARGO) test --locked --workspace --lib --bins --test it
+
+testbed: setup               ## builds the control plane and etcd into the cache, once
+	$(CARGO) run --locked --quiet --package quorumgate-testbed -- build
+
+e2e: setup testbed           ## against real etcd processes and a real control plane
+	scripts/e2e $(TESTS)
+
+bench: setup testbed         ## ratios in one run
+	$(CARGO) bench --locked
+
+crds: setup                  ## writes manifests/base/crds.yaml
+	$(CARGO) run --locked --quiet -- crds > manifests/base/crds.yaml
+
+image:                       ## needs docker or podman
+	docker build --tag quorumgate:dev .
+
+setup:
+	@scripts/setup
