@@ -19,10 +19,24 @@ pub struct Probe {
     pub target: Target,
     /// `Maintenance.Status`: local, answered without quorum.
     pub status: Result<Status, Unanswered>,
-    /// A linearizable read: proves contact with a quorum. etcd's "permission denied" counts as passed.
+    /// A linearizable read: proves contact with a quorum. etcd's "permission denied" counts as passed. Not asked of a learner
+    /// ([`Unanswered::Learner`]), nor of a voter whose status names no leader ([`Unanswered::NoLeader`]).
     pub read: Result<(), Unanswered>,
-    /// The member list this endpoint holds, asked after the read.
+    /// The member list this endpoint holds. Where the read passed, it was asked after it, and so is at least as new as the
+    /// moment the round began; where the read failed, it is what the member last knew.
     pub members: Result<Vec<ListedMember>, Unanswered>,
+}
+
+impl Probe {
+    /// The probe of an endpoint that answered nothing at all, or that could not even be asked.
+    pub fn unanswered(target: Target, why: Unanswered) -> Self {
+        Self {
+            target,
+            status: Err(why),
+            read: Err(Unanswered::NotAsked),
+            members: Err(Unanswered::NotAsked),
+        }
+    }
 }
 
 /// Whose client endpoint was asked.
@@ -118,6 +132,9 @@ pub enum Unanswered {
     /// etcd says it has no leader.
     #[error("it knows no leader")]
     NoLeader,
+    /// A learner answers nothing but its status.
+    #[error("it is a learner")]
+    Learner,
     /// An earlier question to this endpoint went unanswered, so this one was not asked.
     #[error("it was not asked")]
     NotAsked,
