@@ -2,6 +2,8 @@
 //!
 //! The webhooks and the rollout ask here alike, so a rollout can never take what the webhook would refuse.
 
+mod judging;
 mod question;
 
+pub use judging::Judging;
 pub use question::{Answer, Asker, DryRun, Question, Refusal, Yes};
