@@ -1,5 +1,6 @@
 //! quorumgate keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
 
+pub mod api;
 pub mod judge;
 pub mod ledger;
 pub mod quorum;

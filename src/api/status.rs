@@ -1,0 +1,114 @@
+//! What a budget shows, and what it remembers.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::grant::GrantStatus;
+use super::is_default;
+use super::member::MemberStatus;
+use super::recorded::{RecordedDeletes, ScaleOutStatus, StatefulSetStatus};
+
+/// The state of the cluster as it was last seen, and the ledger: the permissions that are open.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QuorumDisruptionBudgetStatus {
+    /// The generation of the spec that the observations below belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Voters that count: those in etcd's member list and learners on their way out, or the expected members where these are more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voters: Option<i32>,
+    /// Voters that serve and have no open permission to go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current_healthy: Option<i32>,
+    /// The majority: voters that must serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_healthy: Option<i32>,
+    /// Members that may go now. It is a snapshot; every request is judged anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disruptions_allowed: Option<i32>,
+    /// The most voters seen since the StatefulSet was last made smaller, never more than its replicas: the majority does not
+    /// shrink while members are lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_members: Option<i32>,
+    /// The StatefulSet's replicas under which they were seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_replicas: Option<i32>,
+    /// The last scale-out, while room is kept for the voters that it brings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ScaleOutStatus")]
+    pub scale_out: Option<ScaleOutStatus>,
+    /// The member that leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The etcd cluster id, hexadecimal, as the members last agreed on it.
+    #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
+    pub cluster_id: Option<String>,
+    /// Pods of the StatefulSet's update revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub updated_members: Option<i32>,
+    /// The label selector of the members' pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// The StatefulSet as it was last seen: which one, and whose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "StatefulSetStatus")]
+    pub stateful_set: Option<StatefulSetStatus>,
+    /// The state of the ledger.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ledger: LedgerStatus,
+    /// The permissions that are open, one entry per member. Do not edit: a permission that is missing here may break the quorum.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
+    pub grants: Vec<GrantStatus>,
+    /// Deletions and scale-ins that were admitted, so that what they entail passes.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recorded_deletes: RecordedDeletes,
+    /// The members as they were last seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<MemberStatus>,
+    /// What is to be known at a glance.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Whether the ledger is known to hold every open permission.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LedgerStatus {
+    /// Whether it is known to hold every open permission; true only for the budget of this UID.
+    #[serde(default)]
+    pub warm: bool,
+    /// The budget that this belongs to: a copy of this status in another one means nothing.
+    #[serde(default, rename = "budgetUID", skip_serializing_if = "Option::is_none")]
+    pub budget_uid: Option<String>,
+    /// How often it turned cold. Watching begins anew each time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub epoch: i64,
+    /// Why it turned cold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cold_because: Option<String>,
+    /// The highest sequence number given so far.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub last_seq: i64,
+}
+
+/// The types of a budget's conditions.
+pub mod condition {
+    /// The voters that serve make a majority.
+    pub const QUORUM_HEALTHY: &str = "QuorumHealthy";
+    /// Every pod has the StatefulSet's update revision.
+    pub const ALL_MEMBERS_UPDATED: &str = "AllMembersUpdated";
+    /// A rollout makes progress, or there is none.
+    pub const PROGRESSING: &str = "Progressing";
+    /// All members report one cluster id, and no other budget does.
+    pub const CLUSTER_ID_CONSISTENT: &str = "ClusterIDConsistent";
+    /// Evidence comes from etcd itself.
+    pub const EVIDENCE_LIVE: &str = "EvidenceLive";
+    /// The ledger is known to hold every open permission.
+    pub const LEDGER_WARM: &str = "LedgerWarm";
+    /// The API server asks the gate about this cluster's pods.
+    pub const GATE_ACTIVE: &str = "GateActive";
+}
