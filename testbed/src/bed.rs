@@ -1,0 +1,200 @@
+//! The test bed as a library: the shared control plane, and clients and kubeconfigs for any user of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use kube::config::Kubeconfig;
+use tokio::sync::OnceCell;
+
+use crate::control_plane::audit::AuditLog;
+use crate::control_plane::{self, Component, ControlPlane};
+use crate::executable;
+use crate::kubeconfig::{self, Proof};
+use crate::kubectl::Invocation;
+use crate::paths::State;
+use crate::pki::{Authority, Request, Usage};
+use crate::sandbox::{self, Sandbox};
+use crate::versions::Release;
+
+/// A control plane that is up. Cheap to clone.
+#[derive(Clone)]
+pub struct Bed(Arc<Inner>);
+
+struct Inner {
+    control_plane: ControlPlane,
+    authority: Authority,
+    client: Client,
+    executable: OnceCell<PathBuf>,
+}
+
+impl Bed {
+    /// The shared control plane, started when it is not up. What earlier owners left behind is swept away.
+    pub async fn up() -> Result<Self> {
+        Self::up_with(ControlPlane::from_env()?).await
+    }
+
+    /// A control plane of one's own, for tests that restart or reconfigure it.
+    pub async fn up_with(control_plane: ControlPlane) -> Result<Self> {
+        control_plane.up().await?;
+        let bed = Self::attach(control_plane).await?;
+        sandbox::sweep(&bed).await?;
+        Ok(bed)
+    }
+
+    /// A control plane that is up already; starts nothing.
+    pub async fn attach(control_plane: ControlPlane) -> Result<Self> {
+        let client = control_plane
+            .client()
+            .await
+            .context("the control plane is not up; run `testbed up`")?;
+        let authority = control_plane::authority(&control_plane.state)?;
+        Ok(Self(Arc::new(Inner {
+            control_plane,
+            authority,
+            client,
+            executable: OnceCell::new(),
+        })))
+    }
+
+    /// Its control plane.
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.0.control_plane
+    }
+
+    /// Its state directory.
+    pub fn state(&self) -> &State {
+        &self.0.control_plane.state
+    }
+
+    /// Its Kubernetes release.
+    pub fn kubernetes(&self) -> &'static Release {
+        self.0.control_plane.kubernetes
+    }
+
+    /// The authority that the API server trusts for clients, and clients for the API server.
+    pub fn authority(&self) -> &Authority {
+        &self.0.authority
+    }
+
+    /// The administrator's client. It never repeats a request by itself.
+    pub fn client(&self) -> Client {
+        self.0.client.clone()
+    }
+
+    /// A client for any user and groups, bound by what RBAC grants them.
+    pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client> {
+        kubeconfig::client(self.user_kubeconfig(user, groups)?).await
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn admin_kubeconfig(&self) -> PathBuf {
+        self.state().admin_kubeconfig()
+    }
+
+    /// A kubeconfig file for any user and groups.
+    ///
+    /// With at most one group the user has a certificate of their own; with more, the file lets the administrator
+    /// impersonate them.
+    pub fn kubeconfig_as(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
+        self.write_kubeconfig(user, &self.user_kubeconfig(user, groups)?)
+    }
+
+    /// A kubeconfig file for a service account that exists, with a token that is good for a day.
+    pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
+        let request = TokenRequest {
+            spec: TokenRequestSpec {
+                expiration_seconds: Some(24 * 3600),
+                ..TokenRequestSpec::default()
+            },
+            ..TokenRequest::default()
+        };
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client(), namespace);
+        let answer = accounts
+            .create_token_request(name, &PostParams::default(), &request)
+            .await
+            .with_context(|| format!("no token for the service account {namespace}/{name}"))?;
+        let token = answer
+            .status
+            .context("a token request was answered without a token")?
+            .token;
+        let config = self.kubeconfig(&Proof::Token(&token))?;
+        self.write_kubeconfig(
+            &format!("system:serviceaccount:{namespace}:{name}"),
+            &config,
+        )
+    }
+
+    /// `kubectl ARGS...` as the administrator, to be awaited.
+    pub fn kubectl<A: AsRef<std::ffi::OsStr>>(
+        &self,
+        args: impl IntoIterator<Item = A>,
+    ) -> Invocation {
+        let plane = self.control_plane();
+        let kubectl = plane.cache.binaries(plane.kubernetes).join("kubectl");
+        // kubectl keeps what it discovers here, not in the home directory of whoever runs the tests.
+        let cache = self.state().root().join("kubectl-cache");
+        Invocation::new(kubectl)
+            .kubeconfig(&self.admin_kubeconfig())
+            .env("KUBECACHEDIR", cache)
+            .args(args)
+    }
+
+    /// Stops the API server and starts it again; returns when it is ready.
+    pub async fn restart_api_server(&self) -> Result<()> {
+        self.control_plane().restart(Component::ApiServer).await
+    }
+
+    /// What the API server is asked from now on.
+    pub fn audit_log(&self) -> AuditLog {
+        AuditLog::from_now(&self.state().audit_log())
+    }
+
+    /// A namespace of one's own, called `name` and a random suffix.
+    pub async fn sandbox(&self, name: &str) -> Result<Sandbox> {
+        Sandbox::create(self, name).await
+    }
+
+    /// The `testbed` program, which also is the node agent.
+    pub async fn executable(&self) -> Result<&Path> {
+        self.0
+            .executable
+            .get_or_try_init(executable::find)
+            .await
+            .map(PathBuf::as_path)
+    }
+
+    fn user_kubeconfig(&self, user: &str, groups: &[&str]) -> Result<Kubeconfig> {
+        if let [_, _, ..] = groups {
+            let admin = self
+                .authority()
+                .issue(&Request::new("admin", Usage::Client).organisation("system:masters"))?;
+            return self.kubeconfig(&Proof::Impersonation(&admin, user, groups));
+        }
+        let mut request = Request::new(user, Usage::Client);
+        request.organisation = groups.first().map(|group| String::from(*group));
+        self.kubeconfig(&Proof::Certificate(&self.authority().issue(&request)?))
+    }
+
+    fn kubeconfig(&self, proof: &Proof<'_>) -> Result<Kubeconfig> {
+        let server = self.control_plane().api_url()?;
+        Ok(kubeconfig::kubeconfig(
+            &server,
+            self.authority().certificate(),
+            proof,
+        ))
+    }
+
+    fn write_kubeconfig(&self, user: &str, config: &Kubeconfig) -> Result<PathBuf> {
+        if user.contains('/') || user.starts_with('.') {
+            bail!("{user:?} is not a user name that a file can be called");
+        }
+        let path = self.state().kubeconfigs().join(format!("{user}.yaml"));
+        kubeconfig::write(config, &path)?;
+        Ok(path)
+    }
+}

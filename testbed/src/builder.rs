@@ -1,0 +1,344 @@
+//! Building the binaries of a release into the cache, once.
+//!
+//! A build goes to a directory of its own and is renamed into place when it is whole, so that a cache directory
+//! either has all binaries of a release or none. Whoever comes second waits for the first and builds nothing.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::paths::Cache;
+use crate::versions::{Origin, Release, Software};
+
+/// Written last into a directory of binaries: the fingerprint of what they were built from.
+const STAMP: &str = ".built-from";
+
+/// The directory with the binaries of `release`, building them first where they are missing or outdated.
+///
+/// Tells what it does on standard error. Takes milliseconds when nothing is to be done, minutes otherwise; call it
+/// from a thread that may block.
+pub fn ensure_built(cache: &Cache, release: &Release) -> Result<PathBuf> {
+    match release.origin {
+        Origin::Package { name, directory } => {
+            installed(release, name, Path::new(directory)).map(Path::to_path_buf)
+        }
+        Origin::GoModule {
+            directory,
+            go_mod,
+            go_sum,
+        } => {
+            let build = Build {
+                cache,
+                release,
+                module: directory,
+                go_mod,
+                go_sum,
+            };
+            build.ensure()
+        }
+    }
+}
+
+/// Whether the binaries of `release` are there and up to date.
+pub fn is_built(cache: &Cache, release: &Release) -> bool {
+    match release.origin {
+        Origin::Package { name, directory } => {
+            installed(release, name, Path::new(directory)).is_ok()
+        }
+        Origin::GoModule {
+            directory,
+            go_mod,
+            go_sum,
+        } => Build {
+            cache,
+            release,
+            module: directory,
+            go_mod,
+            go_sum,
+        }
+        .is_current(),
+    }
+}
+
+fn installed<'a>(release: &Release, package: &str, directory: &'a Path) -> Result<&'a Path> {
+    for binary in binaries(release.software) {
+        ensure!(
+            directory.join(binary.name).exists(),
+            "{} {} comes from the operating system, and {} is missing; install it with\n  apt-get install {package} {}",
+            release.software.name(),
+            release.version,
+            directory.join(binary.name).display(),
+            package.replace("-server", "-client"),
+        );
+    }
+    Ok(directory)
+}
+
+/// One binary: the Go package it is built from, and what it is called.
+struct Binary {
+    package: &'static str,
+    /// What `go build -o directory/` calls it: the last element of the package's path that is no version.
+    built_as: &'static str,
+    name: &'static str,
+}
+
+const fn binary(package: &'static str, built_as: &'static str, name: &'static str) -> Binary {
+    Binary {
+        package,
+        built_as,
+        name,
+    }
+}
+
+const KUBERNETES: &[Binary] = &[
+    binary(
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        "kube-apiserver",
+        "kube-apiserver",
+    ),
+    binary(
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        "kube-controller-manager",
+        "kube-controller-manager",
+    ),
+    binary(
+        "k8s.io/kubernetes/cmd/kube-scheduler",
+        "kube-scheduler",
+        "kube-scheduler",
+    ),
+    binary("k8s.io/kubernetes/cmd/kubectl", "kubectl", "kubectl"),
+];
+
+const ETCD: &[Binary] = &[
+    binary("go.etcd.io/etcd/server/v3", "server", "etcd"),
+    binary("go.etcd.io/etcd/etcdctl/v3", "etcdctl", "etcdctl"),
+];
+
+fn binaries(software: Software) -> &'static [Binary] {
+    match software {
+        Software::Kubernetes => KUBERNETES,
+        Software::Etcd => ETCD,
+    }
+}
+
+struct Build<'a> {
+    cache: &'a Cache,
+    release: &'a Release,
+    module: &'a str,
+    go_mod: &'a str,
+    go_sum: &'a str,
+}
+
+impl Build<'_> {
+    fn ensure(&self) -> Result<PathBuf> {
+        let target = self.cache.binaries(self.release);
+        if self.is_current() {
+            return Ok(target);
+        }
+        let work = self.cache.root().join("build").join(self.module);
+        fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+        let _lock = self.lock(&work)?;
+        // Somebody else may have built it while we waited for the lock.
+        if !self.is_current() {
+            self.build(&work, &target)?;
+        }
+        Ok(target)
+    }
+
+    fn is_current(&self) -> bool {
+        fs::read_to_string(self.cache.binaries(self.release).join(STAMP))
+            .is_ok_and(|stamp| stamp == self.fingerprint())
+    }
+
+    fn lock(&self, work: &Path) -> Result<Flock<File>> {
+        let path = work.join("lock");
+        let file =
+            File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Ok(lock),
+            Err((file, _)) => file,
+        };
+        tell(&format!(
+            "{} is being built by another process; waiting for it",
+            self.title()
+        ));
+        Flock::lock(file, FlockArg::LockExclusive)
+            .map_err(|(_, error)| error)
+            .with_context(|| format!("cannot lock {}", path.display()))
+    }
+
+    fn build(&self, work: &Path, target: &Path) -> Result<()> {
+        let started = Instant::now();
+        tell(&format!(
+            "building {} (once; kept in {})",
+            self.title(),
+            target.display()
+        ));
+        fs::write(work.join("go.mod"), self.go_mod)?;
+        fs::write(work.join("go.sum"), self.go_sum)?;
+        let fresh = work.join("out");
+        remove_directory(&fresh)?;
+        self.run_go(work, &fresh)?;
+        for Binary { built_as, name, .. } in binaries(self.release.software) {
+            if built_as != name {
+                fs::rename(fresh.join(built_as), fresh.join(name))
+                    .with_context(|| format!("go build left no {built_as}"))?;
+            }
+        }
+        fs::write(fresh.join(STAMP), self.fingerprint())?;
+        remove_directory(target)?;
+        if let Some(parent) = target.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::rename(&fresh, target).with_context(|| format!("cannot put {}", target.display()))?;
+        tell(&format!(
+            "built {} in {:.0?}",
+            self.title(),
+            started.elapsed()
+        ));
+        Ok(())
+    }
+
+    fn run_go(&self, work: &Path, out: &Path) -> Result<()> {
+        let mut go = Command::new("go");
+        go.current_dir(work)
+            .env("CGO_ENABLED", "0")
+            .env("GOWORK", "off")
+            .args(["build", "-trimpath", "-ldflags", &self.ldflags(), "-o"])
+            .arg(format!("{}/", out.display()))
+            .args(
+                binaries(self.release.software)
+                    .iter()
+                    .map(|binary| binary.package),
+            )
+            .stdin(Stdio::null());
+        fs::create_dir_all(out)?;
+        let status = go.status().with_context(|| {
+            format!(
+                "cannot run `go`, which builds {}; install Go 1.26 or newer, for example with\n  apt-get install golang-go\nor from https://go.dev/dl/",
+                self.title()
+            )
+        })?;
+        if !status.success() {
+            bail!(
+                "building {} failed ({status}); to see it again, run\n  cd {} && CGO_ENABLED=0 go build {}",
+                self.title(),
+                work.display(),
+                binaries(self.release.software)
+                    .iter()
+                    .map(|binary| binary.package)
+                    .collect::<Vec<_>>()
+                    .join(" "),
+            );
+        }
+        Ok(())
+    }
+
+    /// Kubernetes learns its own version only from the linker; etcd has it in its source.
+    fn ldflags(&self) -> String {
+        let mut flags = String::from("-s -w");
+        if self.release.software == Software::Kubernetes {
+            let package = "k8s.io/component-base/version";
+            let mut numbers = self.release.version.split('.');
+            let (major, minor) = (
+                numbers.next().unwrap_or_default(),
+                numbers.next().unwrap_or_default(),
+            );
+            flags += &format!(
+                " -X {package}.gitVersion=v{} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}",
+                self.release.version
+            );
+        }
+        flags
+    }
+
+    /// Changes whenever what would be built changes.
+    fn fingerprint(&self) -> String {
+        let flags = self.ldflags();
+        let packages = binaries(self.release.software)
+            .iter()
+            .map(|binary| binary.package);
+        let parts = [self.go_mod, self.go_sum, &flags]
+            .into_iter()
+            .chain(packages);
+        format!(
+            "{:016x}\n",
+            fnv1a(parts.flat_map(|part| part.bytes().chain([0])))
+        )
+    }
+
+    fn title(&self) -> String {
+        format!("{} {}", self.release.software.name(), self.release.version)
+    }
+}
+
+/// FNV-1a, 64 bits: stable over releases of Rust, unlike the standard library's hasher.
+fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn remove_directory(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A line for the person who waits.
+pub(crate) fn tell(line: &str) {
+    eprintln!("testbed: {line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::versions::{self, RELEASES};
+
+    #[test]
+    fn a_package_that_is_not_installed_is_named_with_the_command_that_installs_it() {
+        let release = versions::find(Software::Etcd, "3.4").unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        let error = installed(release, "etcd-server", empty.path())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("apt-get install etcd-server"), "{error}");
+    }
+
+    #[test]
+    fn the_fingerprint_tells_releases_apart_and_an_empty_cache_has_none_built() {
+        let empty = tempfile::tempdir().unwrap();
+        let cache = Cache::at(empty.path());
+        let mut seen = std::collections::BTreeSet::new();
+        for release in RELEASES {
+            let Origin::GoModule {
+                directory,
+                go_mod,
+                go_sum,
+            } = release.origin
+            else {
+                continue;
+            };
+            let build = Build {
+                cache: &cache,
+                release,
+                module: directory,
+                go_mod,
+                go_sum,
+            };
+            assert!(
+                seen.insert(build.fingerprint()),
+                "{} is not told apart",
+                release.version
+            );
+            assert!(!is_built(&cache, release));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The command line of `testbed`.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, Subcommand};
+
+use crate::builder::{self, tell};
+use crate::control_plane::ControlPlane;
+use crate::paths::Cache;
+use crate::status;
+use crate::versions::{self, Release, Software};
+
+/// A local Kubernetes without containers: a real control plane, and nodes that run pods as processes.
+///
+/// State is kept in $QUORUMGATE_TESTBED, by default below the cache; binaries in $QUORUMGATE_CACHE, by default
+/// ~/.cache/quorumgate.
+#[derive(Debug, Parser)]
+#[command(name = "testbed", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// The Kubernetes version, such as 1.37 or 1.37.1; each has a control plane of its own.
+    #[arg(long, global = true, env = "QUORUMGATE_KUBERNETES", default_value = "1.37", value_parser = kubernetes)]
+    kubernetes: &'static Release,
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Build the binaries that are missing into the cache (minutes once, then milliseconds).
+    Build {
+        /// An etcd version to build, such as 3.6; repeat for several. Default: every version that can be built.
+        #[arg(long, value_parser = etcd)]
+        etcd: Vec<&'static Release>,
+    },
+    /// Start the control plane, or what is missing of it.
+    Up,
+    /// Stop everything and remove the state; the cache stays.
+    Down,
+    /// Show processes, versions, nodes and pods.
+    Status,
+    /// Run kubectl as the administrator.
+    #[command(disable_help_flag = true)]
+    Kubectl {
+        /// Arguments for kubectl.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+fn kubernetes(version: &str) -> Result<&'static Release> {
+    versions::find(Software::Kubernetes, version)
+}
+
+fn etcd(version: &str) -> Result<&'static Release> {
+    versions::find(Software::Etcd, version)
+}
+
+impl Cli {
+    /// Does what the command line asks for.
+    pub async fn run(self) -> Result<ExitCode> {
+        let Self {
+            kubernetes,
+            command,
+        } = self;
+        match command {
+            Subcommands::Build { etcd } => build(kubernetes, &etcd),
+            Subcommands::Up => up(&ControlPlane::with_kubernetes(kubernetes)?).await,
+            Subcommands::Down => down(&ControlPlane::with_kubernetes(kubernetes)?).await,
+            Subcommands::Status => status::print(&ControlPlane::with_kubernetes(kubernetes)?).await,
+            Subcommands::Kubectl { args } => {
+                kubectl(&ControlPlane::with_kubernetes(kubernetes)?, &args)
+            }
+        }
+    }
+}
+
+fn build(kubernetes: &Release, etcd: &[&'static Release]) -> Result<ExitCode> {
+    let cache = Cache::from_env()?;
+    let can_be_built =
+        |release: &&Release| matches!(release.origin, versions::Origin::GoModule { .. });
+    let etcd = match etcd {
+        [] => versions::of(Software::Etcd).filter(can_be_built).collect(),
+        chosen => chosen.to_vec(),
+    };
+    for release in std::iter::once(kubernetes).chain(etcd) {
+        let directory = builder::ensure_built(&cache, release)?;
+        tell(&format!(
+            "{} {} is in {}",
+            release.software.name(),
+            release.version,
+            directory.display()
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn up(plane: &ControlPlane) -> Result<ExitCode> {
+    let started = Instant::now();
+    plane.up().await?;
+    tell(&format!(
+        "Kubernetes {} is up ({:.1?})",
+        plane.kubernetes.version,
+        started.elapsed()
+    ));
+    tell("try `testbed status`, `testbed kubectl get nodes`, or");
+    tell(&format!(
+        "  export KUBECONFIG={}",
+        plane.state.admin_kubeconfig().display()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn down(plane: &ControlPlane) -> Result<ExitCode> {
+    let stopped = plane.down().await?;
+    match stopped.as_slice() {
+        [] => tell("nothing was running"),
+        names => tell(&format!("stopped {}", names.join(", "))),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn kubectl(plane: &ControlPlane, args: &[OsString]) -> Result<ExitCode> {
+    plane.api_url()?;
+    let kubectl = plane.cache.binaries(plane.kubernetes).join("kubectl");
+    // Replaces this process: terminal, signals and the exit code are kubectl's own.
+    let error = Command::new(&kubectl)
+        .env("KUBECONFIG", plane.state.admin_kubeconfig())
+        .args(args)
+        .exec();
+    Err(error).with_context(|| format!("cannot run {}", kubectl.display()))
+}

@@ -1,0 +1,55 @@
+//! kube-apiserver: RBAC and Node authorization, NodeRestriction, webhooks by URL, an audit log.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::Tuning;
+use super::audit;
+use super::layout::{Layout, SERVICE_RANGE, TOKEN_ISSUER, path_flag};
+
+/// The command that starts it, after writing the files that it reads.
+pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Result<Command> {
+    let policy = layout.state.root().join("audit-policy.yaml");
+    fs::write(&policy, audit::POLICY)
+        .with_context(|| format!("cannot write {}", policy.display()))?;
+    let toleration = tuning.not_ready_toleration.as_secs();
+    let mut server = Command::new(layout.kubernetes.join("kube-apiserver"));
+    server.args([
+        "--bind-address=127.0.0.1".into(),
+        "--advertise-address=127.0.0.1".into(),
+        format!("--secure-port={}", layout.ports.api_server),
+        format!(
+            "--etcd-servers=http://127.0.0.1:{}",
+            layout.ports.etcd_client
+        ),
+        path_flag("tls-cert-file", &layout.pki_file("kube-apiserver.crt")),
+        path_flag(
+            "tls-private-key-file",
+            &layout.pki_file("kube-apiserver.key"),
+        ),
+        path_flag("client-ca-file", &layout.authority_file()),
+        path_flag("service-account-key-file", &layout.pki_file("sa.pub")),
+        path_flag(
+            "service-account-signing-key-file",
+            &layout.pki_file("sa.key"),
+        ),
+        format!("--service-account-issuer={TOKEN_ISSUER}"),
+        format!("--service-cluster-ip-range={SERVICE_RANGE}"),
+        "--authorization-mode=Node,RBAC".into(),
+        "--enable-admission-plugins=NodeRestriction".into(),
+        "--allow-privileged=true".into(),
+        format!("--default-not-ready-toleration-seconds={toleration}"),
+        format!("--default-unreachable-toleration-seconds={toleration}"),
+        path_flag("audit-policy-file", &policy),
+        path_flag("audit-log-path", &layout.state.audit_log()),
+        "--audit-log-maxsize=1024".into(),
+        // Endpoints of the `kubernetes` Service may not be loopback addresses, and nobody here uses them.
+        "--endpoint-reconciler-type=none".into(),
+        // Less work while nothing happens.
+        "--profiling=false".into(),
+        "--etcd-count-metric-poll-period=0".into(),
+    ]);
+    Ok(server)
+}

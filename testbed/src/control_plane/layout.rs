@@ -1,0 +1,157 @@
+//! Everything that the components of one control plane need to know of one another: binaries, files, ports, identities.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use super::ports::Ports;
+use crate::builder;
+use crate::kubeconfig::{self, Proof, kubeconfig};
+use crate::paths::{Cache, State};
+use crate::pki::{self, Authority, Request, Usage};
+use crate::versions::Release;
+
+/// Kubernetes' own services get addresses from here; nothing routes them.
+pub(super) const SERVICE_RANGE: &str = "10.96.0.0/16";
+const KUBERNETES_SERVICE: &str = "10.96.0.1";
+/// Who issues service account tokens, as their `iss` claim says.
+pub(super) const TOKEN_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+const AUTHORITY_NAME: &str = "quorumgate test bed";
+
+/// The files, ports and binaries of one control plane.
+pub(super) struct Layout {
+    pub(super) state: State,
+    pub(super) ports: Ports,
+    pub(super) kubernetes: PathBuf,
+    pub(super) etcd: PathBuf,
+}
+
+/// The certificate authority of a state; created when it is not there.
+pub fn authority(state: &State) -> Result<Authority> {
+    Authority::load_or_create(&state.pki(), AUTHORITY_NAME)
+}
+
+impl Layout {
+    /// Builds, chooses and issues whatever is not there yet. Blocks.
+    pub(super) fn prepare(
+        cache: &Cache,
+        state: &State,
+        kubernetes: &Release,
+        etcd: &Release,
+    ) -> Result<Self> {
+        let binaries = builder::ensure_built(cache, kubernetes)?;
+        let etcd = builder::ensure_built(cache, etcd)?;
+        for directory in [
+            state.root(),
+            &state.run(),
+            &state.logs(),
+            &state.nodes(),
+            &state.sandboxes(),
+        ] {
+            fs::create_dir_all(directory)
+                .with_context(|| format!("cannot create {}", directory.display()))?;
+        }
+        let ports = Ports::load_or_choose(&ports_file(state))?;
+        let layout = Self {
+            state: state.clone(),
+            ports,
+            kubernetes: binaries,
+            etcd,
+        };
+        layout.issue_credentials()?;
+        Ok(layout)
+    }
+
+    /// The certificate authority's own certificate.
+    pub(super) fn authority_file(&self) -> PathBuf {
+        self.state.pki().join("ca.crt")
+    }
+
+    /// A file of the certificate authority's directory.
+    pub(super) fn pki_file(&self, name: &str) -> PathBuf {
+        self.state.pki().join(name)
+    }
+
+    /// The kubeconfig of one of the control plane's own users.
+    pub(super) fn kubeconfig(&self, name: &str) -> PathBuf {
+        self.state.kubeconfigs().join(format!("{name}.yaml"))
+    }
+
+    fn issue_credentials(&self) -> Result<()> {
+        let authority = authority(&self.state)?;
+        pki::service_account_keys(&self.state.pki())?;
+        let api_names = [
+            "127.0.0.1",
+            KUBERNETES_SERVICE,
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+        ];
+        self.issue_server(&authority, "kube-apiserver", &api_names)?;
+        self.issue_server(
+            &authority,
+            "kube-controller-manager",
+            &["127.0.0.1", "localhost"],
+        )?;
+        self.issue_server(&authority, "kube-scheduler", &["127.0.0.1", "localhost"])?;
+        self.issue_user(
+            &authority,
+            "kube-controller-manager",
+            "system:kube-controller-manager",
+            None,
+        )?;
+        self.issue_user(&authority, "kube-scheduler", "system:kube-scheduler", None)?;
+        self.issue_user(&authority, "admin", "admin", Some("system:masters"))
+    }
+
+    fn issue_server(&self, authority: &Authority, name: &str, names: &[&str]) -> Result<()> {
+        // The certificate is written last: when it is there, so is its key.
+        if self.pki_file(&format!("{name}.crt")).exists() {
+            return Ok(());
+        }
+        let request = Request::new(name, Usage::Server).names(names.iter().copied());
+        authority
+            .issue(&request)?
+            .write(&self.state.pki(), name)
+            .map(drop)
+    }
+
+    fn issue_user(
+        &self,
+        authority: &Authority,
+        file: &str,
+        user: &str,
+        group: Option<&str>,
+    ) -> Result<()> {
+        let path = self.kubeconfig(file);
+        if path.exists() {
+            return Ok(());
+        }
+        let mut request = Request::new(user, Usage::Client);
+        request.organisation = group.map(String::from);
+        let credential = authority.issue(&request)?;
+        let config = kubeconfig(
+            &api_url(self.ports),
+            authority.certificate(),
+            &Proof::Certificate(&credential),
+        );
+        kubeconfig::write(&config, &path)
+    }
+}
+
+/// Where the ports of a state are recorded.
+pub(super) fn ports_file(state: &State) -> PathBuf {
+    state.root().join("ports.json")
+}
+
+/// The URL of the Kubernetes API.
+pub(super) fn api_url(ports: Ports) -> String {
+    format!("https://127.0.0.1:{}", ports.api_server)
+}
+
+/// `--name=path`.
+pub(super) fn path_flag(name: &str, path: &Path) -> String {
+    format!("--{name}={}", path.display())
+}

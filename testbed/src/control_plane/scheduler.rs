@@ -1,0 +1,47 @@
+//! kube-scheduler, with short back-offs.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use super::layout::{Layout, path_flag};
+
+/// The command that starts it, after writing its configuration.
+pub(super) fn command(layout: &Layout) -> Result<Command> {
+    let config = layout.state.root().join("kube-scheduler.yaml");
+    fs::write(&config, configuration(layout))
+        .with_context(|| format!("cannot write {}", config.display()))?;
+    let mut scheduler = Command::new(layout.kubernetes.join("kube-scheduler"));
+    scheduler.args([
+        path_flag("config", &config),
+        "--bind-address=127.0.0.1".into(),
+        format!("--secure-port={}", layout.ports.scheduler),
+        // Only health is asked for there, which needs neither.
+        "--authentication-skip-lookup=true".into(),
+        path_flag("tls-cert-file", &layout.pki_file("kube-scheduler.crt")),
+        path_flag(
+            "tls-private-key-file",
+            &layout.pki_file("kube-scheduler.key"),
+        ),
+    ]);
+    Ok(scheduler)
+}
+
+fn configuration(layout: &Layout) -> String {
+    format!(
+        "apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  kubeconfig: {}
+  qps: 500
+  burst: 1000
+leaderElection:
+  leaderElect: false
+enableProfiling: false
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 2
+",
+        layout.kubeconfig("kube-scheduler").display()
+    )
+}

@@ -1,0 +1,110 @@
+//! The one way to wait for a condition: ask again and again until it holds or a deadline has passed.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long [`eventually`] rests between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a look at the world may answer: there yet, or not yet and why.
+pub trait Observation {
+    /// What is there in the end.
+    type Value;
+
+    /// The value, or why it is not there yet (`None` when there is nothing to say).
+    fn settle(self) -> Result<Self::Value, Option<anyhow::Error>>;
+}
+
+impl Observation for bool {
+    type Value = ();
+
+    fn settle(self) -> Result<(), Option<anyhow::Error>> {
+        if self { Ok(()) } else { Err(None) }
+    }
+}
+
+impl<T> Observation for Option<T> {
+    type Value = T;
+
+    fn settle(self) -> Result<T, Option<anyhow::Error>> {
+        self.ok_or(None)
+    }
+}
+
+impl<T, E: Into<anyhow::Error>> Observation for Result<T, E> {
+    type Value = T;
+
+    fn settle(self) -> Result<T, Option<anyhow::Error>> {
+        self.map_err(|error| Some(error.into()))
+    }
+}
+
+/// Looks every 50 ms until `look` answers `true`, `Some` or `Ok`, and returns the value.
+///
+/// `what` completes the sentence "waited in vain until …". A look that hangs is cut off at the deadline too.
+///
+/// # Errors
+/// When `within` has passed; the message holds `what` and the error of the last look.
+pub async fn eventually<O, F, L>(
+    within: Duration,
+    what: impl AsRef<str>,
+    mut look: L,
+) -> Result<O::Value>
+where
+    O: Observation,
+    F: Future<Output = O>,
+    L: FnMut() -> F,
+{
+    let deadline = Instant::now() + within;
+    let mut last = None;
+    loop {
+        match timeout_at(deadline, look()).await.map(Observation::settle) {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(why)) => last = why.or(last),
+            Err(_) => last = last.or_else(|| Some(anyhow!("the last look did not come back"))),
+        }
+        if Instant::now() + PAUSE > deadline {
+            let waited = format!("waited {within:?} in vain until {}", what.as_ref());
+            return Err(match last {
+                Some(why) => why.context(waited),
+                None => anyhow!(waited),
+            });
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_returns_the_value_once_it_is_there() {
+        let looks = Cell::new(0);
+        let value = eventually(Duration::from_secs(1), "three looks", async || {
+            looks.set(looks.get() + 1);
+            (looks.get() == 3).then_some("there")
+        });
+        assert_eq!(value.await.unwrap(), "there");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timeout_names_the_condition_and_the_last_error() {
+        let error = eventually(Duration::from_secs(1), "pigs fly", async || {
+            Err::<(), _>(anyhow!("no wings"))
+        });
+        let message = format!("{:#}", error.await.unwrap_err());
+        assert_eq!(message, "waited 1s in vain until pigs fly: no wings");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_ends_at_the_deadline() {
+        let error = eventually(Duration::from_secs(1), "it answers", async || {
+            std::future::pending::<bool>().await
+        });
+        assert!(format!("{:#}", error.await.unwrap_err()).contains("did not come back"));
+    }
+}

@@ -1,0 +1,83 @@
+//! Finding the `testbed` program from within a test, whose own executable it is not.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::kubectl::Invocation;
+
+const NAME: &str = "testbed";
+
+/// `$QUORUMGATE_TESTBED_BIN`; this very program; or the one that cargo builds beside this one, built now so that it is
+/// never older than the sources.
+pub(crate) async fn find() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("QUORUMGATE_TESTBED_BIN") {
+        return Ok(path.into());
+    }
+    let myself = std::env::current_exe().context("cannot find this program's own file")?;
+    if myself.file_name() == Some(NAME.as_ref()) {
+        return Ok(myself);
+    }
+    // target/<profile>/deps/<test>, target/<profile>/examples/<example> or target/<profile>/<program>.
+    let profile = myself
+        .ancestors()
+        .skip(1)
+        .find(|directory| {
+            !matches!(
+                directory.file_name().and_then(|name| name.to_str()),
+                Some("deps" | "examples")
+            )
+        })
+        .context("this program is in no directory")?;
+    let program = profile.join(NAME);
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if sources.join("Cargo.toml").exists() {
+        build(profile, sources).await?;
+    }
+    ensure!(
+        program.exists(),
+        "{} is missing; build it with `cargo build -p {}`, or set QUORUMGATE_TESTBED_BIN",
+        program.display(),
+        env!("CARGO_PKG_NAME"),
+    );
+    Ok(program)
+}
+
+/// Takes a fraction of a second when there is nothing to build. Cargo's lock on the target directory is free while tests run.
+async fn build(profile: &Path, sources: &Path) -> Result<()> {
+    let directory = profile
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or("debug");
+    // Cargo calls the profile `dev` whose directory it calls `debug`.
+    let name = if directory == "debug" {
+        "dev"
+    } else {
+        directory
+    };
+    let target = profile
+        .parent()
+        .context("the target directory has no parent")?;
+    Invocation::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args([
+            "build",
+            "--quiet",
+            "--offline",
+            "--bin",
+            NAME,
+            "--package",
+            env!("CARGO_PKG_NAME"),
+            "--profile",
+            name,
+        ])
+        .args([
+            "--manifest-path".as_ref(),
+            sources.join("Cargo.toml").as_os_str(),
+        ])
+        .args(["--target-dir".as_ref(), target.as_os_str()])
+        .timeout(std::time::Duration::from_secs(900))
+        .await
+        .and_then(crate::kubectl::Output::success)
+        .context("cannot build the `testbed` program")
+        .map(drop)
+}

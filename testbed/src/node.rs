@@ -1,0 +1,172 @@
+//! One node: a Node object, and the agent process that stands for its kubelet.
+//!
+//! What the agent (`testbed agent --node NAME`) and this side agree on:
+//! - its directory is `<state>/nodes/NAME`; every process it starts there has a pid file in the form of
+//!   [`crate::process::Identity`] somewhere below that directory, and its own is `agent.pid`;
+//! - it signs in with `<state>/kubeconfigs/system:node:NAME.yaml`;
+//! - the Node object exists before it starts; it keeps the status and the Lease;
+//! - SIGTERM ends the agent only, its pods go on, as with a kubelet; a new agent finds them again.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::Client;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::json;
+
+use crate::bed::Bed;
+use crate::eventually::eventually;
+use crate::paths::State;
+use crate::process::{self, Background};
+
+/// The label that says to which sandbox a node belongs; also what its pods' `nodeSelector` asks for.
+pub const NAMESPACE_LABEL: &str = "testbed.quorumgate.io/namespace";
+
+/// How long a node may take to become Ready: far more than it needs on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A handle on one node.
+#[derive(Clone)]
+pub struct Node {
+    name: String,
+    bed: Bed,
+}
+
+impl Node {
+    /// Creates the Node object of a sandbox and starts its agent; does not wait for it to be Ready.
+    pub(crate) async fn create(bed: &Bed, namespace: &str, name: &str) -> Result<Self> {
+        let object: NodeObject = serde_json::from_value(json!({
+            "metadata": {
+                "name": name,
+                "labels": {
+                    "kubernetes.io/hostname": name,
+                    "kubernetes.io/os": "linux",
+                    NAMESPACE_LABEL: namespace,
+                    // A zone of its own, so that the loss of one test's nodes is no zone outage for another's.
+                    "topology.kubernetes.io/zone": namespace,
+                    "topology.kubernetes.io/region": "testbed",
+                },
+            },
+        }))?;
+        let node = Self {
+            name: name.to_owned(),
+            bed: bed.clone(),
+        };
+        node.api()
+            .create(&PostParams::default(), &object)
+            .await
+            .with_context(|| format!("cannot create node {name}"))?;
+        bed.kubeconfig_as(&format!("system:node:{name}"), &["system:nodes"])?;
+        node.start().await?;
+        Ok(node)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its agent.
+    pub fn agent(&self) -> Background {
+        agent(self.bed.state(), &self.name)
+    }
+
+    /// Its Node object.
+    pub async fn object(&self) -> Result<NodeObject> {
+        Ok(self.api().get(&self.name).await?)
+    }
+
+    /// Starts the agent; a no-op when it runs.
+    pub async fn start(&self) -> Result<()> {
+        let agent = self.agent();
+        if agent.running().is_none() {
+            let executable = self.bed.executable().await?;
+            agent.spawn(agent_command(executable, self.bed.state(), &self.name))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the agent only, as if the kubelet had died: the Lease lapses, the pods' processes go on.
+    pub async fn stop_agent(&self) -> Result<()> {
+        self.agent().stop(Duration::from_secs(5)).await
+    }
+
+    /// Ends the agent and everything that runs on the node, at once, as if the power had gone.
+    pub async fn power_off(&self) -> Result<()> {
+        process::kill_all_below(&self.bed.state().node(&self.name))
+            .await
+            .map(drop)
+    }
+
+    /// Freezes the agent: the Lease lapses, the pods' processes go on; [`thaw`](Self::thaw) brings it back as it was.
+    pub fn freeze(&self) -> Result<()> {
+        self.agent().freeze()
+    }
+
+    /// Undoes [`freeze`](Self::freeze).
+    pub fn thaw(&self) -> Result<()> {
+        self.agent().thaw()
+    }
+
+    /// Waits until its Ready condition is `status` (`True`, `False` or `Unknown`).
+    pub async fn wait_ready(&self, status: &str) -> Result<()> {
+        self.wait_ready_within(PATIENCE, status).await
+    }
+
+    /// Waits until its Ready condition is `status`, for as long as `within`.
+    pub async fn wait_ready_within(&self, within: Duration, status: &str) -> Result<()> {
+        let what = format!("node {} has Ready={status}", self.name);
+        eventually(within, what, async || {
+            let found = ready_condition(&self.object().await?);
+            anyhow::ensure!(found.as_deref() == Some(status), "it has {found:?}");
+            anyhow::Ok(())
+        })
+        .await
+        .with_context(|| format!("agent of {}{}", self.name, self.agent().last_words()))
+    }
+
+    /// Deletes the Node object, while whatever runs there goes on.
+    pub async fn delete_object(&self) -> Result<()> {
+        delete_object(&self.bed.client(), &self.name).await
+    }
+
+    fn api(&self) -> Api<NodeObject> {
+        Api::all(self.bed.client())
+    }
+}
+
+/// The agent of a node of this state.
+pub(crate) fn agent(state: &State, name: &str) -> Background {
+    let directory = state.node(name);
+    Background::new("agent", &directory, &directory)
+}
+
+/// The command that runs a node's agent.
+fn agent_command(executable: &std::path::Path, state: &State, name: &str) -> Command {
+    let mut agent = Command::new(executable);
+    agent
+        .args(["agent", "--node", name, "--state"])
+        .arg(state.root());
+    agent
+}
+
+/// The status of the Ready condition.
+pub fn ready_condition(node: &NodeObject) -> Option<String> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions
+        .iter()
+        .find(|condition| condition.type_ == "Ready")
+        .map(|condition| condition.status.clone())
+}
+
+pub(crate) async fn delete_object(client: &Client, name: &str) -> Result<()> {
+    let nodes: Api<NodeObject> = Api::all(client.clone());
+    match nodes.delete(name, &DeleteParams::default()).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        other => other
+            .map(drop)
+            .with_context(|| format!("cannot delete node {name}")),
+    }
+}

@@ -1,0 +1,321 @@
+//! A namespace with nodes of its own, for one test.
+//!
+//! [`Sandbox::close`] ends it in good order. A sandbox that is dropped without (its test failed) is torn down at once,
+//! but keeps its logs and says where they are. With `QUORUMGATE_KEEP=1` it stays as it is, running. A sandbox whose test
+//! was killed is swept away when the next one begins.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::json;
+
+use crate::bed::Bed;
+use crate::builder::tell;
+use crate::eventually::eventually;
+use crate::node::{self, NAMESPACE_LABEL, Node};
+use crate::paths::State;
+use crate::process::{self, Identity};
+use crate::teardown;
+
+/// How long a namespace may take to go: its pods' processes end at once, the controllers take the rest.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A namespace with nodes of its own.
+pub struct Sandbox {
+    bed: Bed,
+    namespace: String,
+    nodes: Vec<Node>,
+    closed: bool,
+}
+
+impl Sandbox {
+    pub(crate) async fn create(bed: &Bed, name: &str) -> Result<Self> {
+        let namespace = format!("{name}-{}", random_suffix());
+        let directory = bed.state().sandboxes().join(&namespace);
+        fs::create_dir_all(&directory)?;
+        // Before there is anything to sweep.
+        fs::write(directory.join(OWNER), Identity::myself()?.to_string())?;
+        let object: Namespace = serde_json::from_value(json!({
+            "metadata": { "name": namespace, "labels": { NAMESPACE_LABEL: namespace } },
+        }))?;
+        let sandbox = Self {
+            bed: bed.clone(),
+            namespace,
+            nodes: Vec::new(),
+            closed: false,
+        };
+        Api::<Namespace>::all(bed.client())
+            .create(&PostParams::default(), &object)
+            .await
+            .with_context(|| format!("cannot create namespace {}", sandbox.namespace))?;
+        sandbox.wait_for_service_account().await?;
+        Ok(sandbox)
+    }
+
+    /// Its namespace, unique in the control plane.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The bed it is in.
+    pub fn bed(&self) -> &Bed {
+        &self.bed
+    }
+
+    /// The administrator's client.
+    pub fn client(&self) -> Client {
+        self.bed.client()
+    }
+
+    /// An API for objects of this namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client(), &self.namespace)
+    }
+
+    /// A directory for files of this test; programs that run with a pid file in it are stopped with the sandbox.
+    pub fn directory(&self) -> PathBuf {
+        directory(self.bed.state(), &self.namespace)
+    }
+
+    /// The `nodeSelector` that keeps pods on this sandbox's nodes.
+    pub fn node_selector(&self) -> std::collections::BTreeMap<String, String> {
+        [(NAMESPACE_LABEL.to_owned(), self.namespace.clone())].into()
+    }
+
+    /// Adds nodes `<namespace>-n1`, `-n2`, ... and waits until they are Ready.
+    pub async fn add_nodes(&mut self, count: usize) -> Result<&[Node]> {
+        let first = self.nodes.len() + 1;
+        for number in first..first + count {
+            let name = format!("{}-n{number}", self.namespace);
+            self.nodes
+                .push(Node::create(&self.bed, &self.namespace, &name).await?);
+        }
+        let added = self.nodes.get(first - 1..).unwrap_or_default();
+        futures::future::try_join_all(added.iter().map(|node| node.wait_ready("True"))).await?;
+        Ok(added)
+    }
+
+    /// Its nodes, in the order in which they were added.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node with this name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name() == name)
+    }
+
+    /// Deletes the namespace and all that is in it, waits until it is gone, then removes the nodes and their files.
+    pub async fn close(mut self) -> Result<()> {
+        self.closed = true;
+        if keep_requested() {
+            self.keep();
+            return Ok(());
+        }
+        let client = self.client();
+        teardown::begin(&client, &self.namespace).await?;
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let what = format!("namespace {} is gone", self.namespace);
+        eventually(PATIENCE, what, async || {
+            teardown::end_pods(&client, &self.namespace).await?;
+            match namespaces.get_opt(&self.namespace).await? {
+                None => anyhow::Ok(()),
+                Some(namespace) => anyhow::bail!(teardown::what_remains(&namespace)),
+            }
+        })
+        .await?;
+        remove_nodes(&client, self.bed.state(), &self.namespace).await?;
+        remove_files(self.bed.state(), &self.namespace)
+    }
+
+    async fn wait_for_service_account(&self) -> Result<()> {
+        let accounts: Api<ServiceAccount> = self.api();
+        let what = format!(
+            "namespace {} has its default service account",
+            self.namespace
+        );
+        eventually(PATIENCE, what, async || {
+            anyhow::ensure!(accounts.get_opt("default").await?.is_some(), "it has none");
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    fn keep(&self) {
+        // Nothing is lost when this fails: the sweep then takes what was to be kept.
+        let _ = fs::write(self.directory().join(KEEP), "");
+        tell(&format!(
+            "namespace {} is kept; its files are in",
+            self.namespace
+        ));
+        self.tell_where();
+        tell("`testbed down` removes it");
+    }
+
+    fn tell_where(&self) {
+        tell(&format!("  {}", self.directory().display()));
+        for node in &self.nodes {
+            tell(&format!(
+                "  {}",
+                self.bed.state().node(node.name()).display()
+            ));
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        if keep_requested() {
+            self.keep();
+            return;
+        }
+        tell(&format!(
+            "sandbox {} was not closed; its logs stay in",
+            self.namespace
+        ));
+        self.tell_where();
+        let (state, namespace) = (self.bed.state().clone(), self.namespace.clone());
+        // The runtime that we are dropped in can neither be blocked on nor be relied on to go on.
+        let torn_down = std::thread::spawn(move || tear_down_blocking(&state, &namespace)).join();
+        if let Ok(Err(error)) = torn_down {
+            tell(&format!(
+                "sandbox {} is not torn down completely: {error:#}",
+                self.namespace
+            ));
+        }
+    }
+}
+
+/// Tears down the sandboxes whose owners are gone, except those that are to be kept.
+pub(crate) async fn sweep(bed: &Bed) -> Result<()> {
+    let Ok(entries) = fs::read_dir(bed.state().sandboxes()) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let directory = entry?.path();
+        if directory.join(KEEP).exists() || directory.join(SWEPT).exists() || has_owner(&directory)
+        {
+            continue;
+        }
+        let Some(namespace) = directory.file_name().and_then(|name| name.to_str()) else {
+            continue;
+        };
+        tear_down(&bed.client(), bed.state(), namespace).await?;
+    }
+    Ok(())
+}
+
+/// The process that owns the sandbox.
+const OWNER: &str = "owner";
+/// Present when the sandbox is to stay.
+const KEEP: &str = "keep";
+/// Present when only files are left.
+const SWEPT: &str = "torn-down";
+
+fn has_owner(directory: &Path) -> bool {
+    match fs::read_to_string(directory.join(OWNER)) {
+        Ok(owner) => owner.parse().is_ok_and(Identity::is_running),
+        // Just being created.
+        Err(_) => true,
+    }
+}
+
+fn tear_down_blocking(state: &State, namespace: &str) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let client = crate::kubeconfig::client_from(&state.admin_kubeconfig()).await?;
+        tokio::time::timeout(
+            Duration::from_secs(15),
+            tear_down(&client, state, namespace),
+        )
+        .await?
+    })
+}
+
+/// Ends processes and deletes objects without waiting for the namespace to be gone; keeps the files.
+async fn tear_down(client: &Client, state: &State, namespace: &str) -> Result<()> {
+    for directory in node_directories(state, namespace)? {
+        process::kill_all_below(&directory).await?;
+    }
+    process::kill_all_below(&directory(state, namespace)).await?;
+    teardown::begin(client, namespace).await?;
+    teardown::end_pods(client, namespace).await?;
+    remove_nodes(client, state, namespace).await?;
+    fs::write(directory(state, namespace).join(SWEPT), "")?;
+    Ok(())
+}
+
+/// Ends the agents, and whatever still runs on them, and deletes the Node objects.
+async fn remove_nodes(client: &Client, state: &State, namespace: &str) -> Result<()> {
+    for directory in node_directories(state, namespace)? {
+        process::kill_all_below(&directory).await?;
+        if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
+            node::delete_object(client, name).await?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_files(state: &State, namespace: &str) -> Result<()> {
+    let mut directories = node_directories(state, namespace)?;
+    directories.push(directory(state, namespace));
+    for directory in directories {
+        fs::remove_dir_all(&directory)
+            .with_context(|| format!("cannot remove {}", directory.display()))?;
+    }
+    Ok(())
+}
+
+fn node_directories(state: &State, namespace: &str) -> Result<Vec<PathBuf>> {
+    let Ok(entries) = fs::read_dir(state.nodes()) else {
+        return Ok(Vec::new());
+    };
+    let prefix = format!("{namespace}-n");
+    let mut directories = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+            directories.push(entry.path());
+        }
+    }
+    Ok(directories)
+}
+
+fn directory(state: &State, namespace: &str) -> PathBuf {
+    state.sandboxes().join(namespace)
+}
+
+fn keep_requested() -> bool {
+    std::env::var_os("QUORUMGATE_KEEP").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Five characters that no other sandbox of this control plane has had: the hasher's keys are random per process and
+/// count up within it.
+fn random_suffix() -> String {
+    use std::hash::{BuildHasher as _, Hasher as _};
+    const ALPHABET: &[u8; 32] = b"bcdfghjklmnpqrstvwxz0123456789az";
+    let mut number = std::hash::RandomState::new().build_hasher().finish();
+    (0..5)
+        .map(|_| {
+            let index = usize::try_from(number % 32).unwrap_or_default();
+            number /= 32;
+            char::from(ALPHABET.get(index).copied().unwrap_or(b'x'))
+        })
+        .collect()
+}

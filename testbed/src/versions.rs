@@ -1,0 +1,184 @@
+//! The releases that the test bed can build, each with the Go module that pins it.
+
+use anyhow::{Result, bail};
+
+/// What a release is a release of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Software {
+    /// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl.
+    Kubernetes,
+    /// etcd and etcdctl.
+    Etcd,
+}
+
+impl Software {
+    /// The name used for directories and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kubernetes => "kubernetes",
+            Self::Etcd => "etcd",
+        }
+    }
+}
+
+/// Where the binaries of a release come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// Built from a Go module of this directory.
+    GoModule {
+        /// Directory below `testbed/go`, and the name of the build directory in the cache.
+        directory: &'static str,
+        /// Content of its `go.mod`.
+        go_mod: &'static str,
+        /// Content of its `go.sum`.
+        go_sum: &'static str,
+    },
+    /// Installed by the operating system.
+    Package {
+        /// The Debian package that has it.
+        name: &'static str,
+        /// Where that package puts the binaries.
+        directory: &'static str,
+    },
+}
+
+/// One version of one piece of software.
+#[derive(Clone, Copy, Debug)]
+pub struct Release {
+    /// Of what.
+    pub software: Software,
+    /// Without a leading `v`, such as `1.37.1`.
+    pub version: &'static str,
+    /// How to get it.
+    pub origin: Origin,
+}
+
+macro_rules! go_module {
+    ($directory:literal) => {
+        Origin::GoModule {
+            directory: $directory,
+            go_mod: include_str!(concat!("../go/", $directory, "/go.mod")),
+            go_sum: include_str!(concat!("../go/", $directory, "/go.sum")),
+        }
+    };
+}
+
+/// All releases that the test bed knows, the newest of each software first.
+pub const RELEASES: &[Release] = &[
+    Release {
+        software: Software::Kubernetes,
+        version: "1.37.1",
+        origin: go_module!("kubernetes-1.37"),
+    },
+    Release {
+        software: Software::Etcd,
+        version: "3.7.3",
+        origin: go_module!("etcd-3.7"),
+    },
+    Release {
+        software: Software::Etcd,
+        version: "3.6.16",
+        origin: go_module!("etcd-3.6"),
+    },
+    Release {
+        software: Software::Etcd,
+        version: "3.5.35",
+        origin: go_module!("etcd-3.5"),
+    },
+    Release {
+        software: Software::Etcd,
+        version: "3.4",
+        origin: Origin::Package {
+            name: "etcd-server",
+            directory: "/usr/bin",
+        },
+    },
+];
+
+/// The release of `software` with this version; a minor version such as `3.6` names its newest known patch.
+pub fn find(software: Software, version: &str) -> Result<&'static Release> {
+    let wanted = version.strip_prefix('v').unwrap_or(version);
+    let is_meant = |release: &&Release| {
+        release.version == wanted
+            || release
+                .version
+                .strip_prefix(wanted)
+                .is_some_and(|patch| patch.starts_with('.'))
+    };
+    match of(software).find(is_meant) {
+        Some(release) => Ok(release),
+        None => {
+            let known: Vec<_> = of(software).map(|release| release.version).collect();
+            bail!(
+                "{} {version} is not known here; known are {}",
+                software.name(),
+                known.join(", ")
+            )
+        }
+    }
+}
+
+/// The releases of one software, newest first.
+pub fn of(software: Software) -> impl Iterator<Item = &'static Release> {
+    RELEASES
+        .iter()
+        .filter(move |release| release.software == software)
+}
+
+/// The Kubernetes release to use: `$QUORUMGATE_KUBERNETES`, else the newest.
+pub fn default_kubernetes() -> Result<&'static Release> {
+    match std::env::var("QUORUMGATE_KUBERNETES") {
+        Ok(version) if !version.is_empty() => find(Software::Kubernetes, &version),
+        _ => find(Software::Kubernetes, "1.37"),
+    }
+}
+
+/// The etcd release to use where nobody asked for another: the newest.
+pub fn default_etcd() -> Result<&'static Release> {
+    find(Software::Etcd, "3.7")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_go_module_requires_the_version_it_is_named_for() {
+        for release in RELEASES {
+            let Origin::GoModule {
+                directory, go_mod, ..
+            } = release.origin
+            else {
+                continue;
+            };
+            let module = match release.software {
+                Software::Kubernetes => "k8s.io/kubernetes",
+                Software::Etcd => "go.etcd.io/etcd/server/v3",
+            };
+            let requirement = format!("{module} v{}", release.version);
+            assert!(
+                go_mod.contains(&requirement),
+                "{directory}/go.mod lacks {requirement}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_minor_version_names_its_patch_release() {
+        assert_eq!(find(Software::Etcd, "3.6").unwrap().version, "3.6.16");
+        assert_eq!(
+            find(Software::Kubernetes, "v1.37.1").unwrap().version,
+            "1.37.1"
+        );
+        assert_eq!(find(Software::Etcd, "3.4").unwrap().version, "3.4");
+    }
+
+    #[test]
+    fn an_unknown_version_is_refused_with_the_known_ones() {
+        let error = find(Software::Etcd, "3.60").unwrap_err().to_string();
+        assert!(
+            error.contains("3.60") && error.contains("3.6.16"),
+            "{error}"
+        );
+    }
+}
