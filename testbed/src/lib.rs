@@ -8,14 +8,19 @@
 //! Everything that runs is found again by its pid file, so that a crash of a test or of a person's shell never
 //! leaves processes that `testbed down` cannot stop.
 
+pub mod balancer;
 pub mod bed;
 pub mod builder;
 pub mod cli;
 pub mod control_plane;
+pub mod etcd_cluster;
 pub mod eventually;
 mod executable;
+pub mod faults;
+pub mod gate;
 pub mod kubeconfig;
 pub mod kubectl;
+pub mod member;
 pub mod node;
 pub mod paths;
 pub mod pki;
@@ -24,6 +29,7 @@ pub mod sandbox;
 mod status;
 mod teardown;
 pub mod versions;
+pub mod writer;
 
 pub use bed::Bed;
 pub use eventually::eventually;

@@ -146,6 +146,23 @@ impl Authority {
         Ok(authority)
     }
 
+    /// The authority that [`Authority::new`] made under this name, from its [`Authority::credential`].
+    pub fn restore(common_name: &str, credential: &Credential) -> Result<Self> {
+        let key = KeyPair::from_pem(&credential.key).context("an authority's key is not PEM")?;
+        Ok(Self {
+            issuer: Issuer::new(authority_params(common_name)?, key),
+            certificate: credential.certificate.clone(),
+        })
+    }
+
+    /// Its own certificate and key.
+    pub fn credential(&self) -> Credential {
+        Credential {
+            certificate: self.certificate.clone(),
+            key: self.issuer.key().serialize_pem(),
+        }
+    }
+
     /// Its own certificate, PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate

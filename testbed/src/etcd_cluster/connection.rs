@@ -1,0 +1,134 @@
+//! Connections to members: to a pod's address, with the server name of its member.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+
+use super::spec::Tls;
+use super::{EtcdCluster, objects};
+
+/// How long a connection may take to come about: members are on this machine.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The port that members listen on for clients.
+const CLIENT_PORT: u16 = 2379;
+
+/// How one identity connects to any member of a cluster; does not ask the API server again.
+#[derive(Clone, Debug)]
+pub struct Dialer {
+    scheme: &'static str,
+    tls: Option<TlsOptions>,
+}
+
+impl Dialer {
+    /// A client of the member at this address. The connection comes about with the first call.
+    ///
+    /// `timeout` bounds each call on it, connecting included.
+    pub async fn dial(&self, address: IpAddr, timeout: Duration) -> Result<Client> {
+        let mut options = ConnectOptions::new()
+            .with_timeout(timeout)
+            .with_connect_timeout(timeout.min(CONNECT_TIMEOUT));
+        if let Some(tls) = &self.tls {
+            options = options.with_tls(tls.clone());
+        }
+        let endpoint = format!(
+            "{}://{}",
+            self.scheme,
+            SocketAddr::new(address, CLIENT_PORT)
+        );
+        Ok(Client::connect([endpoint], Some(options)).await?)
+    }
+}
+
+impl EtcdCluster {
+    /// Connects as the test bed itself (etcd's user `root`), whatever became of the gate's certificate.
+    pub async fn dialer(&self) -> Result<Dialer> {
+        self.dialer_as(&objects::root_secret(&self.spec)).await
+    }
+
+    /// Connects with the certificate that the gate finds.
+    pub async fn gate_dialer(&self) -> Result<Dialer> {
+        self.dialer_as(&objects::client_secret(&self.spec)).await
+    }
+
+    /// The client URL of every pod that has an address, by pod name.
+    pub async fn endpoints(&self) -> Result<BTreeMap<String, String>> {
+        let scheme = self.spec.scheme();
+        let url = |address| format!("{scheme}://{}", SocketAddr::new(address, CLIENT_PORT));
+        let addresses = self.pod_ips().await?;
+        Ok(addresses
+            .into_iter()
+            .map(|(pod, address)| (pod, url(address)))
+            .collect())
+    }
+
+    /// The Secret with the certificate of etcd's user `root`, which the test bed itself uses; none without TLS.
+    pub fn root_secret(&self) -> Option<String> {
+        (self.spec.tls == Tls::Mutual).then(|| objects::root_secret(&self.spec))
+    }
+
+    /// A client of whichever member answers a linearizable read first, that is: one with quorum.
+    ///
+    /// # Errors
+    /// When no member has quorum within a few seconds; the message holds what each of them said.
+    pub async fn connect(&self) -> Result<Client> {
+        let dialer = self.dialer().await?;
+        let mut refusals = Vec::new();
+        for (pod, address) in self.pod_ips().await? {
+            match first_read(&dialer, address).await {
+                Ok(client) => return Ok(client),
+                Err(error) => refusals.push(format!("{pod}: {error:#}")),
+            }
+        }
+        bail!("no member of {self:?} has quorum: {}", refusals.join("; "))
+    }
+
+    /// A client of the member in one pod.
+    pub async fn connect_to(&self, pod: &str) -> Result<Client> {
+        self.dialer()
+            .await?
+            .dial(self.pod_ip(pod).await?, Duration::from_secs(2))
+            .await
+    }
+
+    async fn dialer_as(&self, secret: &str) -> Result<Dialer> {
+        let scheme = self.spec.scheme();
+        if self.spec.tls == Tls::None {
+            return Ok(Dialer { scheme, tls: None });
+        }
+        let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
+        let data = secrets.get(secret).await?.data.unwrap_or_default();
+        let entry = |key: &str| {
+            data.get(key)
+                .map(|bytes| &bytes.0)
+                .with_context(|| format!("{secret} has no {key}"))
+        };
+        let identity = Identity::from_pem(entry(objects::CERTIFICATE)?, entry(objects::KEY)?);
+        let authority = Certificate::from_pem(entry(objects::CA_CERTIFICATE)?);
+        // One name for all members: their certificate has a wildcard.
+        let any_member = self.server_name(&self.spec.pod(0));
+        let tls = TlsOptions::new()
+            .identity(identity)
+            .ca_certificate(authority)
+            .domain_name(any_member);
+        Ok(Dialer {
+            scheme,
+            tls: Some(tls),
+        })
+    }
+}
+
+async fn first_read(dialer: &Dialer, address: IpAddr) -> Result<Client> {
+    let limit = Duration::from_secs(2);
+    let mut client = dialer.dial(address, limit).await?;
+    // The client's own timeout does not cover an address that nobody listens on: it keeps trying.
+    tokio::time::timeout(limit, client.get("testbed", None))
+        .await
+        .context("timed out")??;
+    Ok(client)
+}

@@ -1,0 +1,66 @@
+//! What is in the cluster: filling it up, and the alarms that this raises.
+
+use anyhow::{Result, ensure};
+use etcd_client::{AlarmAction, AlarmType, Error};
+
+use super::EtcdCluster;
+
+/// An alarm that a member has raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alarm {
+    /// The member that raised it.
+    pub member_id: u64,
+    /// Why.
+    pub kind: AlarmType,
+}
+
+/// Bytes of one value that [`EtcdCluster::fill_quota`] writes; etcd refuses requests above 1.5 MiB.
+const FILLING: usize = 1 << 20;
+
+impl EtcdCluster {
+    /// The alarms that stand.
+    pub async fn alarms(&self) -> Result<Vec<Alarm>> {
+        let answer = self
+            .connect()
+            .await?
+            .alarm(AlarmAction::Get, AlarmType::None, None)
+            .await?;
+        let alarm = |a: &etcd_client::AlarmMember| Alarm {
+            member_id: a.member_id(),
+            kind: a.alarm(),
+        };
+        Ok(answer.alarms().iter().map(alarm).collect())
+    }
+
+    /// Withdraws all alarms.
+    pub async fn disarm(&self) -> Result<()> {
+        let mut etcd = self.connect().await?;
+        etcd.alarm(AlarmAction::Deactivate, AlarmType::None, None)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes until etcd raises NOSPACE. The cluster needs a small quota
+    /// ([`quota_bytes`](super::EtcdClusterBuilder::quota_bytes)), or this takes two gibibytes.
+    pub async fn fill_quota(&self) -> Result<()> {
+        let quota = self.spec.quota_bytes.unwrap_or(u64::MAX);
+        ensure!(
+            quota <= 64 << 20,
+            "give {self:?} a quota of at most 64 MiB before filling it"
+        );
+        let mut etcd = self.connect().await?;
+        for piece in 0_u32.. {
+            match etcd
+                .put(format!("filling/{piece}"), vec![0_u8; FILLING], None)
+                .await
+            {
+                Ok(_) => {}
+                Err(Error::GRpcStatus(status)) if status.message().contains("space exceeded") => {
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! The etcd container: its command line, ports and probe.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::volumes::{self, DATA, JOIN};
+use crate::etcd_cluster::spec::{Readiness, Spec, Tls};
+
+/// Its name, as everybody who looks for etcd in a pod expects it.
+pub(in crate::etcd_cluster) const CONTAINER: &str = "etcd";
+
+/// A pod whose volume is empty starts a new cluster, unless it was told to join one. etcd ignores both settings
+/// once it has data.
+const START: &str = r#"set -eu
+cluster=$INITIAL_CLUSTER
+state=new
+if [ -s "$JOIN_FILE" ]; then
+  read -r cluster <"$JOIN_FILE"
+  state=existing
+fi
+exec etcd --initial-cluster="$cluster" --initial-cluster-state="$state" "$@""#;
+
+/// The container as JSON.
+pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
+    let pods: Vec<_> = (0..spec.replicas)
+        .map(|ordinal| spec.pod(ordinal))
+        .collect();
+    let mut container = json!({
+        "name": CONTAINER,
+        "image": spec.version.image()?,
+        "command": ["/bin/sh", "-c", START, "etcd"],
+        "args": arguments(namespace, spec),
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "JOIN_FILE", "value": format!("{JOIN}/$(POD_NAME)")},
+            {
+                "name": "INITIAL_CLUSTER",
+                "value": spec.initial_cluster(namespace, pods.iter().map(String::as_str)),
+            },
+        ],
+        "ports": [
+            {"name": "client", "containerPort": 2379},
+            {"name": "server", "containerPort": 2380},
+            {"name": "metrics", "containerPort": 2381},
+        ],
+        "volumeMounts": volumes::mounts(spec),
+    });
+    if let (Some(probe), Some(fields)) = (readiness_probe(spec), container.as_object_mut()) {
+        fields.insert("readinessProbe".to_owned(), probe);
+    }
+    Ok(container)
+}
+
+fn arguments(namespace: &str, spec: &Spec) -> Vec<String> {
+    let scheme = spec.scheme();
+    let host = spec.host(namespace, "$(POD_NAME)");
+    let mut arguments = vec![
+        format!("--name={}", spec.member_name("$(POD_NAME)")),
+        format!("--data-dir={DATA}/new.etcd"),
+        format!("--listen-client-urls={scheme}://$(POD_IP):2379"),
+        format!("--listen-peer-urls={scheme}://$(POD_IP):2380"),
+        "--listen-metrics-urls=http://$(POD_IP):2381".to_owned(),
+        format!("--advertise-client-urls={scheme}://{host}:2379"),
+        format!(
+            "--initial-advertise-peer-urls={}",
+            spec.peer_url(namespace, "$(POD_NAME)")
+        ),
+        format!("--initial-cluster-token={namespace}-{}", spec.name),
+    ];
+    if spec.tls == Tls::Mutual {
+        arguments.extend(TLS_ARGUMENTS.map(str::to_owned));
+    }
+    if let Some(quota) = spec.quota_bytes {
+        arguments.push(format!("--quota-backend-bytes={quota}"));
+    }
+    if spec.version.can_skip_fsync() {
+        arguments.push("--unsafe-no-fsync".to_owned());
+    }
+    arguments
+}
+
+const TLS_ARGUMENTS: [&str; 8] = [
+    "--client-cert-auth",
+    "--trusted-ca-file=/var/etcd/ssl/ca/ca.crt",
+    "--cert-file=/var/etcd/ssl/server/tls.crt",
+    "--key-file=/var/etcd/ssl/server/tls.key",
+    "--peer-client-cert-auth",
+    "--peer-trusted-ca-file=/var/etcd/ssl/peer/ca/ca.crt",
+    "--peer-cert-file=/var/etcd/ssl/peer/server/tls.crt",
+    "--peer-key-file=/var/etcd/ssl/peer/server/tls.key",
+];
+
+fn readiness_probe(spec: &Spec) -> Option<Value> {
+    let mut probe = match spec.readiness {
+        Readiness::Quorum => {
+            json!({"httpGet": {"path": spec.version.quorum_path(), "port": "metrics"}})
+        }
+        Readiness::Process => json!({"tcpSocket": {"port": "metrics"}}),
+        Readiness::None => return None,
+    };
+    if let Some(fields) = probe.as_object_mut() {
+        fields.insert("periodSeconds".to_owned(), json!(1));
+        fields.insert("timeoutSeconds".to_owned(), json!(1));
+        fields.insert("failureThreshold".to_owned(), json!(2));
+    }
+    Some(probe)
+}

@@ -1,0 +1,91 @@
+//! The StatefulSet.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{container, labels, volumes};
+use crate::etcd_cluster::spec::{PodManagement, Shape, Spec, UpdateStrategy};
+
+/// The annotation that holds the cluster's [`Spec`].
+pub(in crate::etcd_cluster) const SPEC_ANNOTATION: &str = "testbed.quorumgate.io/cluster";
+
+/// The StatefulSet as JSON.
+pub(super) fn stateful_set(namespace: &str, spec: &Spec) -> Result<Value> {
+    let owners: Vec<_> = spec.owner.iter().collect();
+    Ok(json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": spec.name,
+            "labels": labels::stateful_set(spec),
+            "annotations": {SPEC_ANNOTATION: serde_json::to_string(spec)?},
+            "ownerReferences": owners,
+        },
+        "spec": {
+            "replicas": spec.replicas,
+            "serviceName": spec.service(),
+            "podManagementPolicy": match spec.pod_management {
+                PodManagement::Parallel => "Parallel",
+                PodManagement::OrderedReady => "OrderedReady",
+            },
+            "updateStrategy": {"type": match spec.update_strategy {
+                UpdateStrategy::RollingUpdate => "RollingUpdate",
+                UpdateStrategy::OnDelete => "OnDelete",
+            }},
+            "selector": {"matchLabels": labels::selector(spec)},
+            "template": template(namespace, spec)?,
+            "volumeClaimTemplates": volumes::claim_templates(spec),
+        },
+    }))
+}
+
+fn template(namespace: &str, spec: &Spec) -> Result<Value> {
+    Ok(json!({
+        "metadata": {"labels": labels::pod(spec), "annotations": annotations(namespace, spec)},
+        "spec": {
+            "terminationGracePeriodSeconds": spec.grace_period.as_secs(),
+            "nodeSelector": {"testbed.quorumgate.io/namespace": namespace},
+            "affinity": {"podAntiAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [{
+                    "weight": 100,
+                    "podAffinityTerm": {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "labelSelector": {"matchLabels": labels::selector(spec)},
+                    },
+                }],
+            }},
+            "containers": containers(namespace, spec)?,
+            "volumes": volumes::volumes(spec),
+        },
+    }))
+}
+
+fn annotations(namespace: &str, spec: &Spec) -> BTreeMap<String, String> {
+    let mut annotations = spec.template_annotations.clone();
+    if spec.shape == Shape::Druid {
+        // Stands for the checksum of druid's ConfigMap: it changes when the initial cluster does.
+        let pods: Vec<_> = (0..spec.replicas)
+            .map(|ordinal| spec.pod(ordinal))
+            .collect();
+        let cluster = spec.initial_cluster(namespace, pods.iter().map(String::as_str));
+        annotations.insert("checksum/etcd-configmap".to_owned(), cluster);
+    }
+    annotations
+}
+
+fn containers(namespace: &str, spec: &Spec) -> Result<Vec<Value>> {
+    let mut containers = vec![container::etcd(namespace, spec)?];
+    if spec.shape == Shape::Druid {
+        // The sidecar's work (Leases) is done by `EtcdCluster::heartbeat`; here it only is one more container that
+        // runs, is Ready, and may be restarted.
+        containers.push(json!({
+            "name": "backup-restore",
+            "image": "busybox",
+            "command": ["sleep", "infinity"],
+            "ports": [{"name": "backup", "containerPort": 8080}],
+        }));
+    }
+    Ok(containers)
+}

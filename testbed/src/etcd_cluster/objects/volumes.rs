@@ -1,0 +1,68 @@
+//! Volumes of a member's pod; druid's names and paths, because they say what each Secret is for.
+
+use serde_json::{Value, json};
+
+use super::join_config_name;
+use crate::etcd_cluster::spec::{Spec, Storage, Tls};
+
+/// Where the data directory lives.
+pub(super) const DATA: &str = "/var/etcd/data";
+/// Where the ConfigMap of [`join_config_name`] is mounted.
+pub(super) const JOIN: &str = "/var/etcd/join";
+/// Name of the data volume, and of the claim template.
+const DATA_VOLUME: &str = "data";
+
+/// A Secret's volume: its name, the Secret's suffix, where it is mounted.
+const TLS_VOLUMES: [(&str, &str, &str); 5] = [
+    ("etcd-ca", "ca", "/var/etcd/ssl/ca"),
+    ("etcd-server-tls", "server", "/var/etcd/ssl/server"),
+    ("etcd-client-tls", "client", "/var/etcd/ssl/client"),
+    ("etcd-peer-ca", "ca", "/var/etcd/ssl/peer/ca"),
+    ("etcd-peer-server-tls", "peer", "/var/etcd/ssl/peer/server"),
+];
+
+/// `spec.volumes` of the pod.
+pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
+    let mut volumes = vec![json!({
+        "name": "join",
+        "configMap": {"name": join_config_name(spec), "optional": true},
+    })];
+    if spec.storage == Storage::EmptyDir {
+        volumes.push(json!({"name": DATA_VOLUME, "emptyDir": {}}));
+    }
+    if spec.tls == Tls::Mutual {
+        volumes.extend(TLS_VOLUMES.map(|(name, suffix, _)| {
+            json!({"name": name, "secret": {"secretName": format!("{}-{suffix}", spec.name)}})
+        }));
+    }
+    volumes
+}
+
+/// `volumeMounts` of the etcd container.
+pub(super) fn mounts(spec: &Spec) -> Vec<Value> {
+    let mut mounts = vec![
+        json!({"name": DATA_VOLUME, "mountPath": DATA}),
+        json!({"name": "join", "mountPath": JOIN, "readOnly": true}),
+    ];
+    if spec.tls == Tls::Mutual {
+        mounts.extend(
+            TLS_VOLUMES
+                .map(|(name, _, path)| json!({"name": name, "mountPath": path, "readOnly": true})),
+        );
+    }
+    mounts
+}
+
+/// `volumeClaimTemplates` of the StatefulSet.
+pub(super) fn claim_templates(spec: &Spec) -> Vec<Value> {
+    match spec.storage {
+        Storage::EmptyDir => Vec::new(),
+        Storage::Claim => vec![json!({
+            "metadata": {"name": DATA_VOLUME},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "100Mi"}},
+            },
+        })],
+    }
+}

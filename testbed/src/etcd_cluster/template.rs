@@ -1,0 +1,62 @@
+//! Changes to the StatefulSet after it was applied.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::{EtcdCluster, MARKER};
+
+impl EtcdCluster {
+    /// StatefulSets of this namespace.
+    pub fn stateful_set_api(&self) -> Api<StatefulSet> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// The StatefulSet, read uncached.
+    pub async fn stateful_set(&self) -> Result<StatefulSet> {
+        let found = self.stateful_set_api().get(&self.spec.name).await;
+        found.with_context(|| format!("cannot read the StatefulSet of {self:?}"))
+    }
+
+    /// `spec.replicas` now.
+    pub async fn replicas(&self) -> Result<i32> {
+        let spec = self.stateful_set().await?.spec;
+        Ok(spec.and_then(|spec| spec.replicas).unwrap_or(1))
+    }
+
+    /// Sets `spec.replicas` by way of the scale subresource, as `kubectl scale` does.
+    pub async fn scale(&self, replicas: u32) -> Result<(), kube::Error> {
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let parameters = PatchParams::default();
+        self.stateful_set_api()
+            .patch_scale(&self.spec.name, &parameters, &patch)
+            .await?;
+        Ok(())
+    }
+
+    /// Sets the annotation [`MARKER`] of the pod template; a new value makes a new revision.
+    pub async fn change_template(&self, marker: &str) -> Result<(), kube::Error> {
+        let annotations = json!({"metadata": {"annotations": {MARKER: marker}}});
+        self.patch_stateful_set(json!({"spec": {"template": annotations}}))
+            .await
+    }
+
+    /// Changes the image of the etcd container, for example to one whose etcd cannot start.
+    pub async fn change_image(&self, image: &str) -> Result<(), kube::Error> {
+        let container = json!({"name": super::objects::CONTAINER, "image": image});
+        let template = json!({"spec": {"containers": [container]}});
+        self.patch_stateful_set(json!({"spec": {"template": template}}))
+            .await
+    }
+
+    async fn patch_stateful_set(&self, patch: Value) -> Result<(), kube::Error> {
+        let parameters = PatchParams::default();
+        let patch = Patch::Strategic(patch);
+        self.stateful_set_api()
+            .patch(&self.spec.name, &parameters, &patch)
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Packet filter rules that live as long as a guard.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process::Identity;
+
+/// Tables of the test bed are called `testbed_<pid>_<start time>_<number>`, so that those of a process that died can be
+/// told from those in use.
+const PREFIX: &str = "testbed_";
+
+/// Rules in force; they are gone when this is dropped.
+#[derive(Debug)]
+#[must_use = "the rules are removed when this is dropped"]
+pub struct Cut {
+    table: String,
+}
+
+impl Cut {
+    /// Puts rules into force for packets that leave any process of this machine; on loopback, that is all of them.
+    pub(super) fn with_rules(rules: &[String]) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        remove_leftovers()?;
+        let process = Identity::myself()?.to_string().replace(' ', "_");
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let table = format!("{PREFIX}{process}_{number}");
+        let chain = "type filter hook output priority 0; policy accept;";
+        let rules = rules.join("\n");
+        let script = format!("table inet {table} {{ chain output {{ {chain}\n{rules}\n}} }}\n");
+        nft(&["-f", "-"], &script)?;
+        Ok(Self { table })
+    }
+
+    /// Removes the rules.
+    pub fn heal(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.table) {
+            tracing::warn!("{error:#}");
+        }
+    }
+}
+
+/// Refuses connections to a port, and ends those that are open.
+pub(super) fn refuse(selector: &str) -> String {
+    format!("{selector} reject with tcp reset")
+}
+
+/// Loses every packet: who waits for an answer waits for its timeout.
+pub(super) fn lose(selector: &str) -> String {
+    format!("{selector} drop")
+}
+
+/// Ends open connections at once, and lets new ones time out: what a peer behind a broken network looks like, without
+/// the minutes that TCP would take to give up.
+pub(super) fn part(selector: &str) -> [String; 2] {
+    [
+        lose(&format!("{selector} tcp flags & (syn | ack) == syn")),
+        refuse(selector),
+    ]
+}
+
+/// Removes tables whose process died before it could.
+fn remove_leftovers() -> Result<()> {
+    for table in nft(&["list", "tables", "inet"], "")?.lines() {
+        let Some(name) = table.strip_prefix("table inet ") else {
+            continue;
+        };
+        let Some(owner) = name
+            .strip_prefix(PREFIX)
+            .and_then(|rest| rest.rsplit_once('_'))
+        else {
+            continue;
+        };
+        let owner = owner.0.replace('_', " ").parse::<Identity>();
+        if owner.is_ok_and(|owner| !owner.is_running()) {
+            remove(name)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(table: &str) -> Result<()> {
+    nft(&["delete", "table", "inet", table], "").map(drop)
+}
+
+/// Runs nft and returns what it printed.
+fn nft(arguments: &[&str], input: &str) -> Result<String> {
+    // Where it is on Debian, also when PATH has no sbin.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut child = Command::new("nft")
+        .args(arguments)
+        .env("PATH", path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("network faults need nft; install it with `apt-get install nftables`")?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin
+            .write_all(input.as_bytes())
+            .context("nft does not read its rules")?;
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    if why.contains("not permitted") {
+        bail!(
+            "network faults need the right to change packet filters: run as root ({})",
+            why.trim()
+        );
+    }
+    bail!("nft {} failed: {}", arguments.join(" "), why.trim())
+}

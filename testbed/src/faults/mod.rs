@@ -1,0 +1,78 @@
+//! Ways to break one member, each undone when its guard is dropped.
+//!
+//! They act on the processes and the network of the pod that exists when [`PodFaults::of`] is called: the next
+//! incarnation is whole again. Whole nodes are broken with [`Node`](crate::Node).
+
+mod data;
+mod firewall;
+mod network;
+mod process;
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt as _};
+
+use crate::Sandbox;
+use crate::paths::State;
+
+pub use firewall::Cut;
+pub use process::{CrashLoop, Frozen};
+
+/// One incarnation of a member's pod, about to be broken.
+#[derive(Clone, Debug)]
+pub struct PodFaults {
+    name: String,
+    address: IpAddr,
+    group: u32,
+}
+
+impl PodFaults {
+    /// Finds the pod that has this name now, on whichever node it runs.
+    ///
+    /// # Errors
+    /// When it has no node or address yet, or its node agent does not know it.
+    pub async fn of(sandbox: &Sandbox, pod: &str) -> Result<Self> {
+        let found: Pod = Api::namespaced(sandbox.client(), sandbox.namespace())
+            .get(pod)
+            .await?;
+        Self::of_pod(sandbox.bed().state(), &found)
+    }
+
+    /// Like [`PodFaults::of`], for a pod that was read before.
+    pub fn of_pod(state: &State, pod: &Pod) -> Result<Self> {
+        let name = pod.name_any();
+        let namespace = pod.namespace().unwrap_or_default();
+        let uid = pod.uid().context("a pod without UID")?;
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        let node = node.with_context(|| format!("pod {name} has no node"))?;
+        let address = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.pod_ip.as_ref());
+        let address = address
+            .with_context(|| format!("pod {name} has no address"))?
+            .parse()?;
+        let directory = state
+            .node(&node)
+            .join("pods")
+            .join(format!("{namespace}_{name}_{uid}"));
+        let group = group(&directory.join("gid"))?;
+        Ok(Self {
+            name,
+            address,
+            group,
+        })
+    }
+}
+
+/// The group that all processes of the pod, and nobody else, run with.
+fn group(file: &Path) -> Result<u32> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("the node agent knows no group: {}", file.display()))?;
+    text.trim()
+        .parse()
+        .with_context(|| format!("{} holds no number", file.display()))
+}

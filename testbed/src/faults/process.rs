@@ -1,0 +1,126 @@
+//! Faults of a member's process.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
+use tokio::task::JoinHandle;
+
+use super::PodFaults;
+use crate::process::Identity;
+
+/// How often a [`CrashLoop`] looks for a process to kill: sooner than etcd gets ready.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A member whose processes hang; they go on when this is dropped.
+#[derive(Debug)]
+#[must_use = "the member goes on when this is dropped"]
+pub struct Frozen {
+    processes: Vec<Identity>,
+}
+
+impl Frozen {
+    /// Lets the member go on.
+    pub fn thaw(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for process in &self.processes {
+            // A process that was killed meanwhile has nothing to go on with.
+            let _ = process.signal(Signal::SIGCONT);
+        }
+    }
+}
+
+/// A member that is killed whenever it starts, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the member may start again when this is dropped"]
+pub struct CrashLoop {
+    task: JoinHandle<()>,
+}
+
+impl Drop for CrashLoop {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl PodFaults {
+    /// The pod's etcd processes that run now.
+    pub fn etcd(&self) -> Result<Vec<Identity>> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir("/proc").context("cannot list processes")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if self.owns_etcd(pid) {
+                found.extend(Identity::of(pid));
+            }
+        }
+        Ok(found)
+    }
+
+    /// SIGSTOP: etcd hangs with its connections open, and the node reports it as running.
+    pub fn freeze(&self) -> Result<Frozen> {
+        let processes = self.running_etcd()?;
+        let frozen = Frozen { processes };
+        for process in &frozen.processes {
+            process.signal(Signal::SIGSTOP)?;
+        }
+        Ok(frozen)
+    }
+
+    /// SIGKILL, once: the node starts it again.
+    pub fn kill(&self) -> Result<()> {
+        for process in self.running_etcd()? {
+            process.signal(Signal::SIGKILL)?;
+        }
+        Ok(())
+    }
+
+    /// SIGKILL now and whenever it starts again, so that the node ends up in `CrashLoopBackOff` by itself.
+    pub fn crash_loop(&self) -> CrashLoop {
+        let pod = self.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                for process in pod.etcd().unwrap_or_default() {
+                    if let Err(error) = process.signal(Signal::SIGKILL) {
+                        tracing::warn!("cannot kill etcd in {}: {error:#}", pod.name);
+                    }
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        });
+        CrashLoop { task }
+    }
+
+    /// The pod's etcd processes.
+    ///
+    /// # Errors
+    /// When there are none: a fault that hits nobody proves nothing.
+    pub(super) fn running_etcd(&self) -> Result<Vec<Identity>> {
+        let processes = self.etcd()?;
+        ensure!(
+            !processes.is_empty(),
+            "no etcd runs in pod {} (group {})",
+            self.name,
+            self.group
+        );
+        Ok(processes)
+    }
+
+    fn owns_etcd(&self, pid: u32) -> bool {
+        // A process that ended in between is none of ours any more.
+        let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
+            return false;
+        };
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let is_etcd = field("Name:").is_some_and(|name| name.trim() == "etcd");
+        let mut groups = field("Gid:").unwrap_or_default().split_whitespace();
+        is_etcd && groups.next().and_then(|group| group.parse().ok()) == Some(self.group)
+    }
+}

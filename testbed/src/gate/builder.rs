@@ -1,0 +1,171 @@
+//! Choosing what a gate looks like, and starting it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::runtime::{conditions, wait::await_condition};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+
+use super::Gate;
+use super::cleanup::Leftovers;
+use super::manifests::{self, SERVICE_ACCOUNT};
+use super::permissions::{self, apply_cluster_wide};
+use super::replica::{Launch, Replica};
+use super::serving_certificate::ServingCertificate;
+use super::webhooks::Webhooks;
+use crate::Sandbox;
+use crate::balancer::Balancer;
+use crate::kubectl::Invocation;
+use crate::process::Background;
+
+/// Builds a [`Gate`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is started"]
+pub struct GateBuilder {
+    program: PathBuf,
+    manifests: PathBuf,
+    replicas: usize,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    registered: bool,
+}
+
+impl GateBuilder {
+    pub(super) fn new(program: PathBuf, manifests: PathBuf) -> Self {
+        Self {
+            program,
+            manifests,
+            replicas: 2,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            registered: true,
+        }
+    }
+
+    /// How many replicas (2).
+    pub fn replicas(mut self, replicas: usize) -> Self {
+        self.replicas = replicas;
+        self
+    }
+
+    /// One more argument of `quorumgate run`, such as `--settle-time=10s`.
+    pub fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// One more environment variable of every replica.
+    pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Leaves the webhooks unregistered until [`Gate::register`].
+    pub fn unregistered(mut self) -> Self {
+        self.registered = false;
+        self
+    }
+
+    /// Starts it for the sandbox's namespace; returns when all replicas are ready and the webhooks are registered.
+    pub async fn start(self, sandbox: &Sandbox) -> Result<Gate> {
+        let (bed, namespace) = (sandbox.bed().clone(), sandbox.namespace());
+        let name = format!("quorumgate-{namespace}");
+        let objects = manifests::read(&self.manifests, namespace)?;
+        let mut leftovers = Leftovers::default();
+        leftovers.webhook_configuration(&name);
+        self.apply_crds(&bed.client()).await?;
+        permissions::apply(&bed.client(), namespace, &objects, &mut leftovers).await?;
+        let kubeconfig = bed
+            .service_account_kubeconfig(namespace, SERVICE_ACCOUNT)
+            .await?;
+
+        let directory = sandbox.directory().join("gate");
+        let names = ["0.0.0.0", "127.0.0.1", "localhost"]
+            .map(str::to_owned)
+            .to_vec();
+        let certificate = ServingCertificate::create(directory.join("tls"), names)?;
+        let mut arguments = arguments(&name, namespace, &certificate);
+        arguments.extend(self.arguments);
+        let environment = self.environment;
+        let launch = Launch {
+            program: self.program,
+            kubeconfig,
+            arguments,
+            environment,
+        };
+
+        let ports = free_ports(self.replicas * 2)?;
+        let mut replicas = Vec::with_capacity(self.replicas);
+        for (index, addresses) in ports.chunks_exact(2).enumerate() {
+            let [webhooks, admin] = *addresses else {
+                continue;
+            };
+            let process = Background::new(format!("quorumgate-{index}"), &directory, &directory);
+            replicas.push(Replica::start(process, launch.clone(), webhooks, admin)?);
+        }
+        let balancer = Balancer::start(replicas.iter().map(Replica::address)).await?;
+        let authority = certificate.authority();
+        let webhooks = Webhooks::new(&objects, &name, namespace, balancer.address(), authority)?;
+        // From here on, whatever fails, the gate's own end cleans up.
+        let gate = Gate {
+            bed,
+            replicas,
+            balancer,
+            certificate,
+            webhooks,
+            leftovers,
+        };
+        gate.ready().await?;
+        if self.registered {
+            gate.register().await?;
+        }
+        Ok(gate)
+    }
+
+    /// Applies what `quorumgate crds` prints.
+    async fn apply_crds(&self, client: &Client) -> Result<()> {
+        let printed = Invocation::new(&self.program)
+            .args(["crds"])
+            .await?
+            .success()?;
+        let objects: Vec<Value> = manifests::parse(&printed)?;
+        for object in objects {
+            let crd: CustomResourceDefinition = serde_json::from_value(object)?;
+            let name = crd.name_any();
+            apply_cluster_wide(client, crd).await?;
+            let api = Api::<CustomResourceDefinition>::all(client.clone());
+            let established = await_condition(api, &name, conditions::is_crd_established());
+            tokio::time::timeout(Duration::from_secs(10), established)
+                .await
+                .with_context(|| format!("{name} is not established"))??;
+        }
+        Ok(())
+    }
+}
+
+fn arguments(name: &str, namespace: &str, certificate: &ServingCertificate) -> Vec<String> {
+    vec![
+        format!("--tls-cert={}", certificate.certificate_file().display()),
+        format!("--tls-key={}", certificate.key_file().display()),
+        format!("--namespaces={namespace}"),
+        format!("--webhook-configuration={name}"),
+        format!("--lease-namespace={namespace}"),
+        "--lease-name=quorumgate".to_owned(),
+        "--log-format=text".to_owned(),
+    ]
+}
+
+/// Ports of 127.0.0.1 that nobody uses now. Replicas keep theirs over restarts, so they cannot choose them themselves.
+fn free_ports(count: usize) -> Result<Vec<SocketAddr>> {
+    let listeners: Vec<_> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<Result<_, _>>()?;
+    Ok(listeners
+        .iter()
+        .map(TcpListener::local_addr)
+        .collect::<Result<_, _>>()?)
+}

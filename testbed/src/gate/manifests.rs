@@ -1,0 +1,58 @@
+//! The repository's manifests, read as data.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+/// Where a real installation puts the gate, and as whom it runs there.
+const INSTALLED_NAMESPACE: &str = "quorumgate";
+/// The service account's name, there and here.
+pub(super) const SERVICE_ACCOUNT: &str = "quorumgate";
+
+/// Every object of `<manifests>/base/*.yaml`, for a gate that runs in this namespace instead of its own.
+///
+/// Expressions that name the gate's user are rewritten; where objects go is up to the caller.
+pub(super) fn read(manifests: &Path, namespace: &str) -> Result<Vec<Value>> {
+    let base = manifests.join("base");
+    let mut files: Vec<PathBuf> = fs::read_dir(&base)
+        .with_context(|| format!("no manifests in {}", base.display()))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    files.retain(|file| file.extension() == Some("yaml".as_ref()));
+    files.sort();
+    let mut objects = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file)?;
+        let user = |of: &str| format!("system:serviceaccount:{of}:{SERVICE_ACCOUNT}");
+        let text = text.replace(&user(INSTALLED_NAMESPACE), &user(namespace));
+        objects.extend(parse(&text).with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    Ok(objects)
+}
+
+/// The objects of a YAML stream.
+pub(super) fn parse(text: &str) -> Result<Vec<Value>> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
+    Ok(documents
+        .into_iter()
+        .filter(|document| document.get("kind").is_some())
+        .collect())
+}
+
+/// An object's kind.
+pub(super) fn kind(object: &Value) -> &str {
+    object
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// Whether an object belongs into the gate's namespace: kustomize adds it where the file has none.
+pub(super) fn is_at_home(object: &Value) -> bool {
+    let namespace = object
+        .pointer("/metadata/namespace")
+        .and_then(Value::as_str);
+    namespace.is_none_or(|namespace| namespace == INSTALLED_NAMESPACE)
+}

@@ -1,0 +1,163 @@
+//! Replicas of the gate as processes, registered with the API server for one sandbox.
+//!
+//! Everything that a real installation shares per cluster is one's own here: the namespace it watches, its webhook
+//! configurations, its service account and roles, its Lease. So tests with gates run side by side.
+
+mod builder;
+mod cleanup;
+mod http;
+mod manifests;
+mod permissions;
+mod replica;
+mod serving_certificate;
+mod webhooks;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+pub use builder::GateBuilder;
+pub use replica::Replica;
+
+use crate::Bed;
+use crate::balancer::Balancer;
+use crate::eventually;
+use cleanup::Leftovers;
+use serving_certificate::ServingCertificate;
+use webhooks::Webhooks;
+
+/// How long a replica may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running gate. [`Gate::close`] ends it in good order; dropping it does the same, less politely.
+pub struct Gate {
+    bed: Bed,
+    replicas: Vec<Replica>,
+    balancer: Balancer,
+    certificate: ServingCertificate,
+    webhooks: Webhooks,
+    leftovers: Leftovers,
+}
+
+impl Gate {
+    /// Starts to describe a gate: two replicas of this program, registered by the manifests in this directory (the
+    /// one with `base/webhooks.yaml`).
+    pub fn builder(
+        program: impl Into<std::path::PathBuf>,
+        manifests: impl Into<std::path::PathBuf>,
+    ) -> GateBuilder {
+        GateBuilder::new(program.into(), manifests.into())
+    }
+
+    /// One replica, counted from 0.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a test that miscounts its replicas is wrong"
+    )]
+    pub fn replica(&self, index: usize) -> &Replica {
+        &self.replicas[index]
+    }
+
+    /// All replicas.
+    pub fn replicas(&self) -> &[Replica] {
+        &self.replicas
+    }
+
+    /// What stands between the API server and the replicas.
+    pub fn balancer(&self) -> &Balancer {
+        &self.balancer
+    }
+
+    /// The name of its validating and its mutating webhook configuration.
+    pub fn webhook_configuration(&self) -> &str {
+        self.webhooks.name()
+    }
+
+    /// The authority of the serving certificate (PEM): what a client of [`Replica::admission_url`] has to trust.
+    pub fn ca_certificate(&self) -> &str {
+        self.certificate.authority()
+    }
+
+    /// What one replica's `/metrics` says.
+    pub async fn metrics(&self, replica: usize) -> Result<String> {
+        self.replica(replica).metrics().await
+    }
+
+    /// What one replica has logged so far.
+    pub fn log(&self, replica: usize) -> Result<String> {
+        self.replica(replica).log()
+    }
+
+    /// Where one replica answers admission requests: a URL without path.
+    pub fn admission_url(&self, replica: usize) -> String {
+        self.replica(replica).admission_url()
+    }
+
+    /// Waits until every replica that runs is ready.
+    pub async fn ready(&self) -> Result<()> {
+        for replica in &self.replicas {
+            if replica.is_running() {
+                replica.ready(PATIENCE).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replaces the serving certificate by a new one of the same authority, as a mounted Secret is replaced: by
+    /// swapping a symbolic link.
+    pub fn rotate_certificate(&self) -> Result<()> {
+        self.certificate.rotate()
+    }
+
+    /// Replaces the serving certificate by two files that do not belong together.
+    pub fn break_certificate(&self) -> Result<()> {
+        self.certificate.mismatch()
+    }
+
+    /// Registers the webhooks with the API server; [`Gate::in_force`] waits until it has taken notice.
+    pub async fn register(&self) -> Result<()> {
+        self.webhooks.register(&self.bed.client()).await
+    }
+
+    /// Waits until the API server asks the gate: it has noticed the registration, and the gate has labelled the
+    /// namespace.
+    pub async fn in_force(&self, within: Duration) -> Result<()> {
+        self.webhooks.in_force(&self.bed.client(), within).await
+    }
+
+    /// Removes the webhook configurations, and waits until the API server has taken notice.
+    pub async fn unregister(&self) -> Result<()> {
+        self.webhooks.unregister(&self.bed.client()).await
+    }
+
+    /// Unregisters, ends all replicas with SIGTERM, and removes what was created outside of the namespace.
+    pub async fn close(self) -> Result<()> {
+        self.unregister().await?;
+        for replica in &self.replicas {
+            replica.term().await.context("a replica does not end")?;
+        }
+        self.leftovers.remove(&self.bed.client()).await
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        // Unregistered first: who asks a gate that is gone is refused.
+        self.leftovers.remove_now(&self.bed.admin_kubeconfig());
+        for replica in &self.replicas {
+            // What survives is ended with the sandbox, by its pid file.
+            let _ = replica.kill_now();
+        }
+    }
+}
+
+/// Waits until a replica answers `/readyz` with 200.
+async fn until_ready(replica: &Replica, within: Duration) -> Result<()> {
+    let what = format!("{} is ready", replica.name());
+    eventually(within, what, || replica.is_ready())
+        .await
+        .with_context(|| format!("{}{}", replica.name(), replica.last_words()))
+}

@@ -1,0 +1,104 @@
+//! The gate's service account and what it may do, from the manifests, moved into the sandbox's namespace.
+
+use anyhow::Result;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::cleanup::Leftovers;
+use super::manifests::{self, SERVICE_ACCOUNT};
+
+/// Applies all of it; objects without namespace get names of their own, and are left to `leftovers`.
+pub(super) async fn apply(
+    client: &Client,
+    namespace: &str,
+    objects: &[Value],
+    leftovers: &mut Leftovers,
+) -> Result<()> {
+    let account: ServiceAccount =
+        serde_json::from_value(json!({"metadata": {"name": SERVICE_ACCOUNT}}))?;
+    apply_namespaced(client, namespace, account).await?;
+    for object in objects {
+        match manifests::kind(object) {
+            "Role" if manifests::is_at_home(object) => {
+                apply_namespaced::<Role>(client, namespace, read(object)?).await?;
+            }
+            "RoleBinding" if manifests::is_at_home(object) => {
+                let mut binding: RoleBinding = read(object)?;
+                move_subjects(binding.subjects.iter_mut().flatten(), namespace);
+                apply_namespaced(client, namespace, binding).await?;
+            }
+            "ClusterRole" => {
+                let mut role: ClusterRole = read(object)?;
+                role.metadata.name = Some(own_name(&role.name_any(), namespace));
+                leftovers.cluster_role(&role.name_any());
+                apply_cluster_wide(client, role).await?;
+            }
+            "ClusterRoleBinding" => {
+                let mut binding: ClusterRoleBinding = read(object)?;
+                binding.metadata.name = Some(own_name(&binding.name_any(), namespace));
+                binding.role_ref.name = own_name(&binding.role_ref.name, namespace);
+                move_subjects(binding.subjects.iter_mut().flatten(), namespace);
+                leftovers.cluster_role_binding(&binding.name_any());
+                apply_cluster_wide(client, binding).await?;
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Roles without namespace are shared by all tests of a control plane, unless each has its own.
+fn own_name(name: &str, namespace: &str) -> String {
+    format!("{name}-{namespace}")
+}
+
+fn move_subjects<'a>(
+    subjects: impl Iterator<Item = &'a mut k8s_openapi::api::rbac::v1::Subject>,
+    namespace: &str,
+) {
+    for subject in subjects.filter(|subject| subject.kind == "ServiceAccount") {
+        subject.namespace = Some(namespace.to_owned());
+    }
+}
+
+/// The namespace of the manifests is not ours.
+fn read<K: DeserializeOwned + Resource>(object: &Value) -> Result<K> {
+    let mut object: K = serde_json::from_value(object.clone())?;
+    object.meta_mut().namespace = None;
+    Ok(object)
+}
+
+async fn apply_namespaced<K>(client: &Client, namespace: &str, object: K) -> Result<()>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Serialize
+        + DeserializeOwned,
+{
+    apply_to(&Api::namespaced(client.clone(), namespace), object).await
+}
+
+/// Server-side apply of an object without namespace.
+pub(super) async fn apply_cluster_wide<K>(client: &Client, object: K) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    apply_to(&Api::all(client.clone()), object).await
+}
+
+async fn apply_to<K>(api: &Api<K>, object: K) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+{
+    let parameters = PatchParams::apply("testbed").force();
+    api.patch(&object.name_any(), &parameters, &Patch::Apply(&object))
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! One process of the gate.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
+
+use super::{PATIENCE, http, until_ready};
+use crate::process::Background;
+
+/// How long a replica may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// How a replica is started, each time in the same way and at the same addresses.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) program: PathBuf,
+    pub(super) kubeconfig: PathBuf,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(String, String)>,
+}
+
+/// One process of the gate.
+#[derive(Debug)]
+pub struct Replica {
+    process: Background,
+    launch: Launch,
+    webhooks: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Replica {
+    /// Starts it, without waiting for it to be ready.
+    pub(super) fn start(
+        process: Background,
+        launch: Launch,
+        webhooks: SocketAddr,
+        admin: SocketAddr,
+    ) -> Result<Self> {
+        let replica = Self {
+            process,
+            launch,
+            webhooks,
+            admin,
+        };
+        replica.spawn()?;
+        Ok(replica)
+    }
+
+    /// Its name, which is also its identity in the Lease.
+    pub fn name(&self) -> &str {
+        self.process.name()
+    }
+
+    /// Where it listens for the API server.
+    pub fn address(&self) -> SocketAddr {
+        self.webhooks
+    }
+
+    /// Where it answers admission requests: a URL without path.
+    pub fn admission_url(&self) -> String {
+        format!("https://{}", self.webhooks)
+    }
+
+    /// Whether its process exists.
+    pub fn is_running(&self) -> bool {
+        self.process.running().is_some()
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub async fn kill(&self) -> Result<()> {
+        self.process.kill().await
+    }
+
+    /// SIGTERM; returns when it has ended.
+    pub async fn term(&self) -> Result<()> {
+        self.process.stop(GRACE).await
+    }
+
+    /// SIGSTOP: it accepts connections, since the kernel does, but does not answer.
+    pub fn freeze(&self) -> Result<()> {
+        self.process.freeze()
+    }
+
+    /// Undoes [`Replica::freeze`].
+    pub fn thaw(&self) -> Result<()> {
+        self.process.thaw()
+    }
+
+    /// Sends any signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Kills it if it runs, starts it again at the same addresses, and waits until it is ready.
+    pub async fn restart(&self) -> Result<()> {
+        self.process.kill().await?;
+        self.spawn()?;
+        self.ready(PATIENCE).await
+    }
+
+    /// Waits until `/readyz` answers 200.
+    pub async fn ready(&self, within: Duration) -> Result<()> {
+        until_ready(self, within).await
+    }
+
+    /// What `/metrics` says.
+    pub async fn metrics(&self) -> Result<String> {
+        let answer = http::get(self.admin, "/metrics").await?;
+        ensure!(
+            answer.code == 200,
+            "/metrics of {} answers {}",
+            self.name(),
+            answer.code
+        );
+        Ok(answer.body)
+    }
+
+    /// The status code of a path of its plain listener (`/livez`, `/readyz`), with the body.
+    pub async fn get(&self, path: &str) -> Result<(u16, String)> {
+        let answer = http::get(self.admin, path).await?;
+        Ok((answer.code, answer.body))
+    }
+
+    /// Everything it has logged so far.
+    pub fn log(&self) -> Result<String> {
+        let file = self.process.log_file();
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+    }
+
+    pub(super) async fn is_ready(&self) -> Result<()> {
+        ensure!(self.is_running(), "{} has ended", self.name());
+        let answer = http::get(self.admin, "/readyz").await?;
+        ensure!(
+            answer.code == 200,
+            "/readyz answers {}: {}",
+            answer.code,
+            answer.body
+        );
+        Ok(())
+    }
+
+    pub(super) fn last_words(&self) -> String {
+        self.process.last_words()
+    }
+
+    pub(super) fn kill_now(&self) -> Result<()> {
+        self.process.kill_now()
+    }
+
+    fn spawn(&self) -> Result<()> {
+        let Launch {
+            program,
+            kubeconfig,
+            arguments,
+            environment,
+        } = &self.launch;
+        let mut command = Command::new(program);
+        command
+            .arg("run")
+            .arg(format!("--listen={}", self.webhooks))
+            .arg(format!("--admin-listen={}", self.admin))
+            .arg(format!("--identity={}", self.name()))
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env("RUST_BACKTRACE", "1")
+            .envs(environment.iter().map(|(name, value)| (name, value)));
+        self.process.spawn(command).map(drop)
+    }
+}

@@ -1,0 +1,85 @@
+//! The gate's serving certificate, laid out as the kubelet lays out a mounted Secret.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context as _, Result};
+
+use crate::pki::{Authority, Credential, Request, Usage};
+
+/// A directory with `tls.crt` and `tls.key`, which are links through `..data` to the current version.
+pub(super) struct ServingCertificate {
+    directory: PathBuf,
+    authority: Authority,
+    names: Vec<String>,
+    version: AtomicU32,
+}
+
+impl ServingCertificate {
+    /// Issues the first one.
+    pub(super) fn create(directory: PathBuf, names: Vec<String>) -> Result<Self> {
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        let authority = Authority::new("quorumgate-webhooks")?;
+        let certificate = Self {
+            directory,
+            authority,
+            names,
+            version: AtomicU32::new(0),
+        };
+        certificate.rotate()?;
+        for file in ["tls.crt", "tls.key"] {
+            symlink(
+                Path::new("..data").join(file),
+                certificate.directory.join(file),
+            )?;
+        }
+        Ok(certificate)
+    }
+
+    /// The authority's certificate, PEM.
+    pub(super) fn authority(&self) -> &str {
+        self.authority.certificate()
+    }
+
+    /// Where the certificate is.
+    pub(super) fn certificate_file(&self) -> PathBuf {
+        self.directory.join("tls.crt")
+    }
+
+    /// Where its key is.
+    pub(super) fn key_file(&self) -> PathBuf {
+        self.directory.join("tls.key")
+    }
+
+    /// Issues a new one and puts it in place.
+    pub(super) fn rotate(&self) -> Result<()> {
+        self.publish(&self.issue()?)
+    }
+
+    /// Puts a certificate in place with the key of another.
+    pub(super) fn mismatch(&self) -> Result<()> {
+        let certificate = self.issue()?.certificate;
+        self.publish(&Credential {
+            certificate,
+            key: self.issue()?.key,
+        })
+    }
+
+    fn issue(&self) -> Result<Credential> {
+        let request = Request::new("quorumgate", Usage::Server).names(self.names.clone());
+        self.authority.issue(&request)
+    }
+
+    /// Both files change in the same instant: by renaming the link that they lead through.
+    fn publish(&self, credential: &Credential) -> Result<()> {
+        let version = format!("..{}", self.version.fetch_add(1, Ordering::Relaxed));
+        credential.write(&self.directory.join(&version), "tls")?;
+        let next = self.directory.join("..data_tmp");
+        symlink(&version, &next)?;
+        fs::rename(&next, self.directory.join("..data"))?;
+        Ok(())
+    }
+}

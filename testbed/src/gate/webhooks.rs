@@ -1,0 +1,167 @@
+//! The webhook configurations of the manifests, for one gate behind a balancer and one namespace.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{EvictParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::cleanup::delete;
+use super::manifests;
+use super::permissions::apply_cluster_wide;
+use crate::eventually;
+
+/// How long the API server may take to notice a change of its webhooks.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The two configurations of one gate.
+#[derive(Debug)]
+pub(super) struct Webhooks {
+    name: String,
+    namespace: String,
+    validating: ValidatingWebhookConfiguration,
+    mutating: MutatingWebhookConfiguration,
+}
+
+impl Webhooks {
+    /// Rewrites those of the manifests.
+    pub(super) fn new(
+        objects: &[Value],
+        name: &str,
+        namespace: &str,
+        balancer: SocketAddr,
+        authority: &str,
+    ) -> Result<Self> {
+        let target = Target {
+            name,
+            namespace,
+            port: balancer.port(),
+            authority,
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            validating: target.rewrite(objects, "ValidatingWebhookConfiguration")?,
+            mutating: target.rewrite(objects, "MutatingWebhookConfiguration")?,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) async fn register(&self, client: &Client) -> Result<()> {
+        apply_cluster_wide(client, self.mutating.clone()).await?;
+        apply_cluster_wide(client, self.validating.clone()).await
+    }
+
+    pub(super) async fn unregister(&self, client: &Client) -> Result<()> {
+        delete::<ValidatingWebhookConfiguration>(client, &self.name).await?;
+        delete::<MutatingWebhookConfiguration>(client, &self.name).await?;
+        let what = "the API server asks the gate no more";
+        eventually(PATIENCE, what, || async {
+            let asked = self.is_asked(client).await?;
+            ensure!(!asked, "it still asks");
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    /// Waits until the API server asks this gate about evictions in its namespace.
+    pub(super) async fn in_force(&self, client: &Client, within: Duration) -> Result<()> {
+        let what = format!("the API server asks the gate about {}", self.namespace);
+        eventually(within, what, || async {
+            let asked = self.is_asked(client).await?;
+            ensure!(asked, "it does not ask; is the namespace labelled?");
+            anyhow::Ok(())
+        })
+        .await
+    }
+
+    /// Whether a webhook has a say in evictions: one of a pod that does not exist is refused by it before the API
+    /// server would say that there is no such pod.
+    async fn is_asked(&self, client: &Client) -> Result<bool> {
+        let pods = Api::<Pod>::namespaced(client.clone(), &self.namespace);
+        let dry_run = EvictParams {
+            post_options: PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            },
+            ..EvictParams::default()
+        };
+        match pods.evict("no-such-pod-0", &dry_run).await {
+            Err(kube::Error::Api(status)) => Ok(status.message.contains("webhook")),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(false),
+        }
+    }
+}
+
+/// What a configuration is rewritten for.
+struct Target<'a> {
+    name: &'a str,
+    namespace: &'a str,
+    port: u16,
+    authority: &'a str,
+}
+
+impl Target<'_> {
+    fn rewrite<K: serde::de::DeserializeOwned>(&self, objects: &[Value], kind: &str) -> Result<K> {
+        let found = objects
+            .iter()
+            .find(|object| manifests::kind(object) == kind);
+        let mut webhooks = found
+            .and_then(|object| object.get("webhooks"))
+            .and_then(Value::as_array)
+            .with_context(|| format!("the manifests have no {kind}"))?
+            .clone();
+        for webhook in &mut webhooks {
+            self.redirect(webhook)?;
+        }
+        Ok(serde_json::from_value(json!({
+            "metadata": {"name": self.name},
+            "webhooks": webhooks,
+        }))?)
+    }
+
+    fn redirect(&self, webhook: &mut Value) -> Result<()> {
+        let path = webhook
+            .pointer("/clientConfig/service/path")
+            .and_then(Value::as_str);
+        // Not 127.0.0.1: to loopback addresses, and only to those, the API server speaks HTTP/2, which keeps all calls
+        // on one connection and so on one replica. To a Service it speaks HTTP/1.1. 0.0.0.0 is this machine, too.
+        let path = path.unwrap_or_default();
+        let url = format!("https://0.0.0.0:{}{path}", self.port);
+        let authority = STANDARD.encode(self.authority);
+        let fields = webhook
+            .as_object_mut()
+            .context("a webhook that is no object")?;
+        fields.insert(
+            "clientConfig".to_owned(),
+            json!({"url": url, "caBundle": authority}),
+        );
+        let selector = fields
+            .entry("namespaceSelector")
+            .or_insert_with(|| json!({}));
+        let selector = selector
+            .as_object_mut()
+            .context("a selector that is no object")?;
+        let labels = selector.entry("matchLabels").or_insert_with(|| json!({}));
+        let labels = labels
+            .as_object_mut()
+            .context("labels that are no object")?;
+        labels.insert(
+            "kubernetes.io/metadata.name".to_owned(),
+            json!(self.namespace),
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! A client that never stops writing, and remembers what it was promised.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use etcd_client::{Client, GetOptions};
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::etcd_cluster::{Dialer, EtcdCluster};
+
+/// The pause between two writes.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How long one write may take before it counts as failed.
+const PUT_TIMEOUT: Duration = Duration::from_millis(300);
+/// How long a member that failed is avoided, as long as there are others.
+const AVOIDANCE: Duration = Duration::from_secs(1);
+/// How often the pods' addresses are read from the API server.
+const REFRESH: Duration = Duration::from_millis(250);
+
+/// Every key of one writer starts with this and the writer's start time.
+const PREFIX: &str = "writer/";
+
+/// A write that etcd has acknowledged.
+#[derive(Clone, Debug)]
+pub struct Acknowledged {
+    /// What was written; the value is the same.
+    pub key: String,
+    /// When the answer came.
+    pub at: Instant,
+}
+
+/// A write that nobody acknowledged. It may have been carried out nevertheless.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The member that was asked.
+    pub address: IpAddr,
+    /// When it was given up.
+    pub at: Instant,
+    /// Why.
+    pub error: String,
+}
+
+/// What a writer saw between its start and its end.
+#[derive(Clone, Debug)]
+#[must_use = "a report is there to be asserted on"]
+pub struct Report {
+    /// Acknowledged writes in order.
+    pub acknowledged: Vec<Acknowledged>,
+    /// Failed writes in order.
+    pub failures: Vec<Failure>,
+    /// The longest time without an acknowledged write, from start to end.
+    pub longest_gap: Duration,
+    prefix: String,
+}
+
+impl Report {
+    /// Reads everything back, linearizably.
+    ///
+    /// # Errors
+    /// When an acknowledged write is missing or altered, with the keys; or when the cluster cannot be read.
+    pub async fn assert_nothing_lost(&self, cluster: &EtcdCluster) -> Result<()> {
+        let everything = GetOptions::new().with_prefix();
+        let answer = cluster
+            .connect()
+            .await?
+            .get(self.prefix.as_str(), Some(everything))
+            .await?;
+        let stored: BTreeMap<_, _> = answer
+            .kvs()
+            .iter()
+            .map(|kv| (kv.key(), kv.value()))
+            .collect();
+        let is_lost =
+            |write: &&Acknowledged| stored.get(write.key.as_bytes()) != Some(&write.key.as_bytes());
+        let lost: Vec<_> = self
+            .acknowledged
+            .iter()
+            .filter(is_lost)
+            .map(|write| write.key.as_str())
+            .collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "{} of {} acknowledged writes are lost: {lost:?}",
+            lost.len(),
+            self.acknowledged.len()
+        )
+    }
+}
+
+/// Puts a new key through any member every 100 ms until it is stopped.
+#[derive(Debug)]
+#[must_use = "a writer that is dropped stops"]
+pub struct Writer {
+    progress: Arc<Mutex<Progress>>,
+    stop: CancellationToken,
+    tasks: Vec<JoinHandle<Option<()>>>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    prefix: String,
+    started: Instant,
+    acknowledged: Vec<Acknowledged>,
+    failures: Vec<Failure>,
+}
+
+impl Writer {
+    /// Starts to write. The cluster should be quorate: the gap until the first acknowledged write counts too.
+    pub async fn start(cluster: &EtcdCluster) -> Result<Self> {
+        let dialer = cluster.dialer().await?;
+        let (publish, addresses) = tokio::sync::watch::channel(current(cluster).await?);
+        let progress = Arc::new(Mutex::new(Progress {
+            prefix: format!("{PREFIX}{}/", jiff::Timestamp::now()),
+            started: Instant::now(),
+            acknowledged: Vec::new(),
+            failures: Vec::new(),
+        }));
+        let stop = CancellationToken::new();
+        let pen = Pen::new(dialer, Arc::clone(&progress));
+        let writing = stop
+            .clone()
+            .run_until_cancelled_owned(write(pen, addresses));
+        let refreshing = stop
+            .clone()
+            .run_until_cancelled_owned(refresh(cluster.clone(), publish));
+        let tasks = vec![tokio::spawn(writing), tokio::spawn(refreshing)];
+        Ok(Self {
+            progress,
+            stop,
+            tasks,
+        })
+    }
+
+    /// How many writes have been acknowledged so far.
+    pub fn acknowledged(&self) -> usize {
+        self.peek(|progress| progress.acknowledged.len())
+    }
+
+    /// How many writes have failed so far.
+    pub fn failures(&self) -> usize {
+        self.peek(|progress| progress.failures.len())
+    }
+
+    /// The longest gap so far.
+    pub fn longest_gap(&self) -> Duration {
+        self.peek(|progress| progress.longest_gap(Instant::now()))
+    }
+
+    /// Stops and tells what happened.
+    pub async fn stop(mut self) -> Result<Report> {
+        self.stop.cancel();
+        for task in std::mem::take(&mut self.tasks) {
+            task.await.context("the writer crashed")?;
+        }
+        Ok(self.peek(|progress| Report {
+            longest_gap: progress.longest_gap(Instant::now()),
+            acknowledged: progress.acknowledged.clone(),
+            failures: progress.failures.clone(),
+            prefix: progress.prefix.clone(),
+        }))
+    }
+
+    fn peek<T>(&self, look: impl FnOnce(&Progress) -> T) -> T {
+        look(&self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Progress {
+    fn longest_gap(&self, now: Instant) -> Duration {
+        let mut longest = Duration::ZERO;
+        let mut last = self.started;
+        for at in self.acknowledged.iter().map(|write| write.at).chain([now]) {
+            longest = longest.max(at.saturating_duration_since(last));
+            last = at;
+        }
+        longest
+    }
+}
+
+async fn current(cluster: &EtcdCluster) -> Result<Vec<IpAddr>> {
+    Ok(cluster.pod_ips().await?.into_values().collect())
+}
+
+/// Keeps the addresses current. While the API server is away, the last known ones stand.
+async fn refresh(cluster: EtcdCluster, publish: tokio::sync::watch::Sender<Vec<IpAddr>>) {
+    let mut ticks = interval(REFRESH);
+    loop {
+        ticks.tick().await;
+        match timeout(REFRESH * 4, current(&cluster)).await {
+            Ok(Ok(addresses)) => drop(publish.send(addresses)),
+            Ok(Err(error)) => tracing::debug!("the writer cannot read pods: {error:#}"),
+            Err(_) => tracing::debug!("the writer cannot read pods in time"),
+        }
+    }
+}
+
+async fn write(mut pen: Pen, addresses: tokio::sync::watch::Receiver<Vec<IpAddr>>) {
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let known = addresses.borrow().clone();
+        // A failure goes to the next member at once, as a client's own balancer would; once around is enough.
+        for _ in 0..known.len() {
+            let Some(address) = pen.choose(&known) else {
+                break;
+            };
+            if pen.put(address).await {
+                break;
+            }
+        }
+    }
+}
+
+/// Writes one key after another, each through the next member.
+struct Pen {
+    dialer: Dialer,
+    clients: HashMap<IpAddr, Client>,
+    avoided: HashMap<IpAddr, Instant>,
+    turn: usize,
+    sequence: u64,
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl Pen {
+    fn new(dialer: Dialer, progress: Arc<Mutex<Progress>>) -> Self {
+        Self {
+            dialer,
+            clients: HashMap::new(),
+            avoided: HashMap::new(),
+            turn: 0,
+            sequence: 0,
+            progress,
+        }
+    }
+
+    /// The next member that has not failed lately; if all have, the next one.
+    fn choose(&mut self, known: &[IpAddr]) -> Option<IpAddr> {
+        self.clients.retain(|address, _| known.contains(address));
+        self.avoided.retain(|_, until| *until > Instant::now());
+        self.turn = self.turn.wrapping_add(1);
+        let first = self.turn % known.len().max(1);
+        let in_turn = || known.iter().cycle().skip(first).take(known.len()).copied();
+        in_turn()
+            .find(|address| !self.avoided.contains_key(address))
+            .or_else(|| in_turn().next())
+    }
+
+    async fn put(&mut self, address: IpAddr) -> bool {
+        self.sequence += 1;
+        let key = format!(
+            "{}{:08}",
+            self.with_progress(|p| p.prefix.clone()),
+            self.sequence
+        );
+        match self.attempt(address, &key).await {
+            Ok(()) => {
+                let at = Instant::now();
+                self.with_progress(|p| p.acknowledged.push(Acknowledged { key, at }));
+                true
+            }
+            Err(error) => {
+                let at = Instant::now();
+                let error = format!("{error:#}");
+                self.with_progress(|p| p.failures.push(Failure { address, at, error }));
+                self.clients.remove(&address);
+                self.avoided.insert(address, at + AVOIDANCE);
+                false
+            }
+        }
+    }
+
+    async fn attempt(&mut self, address: IpAddr, key: &str) -> Result<()> {
+        let mut client = match self.clients.get(&address) {
+            Some(client) => client.clone(),
+            None => self.dialer.dial(address, PUT_TIMEOUT).await?,
+        };
+        timeout(PUT_TIMEOUT, client.put(key, key, None))
+            .await
+            .context("timed out")??;
+        self.clients.insert(address, client);
+        Ok(())
+    }
+
+    fn with_progress<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
