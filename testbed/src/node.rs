@@ -1,10 +1,9 @@
 //! One node: a Node object, and the agent process that stands for its kubelet.
 //!
-//! What the agent (`testbed agent --node NAME`) and this side agree on:
-//! - its directory is `<state>/nodes/NAME`; every process it starts there has a pid file in the form of
-//!   [`crate::process::Identity`] somewhere below that directory, and its own is `agent.pid`;
+//! What the agent (`testbed agent --node NAME --state DIR`) and this side agree on:
+//! - its directory is `<state>/nodes/NAME`; `kubelet.pid` and `kubelet.log` there are this side's, the rest is its own;
 //! - it signs in with `<state>/kubeconfigs/system:node:NAME.yaml`;
-//! - the Node object exists before it starts; it keeps the status and the Lease;
+//! - the Node object, with its labels, exists before it starts; it keeps the status and the Lease;
 //! - SIGTERM ends the agent only, its pods go on, as with a kubelet; a new agent finds them again.
 
 use std::process::Command;
@@ -140,7 +139,7 @@ impl Node {
 /// The agent of a node of this state.
 pub(crate) fn agent(state: &State, name: &str) -> Background {
     let directory = state.node(name);
-    Background::new("agent", &directory, &directory)
+    Background::new("kubelet", &directory, &directory)
 }
 
 /// The command that runs a node's agent.

@@ -121,7 +121,7 @@ impl State {
         self.root.join("nodes")
     }
 
-    /// The directory of one node: `agent.pid` and `agent.log`, and whatever its agent keeps.
+    /// The directory of one node: `kubelet.pid` and `kubelet.log`, and whatever its agent keeps.
     pub fn node(&self, name: &str) -> PathBuf {
         self.nodes().join(name)
     }

@@ -266,11 +266,16 @@ impl Background {
 /// SIGKILL for every process that has a pid file below `directory`; returns when all are gone, with their files' paths
 /// relative to it.
 ///
-/// Agents (`agent.pid`) go before what they would start again.
+/// Agents (`kubelet.pid`) go before what they would start again.
 pub async fn kill_all_below(directory: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     pid_files(directory, &mut files)?;
-    files.sort_by_key(|file| (file.file_name() != Some("agent.pid".as_ref()), file.clone()));
+    files.sort_by_key(|file| {
+        (
+            file.file_name() != Some("kubelet.pid".as_ref()),
+            file.clone(),
+        )
+    });
     let mut killed = Vec::new();
     for file in files {
         let Some(identity) = running_in(&file) else {
