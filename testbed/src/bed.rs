@@ -193,7 +193,7 @@ impl Bed {
         if user.contains('/') || user.starts_with('.') {
             bail!("{user:?} is not a user name that a file can be called");
         }
-        let path = self.state().kubeconfigs().join(format!("{user}.yaml"));
+        let path = self.state().kubeconfig(user);
         kubeconfig::write(config, &path)?;
         Ok(path)
     }

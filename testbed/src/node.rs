@@ -2,7 +2,7 @@
 //!
 //! What the agent (`testbed agent --node NAME --state DIR`) and this side agree on:
 //! - its directory is `<state>/nodes/NAME`; `kubelet.pid` and `kubelet.log` there are this side's, the rest is its own;
-//! - it signs in with `<state>/kubeconfigs/system:node:NAME.yaml`;
+//! - it signs in with [`State::node_kubeconfig`];
 //! - the Node object, with its labels, exists before it starts; it keeps the status and the Lease;
 //! - SIGTERM ends the agent only, its pods go on, as with a kubelet; a new agent finds them again.
 

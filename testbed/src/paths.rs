@@ -88,12 +88,18 @@ impl State {
 
     /// The administrator's kubeconfig: what to set `KUBECONFIG` to.
     pub fn admin_kubeconfig(&self) -> PathBuf {
-        self.kubeconfigs().join("admin.yaml")
+        self.kubeconfig("admin")
+    }
+
+    /// The kubeconfig issued for `user`. Colons, which separate the paths in `KUBECONFIG`, become underscores.
+    pub fn kubeconfig(&self, user: &str) -> PathBuf {
+        self.kubeconfigs()
+            .join(format!("{}.yaml", user.replace(':', "_")))
     }
 
     /// The kubeconfig of one node's agent (`system:node:NAME`).
     pub fn node_kubeconfig(&self, node: &str) -> PathBuf {
-        self.kubeconfigs().join(format!("system:node:{node}.yaml"))
+        self.kubeconfig(&format!("system:node:{node}"))
     }
 
     /// Pid files of the control plane.

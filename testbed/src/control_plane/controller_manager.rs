@@ -7,7 +7,7 @@ use super::layout::{Layout, SERVICE_RANGE, path_flag};
 
 /// The command that starts it.
 pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Command {
-    let kubeconfig = layout.kubeconfig("kube-controller-manager");
+    let kubeconfig = layout.state.kubeconfig("system:kube-controller-manager");
     let mut manager = Command::new(layout.kubernetes.join("kube-controller-manager"));
     manager.args([
         "--bind-address=127.0.0.1".into(),

@@ -73,11 +73,6 @@ impl Layout {
         self.state.pki().join(name)
     }
 
-    /// The kubeconfig of one of the control plane's own users.
-    pub(super) fn kubeconfig(&self, name: &str) -> PathBuf {
-        self.state.kubeconfigs().join(format!("{name}.yaml"))
-    }
-
     fn issue_credentials(&self) -> Result<()> {
         let authority = authority(&self.state)?;
         pki::service_account_keys(&self.state.pki())?;
@@ -96,14 +91,9 @@ impl Layout {
             &["127.0.0.1", "localhost"],
         )?;
         self.issue_server(&authority, "kube-scheduler", &["127.0.0.1", "localhost"])?;
-        self.issue_user(
-            &authority,
-            "kube-controller-manager",
-            "system:kube-controller-manager",
-            None,
-        )?;
-        self.issue_user(&authority, "kube-scheduler", "system:kube-scheduler", None)?;
-        self.issue_user(&authority, "admin", "admin", Some("system:masters"))
+        self.issue_user(&authority, "system:kube-controller-manager", None)?;
+        self.issue_user(&authority, "system:kube-scheduler", None)?;
+        self.issue_user(&authority, "admin", Some("system:masters"))
     }
 
     fn issue_server(&self, authority: &Authority, name: &str, names: &[&str]) -> Result<()> {
@@ -118,14 +108,8 @@ impl Layout {
             .map(drop)
     }
 
-    fn issue_user(
-        &self,
-        authority: &Authority,
-        file: &str,
-        user: &str,
-        group: Option<&str>,
-    ) -> Result<()> {
-        let path = self.kubeconfig(file);
+    fn issue_user(&self, authority: &Authority, user: &str, group: Option<&str>) -> Result<()> {
+        let path = self.state.kubeconfig(user);
         if path.exists() {
             return Ok(());
         }

@@ -42,6 +42,6 @@ enableProfiling: false
 podInitialBackoffSeconds: 1
 podMaxBackoffSeconds: 2
 ",
-        layout.kubeconfig("kube-scheduler").display()
+        layout.state.kubeconfig("system:kube-scheduler").display()
     )
 }
