@@ -1,0 +1,104 @@
+//! The only reader of wall and monotonic time.
+//!
+//! Whoever needs the time is given a [`Clock`]; tests give one that they move by hand. The monotonic time is tokio's, so
+//! that it can be handed to its timers. A frozen clock does not stop those timers: it decides what is read, not what is waited for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+
+/// Tells the time. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Clock(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    System,
+    Frozen(Arc<Mutex<Reading>>),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    wall: Timestamp,
+    monotonic: Instant,
+}
+
+/// Moves a frozen [`Clock`] and all its clones.
+#[derive(Debug)]
+pub struct Hands(Arc<Mutex<Reading>>);
+
+impl Clock {
+    /// The machine's clock.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock that stands at `wall` until its hands are moved.
+    pub fn frozen(wall: Timestamp) -> (Self, Hands) {
+        let monotonic = system_reading().monotonic;
+        let reading = Arc::new(Mutex::new(Reading { wall, monotonic }));
+        (Self(Source::Frozen(Arc::clone(&reading))), Hands(reading))
+    }
+
+    /// The time of day. It may jump, and differs between machines: for people, for certificates, and for ages of what
+    /// the Kubernetes API dates.
+    pub fn now(&self) -> Timestamp {
+        self.read().wall
+    }
+
+    /// Monotonic time, for deadlines and for what is measured within this process.
+    pub fn instant(&self) -> Instant {
+        self.read().monotonic
+    }
+
+    fn read(&self) -> Reading {
+        match &self.0 {
+            Source::System => system_reading(),
+            Source::Frozen(reading) => *reading.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+}
+
+impl Hands {
+    /// Moves both times forward.
+    pub fn advance(&self, by: Duration) {
+        let mut reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reading.monotonic += by;
+        let step = SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX);
+        reading.wall = reading.wall.saturating_add(step).unwrap_or(Timestamp::MAX);
+    }
+}
+
+fn system_reading() -> Reading {
+    Reading {
+        wall: Timestamp::now(),
+        monotonic: Instant::now(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frozen_clock_stands_until_its_hands_are_moved() {
+        let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
+        let copy = clock.clone();
+        let start = clock.instant();
+        assert_eq!(clock.now(), Timestamp::UNIX_EPOCH);
+
+        hands.advance(Duration::from_secs(90));
+
+        assert_eq!(copy.now().as_second(), 90);
+        assert_eq!(copy.instant() - start, Duration::from_secs(90));
+    }
+
+    #[test]
+    fn the_system_clock_never_goes_back() {
+        let clock = Clock::system();
+        let first = clock.instant();
+        assert!(clock.instant() >= first);
+    }
+}

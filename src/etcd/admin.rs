@@ -1,0 +1,84 @@
+//! The calls that change something in etcd. Nothing outside this module makes any.
+
+use tokio::time::{Instant, timeout_at};
+
+use super::Endpoint;
+use super::connect::Connections;
+use super::failure::CallFailure;
+use crate::quorum::MemberId;
+use crate::quorum::evidence::Unanswered;
+
+const NOT_LEADER: &str = "etcdserver: not leader";
+const BAD_TRANSFEREE: &str = "etcdserver: bad leader transferee";
+
+/// Changes things in etcd. Cheap to clone; clones share connections with each other and with the prober.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    connections: Connections,
+}
+
+/// Why a change did not come about, or may not have.
+#[derive(Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum AdminError {
+    /// Authentication is on, and the gate's user lacks the role `root`.
+    #[error("etcd refused for lack of permission: {0}")]
+    PermissionDenied(String),
+    /// The member that was asked does not lead (any more).
+    #[error("the member does not lead")]
+    NotLeader,
+    /// The member that should lead is not a voter of this cluster.
+    #[error("member {0} cannot lead")]
+    BadTransferee(MemberId),
+    /// etcd refused for another reason.
+    #[error("etcd refused: {0}")]
+    Refused(String),
+    /// No answer. With [`Unanswered::Deadline`] the change may still come about.
+    #[error("no answer from etcd")]
+    Unanswered(#[source] Unanswered),
+}
+
+impl Admin {
+    /// Acts over these connections.
+    pub fn new(connections: Connections) -> Self {
+        Self { connections }
+    }
+
+    /// Moves leadership from the member at `leader`, which leads now, to the voter `to`. When this returns well, the old
+    /// leader has seen the new one.
+    pub async fn move_leader(
+        &self,
+        leader: &Endpoint,
+        to: MemberId,
+        deadline: Instant,
+    ) -> Result<(), AdminError> {
+        timeout_at(deadline, self.transfer(leader, to))
+            .await
+            .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))
+    }
+
+    async fn transfer(&self, leader: &Endpoint, to: MemberId) -> Result<(), AdminError> {
+        let held = self
+            .connections
+            .get(leader)
+            .await
+            .map_err(AdminError::Unanswered)?;
+        let client = held
+            .connection
+            .client()
+            .await
+            .map_err(AdminError::Unanswered)?;
+        let answer = client.maintenance_client().move_leader(to.0).await;
+        let Err(error) = answer else { return Ok(()) };
+        Err(match CallFailure::of(&error) {
+            CallFailure::Permission(text) => AdminError::PermissionDenied(text),
+            CallFailure::Answered(text) if text == NOT_LEADER => AdminError::NotLeader,
+            CallFailure::Answered(text) if text == BAD_TRANSFEREE => AdminError::BadTransferee(to),
+            CallFailure::Answered(text) => AdminError::Refused(text),
+            failure @ (CallFailure::Transport(_)
+            | CallFailure::NoLeader
+            | CallFailure::LeaderChanged
+            | CallFailure::Learner) => AdminError::Unanswered(held.connection.explain(failure)),
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! Connections that are kept: at most one per target, as long as it is good for what is asked for now.
+//!
+//! A connection belongs to one incarnation of a pod, one address, one server name and one content of the certificates; when any of them
+//! differs it is dropped and a new one is made. Those that nobody used for [`IDLE`] are dropped too, so that what is gone
+//! from Kubernetes is gone here.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Endpoint;
+use super::connection::Connection;
+use crate::clock::Clock;
+use crate::quorum::evidence::{Target, Unanswered};
+
+/// An unused connection is kept for several of the controller's rounds.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The connections of this process to etcd members. Cheap to clone; clones share them.
+#[derive(Debug, Clone)]
+pub struct Connections {
+    clock: Clock,
+    kept: Arc<Mutex<Kept>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    entries: HashMap<Target, Entry>,
+    swept: Instant,
+}
+
+#[derive(Debug)]
+struct Entry {
+    route: Route,
+    connection: Arc<Connection>,
+    used: Instant,
+}
+
+/// All that a connection was made with.
+#[derive(Debug, PartialEq, Eq)]
+struct Route {
+    address: String,
+    server_name: Option<String>,
+    fingerprint: Option<[u8; 32]>,
+}
+
+/// A connection to use, and whether it was made just now.
+pub(super) struct Held {
+    pub(super) connection: Arc<Connection>,
+    pub(super) age: Age,
+}
+
+/// Whether a connection was made for this use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Age {
+    /// Made just now: its failure is the member's failure.
+    Fresh,
+    /// Kept from an earlier use: it may have broken without notice.
+    Kept,
+}
+
+impl Connections {
+    /// None yet.
+    pub fn new(clock: Clock) -> Self {
+        let kept = Kept {
+            entries: HashMap::new(),
+            swept: clock.instant(),
+        };
+        Self {
+            clock,
+            kept: Arc::new(Mutex::new(kept)),
+        }
+    }
+
+    /// How many are kept.
+    pub fn count(&self) -> usize {
+        self.kept().entries.len()
+    }
+
+    /// A connection to this endpoint: the kept one, or a new one. The caller bounds the time.
+    pub(super) async fn get(&self, endpoint: &Endpoint) -> Result<Held, Unanswered> {
+        let route = Route::of(endpoint);
+        if let Some(connection) = self.find(&endpoint.target, &route) {
+            return Ok(Held {
+                connection,
+                age: Age::Kept,
+            });
+        }
+        let connection = Arc::new(Connection::open(endpoint, self.clock.now()).await?);
+        let entry = Entry {
+            route,
+            connection: Arc::clone(&connection),
+            used: self.clock.instant(),
+        };
+        self.kept().entries.insert(endpoint.target.clone(), entry);
+        Ok(Held {
+            connection,
+            age: Age::Fresh,
+        })
+    }
+
+    /// Drops what is kept for a target: it failed in a way that the connection may be the cause of.
+    pub(super) fn forget(&self, target: &Target) {
+        self.kept().entries.remove(target);
+    }
+
+    fn find(&self, target: &Target, route: &Route) -> Option<Arc<Connection>> {
+        let now = self.clock.instant();
+        let mut kept = self.kept();
+        kept.sweep(now);
+        let entry = kept.entries.get_mut(target)?;
+        if entry.route != *route || entry.connection.is_closed() {
+            kept.entries.remove(target);
+            return None;
+        }
+        entry.used = now;
+        Some(Arc::clone(&entry.connection))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn sweep(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.swept) < IDLE / 4 {
+            return;
+        }
+        self.swept = now;
+        self.entries.retain(|_, entry| {
+            now.saturating_duration_since(entry.used) < IDLE && !entry.connection.is_closed()
+        });
+    }
+}
+
+impl Route {
+    fn of(endpoint: &Endpoint) -> Self {
+        Self {
+            address: endpoint.address.clone(),
+            server_name: endpoint.server_name.clone(),
+            fingerprint: endpoint.tls.as_ref().map(|tls| *tls.fingerprint()),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! One connection to one member: TCP, TLS with the member's name, HTTP/2, and etcd's client on top.
+//!
+//! Made by hand rather than by the client library's channel, for three reasons: a failed attempt is a typed error (refused is
+//! evidence, a timeout is not), a broken connection is known to be broken, and nothing reconnects or backs off behind our
+//! back: a member that came back is reached by the next round.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use etcd_client::{Channel, Client};
+use http::uri::{Authority, Scheme};
+use http::{Request, Response, Uri};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use jiff::Timestamp;
+use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio_rustls::TlsConnector;
+use tonic::body::Body;
+use tower::util::BoxCloneSyncService;
+use tower::{BoxError, Service};
+
+use super::failure::{self, CallFailure};
+use super::witness::{Fault, Witnessed};
+use super::{Endpoint, TlsIdentity};
+use crate::quorum::evidence::Unanswered;
+
+/// A silent peer is given up by the kernel after at most this: an idle one is asked for a sign of life, and bytes under way
+/// have to be acknowledged. Pings of HTTP/2 are no alternative: etcd closes connections that ping without a call.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// An open connection. Dropping it closes it at once.
+#[derive(Debug)]
+pub(super) struct Connection {
+    requests: SendRequest<Body>,
+    origin: Origin,
+    fault: Fault,
+    driver: AbortHandle,
+}
+
+/// What each request has to name as its destination.
+#[derive(Debug, Clone)]
+struct Origin {
+    scheme: Scheme,
+    authority: Authority,
+}
+
+impl Connection {
+    /// Connects. The caller bounds the time.
+    pub(super) async fn open(endpoint: &Endpoint, now: Timestamp) -> Result<Self, Unanswered> {
+        let origin = Origin::of(endpoint)?;
+        if let Some(tls) = &endpoint.tls {
+            tls.check_validity(now)?;
+        }
+        let stream = TcpStream::connect(&endpoint.address)
+            .await
+            .map_err(|error| failure::of_io(&error))?;
+        tune(&stream).map_err(|error| failure::of_io(&error))?;
+        match &endpoint.tls {
+            None => Self::over(stream, origin).await,
+            Some(tls) => Self::over(shake_hands(stream, endpoint, tls).await?, origin).await,
+        }
+    }
+
+    async fn over<S>(stream: S, origin: Origin) -> Result<Self, Unanswered>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let fault = Fault::default();
+        let stream = TokioIo::new(Witnessed::new(stream, fault.clone()));
+        let (requests, connection) = http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .map_err(|error| {
+                fault
+                    .get()
+                    .unwrap_or_else(|| Unanswered::Other(failure::chain(&error)))
+            })?;
+        // How it ended is known to the fault and to the calls that it failed.
+        let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
+        Ok(Self {
+            requests,
+            origin,
+            fault,
+            driver,
+        })
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_closed(&self) -> bool {
+        self.requests.is_closed() || self.driver.is_finished()
+    }
+
+    /// etcd's client over this connection.
+    pub(super) async fn client(&self) -> Result<Client, Unanswered> {
+        let requests = Requests {
+            requests: self.requests.clone(),
+            origin: self.origin.clone(),
+        };
+        let channel = Channel::Custom(BoxCloneSyncService::new(requests));
+        // Without user and password this asks nothing of the member.
+        Client::from_channel(channel, None)
+            .await
+            .map_err(|error| CallFailure::of(&error).into())
+    }
+
+    /// Why a call failed: where the connection broke, what it broke of.
+    pub(super) fn explain(&self, failure: CallFailure) -> Unanswered {
+        match (failure, self.fault.get()) {
+            (CallFailure::Transport(_), Some(fault)) => fault,
+            (failure, _) => failure.into(),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Origin {
+    fn of(endpoint: &Endpoint) -> Result<Self, Unanswered> {
+        let scheme = match endpoint.tls {
+            Some(_) => Scheme::HTTPS,
+            None => Scheme::HTTP,
+        };
+        let authority = endpoint
+            .address
+            .parse()
+            .map_err(|_| Unanswered::Other(format!("{:?} is no address", endpoint.address)))?;
+        Ok(Self { scheme, authority })
+    }
+}
+
+fn tune(stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    let keepalive = TcpKeepalive::new()
+        .with_time(SILENCE / 2)
+        .with_interval(SILENCE / 4)
+        .with_retries(2);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(SILENCE))?;
+    Ok(())
+}
+
+async fn shake_hands(
+    stream: TcpStream,
+    endpoint: &Endpoint,
+    tls: &TlsIdentity,
+) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Unanswered> {
+    let name = match &endpoint.server_name {
+        Some(name) => ServerName::try_from(name.clone())
+            .map_err(|_| Unanswered::Tls(format!("{name:?} is no server name")))?,
+        None => stream
+            .peer_addr()
+            .map(|address| ServerName::from(address.ip()))
+            .map_err(|error| failure::of_io(&error))?,
+    };
+    TlsConnector::from(tls.config())
+        .connect(name, stream)
+        .await
+        .map_err(|error| failure::of_io(&error))
+}
+
+/// Sends requests over one HTTP/2 connection, as the service that etcd's client wants.
+#[derive(Clone)]
+struct Requests {
+    requests: SendRequest<Body>,
+    origin: Origin,
+}
+
+impl Service<Request<Body>> for Requests {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.requests.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        parts.scheme = Some(self.origin.scheme.clone());
+        parts.authority = Some(self.origin.authority.clone());
+        match Uri::from_parts(parts) {
+            Ok(uri) => *request.uri_mut() = uri,
+            Err(error) => return Box::pin(async move { Err(error.into()) }),
+        }
+        let response = self.requests.send_request(request);
+        Box::pin(async move { Ok(response.await?.map(Body::new)) })
+    }
+}

@@ -1,0 +1,98 @@
+//! What a failed connection or a failed call says, in the words of the evidence.
+
+use std::error::Error as StdError;
+use std::io;
+
+use etcd_client::Error;
+
+use crate::quorum::evidence::Unanswered;
+
+/// etcd's own words, the same from 3.4 to 3.7. Its gRPC codes do not tell these apart.
+const PERMISSION: [&str; 4] = [
+    "etcdserver: permission denied",
+    "etcdserver: user name is empty",
+    "etcdserver: invalid auth token",
+    "etcdserver: revision of auth store is old",
+];
+const NO_LEADER: &str = "etcdserver: no leader";
+const LEADER_CHANGED: &str = "etcdserver: leader changed";
+const FOR_LEARNER: &str = "etcdserver: rpc not supported for learner";
+
+/// How a call failed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum CallFailure {
+    /// The connection broke, or could not carry the call: the member may not have seen it.
+    Transport(String),
+    /// etcd refused it because of who we are.
+    Permission(String),
+    /// etcd said that it has no leader.
+    NoLeader,
+    /// The leader changed while etcd was answering: asking again helps.
+    LeaderChanged,
+    /// A learner does not answer this.
+    Learner,
+    /// etcd said something else, in these words.
+    Answered(String),
+}
+
+impl CallFailure {
+    pub(super) fn of(error: &Error) -> Self {
+        let Error::GRpcStatus(status) = error else {
+            return Self::Transport(chain(error));
+        };
+        // Only what this side made of a broken connection carries a source: an answer of etcd is code and message.
+        if let Some(source) = StdError::source(status) {
+            return Self::Transport(chain(source));
+        }
+        match status.message() {
+            message if PERMISSION.contains(&message) => Self::Permission(message.to_owned()),
+            NO_LEADER => Self::NoLeader,
+            LEADER_CHANGED => Self::LeaderChanged,
+            FOR_LEARNER => Self::Learner,
+            "" => Self::Answered(format!("gRPC code {:?}", status.code())),
+            message => Self::Answered(message.to_owned()),
+        }
+    }
+}
+
+impl From<CallFailure> for Unanswered {
+    fn from(failure: CallFailure) -> Self {
+        match failure {
+            CallFailure::Transport(text) | CallFailure::Answered(text) => Self::Other(text),
+            CallFailure::Permission(text) => Self::Denied(text),
+            CallFailure::NoLeader => Self::NoLeader,
+            CallFailure::LeaderChanged => Self::Other(LEADER_CHANGED.to_owned()),
+            CallFailure::Learner => Self::Learner,
+        }
+    }
+}
+
+/// What a failed connection attempt, or a failed read or write on a connection, says.
+pub(super) fn of_io(error: &io::Error) -> Unanswered {
+    if let Some(tls) = tls_error(error) {
+        return Unanswered::Tls(tls.to_string());
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Unanswered::Refused,
+        // The kernel gave up on a silent peer: as little proof as a deadline of ours.
+        io::ErrorKind::TimedOut => Unanswered::Deadline,
+        _ => Unanswered::Other(error.to_string()),
+    }
+}
+
+/// The TLS error within an IO error, if it is one.
+pub(super) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref::<rustls::Error>()
+}
+
+/// An error with all its sources, outermost first.
+pub(super) fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}

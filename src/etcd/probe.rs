@@ -1,0 +1,185 @@
+//! One round of probes: every member at once, under one deadline, each failure kept.
+
+use std::time::Duration;
+
+use futures::future::{join, join_all};
+use tokio::time::{Instant, timeout_at};
+
+use super::Endpoint;
+use super::ask::Member;
+use super::connect::{Age, Connections};
+use super::failure::CallFailure;
+use super::pace::{Effort, Pace};
+use crate::clock::Clock;
+use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
+
+/// Asks etcd members. Cheap to clone; clones share connections.
+#[derive(Debug, Clone)]
+pub struct Prober {
+    connections: Connections,
+    clock: Clock,
+}
+
+/// A member that was reached, and what it said of itself.
+struct Met {
+    member: Member,
+    status: Result<Status, Unanswered>,
+}
+
+/// What a member answered after its status.
+struct Proof {
+    read: Result<(), Unanswered>,
+    members: Result<Vec<ListedMember>, Unanswered>,
+}
+
+/// What is left of a round for one member.
+#[derive(Clone, Copy)]
+struct Time {
+    halfway: Instant,
+    deadline: Instant,
+}
+
+impl Prober {
+    /// Asks over these connections.
+    pub fn new(connections: Connections, clock: Clock) -> Self {
+        Self { connections, clock }
+    }
+
+    /// Asks every endpoint at once; what has not answered by the deadline did not answer. One probe per endpoint, in their
+    /// order. A slow or hung member costs the others nothing.
+    pub async fn round(&self, endpoints: &[Endpoint], deadline: Instant) -> Round {
+        let probes = endpoints
+            .iter()
+            .map(|endpoint| self.probe(endpoint, deadline));
+        let probes = join_all(probes).await;
+        Round { probes }
+    }
+
+    /// Like [`Prober::round`], for as long as the cluster's pace allows but never beyond `latest`. The pace learns from it.
+    pub async fn round_at_pace(
+        &self,
+        endpoints: &[Endpoint],
+        pace: &Pace,
+        latest: Instant,
+    ) -> Round {
+        let start = self.clock.instant();
+        let deadline = latest.min(start + pace.timeout());
+        let probes = endpoints.iter().map(|endpoint| async {
+            let probe = self.probe(endpoint, deadline).await;
+            let took = self.clock.instant().saturating_duration_since(start);
+            (effort(&probe, took), probe)
+        });
+        let (efforts, probes): (Vec<_>, Vec<_>) = join_all(probes).await.into_iter().unzip();
+        pace.learn(&efforts);
+        Round { probes }
+    }
+
+    async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {
+        let target = endpoint.target.clone();
+        let Met { member, status } = match within(deadline, self.meet(endpoint)).await {
+            Ok(met) => met,
+            Err(why) => {
+                // A status costs etcd nothing. Where not even that came, the path may be dead: the next round tries another.
+                self.connections.forget(&target);
+                return Probe::unanswered(target, why);
+            }
+        };
+        let time = Time {
+            halfway: self.halfway_to(deadline),
+            deadline,
+        };
+        let proof = prove(&member, &status, time).await;
+        Probe {
+            target,
+            status,
+            read: proof.read,
+            members: proof.members,
+        }
+    }
+
+    fn halfway_to(&self, deadline: Instant) -> Instant {
+        let now = self.clock.instant();
+        now + deadline.saturating_duration_since(now) / 2
+    }
+
+    /// Connects and asks for the status. A kept connection may have broken unnoticed, with the member's last process for
+    /// example: it is replaced once, so that its failure is never taken for the member's.
+    async fn meet(&self, endpoint: &Endpoint) -> Result<Met, Unanswered> {
+        let held = self.connections.get(endpoint).await?;
+        let member = Member::over(held.connection).await?;
+        match (member.status().await, held.age) {
+            (Err(CallFailure::Transport(_)), Age::Kept) => {
+                self.connections.forget(&endpoint.target);
+                let held = self.connections.get(endpoint).await?;
+                let member = Member::over(held.connection).await?;
+                let status = member.status().await;
+                met(member, status)
+            }
+            (status, _) => met(member, status),
+        }
+    }
+}
+
+/// etcd's refusal is an answer too: the member is there.
+fn met(member: Member, status: Result<Status, CallFailure>) -> Result<Met, Unanswered> {
+    let status = match status {
+        Ok(status) => Ok(status),
+        Err(failure @ CallFailure::Transport(_)) => return Err(member.explain(failure)),
+        Err(failure) => Err(failure.into()),
+    };
+    Ok(Met { member, status })
+}
+
+/// Asks for the proof that a status allows to ask for.
+async fn prove(member: &Member, status: &Result<Status, Unanswered>, time: Time) -> Proof {
+    match status {
+        Ok(status) if status.learner => Proof {
+            read: Err(Unanswered::Learner),
+            members: Err(Unanswered::Learner),
+        },
+        // Its read would hang for as long as we let it. Its list is worth having all the same.
+        Ok(status) if status.leader.is_none() => Proof {
+            read: Err(Unanswered::NoLeader),
+            members: within(time.deadline, member.list()).await,
+        },
+        Ok(_) | Err(_) => read_then_list(member, time).await,
+    }
+}
+
+/// The read first: a list asked for after it passed is no older than the round. Where the read hangs, the list is asked for beside it
+/// when half of the time is gone, so that a member that just lost its quorum still tells what it knows; if the read passes after all, that
+/// list is not good enough and is asked for again.
+async fn read_then_list(member: &Member, time: Time) -> Proof {
+    let Time { halfway, deadline } = time;
+    let read = within(deadline, member.read());
+    tokio::pin!(read);
+    if let Ok(read) = timeout_at(halfway, &mut read).await {
+        let members = within(deadline, member.list()).await;
+        return Proof { read, members };
+    }
+    let (read, early) = join(read, within(deadline, member.list())).await;
+    let members = match read {
+        Ok(()) => within(deadline, member.list()).await,
+        Err(_) => early,
+    };
+    Proof { read, members }
+}
+
+async fn within<T>(
+    deadline: Instant,
+    asked: impl Future<Output = Result<T, Unanswered>>,
+) -> Result<T, Unanswered> {
+    timeout_at(deadline, asked)
+        .await
+        .unwrap_or(Err(Unanswered::Deadline))
+}
+
+fn effort(probe: &Probe, took: Duration) -> Effort {
+    let silent = |why: &Unanswered| *why == Unanswered::Deadline;
+    match (&probe.status, &probe.read) {
+        (Ok(status), _) if status.learner => Effort::Learner,
+        (_, Ok(())) => Effort::Passed(took),
+        (Err(why), _) | (Ok(_), Err(why)) if silent(why) => Effort::TimedOut(took),
+        (_, Err(_)) => Effort::Hopeless,
+    }
+}

@@ -1,0 +1,205 @@
+//! Whom we trust and who we are when we talk to one etcd cluster.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::quorum::evidence::Unanswered;
+
+/// The authorities to trust and the client certificate to show, ready for use.
+///
+/// Parse it once per content of the Secrets: two identities with the same fingerprint share connections.
+pub struct TlsIdentity {
+    config: Arc<ClientConfig>,
+    fingerprint: [u8; 32],
+    validity: Option<Validity>,
+}
+
+/// When a client certificate is good.
+#[derive(Debug, Clone, Copy)]
+struct Validity {
+    from: Timestamp,
+    until: Timestamp,
+}
+
+/// Why certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// There is nobody to trust.
+    #[error("no CA certificate in the CA bundle")]
+    NoAuthority,
+    /// A CA bundle is not PEM.
+    #[error("the CA bundle is not PEM")]
+    AuthorityPem(#[source] pem::Error),
+    /// A CA certificate is malformed.
+    #[error("a CA certificate is malformed")]
+    Authority(#[source] rustls::Error),
+    /// There is no client certificate in its file.
+    #[error("no certificate where the client certificate should be")]
+    NoClientCertificate,
+    /// The client certificate is not PEM.
+    #[error("the client certificate is not PEM")]
+    ClientCertificatePem(#[source] pem::Error),
+    /// The client certificate is malformed.
+    #[error("the client certificate is malformed: {0}")]
+    ClientCertificate(String),
+    /// The key is not PEM, or there is none.
+    #[error("the client key cannot be read")]
+    Key(#[source] pem::Error),
+    /// Certificate and key do not go together, or the key is of no known kind.
+    #[error("the client certificate and its key cannot be used")]
+    ClientPair(#[source] rustls::Error),
+    /// No TLS with this library: never seen outside of broken builds.
+    #[error("TLS cannot be set up")]
+    Provider(#[source] rustls::Error),
+}
+
+impl TlsIdentity {
+    /// Reads PEM bundles.
+    ///
+    /// `authorities`: bundles, each with any number of CA certificates. `client`: certificate (chain) and private key;
+    /// `None` where the members ask for none.
+    pub fn parse(authorities: &[&[u8]], client: Option<(&[u8], &[u8])>) -> Result<Self, TlsError> {
+        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Provider)?
+            .with_root_certificates(roots(authorities)?);
+        let (mut config, validity) = match client {
+            None => (builder.with_no_client_auth(), None),
+            Some((certificate, key)) => {
+                let chain = chain(certificate)?;
+                let validity = validity(&chain)?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Key)?;
+                let config = builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(TlsError::ClientPair)?;
+                (config, Some(validity))
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        // A resumed session would not show our certificate again: what works now would say nothing of a fresh connection.
+        config.resumption = Resumption::disabled();
+        Ok(Self {
+            config: Arc::new(config),
+            fingerprint: fingerprint(authorities, client),
+            validity,
+        })
+    }
+
+    /// When the client certificate expires; `None` without one.
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.validity.map(|validity| validity.until)
+    }
+
+    /// SHA-256 of all that was parsed: equal content, equal fingerprint.
+    pub fn fingerprint(&self) -> &[u8; 32] {
+        &self.fingerprint
+    }
+
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+
+    /// Whether the client certificate is good at `now`. etcd would say no more than "bad certificate".
+    pub(super) fn check_validity(&self, now: Timestamp) -> Result<(), Unanswered> {
+        match self.validity {
+            Some(validity) if now > validity.until => Err(Unanswered::Tls(format!(
+                "client certificate expired on {}",
+                validity.until
+            ))),
+            Some(validity) if now < validity.from => Err(Unanswered::Tls(format!(
+                "client certificate is not valid before {}",
+                validity.from
+            ))),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for TlsIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fingerprint =
+            u64::from_be_bytes(self.fingerprint.first_chunk().copied().unwrap_or_default());
+        f.debug_struct("TlsIdentity")
+            .field("fingerprint", &format_args!("{fingerprint:016x}"))
+            .field("expires", &self.expires())
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<TlsError> for Unanswered {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(super::failure::chain(&error))
+    }
+}
+
+fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for bundle in authorities {
+        for certificate in CertificateDer::pem_slice_iter(bundle) {
+            let certificate = certificate.map_err(TlsError::AuthorityPem)?;
+            roots.add(certificate).map_err(TlsError::Authority)?;
+        }
+    }
+    if roots.is_empty() {
+        return Err(TlsError::NoAuthority);
+    }
+    Ok(roots)
+}
+
+fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let chain = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(TlsError::ClientCertificatePem)?;
+    if chain.is_empty() {
+        return Err(TlsError::NoClientCertificate);
+    }
+    Ok(chain)
+}
+
+/// The chain is as good as its shortest-lived certificate.
+fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, TlsError> {
+    let malformed = |error: &dyn fmt::Display| TlsError::ClientCertificate(error.to_string());
+    let mut validity = Validity {
+        from: Timestamp::MIN,
+        until: Timestamp::MAX,
+    };
+    for der in chain {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| malformed(&e))?;
+        let dates = certificate.validity();
+        let at = |seconds| Timestamp::from_second(seconds).map_err(|e| malformed(&e));
+        validity.from = validity.from.max(at(dates.not_before.timestamp())?);
+        validity.until = validity.until.min(at(dates.not_after.timestamp())?);
+    }
+    Ok(validity)
+}
+
+fn fingerprint(authorities: &[&[u8]], client: Option<(&[u8], &[u8])>) -> [u8; 32] {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    // Each part with its length: no two different contents run together to the same bytes.
+    let mut part = |bytes: &[u8]| {
+        context.update(&bytes.len().to_be_bytes());
+        context.update(bytes);
+    };
+    for bundle in authorities {
+        part(bundle);
+    }
+    if let Some((certificate, key)) = client {
+        part(b"client");
+        part(certificate);
+        part(key);
+    }
+    let mut fingerprint = [0; 32];
+    fingerprint.copy_from_slice(context.finish().as_ref());
+    fingerprint
+}
+
+#[cfg(test)]
+mod tests;

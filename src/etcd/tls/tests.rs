@@ -1,0 +1,148 @@
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
+
+use super::*;
+
+struct Pem {
+    authority: String,
+    certificate: String,
+    key: String,
+}
+
+fn issue(from_year: i32, until_year: i32) -> Pem {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let mut params = CertificateParams::new(["client".to_owned()]).unwrap();
+    params.not_before = date_time_ymd(from_year, 1, 1);
+    params.not_after = date_time_ymd(until_year, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.signed_by(&key, &authority).unwrap();
+    Pem {
+        authority: authority.pem(),
+        certificate: certificate.pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn parse(pem: &Pem) -> TlsIdentity {
+    let client = (pem.certificate.as_bytes(), pem.key.as_bytes());
+    TlsIdentity::parse(&[pem.authority.as_bytes()], Some(client)).unwrap()
+}
+
+fn refusal(authority: &str, certificate: &str, key: &str) -> String {
+    let client = (certificate.as_bytes(), key.as_bytes());
+    let error = TlsIdentity::parse(&[authority.as_bytes()], Some(client)).unwrap_err();
+    let Unanswered::Tls(text) = Unanswered::from(error) else {
+        panic!("an error of TLS is a failure of TLS")
+    };
+    text
+}
+
+fn on(date: &str) -> Timestamp {
+    format!("{date}T00:00:00Z").parse().unwrap()
+}
+
+#[test]
+fn a_certificate_is_good_between_its_dates() {
+    let identity = parse(&issue(2020, 2030));
+    assert_eq!(identity.expires(), Some(on("2030-01-01")));
+    assert_eq!(identity.check_validity(on("2025-06-01")), Ok(()));
+}
+
+#[test]
+fn an_expired_certificate_is_named_with_its_date() {
+    let refused = parse(&issue(2020, 2021)).check_validity(on("2025-06-01"));
+    let text = "client certificate expired on 2021-01-01T00:00:00Z".to_owned();
+    assert_eq!(refused, Err(Unanswered::Tls(text)));
+}
+
+#[test]
+fn a_certificate_of_the_future_is_named_with_its_date() {
+    let refused = parse(&issue(2030, 2031)).check_validity(on("2025-06-01"));
+    let text = "client certificate is not valid before 2030-01-01T00:00:00Z".to_owned();
+    assert_eq!(refused, Err(Unanswered::Tls(text)));
+}
+
+#[test]
+fn without_a_client_certificate_nothing_expires() {
+    let pem = issue(2020, 2021);
+    let identity = TlsIdentity::parse(&[pem.authority.as_bytes()], None).unwrap();
+    assert_eq!(identity.expires(), None);
+    assert_eq!(identity.check_validity(Timestamp::MAX), Ok(()));
+}
+
+#[test]
+fn equal_content_has_an_equal_fingerprint() {
+    let (one, other) = (issue(2020, 2030), issue(2020, 2030));
+    assert_eq!(parse(&one).fingerprint(), parse(&one).fingerprint());
+    assert_ne!(parse(&one).fingerprint(), parse(&other).fingerprint());
+    let bare = TlsIdentity::parse(&[one.authority.as_bytes()], None).unwrap();
+    assert_ne!(parse(&one).fingerprint(), bare.fingerprint());
+}
+
+#[test]
+fn several_authorities_may_stand_in_one_bundle_and_in_several() {
+    let (one, other) = (issue(2020, 2030), issue(2020, 2030));
+    let bundle = format!("{}{}", one.authority, other.authority);
+    TlsIdentity::parse(&[bundle.as_bytes()], None).unwrap();
+    TlsIdentity::parse(
+        &[one.authority.as_bytes(), other.authority.as_bytes()],
+        None,
+    )
+    .unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let Pem {
+        authority,
+        certificate,
+        key,
+    } = issue(2020, 2030);
+    let garbage = "-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n";
+    let stranger = issue(2020, 2030).key;
+    let cases = [
+        (
+            refusal("", &certificate, &key),
+            "no CA certificate in the CA bundle",
+        ),
+        (
+            refusal(garbage, &certificate, &key),
+            "the CA bundle is not PEM",
+        ),
+        (
+            refusal(&authority, "", &key),
+            "no certificate where the client certificate should be",
+        ),
+        (
+            refusal(&authority, garbage, &key),
+            "the client certificate is not PEM",
+        ),
+        (
+            refusal(&authority, &certificate, ""),
+            "the client key cannot be read",
+        ),
+        (
+            refusal(&authority, &certificate, &stranger),
+            "the client certificate and its key cannot be used",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert!(
+            text.starts_with(expected),
+            "{text:?} should start with {expected:?}"
+        );
+    }
+}
+
+#[test]
+fn only_fingerprint_and_expiry_are_printed() {
+    let identity = parse(&issue(2020, 2030));
+    let start: String = identity.fingerprint()[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let expected =
+        format!("TlsIdentity {{ fingerprint: {start}, expires: Some(2030-01-01T00:00:00Z), .. }}");
+    assert_eq!(format!("{identity:?}"), expected);
+}

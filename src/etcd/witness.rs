@@ -1,0 +1,94 @@
+//! A byte stream that remembers why it broke.
+//!
+//! HTTP/2 turns whatever happened on the stream into words of its own. What matters as evidence (a refused client certificate
+//! looks like any lost connection up there) is kept here, where it is still a typed error.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::failure;
+use crate::quorum::evidence::Unanswered;
+
+/// Why a stream broke; empty while it has not.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fault(Arc<OnceLock<Unanswered>>);
+
+impl Fault {
+    pub(super) fn get(&self) -> Option<Unanswered> {
+        self.0.get().cloned()
+    }
+
+    fn record(&self, error: &io::Error) {
+        // The first one is the cause, the rest is aftermath.
+        let _ = self.0.set(failure::of_io(error));
+    }
+}
+
+/// A stream under watch.
+pub(super) struct Witnessed<S> {
+    inner: S,
+    fault: Fault,
+}
+
+impl<S: AsyncRead + Unpin> Witnessed<S> {
+    pub(super) fn new(inner: S, fault: Fault) -> Self {
+        Self { inner, fault }
+    }
+
+    /// With TLS 1.3 a refusal of our certificate arrives after the handshake, and the peer closes behind it: our write may
+    /// fail before its alert was read. It is still there to be read.
+    fn note_write_failure(&mut self, context: &mut Context<'_>, error: &io::Error) {
+        let mut bytes = [0; 256];
+        let mut rest = ReadBuf::new(&mut bytes);
+        match Pin::new(&mut self.inner).poll_read(context, &mut rest) {
+            Poll::Ready(Err(read)) if failure::tls_error(&read).is_some() => {
+                self.fault.record(&read)
+            }
+            Poll::Ready(_) | Poll::Pending => self.fault.record(error),
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Witnessed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if let Poll::Ready(Err(error)) = &polled {
+            self.fault.record(error);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Witnessed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        if let Poll::Ready(Err(error)) = &polled {
+            self.note_write_failure(context, error);
+        }
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_flush(context);
+        if let Poll::Ready(Err(error)) = &polled {
+            self.note_write_failure(context, error);
+        }
+        polled
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
