@@ -1,0 +1,305 @@
+//! Reading and writing budgets. Every reading is uncached, every write is a compare-and-swap.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+
+use super::error::no_such_resource;
+use super::{Due, LedgerError, Look, Page, Recorded, Seen, Turnstile, Witness, due, wire, witness};
+use crate::api::{
+    QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete, RecordedScaleIn,
+};
+use crate::quorum::{ClusterId, ClusterRef, Grants, PodName, PodUid};
+
+/// How many admitted deletions of StatefulSets a budget remembers: recreations in one settle time are few.
+const DELETES_KEPT: usize = 8;
+
+/// The ledgers of all clusters, behind the API server.
+#[derive(Clone)]
+pub struct Ledger {
+    client: Client,
+    seen: Arc<Seen>,
+    turnstile: Turnstile,
+}
+
+impl Ledger {
+    /// The ledgers behind this client's API server.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            seen: Arc::default(),
+            turnstile: Turnstile::default(),
+        }
+    }
+
+    /// What this replica has seen, and since when.
+    pub fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// The queue in front of each ledger.
+    pub fn turnstile(&self) -> &Turnstile {
+        &self.turnstile
+    }
+
+    /// Reads a cluster's budget, uncached. `None` where it has none.
+    pub async fn read(&self, cluster: &ClusterRef) -> Result<Option<Page>, LedgerError> {
+        match self.budgets(cluster).get(&cluster.name).await {
+            Ok(budget) => self.page(budget).map(Some),
+            Err(error) if is_missing_object(&error) => {
+                self.seen.forget(cluster);
+                Ok(None)
+            }
+            Err(error) => Err(LedgerError::reading(cluster, error)),
+        }
+    }
+
+    /// Every budget of a namespace, uncached.
+    pub async fn in_namespace(
+        &self,
+        namespace: &str,
+    ) -> Result<Vec<QuorumDisruptionBudget>, LedgerError> {
+        let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
+        list(&budgets, &ListParams::default()).await
+    }
+
+    /// The other clusters whose budgets report this etcd cluster id, uncached (rule 8).
+    pub async fn sharing(
+        &self,
+        cluster: &ClusterRef,
+        id: ClusterId,
+    ) -> Result<Vec<ClusterRef>, LedgerError> {
+        let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
+        let same_id = ListParams::default().fields(&format!("status.clusterID={id}"));
+        let found = list(&budgets, &same_id).await?;
+        let others = found.iter().map(QuorumDisruptionBudget::cluster);
+        Ok(others.filter(|other| other != cluster).collect())
+    }
+
+    /// Creates a cluster's budget with every default, or reads the one that somebody else created first.
+    pub async fn create(&self, cluster: &ClusterRef) -> Result<Page, LedgerError> {
+        let budget = QuorumDisruptionBudget::of(cluster);
+        match self
+            .budgets(cluster)
+            .create(&PostParams::default(), &budget)
+            .await
+        {
+            Ok(created) => self.page(created),
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                self.read(cluster).await?.ok_or(LedgerError::Gone)
+            }
+            Err(error) => Err(LedgerError::writing(cluster, error)),
+        }
+    }
+
+    /// Records grants in which one more yes was said than on the page, with what was seen besides. The proof exists only where the
+    /// API server accepted them over exactly this page.
+    pub async fn record(
+        &self,
+        page: &Page,
+        grants: &Grants,
+        witness: Witness,
+    ) -> Result<(Page, Recorded), LedgerError> {
+        if grants.last_seq() <= page.grants.last_seq() {
+            return Err(LedgerError::NoFence);
+        }
+        let (_, mut status) = page.draft();
+        wire::write_grants(grants, &mut status).map_err(|problem| unreadable(page, problem))?;
+        witness.testify(page, &mut status);
+        let after = self.put(page, status).await?;
+        if after.resource_version == page.resource_version {
+            return Err(LedgerError::NoFence);
+        }
+        let proof = Recorded::by(&after);
+        Ok((after, proof))
+    }
+
+    /// Takes causes back that have ended. `None` where none of them is on the page.
+    pub async fn settle(&self, page: &Page, ended: &[Due]) -> Result<Option<Page>, LedgerError> {
+        let mut grants = page.grants.clone();
+        for Due { member, seq } in ended {
+            grants = grants.settle(member, *seq).unwrap_or(grants);
+        }
+        if grants == page.grants {
+            return Ok(None);
+        }
+        let (_, mut status) = page.draft();
+        wire::write_grants(&grants, &mut status).map_err(|problem| unreadable(page, problem))?;
+        self.put(page, status).await.map(Some)
+    }
+
+    /// Looks at every pod with a grant on the page, uncached, and takes back the grants that have ended. `None` where nothing has.
+    pub async fn settle_due(
+        &self,
+        page: &Page,
+        settle_time: Duration,
+    ) -> Result<Option<Page>, LedgerError> {
+        let looks = self.look_at_granted(page).await?;
+        let ended = due(page, &looks, &self.seen, settle_time);
+        self.settle(page, &ended).await
+    }
+
+    /// Changes what the budget shows. Grants, the state of the ledger and admitted deletions stay as they are on the page,
+    /// whatever the closure does to them. `None` where nothing changes.
+    pub async fn write_status(
+        &self,
+        page: &Page,
+        mutate: impl FnOnce(&mut QuorumDisruptionBudgetStatus),
+    ) -> Result<Option<Page>, LedgerError> {
+        let (_, before) = page.draft();
+        let mut status = before.clone();
+        mutate(&mut status);
+        status.grants.clone_from(&before.grants);
+        status.ledger.clone_from(&before.ledger);
+        status.recorded_deletes.clone_from(&before.recorded_deletes);
+        self.put_changed(page, status).await
+    }
+
+    /// Writes down what was seen of the cluster, and whether the ledger is warm. `None` where nothing changes.
+    pub async fn testify(
+        &self,
+        page: &Page,
+        witness: Witness,
+    ) -> Result<Option<Page>, LedgerError> {
+        let (_, mut status) = page.draft();
+        witness.testify(page, &mut status);
+        self.put_changed(page, status).await
+    }
+
+    /// Writes that the ledger is warm.
+    pub async fn warm(&self, page: &Page) -> Result<Option<Page>, LedgerError> {
+        let (_, mut status) = page.draft();
+        witness::warm(page, &mut status);
+        self.put_changed(page, status).await
+    }
+
+    /// Turns the ledger cold: its gate was not in force, so permissions may be open that it does not know.
+    pub async fn cool(&self, page: &Page, because: &str) -> Result<Page, LedgerError> {
+        let (_, mut status) = page.draft();
+        status.ledger.warm = false;
+        status.ledger.epoch = status.ledger.epoch.saturating_add(1);
+        status.ledger.cold_because = Some(because.to_owned());
+        self.put(page, status).await
+    }
+
+    /// Remembers that the deletion of a StatefulSet was admitted, so that its pods may follow.
+    pub async fn admit_delete(
+        &self,
+        page: &Page,
+        admitted: RecordedDelete,
+    ) -> Result<Page, LedgerError> {
+        let (_, mut status) = page.draft();
+        let sets = &mut status.recorded_deletes.stateful_sets;
+        sets.retain(|earlier| earlier.uid != admitted.uid);
+        sets.push(admitted);
+        let too_many = sets.len().saturating_sub(DELETES_KEPT);
+        sets.drain(..too_many);
+        self.put(page, status).await
+    }
+
+    /// Remembers that a scale-in was admitted, so that the pods it takes may go.
+    pub async fn admit_scale_in(
+        &self,
+        page: &Page,
+        admitted: RecordedScaleIn,
+    ) -> Result<Page, LedgerError> {
+        let (_, mut status) = page.draft();
+        status.recorded_deletes.scale_in = Some(admitted);
+        self.put(page, status).await
+    }
+
+    async fn look_at_granted(&self, page: &Page) -> Result<BTreeMap<PodName, Look>, LedgerError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &page.cluster.namespace);
+        let looks = page.grants.iter().map(|(member, _)| {
+            let pods = pods.clone();
+            async move {
+                let pod = pods.get_opt(member.as_str()).await;
+                let look = match pod.map_err(LedgerError::Read)? {
+                    None => Look::Gone,
+                    Some(pod) => Look::Here {
+                        uid: PodUid::new(pod.metadata.uid.unwrap_or_default()),
+                        terminating: pod.metadata.deletion_timestamp.is_some(),
+                    },
+                };
+                Ok::<_, LedgerError>((member.clone(), look))
+            }
+        });
+        Ok(try_join_all(looks).await?.into_iter().collect())
+    }
+
+    async fn put_changed(
+        &self,
+        page: &Page,
+        status: QuorumDisruptionBudgetStatus,
+    ) -> Result<Option<Page>, LedgerError> {
+        let (_, before) = page.draft();
+        if status == before {
+            return Ok(None);
+        }
+        self.put(page, status).await.map(Some)
+    }
+
+    /// The compare-and-swap: the whole status, at the page's resourceVersion and of the page's UID.
+    async fn put(
+        &self,
+        page: &Page,
+        status: QuorumDisruptionBudgetStatus,
+    ) -> Result<Page, LedgerError> {
+        let (mut budget, _) = page.draft();
+        let written = status.clone();
+        budget.status = Some(status);
+        let stored = self
+            .budgets(&page.cluster)
+            .replace_status(&page.cluster.name, &PostParams::default(), &budget)
+            .await
+            .map_err(|error| LedgerError::writing(&page.cluster, error))?;
+        let kept = stored.status.as_ref().is_some_and(|kept| {
+            kept.grants == written.grants
+                && kept.ledger == written.ledger
+                && kept.recorded_deletes == written.recorded_deletes
+        });
+        if !kept {
+            return Err(LedgerError::NotKept);
+        }
+        self.page(stored)
+    }
+
+    fn page(&self, budget: QuorumDisruptionBudget) -> Result<Page, LedgerError> {
+        self.seen.note(&budget);
+        Page::of(budget)
+    }
+
+    fn budgets(&self, cluster: &ClusterRef) -> Api<QuorumDisruptionBudget> {
+        Api::namespaced(self.client.clone(), &cluster.namespace)
+    }
+}
+
+async fn list(
+    budgets: &Api<QuorumDisruptionBudget>,
+    parameters: &ListParams,
+) -> Result<Vec<QuorumDisruptionBudget>, LedgerError> {
+    match budgets.list(parameters).await {
+        Ok(found) => Ok(found.items),
+        Err(error) if no_such_resource(&error) => Err(LedgerError::NoDefinition),
+        Err(error) => Err(LedgerError::Read(error)),
+    }
+}
+
+fn is_missing_object(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => status.is_not_found() && !no_such_resource(error),
+        _ => false,
+    }
+}
+
+fn unreadable(page: &Page, problem: String) -> LedgerError {
+    LedgerError::Unreadable {
+        cluster: page.cluster.clone(),
+        problem,
+    }
+}

@@ -1,0 +1,25 @@
+//! Whether a ledger is known to hold every open grant.
+//!
+//! A ledger that was just created, or whose gate was not in force for a while, may miss permissions that were given under
+//! another one and whose requests are still on their way. After a settle time, far above the life of any API request, there
+//! can be none left.
+
+use std::time::Duration;
+
+use super::{Page, Seen};
+use crate::quorum::Temperature;
+
+/// The temperature of the ledger on this page: warm where a replica wrote so for this very budget, or where this replica has
+/// seen it for one settle time since it was created or last turned cold.
+pub fn temperature(page: &Page, seen: &Seen, settle_time: Duration) -> Temperature {
+    let ledger = page.status().map(|s| s.ledger.clone()).unwrap_or_default();
+    let for_this_budget = ledger.budget_uid.as_deref() == Some(page.uid.as_str());
+    if ledger.warm && for_this_budget {
+        return Temperature::Warm;
+    }
+    let watched = seen.ledger_for(&page.cluster, &page.uid, ledger.epoch);
+    match settle_time.checked_sub(watched) {
+        None | Some(Duration::ZERO) => Temperature::Warm,
+        Some(remaining) => Temperature::Cold { remaining },
+    }
+}

@@ -1,0 +1,77 @@
+//! One at a time through each cluster's ledger, inside this process.
+//!
+//! The compare-and-swap alone keeps replicas apart; the queue saves judgements of one process from beating each other to it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::quorum::ClusterRef;
+
+/// A queue per cluster.
+#[derive(Debug, Clone, Default)]
+pub struct Turnstile {
+    gates: Arc<Mutex<HashMap<ClusterRef, Gate>>>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    lock: Arc<tokio::sync::Mutex<()>>,
+    pending: usize,
+}
+
+/// The right to use a cluster's ledger until it is dropped.
+#[derive(Debug)]
+pub struct Pass {
+    _turn: OwnedMutexGuard<()>,
+    _place: Place,
+}
+
+/// A place in a queue, given up on drop: also by a judgement that ran out of time while it waited.
+#[derive(Debug)]
+struct Place {
+    turnstile: Turnstile,
+    cluster: ClusterRef,
+}
+
+impl Turnstile {
+    /// Waits for the cluster's turn. Give up by dropping the future.
+    pub async fn enter(&self, cluster: &ClusterRef) -> Pass {
+        let (place, lock) = self.queue(cluster);
+        Pass {
+            _turn: lock.lock_owned().await,
+            _place: place,
+        }
+    }
+
+    /// How many judgements of the cluster are under way or wait for their turn. Whoever only reports leaves the ledger to them.
+    pub fn pending(&self, cluster: &ClusterRef) -> usize {
+        let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.get(cluster).map_or(0, |gate| gate.pending)
+    }
+
+    fn queue(&self, cluster: &ClusterRef) -> (Place, Arc<tokio::sync::Mutex<()>>) {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        let gate = gates.entry(cluster.clone()).or_default();
+        gate.pending = gate.pending.saturating_add(1);
+        let place = Place {
+            turnstile: self.clone(),
+            cluster: cluster.clone(),
+        };
+        (place, Arc::clone(&gate.lock))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let gates = &self.turnstile.gates;
+        let mut gates = gates.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gate) = gates.get_mut(&self.cluster) {
+            gate.pending = gate.pending.saturating_sub(1);
+            if gate.pending == 0 {
+                gates.remove(&self.cluster);
+            }
+        }
+    }
+}

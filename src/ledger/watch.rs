@@ -1,0 +1,125 @@
+//! What this replica has seen, and since when, by its own monotonic clock.
+//!
+//! No two clocks are ever compared: "for a settle time" always means "one replica watched it for that long". Whatever makes an
+//! instant later than it might be (a restart, an old event after a newer one) only makes somebody wait longer.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::page::BudgetUid;
+use crate::api::QuorumDisruptionBudget;
+use crate::quorum::ClusterRef;
+
+/// When this replica first saw each ledger, and in it each open permission and each scale-out.
+#[derive(Debug, Default)]
+pub struct Seen {
+    clusters: Mutex<HashMap<ClusterRef, SeenCluster>>,
+    sets_gone: Mutex<HashMap<String, Instant>>,
+}
+
+#[derive(Debug)]
+struct SeenCluster {
+    uid: BudgetUid,
+    epoch: i64,
+    since: Instant,
+    causes: HashMap<i64, Instant>,
+    scale_out: Option<(i32, Instant)>,
+}
+
+impl Seen {
+    /// Takes note of a budget that was just read, or that a watch just told of.
+    pub fn note(&self, budget: &QuorumDisruptionBudget) {
+        let now = Instant::now();
+        let uid = BudgetUid::of(budget);
+        let status = budget.status.as_ref();
+        let epoch = status.map_or(0, |s| s.ledger.epoch);
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = clusters.remove(&budget.cluster());
+        let before = before.filter(|seen| seen.uid == uid);
+        let first_seen = |seq| {
+            let known = before.as_ref().and_then(|b| b.causes.get(&seq).copied());
+            (seq, known.unwrap_or(now))
+        };
+        let open = status.map(|s| s.grants.as_slice()).unwrap_or_default();
+        let causes = open.iter().flat_map(|g| &g.causes);
+        let scale_out = status.and_then(|s| s.scale_out.as_ref()).map(|grown| {
+            let known = before.as_ref().and_then(|b| b.scale_out);
+            known
+                .filter(|(to, _)| *to == grown.to)
+                .unwrap_or((grown.to, now))
+        });
+        let seen = SeenCluster {
+            epoch,
+            since: before
+                .as_ref()
+                .filter(|seen| seen.epoch == epoch)
+                .map_or(now, |seen| seen.since),
+            causes: causes.map(|cause| first_seen(cause.seq)).collect(),
+            scale_out,
+            uid,
+        };
+        clusters.insert(budget.cluster(), seen);
+    }
+
+    /// Forgets a cluster whose budget is gone.
+    pub fn forget(&self, cluster: &ClusterRef) {
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters.remove(cluster);
+    }
+
+    /// For how long this replica has seen the ledger since it last turned cold.
+    pub fn ledger_for(&self, cluster: &ClusterRef, uid: &BudgetUid, epoch: i64) -> Duration {
+        self.elapsed(cluster, uid, |seen| {
+            (seen.epoch == epoch).then_some(seen.since)
+        })
+    }
+
+    /// For how long it has seen a cause with this sequence number.
+    pub fn cause_for(&self, cluster: &ClusterRef, uid: &BudgetUid, seq: u64) -> Duration {
+        self.elapsed(cluster, uid, |seen| {
+            seen.causes.get(&i64::try_from(seq).ok()?).copied()
+        })
+    }
+
+    /// For how long it has seen that the StatefulSet grew to so many replicas.
+    pub fn scale_out_for(&self, cluster: &ClusterRef, uid: &BudgetUid, to: i32) -> Duration {
+        self.elapsed(cluster, uid, |seen| {
+            let (grown_to, since) = seen.scale_out?;
+            (grown_to == to).then_some(since)
+        })
+    }
+
+    /// For how long it has known that the StatefulSet of this UID is gone; to be asked only when it was just found gone.
+    /// A UID never comes back.
+    pub fn set_gone_for(&self, stateful_set_uid: &str) -> Duration {
+        let mut gone = self
+            .sets_gone
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        gone.retain(|_, since| now.duration_since(*since) < FORGET_SETS_AFTER);
+        gone.entry(stateful_set_uid.to_owned())
+            .or_insert(now)
+            .elapsed()
+    }
+
+    fn elapsed(
+        &self,
+        cluster: &ClusterRef,
+        uid: &BudgetUid,
+        since: impl FnOnce(&SeenCluster) -> Option<Instant>,
+    ) -> Duration {
+        let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters
+            .get(cluster)
+            .filter(|seen| seen.uid == *uid)
+            .and_then(since)
+            .map_or(Duration::ZERO, |since| since.elapsed())
+    }
+}
+
+/// Long after any garbage collector has finished with the pods of a StatefulSet that is gone; bounds what is remembered.
+const FORGET_SETS_AFTER: Duration = Duration::from_secs(24 * 3600);

@@ -1,0 +1,172 @@
+//! Grants and latch as a budget's status holds them. Nothing is dropped on the way: what is not understood is an error.
+
+use std::collections::BTreeMap;
+
+use crate::api::{CauseStatus, GrantStatus, QuorumDisruptionBudgetStatus, cause_kind};
+use crate::quorum::{Cause, Grant, Grants, Latch, Permitted, PodName, PodUid};
+
+/// The grants in a status, or what about them is not understood.
+pub(super) fn read_grants(status: &QuorumDisruptionBudgetStatus) -> Result<Grants, String> {
+    let mut entries = BTreeMap::new();
+    for grant in &status.grants {
+        let (member, grant) = read_grant(grant)?;
+        if entries.insert(member.clone(), grant).is_some() {
+            return Err(format!("{member} has two entries in status.grants"));
+        }
+    }
+    let last_seq = natural("status.ledger.lastSeq", status.ledger.last_seq)?;
+    Ok(Grants::recorded(entries, last_seq))
+}
+
+/// Puts the grants into a status, in place of those it held.
+pub(super) fn write_grants(
+    grants: &Grants,
+    status: &mut QuorumDisruptionBudgetStatus,
+) -> Result<(), String> {
+    let entries: Result<Vec<_>, _> = grants
+        .iter()
+        .map(|(member, grant)| write_grant(member, grant))
+        .collect();
+    status.grants = entries?;
+    status.ledger.last_seq = integer(grants.last_seq())?;
+    Ok(())
+}
+
+/// The latch in a status. Absent is the latch that has seen nothing.
+pub(super) fn read_latch(status: &QuorumDisruptionBudgetStatus) -> Result<Latch, String> {
+    let count = |what: &str, number: Option<i32>| {
+        u32::try_from(number.unwrap_or_default()).map_err(|_| format!("{what} is negative"))
+    };
+    Ok(Latch {
+        voters: count("status.expectedMembers", status.expected_members)?,
+        replicas: count("status.observedReplicas", status.observed_replicas)?,
+    })
+}
+
+/// Puts the latch into a status.
+pub(super) fn write_latch(latch: Latch, status: &mut QuorumDisruptionBudgetStatus) {
+    let count = |number: u32| Some(i32::try_from(number).unwrap_or(i32::MAX));
+    status.expected_members = count(latch.voters);
+    status.observed_replicas = count(latch.replicas);
+}
+
+fn read_grant(entry: &GrantStatus) -> Result<(PodName, Grant), String> {
+    let GrantStatus {
+        member,
+        causes,
+        unknown,
+    } = entry;
+    if member.is_empty() {
+        return Err("an entry of status.grants names no member".into());
+    }
+    nothing_unknown(member, unknown)?;
+    let mut grant = Grant::default();
+    for cause in causes {
+        let cause = read_cause(member, cause)?;
+        if grant.causes.iter().any(|c| c.what.same_kind(&cause.what)) {
+            return Err(format!("the grant of {member} has two causes of one kind"));
+        }
+        grant.causes.push(cause);
+    }
+    if grant.causes.is_empty() {
+        return Err(format!("the grant of {member} has no cause"));
+    }
+    Ok((PodName::new(member), grant))
+}
+
+fn read_cause(member: &str, entry: &CauseStatus) -> Result<Cause, String> {
+    let CauseStatus {
+        kind,
+        uid,
+        rollout,
+        holder,
+        timeout_seconds,
+        seq,
+        by,
+        at,
+        unknown,
+    } = entry;
+    nothing_unknown(member, unknown)?;
+    let what = match (kind.as_str(), uid, rollout, holder, timeout_seconds) {
+        (cause_kind::DELETE, Some(uid), rollout, None, None) => Permitted::Delete {
+            uid: PodUid::new(uid),
+            rollout: rollout.unwrap_or_default(),
+        },
+        (cause_kind::DEFRAGMENT, None, None, Some(holder), Some(timeout)) => {
+            Permitted::Defragment {
+                holder: holder.clone(),
+                timeout_seconds: natural("timeoutSeconds", *timeout)?,
+            }
+        }
+        (cause_kind::REPLACE, None, None, None, None) => Permitted::Replace,
+        _ => {
+            return Err(format!(
+                "the grant of {member} has a cause {kind:?} that this version does not understand"
+            ));
+        }
+    };
+    Ok(Cause {
+        what,
+        seq: natural("seq", *seq)?,
+        by: by.clone(),
+        at: at.clone(),
+    })
+}
+
+fn write_grant(member: &PodName, grant: &Grant) -> Result<GrantStatus, String> {
+    let causes: Result<Vec<_>, _> = grant.causes.iter().map(write_cause).collect();
+    Ok(GrantStatus {
+        member: member.to_string(),
+        causes: causes?,
+        unknown: BTreeMap::new(),
+    })
+}
+
+fn write_cause(cause: &Cause) -> Result<CauseStatus, String> {
+    let Cause { what, seq, by, at } = cause;
+    let mut entry = CauseStatus {
+        kind: String::new(),
+        uid: None,
+        rollout: None,
+        holder: None,
+        timeout_seconds: None,
+        seq: integer(*seq)?,
+        by: by.clone(),
+        at: at.clone(),
+        unknown: BTreeMap::new(),
+    };
+    match what {
+        Permitted::Delete { uid, rollout } => {
+            entry.kind = cause_kind::DELETE.into();
+            entry.uid = Some(uid.to_string());
+            entry.rollout = rollout.then_some(true);
+        }
+        Permitted::Defragment {
+            holder,
+            timeout_seconds,
+        } => {
+            entry.kind = cause_kind::DEFRAGMENT.into();
+            entry.holder = Some(holder.clone());
+            entry.timeout_seconds = Some(integer(*timeout_seconds)?);
+        }
+        Permitted::Replace => entry.kind = cause_kind::REPLACE.into(),
+    }
+    Ok(entry)
+}
+
+fn nothing_unknown<V>(member: &str, unknown: &BTreeMap<String, V>) -> Result<(), String> {
+    match unknown.keys().next() {
+        None => Ok(()),
+        Some(field) => Err(format!(
+            "the grant of {member} has a field {field:?} that this version does not know"
+        )),
+    }
+}
+
+fn natural(what: &str, number: i64) -> Result<u64, String> {
+    u64::try_from(number).map_err(|_| format!("{what} is negative"))
+}
+
+fn integer(number: u64) -> Result<i64, String> {
+    i64::try_from(number).map_err(|_| format!("{number} does not fit into a status"))
+}

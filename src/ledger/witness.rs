@@ -1,0 +1,75 @@
+//! What a judgement saw of the cluster, to be kept in the same write as its grant.
+
+use super::Page;
+use super::wire;
+use crate::api::{QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus};
+use crate::quorum::{ClusterId, Latch, Temperature};
+
+/// What was seen besides the verdict. What is `None` was not seen, and what the budget holds of it stays.
+#[derive(Debug, Clone, Default)]
+pub struct Witness {
+    /// The latch with the voters seen now.
+    pub latch: Option<Latch>,
+    /// The etcd cluster id that the members agree on.
+    pub cluster_id: Option<ClusterId>,
+    /// The StatefulSet, and whose it is.
+    pub stateful_set: Option<StatefulSetStatus>,
+    /// The label selector of the members' pods.
+    pub selector: Option<String>,
+    /// The temperature of the ledger: warm is written down, cold changes nothing.
+    pub temperature: Option<Temperature>,
+    /// Whether the grace of the recorded scale-out has passed.
+    pub scale_out_settled: bool,
+}
+
+impl Witness {
+    /// Writes down what was seen.
+    pub(super) fn testify(self, page: &Page, status: &mut QuorumDisruptionBudgetStatus) {
+        let Self {
+            latch,
+            cluster_id,
+            stateful_set,
+            selector,
+            temperature,
+            scale_out_settled,
+        } = self;
+        if let Some(seen) = latch {
+            note_scale_out(page.latch, seen, status);
+            wire::write_latch(seen, status);
+        }
+        if let (true, Some(grown)) = (scale_out_settled, &mut status.scale_out) {
+            grown.settled = true;
+        }
+        if let Some(id) = cluster_id {
+            status.cluster_id = Some(id.to_string());
+        }
+        if stateful_set.is_some() {
+            status.stateful_set = stateful_set;
+        }
+        if selector.is_some() {
+            status.selector = selector;
+        }
+        if temperature == Some(Temperature::Warm) {
+            warm(page, status);
+        }
+    }
+}
+
+/// Says that the ledger on this page is warm.
+pub(super) fn warm(page: &Page, status: &mut QuorumDisruptionBudgetStatus) {
+    status.ledger.warm = true;
+    status.ledger.budget_uid = Some(page.uid.to_string());
+    status.ledger.cold_because = None;
+}
+
+/// A first look at a StatefulSet is no scale-out, and a scale-in ends one.
+fn note_scale_out(before: Latch, now: Latch, status: &mut QuorumDisruptionBudgetStatus) {
+    if before.replicas == 0 || now.replicas < before.replicas {
+        status.scale_out = None;
+    } else if now.replicas > before.replicas {
+        status.scale_out = Some(ScaleOutStatus {
+            to: i32::try_from(now.replicas).unwrap_or(i32::MAX),
+            settled: false,
+        });
+    }
+}
