@@ -84,7 +84,7 @@ pub struct MembersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TlsSpec")]
     pub tls: Option<TlsSpec>,
-    /// Where evidence comes from. Default: Live.
+    /// Where evidence comes from. Default: `Live`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EvidenceSource")]
     pub evidence: Option<EvidenceSource>,

@@ -12,11 +12,11 @@ use crate::quorum::{EvidenceMode, SmallCluster};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySpec {
-    /// Who may take the member of a cluster of one. Default: Allow.
+    /// Who may take the member of a cluster of one. Default: `Allow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WhoMay")]
     pub single_member: Option<WhoMay>,
-    /// Who may take a member of a cluster of two. Default: AllowRollout.
+    /// Who may take a member of a cluster of two. Default: `AllowRollout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WhoMay")]
     pub two_members: Option<WhoMay>,

@@ -13,11 +13,11 @@ use crate::quorum::Policy;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutSpec {
-    /// How an outdated pod goes. Default: Delete.
+    /// How an outdated pod goes. Default: `Delete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Removal")]
     pub removal: Option<Removal>,
-    /// How outdated members that do not serve are replaced. Default: OneAtATime.
+    /// How outdated members that do not serve are replaced. Default: `OneAtATime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NonServing")]
     pub non_serving: Option<NonServing>,

@@ -6,17 +6,19 @@ use super::Page;
 #[derive(Debug)]
 #[must_use]
 pub struct Recorded {
-    /// The sequence number of the yes.
-    pub seq: u64,
-    _only_by_a_write: (),
+    seq: u64,
 }
 
 impl Recorded {
+    /// The sequence number of the yes.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
     /// The proof that lies in the page that followed the write.
     pub(super) fn by(after: &Page) -> Self {
         Self {
             seq: after.grants.last_seq(),
-            _only_by_a_write: (),
         }
     }
 }

@@ -58,17 +58,17 @@ pub fn due(
 fn has_ended(cause: &Cause, look: Option<&Look>, watched: Duration, settle_time: Duration) -> bool {
     match &cause.what {
         Permitted::Delete { uid, .. } => match look {
-            None => false,
             Some(Look::Gone) => true,
             Some(Look::Here { uid: now, .. }) if now != uid => true,
-            // However long it takes to terminate, it counts as going.
-            Some(Look::Here {
-                terminating: true, ..
-            }) => false,
             // Still there, and no request from back then can be alive: the delete never happened.
             Some(Look::Here {
                 terminating: false, ..
             }) => watched >= settle_time,
+            // However long it takes to terminate, it counts as going; and so does one that nobody looked at.
+            Some(Look::Here {
+                terminating: true, ..
+            })
+            | None => false,
         },
         // Its holder renews it right before the call. One that has not been renewed for so long has no holder any more.
         Permitted::Defragment {
