@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use super::body::Body;
 use super::circumstances::Circumstances;
-use super::evidence::Round;
+use super::condition::Condition;
+use super::evidence::{AlarmKind, Round};
 use super::id::{ClusterId, ClusterRef, MemberId, PodName, PodUid};
 use super::latch::Latch;
+use super::membership::Membership;
 use super::pod::Pod;
 use super::policy::Policy;
 
@@ -20,6 +23,8 @@ pub struct Observation {
     pub policy: Policy,
     /// The StatefulSet's `spec.replicas`; where the StatefulSet is gone, the last one that the budget recorded.
     pub replicas: u32,
+    /// The StatefulSet's `status.updateRevision`, where it has one: what a rollout moves the pods to.
+    pub update_revision: Option<String>,
     /// The most voters seen, as the budget's status keeps it.
     pub latch: Latch,
     /// How long ago `spec.replicas` last went up; `None` when it did not, or longer ago than anybody remembers.
@@ -45,6 +50,8 @@ pub struct Snapshot {
     pub policy: Policy,
     /// `spec.replicas`.
     pub replicas: u32,
+    /// See [`Observation::update_revision`].
+    pub update_revision: Option<String>,
     /// See [`Observation::latch`], with this observation's voters taken in.
     pub latch: Latch,
     /// See [`Observation::scaled_out_for`].
@@ -53,14 +60,20 @@ pub struct Snapshot {
     pub quorum_lost_for: Option<Duration>,
     /// See [`Observation::learner_stuck_for`].
     pub learner_stuck_for: Option<Duration>,
-    /// The etcd cluster id that the members agree on; `None` while nobody answered or they differ.
+    /// The etcd cluster id that more than half of the answers carry; `None` while there is none such.
     pub cluster_id: Option<ClusterId>,
+    /// Every cluster id that was answered, in order: more than one is a condition to report.
+    pub cluster_ids: Vec<ClusterId>,
     /// The leader that the majority names.
     pub leader: Option<MemberId>,
+    /// What etcd's member list says of the cluster's size, and how good that word is.
+    pub membership: Membership,
     /// Members, those with pods first, by name: the order is canonical and means nothing.
     pub members: Vec<Member>,
     /// Pods of the StatefulSet that are proven not to be members (rule 7).
     pub not_members: Vec<PodName>,
+    /// The pods of the StatefulSet, by name.
+    pub pods: Vec<Pod>,
     /// Whether the members that answered are positive evidence of a lost quorum.
     pub quorum_lost: bool,
 }
@@ -70,7 +83,7 @@ pub struct Snapshot {
 pub struct Member {
     /// Its id, where it is known.
     pub id: Option<MemberId>,
-    /// Its name in etcd, or its pod's name.
+    /// Its pod's name, or its name in etcd, or its id.
     pub name: String,
     /// Its pod, if it has one.
     pub pod: Option<MemberPod>,
@@ -82,10 +95,14 @@ pub struct Member {
     pub condition: Condition,
     /// What is known of its process beyond etcd's answers.
     pub body: Body,
+    /// Whether it answered and named no leader.
+    pub leaderless: bool,
     /// Raft entries it lags behind the leader, where both are known.
     pub lag: Option<u64>,
     /// Size of its database and the part in use, bytes, as it reported them.
     pub sizes: Option<Sizes>,
+    /// Alarms that stand against it, as any member of its cluster reported them.
+    pub alarms: Vec<AlarmKind>,
 }
 
 /// The pod of a member.
@@ -110,32 +127,6 @@ pub enum Role {
     Learner,
 }
 
-/// Whether a member takes part in quorum.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
-    /// It proved just now that it does.
-    Serving,
-    /// It answered, or something vouches, that it does not.
-    Failing(String),
-    /// Nobody could ask.
-    Unknown(String),
-}
-
-/// What is known of a member's process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// It does not run, and this incarnation may start again.
-    Dead,
-    /// It does not run and nothing will start this incarnation again: its node is gone or out of service, or it has finished.
-    DeadForGood,
-    /// It has not started in this incarnation.
-    Starting,
-    /// It runs, or it may.
-    Alive,
-    /// It has no pod here.
-    Elsewhere,
-}
-
 /// Sizes of a member's database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
@@ -148,23 +139,27 @@ pub struct Sizes {
 }
 
 impl Snapshot {
-    /// Puts together what was observed.
-    pub fn assemble(observation: &Observation) -> Self {
-        let o = observation.clone();
-        Self {
-            cluster: o.cluster,
-            circumstances: o.circumstances,
-            policy: o.policy,
-            replicas: o.replicas,
-            latch: o.latch,
-            scaled_out_for: o.scaled_out_for,
-            quorum_lost_for: o.quorum_lost_for,
-            learner_stuck_for: o.learner_stuck_for,
-            cluster_id: None,
-            leader: None,
-            members: Vec::new(),
-            not_members: Vec::new(),
-            quorum_lost: false,
-        }
+    /// The member whose pod has this name.
+    pub fn member(&self, pod: &PodName) -> Option<&Member> {
+        self.members
+            .iter()
+            .find(|member| member.pod_name() == Some(pod))
+    }
+
+    /// The pod of this name.
+    pub fn pod(&self, name: &PodName) -> Option<&Pod> {
+        self.pods.iter().find(|pod| pod.name == *name)
+    }
+}
+
+impl Member {
+    /// The name of its pod, if it has one.
+    pub fn pod_name(&self) -> Option<&PodName> {
+        self.pod.as_ref().map(|pod| &pod.name)
+    }
+
+    /// Whether it is a voter that serves.
+    pub fn serves_quorum(&self) -> bool {
+        self.role == Role::Voter && self.condition == Condition::Serving
     }
 }

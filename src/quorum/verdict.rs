@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::body::Body;
 use super::circumstances::Teardown;
 use super::id::{ClusterRef, PodName};
+use super::policy::SmallCluster;
+use super::why::Why;
 
 /// The answer of [`super::decide`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,10 +112,12 @@ pub enum Reason {
     MayComplete(Count),
     /// Rule 13: quorum is lost and this member is alive.
     QuorumLost(Count),
-    /// Rule 14: the policy of a small cluster keeps strangers out.
+    /// Rule 14: the policy of a small cluster keeps the asker out.
     TooSmall {
-        /// Voters.
+        /// Voters: 1 or 2.
         voters: u32,
+        /// What the policy says.
+        policy: SmallCluster,
     },
     /// Rule 16: nobody could be asked.
     NoEvidence {
@@ -133,16 +138,42 @@ pub enum Reason {
 /// The numbers and names behind a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Count {
+    /// The member that was asked for.
+    pub target: String,
     /// Voters that count (`V`).
     pub voters: u32,
-    /// Voters serving now, without those that have a grant.
+    /// Voters serving now, the target among them, without those that have a grant.
     pub serving: u32,
-    /// The majority of `V`.
-    pub majority: u32,
+    /// How many of those would be left.
+    pub left: u32,
+    /// How many are needed: the majority of `V`, or of one more while a member is joining.
+    pub needed: u32,
     /// Members with an open grant.
     pub in_flight: Vec<PodName>,
-    /// Members that do not serve, each with why.
-    pub not_serving: Vec<(String, String)>,
+    /// Voters that do not serve.
+    pub not_serving: Vec<NotServing>,
+}
+
+/// A voter that does not serve, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotServing {
+    /// Its name.
+    pub member: String,
+    /// What is known of its process.
+    pub body: Body,
+    /// Why it does not count.
+    pub why: Why,
+}
+
+impl fmt::Display for NotServing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { member, body, why } = self;
+        if body.is_down() {
+            write!(f, "{member} ({body}: {why})")
+        } else {
+            write!(f, "{member} ({why})")
+        }
+    }
 }
 
 impl Reason {
@@ -186,18 +217,29 @@ impl fmt::Display for Reason {
                     many.join(", "),
                 ),
             },
-            Self::Learner(count) => write!(f, "it is a learner that is still joining: {count}"),
-            Self::MayComplete(count) => {
-                write!(f, "quorum is lost and this member may be the one that brings it back: {count}")
-            }
+            Self::Learner(count) => write!(
+                f,
+                "{} is a learner that may become a voter meanwhile: {count}",
+                count.target
+            ),
+            Self::MayComplete(count) => write!(
+                f,
+                "{} is down, but it may be the one that completes the majority when it comes back: {count}",
+                count.target,
+            ),
             Self::QuorumLost(count) => write!(
                 f,
-                "quorum is lost and this member is alive: {count}; repair or delete the members that do not serve first",
+                "quorum is lost and {} is alive, so it is needed to bring quorum back: {count}; repair or delete the members that are down first",
+                count.target,
             ),
-            Self::TooSmall { voters } => write!(
-                f,
-                "a cluster of {voters} cannot spare a member; its budget's policy says who may take one all the same",
-            ),
+            Self::TooSmall { voters, policy } => {
+                let field = if *voters == 1 { "singleMember" } else { "twoMembers" };
+                write!(f, "a cluster of {voters} cannot spare a member, and policy.{field} of its budget lets ")?;
+                match policy {
+                    SmallCluster::AllowRollout => f.write_str("only a rollout take one"),
+                    SmallCluster::Allow | SmallCluster::Never => f.write_str("nobody take one"),
+                }
+            }
             Self::NoEvidence { because } => {
                 f.write_str("no member could be asked about the cluster")?;
                 if !because.is_empty() {
@@ -205,7 +247,7 @@ impl fmt::Display for Reason {
                 }
                 Ok(())
             }
-            Self::NoHeadroom(count) => write!(f, "{count}"),
+            Self::NoHeadroom(count) => write!(f, "{} has to stay: {count}", count.target),
             Self::Unavailable { what } => write!(f, "{what}; retry in a moment"),
             Self::RestartByDelete => f.write_str(
                 "this update would restart etcd at a moment nobody can tell; delete or evict the pod instead (or set quorumgate.io/override-until)",
@@ -217,25 +259,27 @@ impl fmt::Display for Reason {
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
+            target: _,
             voters,
             serving,
-            majority,
+            left,
+            needed,
             in_flight,
             not_serving,
         } = self;
-        write!(
-            f,
-            "{serving} of {voters} voters serve without an open grant, {majority} are needed"
-        )?;
+        let serve = if *serving == 1 { "serves" } else { "serve" };
+        let are = if *needed == 1 { "is" } else { "are" };
+        write!(f, "{serving} of {voters} voters {serve}")?;
+        if left < serving {
+            write!(f, ", {left} without it,")?;
+        }
+        write!(f, " and {needed} {are} needed")?;
         if !in_flight.is_empty() {
             let names: Vec<&str> = in_flight.iter().map(PodName::as_str).collect();
-            write!(f, "; on their way: {}", names.join(", "))?;
+            write!(f, "; already permitted to go: {}", names.join(", "))?;
         }
         if !not_serving.is_empty() {
-            let members: Vec<String> = not_serving
-                .iter()
-                .map(|(who, why)| format!("{who} ({why})"))
-                .collect();
+            let members: Vec<String> = not_serving.iter().map(NotServing::to_string).collect();
             write!(f, "; not serving: {}", members.join(", "))?;
         }
         Ok(())

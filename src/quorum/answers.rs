@@ -1,0 +1,163 @@
+//! Who answered in a round: one answer per pod and per external member, contradictions told apart from silence.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
+use super::id::{MemberId, PodName, PodUid};
+use super::pod::Pod;
+
+/// What one endpoint had to say.
+#[derive(Debug, Clone)]
+pub(super) enum Answer<'a> {
+    /// Its status, and what came after it.
+    Heard(Heard<'a>),
+    /// No status.
+    Silent(Unanswered),
+    /// A status with a member id that other pods answered with too: nobody knows whose it is.
+    Shared { id: MemberId, with: Vec<PodName> },
+}
+
+/// A status that belongs to exactly one member.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heard<'a> {
+    pub(super) status: &'a Status,
+    pub(super) read: &'a Result<(), Unanswered>,
+    pub(super) members: &'a Result<Vec<ListedMember>, Unanswered>,
+}
+
+/// The answers of one round, by whom they belong to.
+#[derive(Debug)]
+pub(super) struct Answers<'a> {
+    pods: BTreeMap<&'a PodUid, Answer<'a>>,
+    external: BTreeMap<MemberId, Answer<'a>>,
+}
+
+impl<'a> Answers<'a> {
+    /// Sorts a round by pod and external member. Answers of pods that are not among `pods` are of no use: another incarnation gave them.
+    pub(super) fn sort(pods: &'a [Pod], round: &'a Round) -> Self {
+        let mut by_target: BTreeMap<&Target, Vec<&Probe>> = BTreeMap::new();
+        for probe in &round.probes {
+            by_target.entry(&probe.target).or_default().push(probe);
+        }
+        let mut sorted = Self {
+            pods: pods.iter().map(|pod| (&pod.uid, unasked(pod))).collect(),
+            external: BTreeMap::new(),
+        };
+        for (target, probes) in by_target {
+            match target {
+                Target::Pod(uid) => {
+                    if let Some(answer) = sorted.pods.get_mut(uid) {
+                        *answer = one_answer(&probes);
+                    }
+                }
+                Target::External(id) => {
+                    sorted
+                        .external
+                        .insert(*id, of_member(*id, one_answer(&probes)));
+                }
+            }
+        }
+        sorted.separate_shared(pods);
+        sorted
+    }
+
+    /// What a pod answered.
+    pub(super) fn of_pod(&self, uid: &PodUid) -> Option<&Answer<'a>> {
+        self.pods.get(uid)
+    }
+
+    /// What answered at the client URL of a member without a pod.
+    pub(super) fn of_external(&self, id: MemberId) -> Option<&Answer<'a>> {
+        self.external.get(&id)
+    }
+
+    /// Every status of this round, once per member.
+    pub(super) fn heard(&self) -> impl Iterator<Item = &Heard<'a>> {
+        let by_pods: BTreeSet<MemberId> = self.pods.values().filter_map(Answer::id).collect();
+        let elsewhere = self
+            .external
+            .iter()
+            .filter(move |(id, _)| !by_pods.contains(id))
+            .map(|(_, answer)| answer);
+        self.pods
+            .values()
+            .chain(elsewhere)
+            .filter_map(Answer::heard)
+    }
+
+    fn separate_shared(&mut self, pods: &[Pod]) {
+        let mut claims: BTreeMap<MemberId, Vec<&Pod>> = BTreeMap::new();
+        for pod in pods {
+            if let Some(id) = self.pods.get(&pod.uid).and_then(Answer::id) {
+                claims.entry(id).or_default().push(pod);
+            }
+        }
+        for (id, claimants) in claims.into_iter().filter(|(_, c)| c.len() > 1) {
+            for pod in &claimants {
+                let mut with: Vec<PodName> = claimants
+                    .iter()
+                    .filter(|other| other.uid != pod.uid)
+                    .map(|other| other.name.clone())
+                    .collect();
+                with.sort();
+                if let Some(answer) = self.pods.get_mut(&pod.uid) {
+                    *answer = Answer::Shared { id, with };
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// The status, where it belongs to exactly one member.
+    pub(super) fn heard(&self) -> Option<&Heard<'a>> {
+        match self {
+            Self::Heard(heard) => Some(heard),
+            Self::Silent(_) | Self::Shared { .. } => None,
+        }
+    }
+
+    fn id(&self) -> Option<MemberId> {
+        match self {
+            Self::Heard(heard) => Some(heard.status.member_id),
+            Self::Shared { id, .. } => Some(*id),
+            Self::Silent(_) => None,
+        }
+    }
+}
+
+fn unasked<'a>(pod: &Pod) -> Answer<'a> {
+    Answer::Silent(if pod.has_address {
+        Unanswered::NotAsked
+    } else {
+        Unanswered::NoAddress
+    })
+}
+
+fn one_answer<'a>(probes: &[&'a Probe]) -> Answer<'a> {
+    let Some((first, rest)) = probes.split_first() else {
+        return Answer::Silent(Unanswered::NotAsked);
+    };
+    if rest.iter().any(|other| other != first) {
+        return Answer::Silent(Unanswered::Other(
+            "it gave different answers in one round".into(),
+        ));
+    }
+    match &first.status {
+        Ok(status) => Answer::Heard(Heard {
+            status,
+            read: &first.read,
+            members: &first.members,
+        }),
+        Err(unanswered) => Answer::Silent(unanswered.clone()),
+    }
+}
+
+fn of_member(id: MemberId, answer: Answer<'_>) -> Answer<'_> {
+    match answer.id() {
+        Some(answered) if answered != id => Answer::Silent(Unanswered::Other(format!(
+            "member {answered} answers at its client URL"
+        ))),
+        _ => answer,
+    }
+}

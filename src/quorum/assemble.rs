@@ -1,0 +1,255 @@
+//! Puts a [`Snapshot`] together from an [`Observation`]: who answered, what they agree on, which list counts, which pod is which member,
+//! and then the condition of each.
+
+use std::collections::BTreeSet;
+
+use super::answers::{Answer, Answers};
+use super::body::{self, Body, Silence};
+use super::condition::{self, Bench, Condition};
+use super::evidence::{ListedMember, Status, Unanswered};
+use super::id::PodName;
+use super::loss;
+use super::mapping::{Identity, Mapping};
+use super::membership::{List, Membership};
+use super::pod::Pod;
+use super::policy::EvidenceMode;
+use super::readiness;
+use super::snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
+use super::why::Why;
+
+impl Snapshot {
+    /// Puts together what was observed. The order of pods, probes and listed members never matters.
+    pub fn assemble(observation: &Observation) -> Self {
+        let mut snapshot = Self::blank(observation);
+        match observation.policy.evidence {
+            EvidenceMode::Live => snapshot.take_in_answers(observation),
+            EvidenceMode::Readiness => readiness::take_in(&mut snapshot),
+        }
+        snapshot
+    }
+
+    /// What was read, with nothing asked yet.
+    fn blank(observation: &Observation) -> Self {
+        let o = observation.clone();
+        let mut pods = o.pods;
+        pods.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
+        Self {
+            cluster: o.cluster,
+            circumstances: o.circumstances,
+            policy: o.policy,
+            replicas: o.replicas,
+            update_revision: o.update_revision,
+            latch: o.latch.observe(0, o.replicas),
+            scaled_out_for: o.scaled_out_for,
+            quorum_lost_for: o.quorum_lost_for,
+            learner_stuck_for: o.learner_stuck_for,
+            cluster_id: None,
+            cluster_ids: Vec::new(),
+            leader: None,
+            membership: Membership::Unread,
+            members: Vec::new(),
+            not_members: Vec::new(),
+            pods,
+            quorum_lost: false,
+        }
+    }
+
+    fn take_in_answers(&mut self, observation: &Observation) {
+        let pods = self.pods.clone();
+        let answers = Answers::sort(&pods, &observation.round);
+        let latch = self.latch.voters;
+        let replicas = self.replicas;
+        let bench = Bench::of(&answers, self.policy.lag_bound, |list| {
+            list.map_or(replicas, List::voters).max(latch)
+        });
+        let mapping = Mapping::draw(
+            &pods,
+            &answers,
+            bench.cluster.map(|agreed| agreed.on),
+            bench.list.as_ref(),
+        );
+        self.cluster_id = bench.cluster.map(|agreed| agreed.on);
+        self.cluster_ids = super::agreement::clusters(&answers);
+        self.leader = bench.leadership.map(|agreed| agreed.on.0);
+        self.membership = List::membership(bench.list.as_ref());
+        if let Membership::Confirmed { voters } = self.membership {
+            self.latch = self.latch.observe(voters, self.replicas);
+        }
+        self.not_members = strays(&pods, &mapping, &bench);
+        let view = View {
+            answers: &answers,
+            mapping: &mapping,
+            bench: &bench,
+        };
+        self.members = view.members(&pods, &self.not_members);
+        self.quorum_lost = loss::is_lost(&self.members, self.electorate(&self.members));
+    }
+}
+
+/// The pods that are proven not to be members. A list proves it only with a majority of the known voters behind its cluster: a
+/// cluster that one member started for itself lists nobody else either.
+fn strays(pods: &[Pod], mapping: &Mapping, bench: &Bench<'_>) -> Vec<PodName> {
+    let backed = bench
+        .cluster
+        .is_some_and(|agreed| bench.outvotes(agreed.votes));
+    let Some(list) = bench.confirmed_list().filter(|_| backed) else {
+        return Vec::new();
+    };
+    pods.iter()
+        .filter(|pod| mapping.proves_no_member(pod, list))
+        .map(|pod| pod.name.clone())
+        .collect()
+}
+
+/// All that the members are made from.
+struct View<'a, 'b> {
+    answers: &'b Answers<'a>,
+    mapping: &'b Mapping,
+    bench: &'b Bench<'a>,
+}
+
+impl View<'_, '_> {
+    fn members(&self, pods: &[Pod], not_members: &[PodName]) -> Vec<Member> {
+        let strays: BTreeSet<&PodName> = not_members.iter().collect();
+        let here: Vec<Member> = pods
+            .iter()
+            .filter(|pod| !strays.contains(&pod.name))
+            .map(|pod| self.with_pod(pod))
+            .collect();
+        let doubtful = here
+            .iter()
+            .any(|member| member.id.is_none() && member.body == Body::Alive);
+        here.into_iter().chain(self.elsewhere(doubtful)).collect()
+    }
+
+    fn with_pod(&self, pod: &Pod) -> Member {
+        let silent = Answer::Silent(Unanswered::NotAsked);
+        let answer = self.answers.of_pod(&pod.uid).unwrap_or(&silent);
+        let identity = self.mapping.of(&pod.uid);
+        let id = identity.id();
+        let status = answer.heard().map(|heard| heard.status);
+        let role = self.role(identity, status);
+        let condition = if pod.terminating {
+            Condition::Failing(Why::Terminating)
+        } else {
+            as_role(role, condition::of_answer(answer, self.bench))
+        };
+        Member {
+            id,
+            name: pod.name.to_string(),
+            leader: id.is_some() && id == self.bench.leadership.map(|agreed| agreed.on.0),
+            role,
+            body: self.body(pod, answer),
+            leaderless: self.is_leaderless(status),
+            lag: id.and_then(|id| self.bench.lag(id)),
+            sizes: status.map(sizes),
+            alarms: id.map(|id| self.bench.alarms(id)).unwrap_or_default(),
+            condition,
+            pod: Some(MemberPod {
+                name: pod.name.clone(),
+                uid: pod.uid.clone(),
+                terminating: pod.terminating,
+                revision: pod.revision.clone(),
+            }),
+        }
+    }
+
+    /// Members without a pod. Where a pod could not be identified, an answer from elsewhere may be that pod's, and does not count.
+    fn elsewhere(&self, doubtful: bool) -> Vec<Member> {
+        let with_pod = self.mapping.with_pod();
+        let mut listed: Vec<&ListedMember> = self
+            .bench
+            .list
+            .iter()
+            .flat_map(|list| list.members)
+            .filter(|listed| !with_pod.contains(&listed.id))
+            .collect();
+        listed.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        listed
+            .into_iter()
+            .map(|listed| self.without_pod(listed, doubtful))
+            .collect()
+    }
+
+    fn without_pod(&self, listed: &ListedMember, doubtful: bool) -> Member {
+        let answer = self.answers.of_external(listed.id);
+        let status = answer.and_then(Answer::heard).map(|heard| heard.status);
+        let role = self.role(Identity::Answered(listed.id), status);
+        let unstarted = listed.name.is_empty() && listed.client_urls.is_empty();
+        let condition = match answer.map(|answer| condition::of_answer(answer, self.bench)) {
+            Some(Condition::Serving) if doubtful => Condition::Unknown(Why::MayBeAPod),
+            Some(condition) => as_role(role, condition),
+            None if unstarted && self.bench.confirmed_list().is_some() => {
+                Condition::Failing(Why::Unstarted)
+            }
+            None => Condition::Unknown(Why::Elsewhere),
+        };
+        Member {
+            id: Some(listed.id),
+            name: if listed.name.is_empty() {
+                format!("member {}", listed.id)
+            } else {
+                listed.name.clone()
+            },
+            pod: None,
+            role,
+            leader: Some(listed.id) == self.bench.leadership.map(|agreed| agreed.on.0),
+            condition,
+            body: Body::Elsewhere,
+            leaderless: !doubtful && self.is_leaderless(status),
+            lag: self.bench.lag(listed.id),
+            sizes: status.map(sizes),
+            alarms: self.bench.alarms(listed.id),
+        }
+    }
+
+    /// A learner is one that the list calls so, where the list is known to be new or the member says so itself. All others count.
+    fn role(&self, identity: Identity, status: Option<&Status>) -> Role {
+        let listed = identity.id().and_then(|id| {
+            let list = self.bench.list?;
+            list.entry(id).map(|entry| (entry.learner, list.confirmed))
+        });
+        match listed {
+            Some((true, confirmed)) if confirmed || status.is_some_and(|own| own.learner) => {
+                Role::Learner
+            }
+            _ => Role::Voter,
+        }
+    }
+
+    /// What its process does: one that answers is alive, whatever the API says. (An answer from another cluster came from a reused address.)
+    fn body(&self, pod: &Pod, answer: &Answer<'_>) -> Body {
+        match answer {
+            Answer::Heard(heard) if !self.is_foreign(heard.status) => Body::Alive,
+            Answer::Heard(_) | Answer::Shared { .. } => body::of_silent(pod, Silence::Unproven),
+            Answer::Silent(unanswered) => body::of_silent(pod, Silence::of(unanswered, pod)),
+        }
+    }
+
+    fn is_leaderless(&self, status: Option<&Status>) -> bool {
+        status.is_some_and(|own| own.leader.is_none() && !self.is_foreign(own))
+    }
+
+    fn is_foreign(&self, status: &Status) -> bool {
+        self.bench.cluster.is_some_and(|agreed| {
+            agreed.on != status.cluster_id && self.bench.outvotes(agreed.votes)
+        })
+    }
+}
+
+/// A voter cannot be Learning, nor a learner Serving: what the list says of the role goes before the condition.
+fn as_role(role: Role, condition: Condition) -> Condition {
+    match (role, condition) {
+        (Role::Voter, Condition::Learning) => Condition::Unknown(Why::NoMemberList),
+        (Role::Learner, Condition::Serving) => Condition::Learning,
+        (_, condition) => condition,
+    }
+}
+
+fn sizes(status: &Status) -> Sizes {
+    Sizes {
+        db: status.db_size,
+        in_use: status.db_size_in_use,
+        quota: status.db_size_quota,
+    }
+}

@@ -1,0 +1,208 @@
+//! Whether a member takes part in quorum, from what etcd answered.
+//!
+//! Failing is said only on positive evidence; whatever could not be found out is Unknown. So evidence that goes missing turns Serving and
+//! Failing into Unknown, and nothing into Serving.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::agreement::{self, Agreed, Leadership};
+use super::answers::{Answer, Answers, Heard};
+use super::evidence::{AlarmKind, Unanswered};
+use super::id::{ClusterId, MemberId};
+use super::membership::List;
+use super::tolerance::majority;
+use super::why::Why;
+
+/// Whether a member takes part in quorum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Condition {
+    /// A voter that proved just now that it does.
+    Serving,
+    /// A learner that follows the leader. It takes no part in quorum.
+    Learning,
+    /// It answered, or something vouches, that it does not.
+    Failing(Why),
+    /// Nobody could ask.
+    Unknown(Why),
+}
+
+impl Condition {
+    /// Why it does not serve; `None` for Serving and Learning.
+    pub fn why(&self) -> Option<&Why> {
+        match self {
+            Self::Serving | Self::Learning => None,
+            Self::Failing(why) | Self::Unknown(why) => Some(why),
+        }
+    }
+}
+
+/// What one answer is compared with: what the others say.
+#[derive(Debug)]
+pub(super) struct Bench<'a> {
+    pub(super) cluster: Option<Agreed<ClusterId>>,
+    pub(super) leadership: Option<Agreed<Leadership>>,
+    pub(super) list: Option<List<'a>>,
+    /// Voters that count.
+    pub(super) voters: u32,
+    alarms: BTreeMap<MemberId, BTreeSet<AlarmKind>>,
+    applied: BTreeMap<MemberId, u64>,
+    lag_bound: u64,
+}
+
+impl<'a> Bench<'a> {
+    /// What the answers agree on. `size` makes the number of voters that count from the member list.
+    pub(super) fn of(
+        answers: &Answers<'a>,
+        lag_bound: u64,
+        size: impl FnOnce(Option<&List<'a>>) -> u32,
+    ) -> Self {
+        let cluster = agreement::cluster(answers);
+        let list = cluster.and_then(|agreed| List::choose(answers, agreed.on));
+        let of_cluster =
+            |heard: &&Heard<'a>| Some(heard.status.cluster_id) == cluster.map(|c| c.on);
+        let mut alarms: BTreeMap<MemberId, BTreeSet<AlarmKind>> = BTreeMap::new();
+        for alarm in answers
+            .heard()
+            .filter(of_cluster)
+            .flat_map(|heard| &heard.status.alarms)
+        {
+            alarms.entry(alarm.member).or_default().insert(alarm.kind);
+        }
+        Self {
+            cluster,
+            leadership: cluster.and_then(|agreed| agreement::leadership(answers, agreed.on)),
+            voters: size(list.as_ref()),
+            list,
+            alarms,
+            applied: answers
+                .heard()
+                .filter(of_cluster)
+                .map(|heard| (heard.status.member_id, heard.status.applied_index))
+                .collect(),
+            lag_bound,
+        }
+    }
+
+    /// The alarms that stand against a member.
+    pub(super) fn alarms(&self, id: MemberId) -> Vec<AlarmKind> {
+        self.alarms
+            .get(&id)
+            .map(|kinds| kinds.iter().copied().collect())
+            .unwrap_or_default()
+    }
+
+    /// The list, where it comes from a member in contact with a quorum.
+    pub(super) fn confirmed_list(&self) -> Option<&List<'a>> {
+        self.list.as_ref().filter(|list| list.confirmed)
+    }
+
+    /// Whether `votes` are a majority of the voters that count, so that whoever says otherwise is wrong.
+    pub(super) fn outvotes(&self, votes: u32) -> bool {
+        votes >= majority(self.voters)
+    }
+
+    /// Raft entries that a member lags behind its leader; behind the most advanced member where the leader did not answer.
+    pub(super) fn lag(&self, id: MemberId) -> Option<u64> {
+        let own = self.applied.get(&id)?;
+        let leader = self
+            .leadership
+            .and_then(|agreed| self.applied.get(&agreed.on.0));
+        let ahead = leader.or_else(|| self.applied.values().max())?;
+        Some(ahead.saturating_sub(*own))
+    }
+}
+
+/// Judges the answer of a listed member, or of one that may be.
+pub(super) fn of_answer(answer: &Answer<'_>, bench: &Bench<'_>) -> Condition {
+    match answer {
+        Answer::Heard(heard) => of_heard(heard, bench),
+        Answer::Silent(Unanswered::Refused) => Condition::Failing(Why::Silent(Unanswered::Refused)),
+        Answer::Silent(unanswered) => Condition::Unknown(Why::Silent(unanswered.clone())),
+        Answer::Shared { id, with } => Condition::Unknown(Why::SharedIdentity {
+            id: *id,
+            with: with.clone(),
+        }),
+    }
+}
+
+fn of_heard(heard: &Heard<'_>, bench: &Bench<'_>) -> Condition {
+    let found = in_cluster(heard, bench)
+        .or_else(|| healthy(heard, bench))
+        .or_else(|| following(heard, bench));
+    if let Some(amiss) = found {
+        return amiss;
+    }
+    let id = heard.status.member_id;
+    match bench
+        .list
+        .and_then(|list| list.entry(id).map(|e| (e.learner, list.confirmed)))
+    {
+        Some((true, _)) => Condition::Learning,
+        Some((false, _)) if heard.status.learner => Condition::Unknown(Why::NotPromoted),
+        Some((false, true)) => confirmed(heard, bench, id),
+        Some((false, false)) => unconfirmed(heard, Why::NoMemberList),
+        None if bench.list.is_some() => Condition::Unknown(Why::NotListed),
+        None => unconfirmed(heard, Why::NoMemberList),
+    }
+}
+
+fn in_cluster(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
+    let own = heard.status.cluster_id;
+    match bench.cluster {
+        Some(agreed) if agreed.on == own => None,
+        Some(agreed) if bench.outvotes(agreed.votes) => {
+            Some(Condition::Failing(Why::OtherCluster {
+                own,
+                agreed: agreed.on,
+            }))
+        }
+        _ => Some(Condition::Unknown(Why::ClusterDisputed { own })),
+    }
+}
+
+fn healthy(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
+    bench
+        .alarms(heard.status.member_id)
+        .contains(&AlarmKind::Corrupt)
+        .then_some(Condition::Failing(Why::Corrupt))
+}
+
+fn following(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
+    let Some(leader) = heard.status.leader else {
+        return Some(Condition::Failing(Why::NoLeader));
+    };
+    let own = (leader, heard.status.term);
+    match bench.leadership {
+        Some(agreed) if agreed.on == own => None,
+        Some(agreed) if bench.outvotes(agreed.votes) => {
+            Some(Condition::Failing(Why::OtherLeader {
+                own,
+                agreed: agreed.on,
+            }))
+        }
+        _ => Some(Condition::Unknown(Why::LeaderDisputed { own })),
+    }
+}
+
+fn confirmed(heard: &Heard<'_>, bench: &Bench<'_>, id: MemberId) -> Condition {
+    match bench.lag(id) {
+        Some(behind) if behind > bench.lag_bound => Condition::Failing(Why::Lagging {
+            behind,
+            bound: bench.lag_bound,
+        }),
+        _ => match heard.read {
+            Ok(()) => Condition::Serving,
+            Err(Unanswered::NoLeader) => Condition::Failing(Why::NoLeader),
+            Err(unanswered) => Condition::Unknown(Why::Unconfirmed(unanswered.clone())),
+        },
+    }
+}
+
+/// Says why the read failed, where it did: that is nearer to the cause than the missing list.
+fn unconfirmed(heard: &Heard<'_>, otherwise: Why) -> Condition {
+    match heard.read {
+        Err(Unanswered::NoLeader) => Condition::Failing(Why::NoLeader),
+        Err(unanswered) => Condition::Unknown(Why::Unconfirmed(unanswered.clone())),
+        Ok(()) => Condition::Unknown(otherwise),
+    }
+}

@@ -1,0 +1,177 @@
+//! Rules 11 to 17: what the members' condition and the sum over them say.
+
+use super::Case;
+use crate::quorum::body::Body;
+use crate::quorum::condition::Condition;
+use crate::quorum::evidence::Unanswered;
+use crate::quorum::policy::{EvidenceMode, SmallCluster};
+use crate::quorum::snapshot::{Member, Role};
+use crate::quorum::tolerance::majority;
+use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
+use crate::quorum::why::Why;
+
+/// Rule 11: a learner. It may be promoted while it is on its way out, so the majority of one voter more has to serve; one that is dead, or
+/// that a rollout finds failing or stuck, is not worth waiting for.
+pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
+    if case.role() != Role::Learner {
+        return None;
+    }
+    let needed = majority(case.voters.saturating_add(1));
+    let dead = matches!(case.body(), Body::Dead | Body::DeadForGood);
+    let failing = case
+        .member
+        .is_some_and(|member| matches!(member.condition, Condition::Failing(_)));
+    let stuck = case
+        .snapshot
+        .learner_stuck_for
+        .is_some_and(|stuck| stuck >= case.snapshot.policy.progress_deadline);
+    if case.others >= needed || dead || (case.is_rollout_step() && (failing || stuck)) {
+        return granted(Basis::Learner);
+    }
+    Case::wait(Reason::Learner(case.count(needed)))
+}
+
+/// Rule 12: a member that does not run costs nothing, where the others make no majority. But the delete may land after the member has come
+/// back: while exactly one more would complete the majority (members that could not be asked may be serving), that may be this one. Then
+/// only one that cannot come back goes, or a step of the gate's own, which is fenced by resourceVersion.
+pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
+    let needed = case.majority();
+    if !case.body().is_down() || case.others >= needed || lets_single_member_go(case) {
+        return None;
+    }
+    let may_complete = case.others_at_most().saturating_add(1) >= needed;
+    if may_complete && case.body() != Body::DeadForGood && !case.is_own_step() {
+        return Case::wait(Reason::MayComplete(case.count(needed)));
+    }
+    granted(Basis::CostsNothing)
+}
+
+/// Rule 13: quorum is lost and this member is alive, so it is needed to bring quorum back. A rollout step may take it once quorum has been
+/// lost for the grace period: the new revision may be the repair. Readiness is no evidence for any of this.
+pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
+    let snapshot = case.snapshot;
+    let live = snapshot.policy.evidence == EvidenceMode::Live;
+    if !live || !snapshot.quorum_lost || case.body().is_down() || lets_single_member_go(case) {
+        return None;
+    }
+    let lost_for_long = snapshot
+        .quorum_lost_for
+        .is_some_and(|lost| lost >= snapshot.policy.quorum_loss_grace);
+    if case.is_rollout_step() && lost_for_long {
+        return granted(Basis::Repair);
+    }
+    Case::wait(Reason::QuorumLost(case.count(case.majority())))
+}
+
+/// Rule 14: a cluster of one or two cannot spare a member; its policy says who may take one all the same. Of two, only while the other serves.
+pub(super) fn rule_14_small_cluster(case: &Case<'_>) -> Option<Verdict> {
+    if is_single(case) {
+        let policy = case.snapshot.policy.single_member;
+        return if permits(policy, case) {
+            granted(Basis::SingleMember)
+        } else {
+            too_small(case, policy)
+        };
+    }
+    if case.snapshot.replicas != 2 || case.voters != 2 {
+        return None;
+    }
+    let policy = case.snapshot.policy.two_members;
+    if !permits(policy, case) {
+        return too_small(case, policy);
+    }
+    if case.others >= 1 {
+        return granted(Basis::TwoMembers);
+    }
+    None
+}
+
+/// Rule 15: the others make the majority. While a scale-out may add a voter at any moment, the majority of one more.
+pub(super) fn rule_15_majority(case: &Case<'_>) -> Option<Verdict> {
+    let needed = needed_after(case);
+    (case.others >= needed)
+        .then(|| {
+            granted(Basis::Majority {
+                others: case.others,
+                majority: needed,
+            })
+        })
+        .flatten()
+}
+
+/// Rule 16: no voter could be asked.
+pub(super) fn rule_16_no_evidence(case: &Case<'_>) -> Option<Verdict> {
+    let voters = || {
+        case.snapshot
+            .members
+            .iter()
+            .filter(|member| member.role == Role::Voter)
+    };
+    if voters().any(was_asked) {
+        return None;
+    }
+    let because = voters()
+        .filter_map(|member| {
+            member
+                .condition
+                .why()
+                .map(|why| format!("{}: {why}", member.name))
+        })
+        .collect();
+    Case::wait(Reason::NoEvidence { because })
+}
+
+/// Rule 17: otherwise.
+pub(super) fn rule_17_no_headroom(case: &Case<'_>) -> Verdict {
+    Verdict::Wait(Reason::NoHeadroom(case.count(needed_after(case))))
+}
+
+fn granted(basis: Basis) -> Option<Verdict> {
+    Some(Verdict::Allow(Permission::Grant(basis)))
+}
+
+fn too_small(case: &Case<'_>, policy: SmallCluster) -> Option<Verdict> {
+    Case::wait(Reason::TooSmall {
+        voters: case.voters,
+        policy,
+    })
+}
+
+fn permits(policy: SmallCluster, case: &Case<'_>) -> bool {
+    match policy {
+        SmallCluster::Allow => true,
+        SmallCluster::AllowRollout => case.is_rollout_step(),
+        SmallCluster::Never => false,
+    }
+}
+
+fn is_single(case: &Case<'_>) -> bool {
+    case.snapshot.replicas == 1 && case.voters == 1 && case.snapshot.members.len() <= 1
+}
+
+/// Who may take the only member while it serves may take it while it does not: rules 12 and 13 guard a majority that others would be part of.
+fn lets_single_member_go(case: &Case<'_>) -> bool {
+    is_single(case) && permits(case.snapshot.policy.single_member, case)
+}
+
+fn needed_after(case: &Case<'_>) -> u32 {
+    let snapshot = case.snapshot;
+    let recent = snapshot
+        .scaled_out_for
+        .is_some_and(|since| since < snapshot.policy.scale_out_grace);
+    let no_learner = snapshot.members.iter().all(|m| m.role == Role::Voter);
+    let joining = recent && no_learner && snapshot.replicas > case.voters;
+    majority(case.voters.saturating_add(u32::from(joining)))
+}
+
+/// Whether anything at all is known of a member's part in quorum.
+fn was_asked(member: &Member) -> bool {
+    match &member.condition {
+        Condition::Serving | Condition::Learning => true,
+        Condition::Failing(why) => !matches!(
+            why,
+            Why::Silent(Unanswered::Refused) | Why::Terminating | Why::Unstarted
+        ),
+        Condition::Unknown(_) => false,
+    }
+}

@@ -1,0 +1,167 @@
+//! The decision: rules 1 to 17, in order; the first that applies answers.
+//!
+//! [`decide_early`] holds the rules that look at no member, so that a foreign or torn-down pod never waits for etcd. [`decide`] begins with
+//! them and goes on with those that need the snapshot. Each rule is a function of its own, named after its number.
+
+mod early;
+mod members;
+mod requests;
+
+use super::body::Body;
+use super::condition::Condition;
+use super::disruption::{Actor, Disruption, Kind};
+use super::grants::Grants;
+use super::id::PodName;
+use super::snapshot::{Member, Role, Snapshot};
+use super::tolerance::{in_flight, majority};
+use super::verdict::{Count, NotServing, Reason, Verdict};
+use super::why::Why;
+
+pub use early::decide_early;
+
+/// A rule: its verdict where it applies.
+type Rule = fn(&Case<'_>) -> Option<Verdict>;
+
+/// Rules 5 to 16 in order. Rule 17 answers what is left.
+const RULES: [Rule; 12] = [
+    requests::rule_5_at_most_once,
+    requests::rule_6_override,
+    requests::rule_7_not_a_member,
+    requests::rule_8_shared_cluster,
+    requests::rule_9_cold_ledger,
+    requests::rule_10_disruption_budget,
+    members::rule_11_learner,
+    members::rule_12_costs_nothing,
+    members::rule_13_quorum_lost,
+    members::rule_14_small_cluster,
+    members::rule_15_majority,
+    members::rule_16_no_evidence,
+];
+
+/// The verdict on one disruption of a cluster in which the given grants are open.
+///
+/// A target that already has a grant is judged again as if it had none: its own grant is left out of every sum.
+pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> Verdict {
+    let name = &disruption.target.name;
+    if let Some(verdict) = decide_early(&snapshot.circumstances, snapshot.pod(name), disruption) {
+        return verdict;
+    }
+    let case = Case::of(snapshot, grants, disruption);
+    RULES
+        .iter()
+        .find_map(|rule| rule(&case))
+        .unwrap_or_else(|| members::rule_17_no_headroom(&case))
+}
+
+/// One question with everything that the rules look at.
+struct Case<'a> {
+    snapshot: &'a Snapshot,
+    grants: &'a Grants,
+    disruption: &'a Disruption,
+    /// The member; `None` for a pod that the snapshot does not know, which counts as an unknown voter.
+    member: Option<&'a Member>,
+    /// Voters that count.
+    voters: u32,
+    /// Serving voters without this member and without every other granted one.
+    others: u32,
+}
+
+impl<'a> Case<'a> {
+    fn of(snapshot: &'a Snapshot, grants: &'a Grants, disruption: &'a Disruption) -> Self {
+        let target = &disruption.target.name;
+        Self {
+            snapshot,
+            grants,
+            disruption,
+            member: snapshot.member(target),
+            voters: snapshot.voters(grants, Some(target)),
+            others: snapshot.serving(grants, Some(target)),
+        }
+    }
+
+    fn target(&self) -> &'a PodName {
+        &self.disruption.target.name
+    }
+
+    fn body(&self) -> Body {
+        self.member.map_or(Body::Alive, |member| member.body)
+    }
+
+    fn role(&self) -> Role {
+        self.member.map_or(Role::Voter, |member| member.role)
+    }
+
+    /// A step of the gate's own, fenced by resourceVersion.
+    fn is_own_step(&self) -> bool {
+        self.disruption.actor == Actor::Gate
+    }
+
+    fn is_rollout_step(&self) -> bool {
+        self.is_own_step() && self.disruption.kind == Kind::RolloutStep
+    }
+
+    /// Serving others, and those that may serve for all that is known.
+    fn others_at_most(&self) -> u32 {
+        let known_not_to = self
+            .other_voters()
+            .filter(|member| is_proven_not_to_serve(member))
+            .count();
+        let known_not_to = u32::try_from(known_not_to).unwrap_or(u32::MAX);
+        self.voters
+            .saturating_sub(1)
+            .saturating_sub(known_not_to)
+            .max(self.others)
+    }
+
+    /// The voters that the target leaves behind and that have no grant.
+    fn other_voters(&self) -> impl Iterator<Item = &'a Member> {
+        self.snapshot.members.iter().filter(|member| {
+            member.role == Role::Voter
+                && member
+                    .pod_name()
+                    .is_none_or(|pod| pod != self.target() && !self.grants.holds(pod))
+        })
+    }
+
+    fn count(&self, needed: u32) -> Count {
+        let own = self.member.is_some_and(Member::serves_quorum);
+        Count {
+            target: self.target().to_string(),
+            voters: self.voters,
+            serving: self.others + u32::from(own),
+            left: self.others,
+            needed,
+            in_flight: in_flight(self.grants, Some(self.target())),
+            not_serving: self
+                .snapshot
+                .members
+                .iter()
+                .filter(|member| member.role == Role::Voter)
+                .filter_map(not_serving)
+                .collect(),
+        }
+    }
+
+    fn majority(&self) -> u32 {
+        majority(self.voters)
+    }
+
+    fn wait(reason: Reason) -> Option<Verdict> {
+        Some(Verdict::Wait(reason))
+    }
+}
+
+fn is_proven_not_to_serve(member: &Member) -> bool {
+    member.body.is_down() || matches!(member.condition, Condition::Failing(_))
+}
+
+fn not_serving(member: &Member) -> Option<NotServing> {
+    Some(NotServing {
+        member: member.name.clone(),
+        body: member.body,
+        why: member.condition.why().cloned().or_else(|| {
+            // Only a learner can be neither serving nor amiss, and a promoted one says so.
+            (!member.serves_quorum()).then_some(Why::NotPromoted)
+        })?,
+    })
+}

@@ -1,0 +1,82 @@
+//! Rules 5 to 10: what the request, the ledger and the cluster's surroundings say, before the member's own condition counts.
+
+use super::Case;
+use super::early::shortens_grace;
+use crate::quorum::body::Body;
+use crate::quorum::circumstances::{DisruptionBudget, OverrideOn, Temperature};
+use crate::quorum::disruption::{Actor, Grace, Kind};
+use crate::quorum::pod::{Node, Pod};
+use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
+
+/// Rule 5: force on a pod that may still run on an unreachable node would let a second one start beside it.
+///
+/// What is left of rule 2 ends here: a terminating pod may go at once where it cannot run on.
+pub(super) fn rule_5_at_most_once(case: &Case<'_>) -> Option<Verdict> {
+    let pod = case.snapshot.pod(case.target());
+    let lifted = case.snapshot.circumstances.lifted.as_ref();
+    let forced = case.disruption.grace == Grace::Forced;
+    let lifted = lifted.is_some_and(|lifted| lifted.on == OverrideOn::Pod);
+    if forced && !lifted {
+        let at_most_once = || Reason::AtMostOnce {
+            pod: case.target().clone(),
+        };
+        match pod.map_or(Node::Unread, |pod| pod.node) {
+            Node::NotReady => return Some(Verdict::Deny(at_most_once())),
+            Node::Unread => {
+                return Case::wait(Reason::Unavailable {
+                    what: format!("the node of {} could not be read", case.target()),
+                });
+            }
+            Node::Unscheduled | Node::Ready | Node::OutOfService | Node::Gone => {}
+        }
+    }
+    (pod.is_some_and(is_terminating) && shortens_grace(case.disruption))
+        .then_some(Verdict::Allow(Permission::Waived(Waiver::Terminating)))
+}
+
+fn is_terminating(pod: &Pod) -> bool {
+    pod.terminating
+}
+
+/// Rule 6: a valid override, for requests of others only, never for the gate's own steps.
+pub(super) fn rule_6_override(case: &Case<'_>) -> Option<Verdict> {
+    (case.snapshot.circumstances.lifted.is_some() && case.disruption.actor != Actor::Gate)
+        .then_some(Verdict::Allow(Permission::Grant(Basis::Override)))
+}
+
+/// Rule 7: the pod is proven not to be a member.
+pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
+    case.snapshot
+        .not_members
+        .contains(case.target())
+        .then_some(Verdict::Allow(Permission::Waived(Waiver::NotAMember)))
+}
+
+/// Rule 8: another budget guards the same etcd cluster, so neither knows what the other has permitted.
+pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
+    let other = case.snapshot.circumstances.shared_with.clone()?;
+    Case::wait(Reason::SharedCluster { other })
+}
+
+/// Rule 9: while the ledger may lack open grants, only members that are dead for good go.
+pub(super) fn rule_9_cold_ledger(case: &Case<'_>) -> Option<Verdict> {
+    match case.snapshot.circumstances.ledger {
+        Temperature::Cold { remaining } if case.body() != Body::DeadForGood => {
+            Case::wait(Reason::LedgerCold { remaining })
+        }
+        Temperature::Cold { .. } | Temperature::Warm => None,
+    }
+}
+
+/// Rule 10: an eviction that its `PodDisruptionBudget` would refuse must not hold the ledger.
+pub(super) fn rule_10_disruption_budget(case: &Case<'_>) -> Option<Verdict> {
+    if case.disruption.kind != Kind::Evict {
+        return None;
+    }
+    let names = match &case.snapshot.circumstances.disruption_budget {
+        DisruptionBudget::Permits => return None,
+        DisruptionBudget::Refuses { name } => vec![name.clone()],
+        DisruptionBudget::Several { names } => names.clone(),
+    };
+    Case::wait(Reason::DisruptionBudget { names })
+}

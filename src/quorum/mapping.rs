@@ -1,0 +1,144 @@
+//! Which pod is which member: by its own answer, else by what was recorded, else by its name. And which pod is none: only by proof.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::answers::{Answer, Answers};
+use super::id::{ClusterId, MemberId, PodUid};
+use super::membership::List;
+use super::pod::Pod;
+
+/// Who a pod is, and how that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// It said so itself, just now.
+    Answered(MemberId),
+    /// The budget recorded it, and nobody else answers with that id.
+    Recorded(MemberId),
+    /// The member list has an entry of its name that nobody claims. A hint, not a proof.
+    Named(MemberId),
+    /// Nobody knows.
+    Unidentified,
+}
+
+impl Identity {
+    /// The member, however it is known.
+    pub(super) fn id(self) -> Option<MemberId> {
+        match self {
+            Self::Answered(id) | Self::Recorded(id) | Self::Named(id) => Some(id),
+            Self::Unidentified => None,
+        }
+    }
+
+    fn claim(self) -> Option<MemberId> {
+        match self {
+            Self::Answered(id) | Self::Recorded(id) => Some(id),
+            Self::Named(_) | Self::Unidentified => None,
+        }
+    }
+}
+
+/// The identity of every pod of a cluster.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    of: BTreeMap<PodUid, Identity>,
+}
+
+impl Mapping {
+    /// Maps `pods` to members. `cluster` is the id that the answers agree on.
+    pub(super) fn draw(
+        pods: &[Pod],
+        answers: &Answers<'_>,
+        cluster: Option<ClusterId>,
+        list: Option<&List<'_>>,
+    ) -> Self {
+        let mut of: BTreeMap<PodUid, Identity> = pods
+            .iter()
+            .map(|pod| (pod.uid.clone(), by_answer(pod, answers, cluster)))
+            .collect();
+        let heard: BTreeSet<MemberId> = answers.heard().map(|h| h.status.member_id).collect();
+        assign(pods, &mut of, Identity::Recorded, |pod| {
+            let id = pod.recorded_id?;
+            let listed = list.is_none_or(|list| list.entry(id).is_some());
+            (listed && !heard.contains(&id)).then_some(id)
+        });
+        let claimed: BTreeSet<MemberId> = of.values().filter_map(|i| i.claim()).collect();
+        assign(pods, &mut of, Identity::Named, |pod| {
+            let id = named(pod, list?)?;
+            (!claimed.contains(&id)).then_some(id)
+        });
+        Self { of }
+    }
+
+    /// Who a pod is.
+    pub(super) fn of(&self, uid: &PodUid) -> Identity {
+        self.of.get(uid).copied().unwrap_or(Identity::Unidentified)
+    }
+
+    /// The members that have a pod.
+    pub(super) fn with_pod(&self) -> BTreeSet<MemberId> {
+        self.of
+            .values()
+            .filter_map(|identity| identity.id())
+            .collect()
+    }
+
+    /// Whether a confirmed `list` proves that the pod is not a member: its own answer is absent from it, or every id in it belongs to
+    /// another pod. (An id that was only recorded for the pod proves nothing by being absent: it may have joined anew under one that is
+    /// listed and that no other pod answers to.)
+    pub(super) fn proves_no_member(&self, pod: &Pod, list: &List<'_>) -> bool {
+        match self.of(&pod.uid) {
+            Identity::Answered(id) => list.entry(id).is_none(),
+            Identity::Recorded(_) | Identity::Named(_) | Identity::Unidentified => {
+                let others: BTreeSet<MemberId> = self
+                    .of
+                    .iter()
+                    .filter(|(uid, _)| **uid != pod.uid)
+                    .filter_map(|(_, identity)| identity.claim())
+                    .collect();
+                !list.members.is_empty() && list.members.iter().all(|m| others.contains(&m.id))
+            }
+        }
+    }
+}
+
+fn by_answer(pod: &Pod, answers: &Answers<'_>, cluster: Option<ClusterId>) -> Identity {
+    match answers.of_pod(&pod.uid).and_then(Answer::heard) {
+        Some(heard) if cluster.is_none_or(|agreed| agreed == heard.status.cluster_id) => {
+            Identity::Answered(heard.status.member_id)
+        }
+        _ => Identity::Unidentified,
+    }
+}
+
+/// Gives each unidentified pod the identity that `find` finds, unless two pods would get the same.
+fn assign(
+    pods: &[Pod],
+    of: &mut BTreeMap<PodUid, Identity>,
+    identity: impl Fn(MemberId) -> Identity,
+    find: impl Fn(&Pod) -> Option<MemberId>,
+) {
+    let mut found: BTreeMap<MemberId, Vec<&PodUid>> = BTreeMap::new();
+    for pod in pods {
+        if of.get(&pod.uid) == Some(&Identity::Unidentified)
+            && let Some(id) = find(pod)
+        {
+            found.entry(id).or_default().push(&pod.uid);
+        }
+    }
+    for (id, uids) in found {
+        if let [uid] = uids.as_slice() {
+            of.insert((*uid).clone(), identity(id));
+        }
+    }
+}
+
+fn named(pod: &Pod, list: &List<'_>) -> Option<MemberId> {
+    let mut entries = list
+        .members
+        .iter()
+        .filter(|listed| listed.name == pod.name.as_str());
+    match (entries.next(), entries.next()) {
+        (Some(only), None) => Some(only.id),
+        _ => None,
+    }
+}

@@ -1,0 +1,80 @@
+//! Which member list counts, and how far it can be trusted.
+
+use super::answers::{Answers, Heard};
+use super::evidence::ListedMember;
+use super::id::{ClusterId, MemberId};
+
+/// How many voters etcd lists, and how good that word is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Membership {
+    /// No list could be read.
+    Unread,
+    /// From a member that did not prove contact with a quorum: it may be old.
+    Stale {
+        /// Voters listed.
+        voters: u32,
+    },
+    /// From a voter whose linearizable read passed before it gave the list.
+    Confirmed {
+        /// Voters listed.
+        voters: u32,
+    },
+}
+
+/// The member list that counts: that of the voter with the highest applied index, those that passed their read first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct List<'a> {
+    pub(super) members: &'a [ListedMember],
+    pub(super) confirmed: bool,
+}
+
+impl<'a> List<'a> {
+    /// Chooses among the lists of the answering voters of `cluster`.
+    pub(super) fn choose(answers: &Answers<'a>, cluster: ClusterId) -> Option<Self> {
+        answers
+            .heard()
+            .filter(|heard| heard.status.cluster_id == cluster && !heard.status.learner)
+            .filter_map(candidate)
+            .max_by_key(|(list, applied)| {
+                // Equal indices carry equal lists; should they ever not, the larger cluster is the safer guess.
+                let mut ids: Vec<MemberId> = list.members.iter().map(|m| m.id).collect();
+                ids.sort();
+                (list.confirmed, *applied, list.voters(), ids)
+            })
+            .map(|(list, _)| list)
+    }
+
+    /// The entry of a member.
+    pub(super) fn entry(&self, id: MemberId) -> Option<&'a ListedMember> {
+        self.members.iter().find(|listed| listed.id == id)
+    }
+
+    /// The number of voters.
+    pub(super) fn voters(&self) -> u32 {
+        let voters = self.members.iter().filter(|listed| !listed.learner).count();
+        u32::try_from(voters).unwrap_or(u32::MAX)
+    }
+
+    /// What it says of the cluster's size.
+    pub(super) fn membership(list: Option<&Self>) -> Membership {
+        match list {
+            None => Membership::Unread,
+            Some(list) if list.confirmed => Membership::Confirmed {
+                voters: list.voters(),
+            },
+            Some(list) => Membership::Stale {
+                voters: list.voters(),
+            },
+        }
+    }
+}
+
+fn candidate<'a>(heard: &Heard<'a>) -> Option<(List<'a>, u64)> {
+    let members = heard.members.as_ref().ok()?;
+    let list = List {
+        members,
+        confirmed: heard.read.is_ok(),
+    };
+    let own = list.entry(heard.status.member_id)?;
+    (!own.learner).then_some((list, heard.status.applied_index))
+}

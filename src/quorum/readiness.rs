@@ -1,0 +1,82 @@
+//! `evidence: Readiness`: what readiness and member Leases say where etcd itself cannot be asked. Weaker, and up to 30 s behind.
+//!
+//! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because nothing such a node last said is current.
+
+use super::body::{self, Body, Silence};
+use super::condition::Condition;
+use super::pod::{LeaseRole, Node, Pod};
+use super::snapshot::{Member, MemberPod, Role, Snapshot};
+use super::tolerance::{count, majority};
+use super::why::Why;
+
+/// Makes the members from the snapshot's pods.
+pub(super) fn take_in(snapshot: &mut Snapshot) {
+    let leader = sole_leader(&snapshot.pods);
+    let members: Vec<Member> = snapshot
+        .pods
+        .iter()
+        .map(|pod| member(pod, leader.is_some_and(|l| l.uid == pod.uid)))
+        .collect();
+    snapshot.quorum_lost = is_lost(&snapshot.pods, &members, snapshot.electorate(&members));
+    snapshot.leader = leader.and_then(|pod| pod.recorded_id);
+    snapshot.members = members;
+}
+
+fn member(pod: &Pod, leader: bool) -> Member {
+    let condition = condition(pod);
+    let body = match condition {
+        Condition::Serving => Body::Alive,
+        // The kubelet's word has to do: there is no endpoint to try.
+        Condition::Learning | Condition::Failing(_) | Condition::Unknown(_) => {
+            body::of_silent(pod, Silence::Proven)
+        }
+    };
+    Member {
+        id: pod.recorded_id,
+        name: pod.name.to_string(),
+        pod: Some(MemberPod {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            terminating: pod.terminating,
+            revision: pod.revision.clone(),
+        }),
+        role: Role::Voter,
+        leader,
+        condition,
+        body,
+        leaderless: false,
+        lag: None,
+        sizes: None,
+        alarms: Vec::new(),
+    }
+}
+
+fn condition(pod: &Pod) -> Condition {
+    match pod.node {
+        _ if pod.terminating => Condition::Failing(Why::Terminating),
+        Node::Ready if pod.etcd_ready && pod.ready => Condition::Serving,
+        Node::Ready | Node::Unscheduled => Condition::Failing(Why::NotReady),
+        Node::NotReady | Node::OutOfService | Node::Gone | Node::Unread => {
+            Condition::Unknown(Why::NodeNotReady)
+        }
+    }
+}
+
+/// The pod whose Lease names it leader, where there is exactly one.
+fn sole_leader(pods: &[Pod]) -> Option<&Pod> {
+    let mut leaders = pods
+        .iter()
+        .filter(|pod| pod.lease_role == Some(LeaseRole::Leader));
+    leaders.next().filter(|_| leaders.next().is_none())
+}
+
+fn is_lost(pods: &[Pod], members: &[Member], voters: u32) -> bool {
+    let nodes_ready = pods
+        .iter()
+        .all(|pod| matches!(pod.node, Node::Ready | Node::Unscheduled));
+    let failing = members
+        .iter()
+        .filter(|member| matches!(member.condition, Condition::Failing(_)))
+        .count();
+    nodes_ready && voters.saturating_sub(count(failing)) < majority(voters)
+}

@@ -1,0 +1,133 @@
+//! The arithmetic of quorum: how many voters count, how many serve, how many may go.
+
+use super::grants::Grants;
+use super::id::PodName;
+use super::membership::Membership;
+use super::policy::EvidenceMode;
+use super::snapshot::{Member, Role, Snapshot};
+
+/// The smallest number of voters that is more than half of `voters`.
+pub fn majority(voters: u32) -> u32 {
+    voters / 2 + 1
+}
+
+/// How much a cluster can still lose, with the grants that are open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tolerance {
+    /// Voters that count (`V`).
+    pub voters: u32,
+    /// Serving voters without a grant.
+    pub serving: u32,
+    /// The majority of `voters`.
+    pub majority: u32,
+    /// Pods with an open grant.
+    pub in_flight: Vec<PodName>,
+}
+
+impl Tolerance {
+    /// Serving voters without a grant, minus the majority: negative when quorum is lost or not proven.
+    pub fn headroom(&self) -> i64 {
+        i64::from(self.serving) - i64::from(self.majority)
+    }
+
+    /// How many serving voters may go now.
+    pub fn disruptions_allowed(&self) -> u32 {
+        self.serving.saturating_sub(self.majority)
+    }
+}
+
+impl Snapshot {
+    /// How much the cluster can still lose.
+    pub fn tolerance(&self, grants: &Grants) -> Tolerance {
+        let voters = self.voters(grants, None);
+        Tolerance {
+            voters,
+            serving: self.serving(grants, None),
+            majority: majority(voters),
+            in_flight: in_flight(grants, None),
+        }
+    }
+
+    /// The voters that count: those in the member list plus the learners with a grant (which may be promoted while it is open), and never
+    /// fewer than the latch. `aside` is left out as a learner with a grant.
+    pub fn voters(&self, grants: &Grants, aside: Option<&PodName>) -> u32 {
+        let promotable = self
+            .members
+            .iter()
+            .filter(|member| member.role == Role::Learner)
+            .filter_map(Member::pod_name)
+            .filter(|pod| Some(*pod) != aside && grants.holds(pod))
+            .count();
+        self.electorate(&self.members)
+            .max(listed(self.membership).saturating_add(count(promotable)))
+    }
+
+    /// Serving voters without a grant and without `aside`.
+    pub fn serving(&self, grants: &Grants, aside: Option<&PodName>) -> u32 {
+        let serving = self
+            .members
+            .iter()
+            .filter(|member| member.serves_quorum())
+            .filter(|member| {
+                member
+                    .pod_name()
+                    .is_none_or(|pod| Some(pod) != aside && !grants.holds(pod))
+            })
+            .count();
+        count(serving)
+    }
+
+    /// The voters that count, before any grant. A list that no member in contact with a quorum gave may be old, so the pods that may be
+    /// voters count beside it; without any list `spec.replicas` stands in for it.
+    pub(super) fn electorate(&self, members: &[Member]) -> u32 {
+        let seen = members.iter().filter(|m| m.role == Role::Voter).count();
+        let latch = self.latch.voters;
+        match (self.policy.evidence, self.membership) {
+            (EvidenceMode::Live, Membership::Confirmed { voters }) => voters.max(latch),
+            (EvidenceMode::Live, Membership::Stale { voters }) => {
+                voters.max(latch).max(count(seen))
+            }
+            (EvidenceMode::Live, Membership::Unread) | (EvidenceMode::Readiness, _) => {
+                self.replicas.max(latch).max(count(seen))
+            }
+        }
+    }
+}
+
+/// The pods with an open grant, without `aside`.
+pub(super) fn in_flight(grants: &Grants, aside: Option<&PodName>) -> Vec<PodName> {
+    grants
+        .iter()
+        .map(|(pod, _)| pod)
+        .filter(|pod| Some(*pod) != aside)
+        .cloned()
+        .collect()
+}
+
+/// A number of members.
+pub(super) fn count(members: usize) -> u32 {
+    u32::try_from(members).unwrap_or(u32::MAX)
+}
+
+fn listed(membership: Membership) -> u32 {
+    match membership {
+        Membership::Unread => 0,
+        Membership::Stale { voters } | Membership::Confirmed { voters } => voters,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_is_more_than_half() {
+        let majorities: Vec<u32> = (1..=9).map(majority).collect();
+        assert_eq!(majorities, [1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    }
+
+    #[test]
+    fn no_voter_makes_no_majority() {
+        assert_eq!(majority(0), 1);
+    }
+}
