@@ -1,8 +1,10 @@
 //! quorumgate keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
 
+pub mod admission;
 pub mod api;
 pub mod clock;
 pub mod etcd;
 pub mod judge;
 pub mod ledger;
 pub mod quorum;
+pub mod telemetry;

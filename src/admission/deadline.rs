@@ -1,0 +1,116 @@
+//! When an answer has to be there: 90 % of the time the API server waits, which it tells in the `timeout` parameter.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::malformed::Problem;
+
+/// How long the API server waits where it does not say: the `timeoutSeconds` of the webhook configurations.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The API server never waits longer for a webhook.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Two instants of one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadline {
+    /// The judge's: 90 % of the API server's patience.
+    pub judge: Instant,
+    /// The last moment for an answer of any kind: 95 %. A judge that overruns its own is left behind then.
+    pub answer: Instant,
+}
+
+impl Deadline {
+    /// The deadlines of a request that arrived at `start` with this query string.
+    pub(super) fn of(start: Instant, query: Option<&str>) -> Result<Self, Problem> {
+        let given = query
+            .unwrap_or_default()
+            .split('&')
+            .find_map(|pair| pair.strip_prefix("timeout="));
+        let timeout = match given {
+            None | Some("") => DEFAULT_TIMEOUT,
+            Some(text) => parse(text).map_err(Problem::Timeout)?,
+        };
+        let timeout = timeout.min(LONGEST_TIMEOUT);
+        Ok(Self {
+            judge: start + timeout.mul_f64(0.90),
+            answer: start + timeout.mul_f64(0.95),
+        })
+    }
+}
+
+/// A duration as Go writes it: `5s`, `1m30s`, `1.5s`, `250ms`.
+fn parse(text: &str) -> Result<Duration, String> {
+    let refused = || format!("`{text}` is not a duration like 5s or 1m30s");
+    let mut seconds = 0.0_f64;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+            .ok_or_else(refused)?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(tail.len());
+        let (unit, next) = tail.split_at(letters);
+        let number: f64 = number.parse().map_err(|_| refused())?;
+        seconds += number * unit_seconds(unit).ok_or_else(refused)?;
+        rest = next;
+    }
+    if seconds <= 0.0 {
+        return Err(format!("`{text}` leaves no time to answer"));
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| refused())
+}
+
+fn unit_seconds(unit: &str) -> Option<f64> {
+    match unit {
+        "ns" => Some(1e-9),
+        "us" | "µs" | "%C2%B5s" => Some(1e-6),
+        "ms" => Some(1e-3),
+        "s" => Some(1.0),
+        "m" => Some(60.0),
+        "h" => Some(3600.0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, millis) in [
+            ("5s", 5000),
+            ("30s", 30_000),
+            ("1m30s", 90_000),
+            ("1.5s", 1500),
+            ("250ms", 250),
+            ("1m0s", 60_000),
+        ] {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in [
+            "5", "s", "-5s", "5x", "0s", "1..5s", "1e3s", "5s ", "∞s", "5sx",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_judge_has_90_percent_of_the_time_the_api_server_waits() {
+        let start = Instant::now();
+        let after = |query| {
+            let deadline = Deadline::of(start, query).unwrap();
+            (deadline.judge - start, deadline.answer - start)
+        };
+        let seconds = Duration::from_secs_f64;
+        assert_eq!(after(None), (seconds(4.5), seconds(4.75)));
+        assert_eq!(after(Some("timeout=10s")), (seconds(9.0), seconds(9.5)));
+        assert_eq!(after(Some("a=b&timeout=2s")), (seconds(1.8), seconds(1.9)));
+        assert_eq!(after(Some("timeout=9000h")), (seconds(27.0), seconds(28.5)));
+        assert!(Deadline::of(start, Some("timeout=soon")).is_err());
+    }
+}

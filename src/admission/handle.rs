@@ -1,0 +1,217 @@
+//! One request from its first byte to its answer: read, decide, report, respond.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::Request;
+use axum::response::{IntoResponse, Response};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use crate::judge::{Asker, DryRun, Judging, Question};
+use crate::telemetry::events::Notices;
+use crate::telemetry::metrics::Metrics;
+
+use super::deadline::Deadline;
+use super::hook::Hook;
+use super::malformed::{Malformed, Problem};
+use super::mutate::evictions::Incarnations;
+use super::mutate::pods::Enrolment;
+use super::report::{Report, Subject};
+use super::respond::respond;
+use super::ruling::Ruling;
+use super::stateful_set::{SetJudging, SetQuestion};
+use super::{evictions, mutate, pods, stateful_set};
+
+/// Everything the webhooks need. One for the process.
+pub struct Admission {
+    /// Answers for pods.
+    pub judge: Arc<dyn Judging>,
+    /// Answers for StatefulSets.
+    pub set_judge: Arc<dyn SetJudging>,
+    /// Knows which incarnation of a pod there is.
+    pub incarnations: Arc<dyn Incarnations>,
+    /// Knows which StatefulSets are enrolled.
+    pub enrolment: Arc<dyn Enrolment>,
+    /// Takes the Events about refusals.
+    pub notices: Arc<dyn Notices>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// The username under which the API server knows this process.
+    pub own_username: String,
+    /// What the webhooks bear.
+    pub limits: Limits,
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admission")
+            .field("own_username", &self.own_username)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the webhooks bear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest body, bytes. A review holds up to two objects of 1.5 MiB, etcd's limit for a request.
+    pub body_bytes: usize,
+    /// Judgements at one time; more answer 429 inside their review.
+    pub judgements: usize,
+    /// Requests at one time, those that are still being read included; more answer HTTP 429 unread.
+    pub requests: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 4 * 1024 * 1024,
+            judgements: 256,
+            requests: 1024,
+        }
+    }
+}
+
+/// A request that got a verdict.
+#[derive(Debug)]
+pub(super) struct Answered {
+    pub(super) review: String,
+    pub(super) subject: Subject,
+    pub(super) asker: Asker,
+    pub(super) dry_run: DryRun,
+    pub(super) ruling: Ruling,
+}
+
+/// The webhooks at work.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub(super) admission: Admission,
+    /// One permit per judgement that may go on at one time.
+    places: Semaphore,
+}
+
+impl Door {
+    pub(super) fn new(admission: Admission) -> Self {
+        let places = Semaphore::new(admission.limits.judgements);
+        Self { admission, places }
+    }
+
+    pub(super) async fn handle(&self, hook: Hook, request: Request<Body>) -> Response {
+        let start = Instant::now();
+        let metrics = &self.admission.metrics;
+        let _answering = metrics.answering();
+        match self.answer(hook, start, request).await {
+            Ok(answered) => self.finish(hook, start.elapsed(), &answered),
+            Err(malformed) => {
+                metrics.rejected(hook.slug(), malformed.problem.slug());
+                tracing::warn!(
+                    hook = hook.slug(),
+                    reason = malformed.problem.slug(),
+                    review = malformed.uid,
+                    detail = %malformed.problem,
+                    "rejected"
+                );
+                malformed.into_response()
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        hook: Hook,
+        start: Instant,
+        request: Request<Body>,
+    ) -> Result<Answered, Malformed> {
+        let deadline = Deadline::of(start, request.uri().query())?;
+        let limit = self.admission.limits.body_bytes;
+        let body = tokio::time::timeout_at(deadline.judge, read(request.into_body(), limit))
+            .await
+            .map_err(|_| Problem::TooSlow)??;
+        let admission = &self.admission;
+        match hook {
+            Hook::Pods => pods::answer(self, &body, deadline).await,
+            Hook::Evictions => evictions::answer(self, &body, deadline).await,
+            Hook::StatefulSets => stateful_set::answer(self, &body, deadline).await,
+            Hook::MutateEvictions => mutate::evictions::answer(admission, &body, deadline).await,
+            Hook::MutatePods => mutate::pods::answer(admission, &body, deadline).await,
+        }
+    }
+
+    fn finish(&self, hook: Hook, took: Duration, answered: &Answered) -> Response {
+        let Answered {
+            review,
+            subject,
+            asker,
+            dry_run,
+            ruling,
+        } = answered;
+        let report = Report {
+            hook,
+            review,
+            subject,
+            asker,
+            dry_run: *dry_run,
+            ruling,
+            took,
+        };
+        report.file(&self.admission.metrics, &*self.admission.notices);
+        respond(review, subject, ruling)
+    }
+}
+
+const OVERLOADED: &str = "as many requests are being judged as can be";
+
+impl Door {
+    /// The judge's ruling on a pod. A judge that overruns its deadline is left behind: a grant it may still record settles by itself.
+    pub(super) async fn judged(&self, question: Question, deadline: Deadline) -> Ruling {
+        let namespace = question.namespace.clone();
+        let pod = question.pod.clone();
+        let Ok(_place) = self.places.try_acquire() else {
+            return Ruling::unavailable(&format!("pod {namespace}/{pod}"), OVERLOADED);
+        };
+        match tokio::time::timeout_at(deadline.answer, self.admission.judge.judge(question)).await {
+            Ok(answer) => Ruling::on_pod(&namespace, pod.as_str(), answer),
+            Err(_) => Ruling::unavailable(
+                &format!("pod {namespace}/{pod}"),
+                "no judgement was reached in time",
+            ),
+        }
+    }
+
+    /// The same for a StatefulSet.
+    pub(super) async fn judged_set(&self, question: SetQuestion, deadline: Deadline) -> Ruling {
+        let set = question.set.clone();
+        let Ok(_place) = self.places.try_acquire() else {
+            return Ruling::unavailable(&format!("statefulset {set}"), OVERLOADED);
+        };
+        match tokio::time::timeout_at(deadline.answer, self.admission.set_judge.judge(question))
+            .await
+        {
+            Ok(answer) => Ruling::on_set(&set, answer),
+            Err(_) => Ruling::unavailable(
+                &format!("statefulset {set}"),
+                "no judgement was reached in time",
+            ),
+        }
+    }
+}
+
+/// The whole body, refused at once where its declared or its real length is beyond the limit.
+async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    let declared = http_body::Body::size_hint(&body).lower();
+    if usize::try_from(declared).map_or(true, |declared| declared > limit) {
+        return Err(Problem::TooLarge(limit));
+    }
+    axum::body::to_bytes(body, limit).await.map_err(|error| {
+        let too_large = std::error::Error::source(&error)
+            .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+        if too_large {
+            Problem::TooLarge(limit)
+        } else {
+            Problem::Body(error.to_string())
+        }
+    })
+}

@@ -1,0 +1,129 @@
+//! Requests that get no verdict, because they are not what the webhook is for.
+//!
+//! They are answered by an HTTP error with a `Status` in it, whose message the API server passes on to its caller.
+//! Nothing of the kind is ever an allow: with `failurePolicy: Fail`, an HTTP error refuses the request.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
+
+/// Seconds after which an overloaded gate may be asked again. The API server's own client does so, within the webhook's timeout.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// Why a request gets no verdict.
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Problem {
+    /// The `timeout` parameter is not a duration.
+    Timeout(String),
+    /// The body is longer than the limit, bytes.
+    TooLarge(usize),
+    /// The body did not arrive in time.
+    TooSlow,
+    /// The connection broke within the body.
+    Body(String),
+    /// The body is not the JSON of an `AdmissionReview`.
+    Unreadable(String),
+    /// The review is of another version or kind.
+    Version(String),
+    /// The review is not of what this webhook is for.
+    Misdirected(String),
+    /// The review lacks what a verdict needs, or contradicts itself.
+    Incomplete(&'static str),
+    /// The path is not a webhook's.
+    NoSuchPath,
+    /// The method is not POST.
+    Method,
+    /// Too many requests at once.
+    Overloaded,
+    /// The handler broke.
+    Broken,
+}
+
+/// A request that gets no verdict, with the review's uid where there was one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Malformed {
+    /// The uid of the review.
+    pub uid: Option<String>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+impl From<Problem> for Malformed {
+    fn from(problem: Problem) -> Self {
+        Self { uid: None, problem }
+    }
+}
+
+impl Problem {
+    /// A stable word for metrics.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+
+    fn status(&self) -> (StatusCode, &'static str) {
+        match self {
+            Self::Timeout(_)
+            | Self::Body(_)
+            | Self::Unreadable(_)
+            | Self::Version(_)
+            | Self::Misdirected(_)
+            | Self::Incomplete(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
+            Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "Timeout"),
+            Self::NoSuchPath => (StatusCode::NOT_FOUND, "NotFound"),
+            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
+            Self::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+            Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Timeout(why) => write!(f, "the timeout parameter {why}"),
+            Self::TooLarge(limit) => write!(f, "the body is longer than {limit} bytes"),
+            Self::TooSlow => f.write_str("the body did not arrive in time"),
+            Self::Body(why) => write!(f, "the body could not be read: {why}"),
+            Self::Unreadable(why) => write!(f, "the body is not an AdmissionReview: {why}"),
+            Self::Version(found) => write!(
+                f,
+                "expected an AdmissionReview of admission.k8s.io/v1, found {found}"
+            ),
+            Self::Misdirected(why) => f.write_str(why),
+            Self::Incomplete(what) => write!(f, "the review {what}"),
+            Self::NoSuchPath => f.write_str("there is no webhook at this path"),
+            Self::Method => f.write_str("webhooks are called by POST"),
+            Self::Overloaded => {
+                f.write_str("quorumgate answers as many requests as it can already")
+            }
+            Self::Broken => f.write_str("quorumgate broke while it answered; its log says where"),
+        }
+    }
+}
+
+impl IntoResponse for Malformed {
+    fn into_response(self) -> Response {
+        let (code, reason) = self.problem.status();
+        let status = Status {
+            code: Some(i32::from(code.as_u16())),
+            details: self.uid.map(|uid| StatusDetails {
+                uid: Some(uid),
+                ..StatusDetails::default()
+            }),
+            message: Some(format!("quorumgate: {}", self.problem)),
+            reason: Some(reason.to_owned()),
+            status: Some("Failure".to_owned()),
+            ..Status::default()
+        };
+        let mut response = (code, Json(status)).into_response();
+        if self.problem == Problem::Overloaded {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        }
+        response
+    }
+}

@@ -1,0 +1,121 @@
+//! `/mutate/pods`: members carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, so that cluster-autoscaler plans
+//! around them instead of starting drains that wait. An owner's own word on it stays.
+
+use futures::future::BoxFuture;
+use json_patch::Patch;
+use serde_json::json;
+
+use crate::judge::DryRun;
+
+use super::super::actor;
+use super::super::deadline::Deadline;
+use super::super::handle::{Admission, Answered};
+use super::super::hook::Hook;
+use super::super::malformed::Malformed;
+use super::super::pods::Pod;
+use super::super::report::Subject;
+use super::super::review::{Metadata, Request};
+use super::super::ruling::Ruling;
+use super::set;
+
+/// cluster-autoscaler's annotation.
+pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+
+/// Tells whether a StatefulSet is an etcd cluster that the gate keeps.
+pub trait Enrolment: Send + Sync + 'static {
+    /// Whether it is; a sentence where that could not be found out. Advice only, so a cache will do.
+    fn is_enrolled<'a>(
+        &'a self,
+        namespace: &'a str,
+        stateful_set: &'a str,
+    ) -> BoxFuture<'a, Result<bool, String>>;
+}
+
+pub(in super::super) async fn answer(
+    admission: &Admission,
+    body: &[u8],
+    deadline: Deadline,
+) -> Result<Answered, Malformed> {
+    let mut request = Request::<Pod>::read(Hook::MutatePods, body)?;
+    let pod = request
+        .object
+        .take()
+        .ok_or_else(|| request.incomplete("has no object"))?;
+    let name = [request.name.as_str(), pod.metadata.name.as_str()]
+        .into_iter()
+        .find(|name| !name.is_empty())
+        .unwrap_or_default();
+    let subject = Subject::pod(&request.namespace, name, None);
+    let patch = match stateful_set_of(&pod.metadata) {
+        Some(set) if needs_word(&pod.metadata) => {
+            let enrolled = admission.enrolment.is_enrolled(&request.namespace, set);
+            match tokio::time::timeout_at(deadline.judge, enrolled).await {
+                Ok(Ok(true)) => Some(keep(&pod.metadata)),
+                // The pod is created either way: the annotation is advice, a missing member is harm.
+                Ok(Ok(false) | Err(_)) | Err(_) => None,
+            }
+        }
+        Some(_) | None => None,
+    };
+    let dry_run = if request.dry_run {
+        DryRun::Yes
+    } else {
+        DryRun::No
+    };
+    Ok(Answered {
+        subject,
+        asker: actor::asker(request.user_info, &admission.own_username),
+        review: request.uid,
+        dry_run,
+        ruling: Ruling::change(patch),
+    })
+}
+
+/// The StatefulSet that manages the pod.
+fn stateful_set_of(pod: &Metadata) -> Option<&str> {
+    let owners = pod.owner_references.as_deref().unwrap_or_default();
+    let set = owners
+        .iter()
+        .find(|owner| owner.controller && owner.kind == "StatefulSet")?;
+    Some(set.name.as_str())
+}
+
+fn needs_word(pod: &Metadata) -> bool {
+    let annotations = pod.annotations.as_ref();
+    !annotations.is_some_and(|all| all.contains_key(SAFE_TO_EVICT))
+}
+
+fn keep(pod: &Metadata) -> Patch {
+    match &pod.annotations {
+        None => set(["metadata", "annotations"], json!({SAFE_TO_EVICT: "false"})),
+        Some(_) => set(["metadata", "annotations", SAFE_TO_EVICT], json!("false")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn annotated(mut pod: serde_json::Value) -> serde_json::Value {
+        let read: Pod = serde_json::from_value(pod.clone()).unwrap();
+        if needs_word(&read.metadata) {
+            json_patch::patch(&mut pod, &keep(&read.metadata)).unwrap();
+        }
+        pod["metadata"]["annotations"].clone()
+    }
+
+    #[test]
+    fn the_annotation_is_added_beside_others_and_an_owners_own_word_stays() {
+        let alone = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"});
+        assert_eq!(annotated(json!({"metadata": {}})), alone);
+        assert_eq!(annotated(json!({"metadata": {"annotations": null}})), alone);
+        assert_eq!(
+            annotated(json!({"metadata": {"annotations": {"a": "b"}}})),
+            json!({"a": "b", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+        );
+        let own = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
+        assert_eq!(annotated(json!({"metadata": {"annotations": own}})), own);
+    }
+}

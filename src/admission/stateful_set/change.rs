@@ -1,0 +1,244 @@
+//! What a review would do to a StatefulSet: which pods would go with it.
+
+use serde::Deserialize;
+
+use super::super::hook::Hook;
+use super::super::identity;
+use super::super::malformed::Malformed;
+use super::super::review::{Metadata, Operation, Options, Request, UserInfo};
+use super::decide::Passing;
+use super::intent::{FieldsOwner, Intents};
+use crate::api::names::ORPHAN;
+use crate::judge::DryRun;
+use crate::quorum::{ClusterRef, Ordinal};
+
+/// A change that takes members.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// The StatefulSet is deleted, and its pods with it.
+    Delete,
+    /// The ordinals that the StatefulSet keeps pods for change, and some leave.
+    Resize {
+        /// As it is.
+        from: Ordinals,
+        /// As it would be.
+        to: Ordinals,
+    },
+}
+
+/// What becomes of the pods of a deleted StatefulSet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dependents {
+    /// They go too.
+    Follow,
+    /// They stay.
+    Orphaned,
+}
+
+/// The ordinals a StatefulSet keeps pods for: `start..start + count`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ordinals {
+    /// `spec.ordinals.start`; `None` where the request does not show it (a scale) and the stored object's applies.
+    pub start: Option<u32>,
+    /// `spec.replicas`.
+    pub count: u32,
+}
+
+impl Ordinals {
+    /// Those that would have no pod any more. A start that neither side shows is the same on both.
+    pub fn leaving(self, to: Self, stored_start: u32) -> Vec<Ordinal> {
+        let kept = to.range(stored_start);
+        self.range(stored_start)
+            .filter(|ordinal| !kept.contains(ordinal))
+            .map(Ordinal)
+            .collect()
+    }
+
+    fn range(self, stored_start: u32) -> std::ops::Range<u32> {
+        let start = self.start.unwrap_or(stored_start);
+        start..start.saturating_add(self.count)
+    }
+}
+
+/// A StatefulSet, or its scale, as a review shows it.
+#[derive(Debug, Clone, Deserialize)]
+struct Object {
+    #[serde(default)]
+    metadata: SetMetadata,
+    spec: Option<Spec>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct SetMetadata {
+    #[serde(flatten)]
+    plain: Metadata,
+    #[serde(rename = "managedFields")]
+    managed_fields: Option<Vec<FieldsOwner>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Spec {
+    replicas: Option<u32>,
+    ordinals: Option<Start>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Start {
+    #[serde(default)]
+    start: u32,
+}
+
+/// A review, read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) review: String,
+    pub(super) set: ClusterRef,
+    pub(super) uid: Option<String>,
+    pub(super) user: UserInfo,
+    pub(super) dry_run: DryRun,
+    /// What is asked, or why nothing has to be.
+    pub(super) asks: Result<(Change, Option<Intents>), Passing>,
+}
+
+pub(super) fn read(body: &[u8]) -> Result<Read, Malformed> {
+    let request = Request::<Object>::read(Hook::StatefulSets, body)?;
+    let old = request
+        .old_object
+        .as_ref()
+        .ok_or_else(|| request.incomplete("has no oldObject"))?;
+    let (namespace, name) = identity::of(&request, &old.metadata.plain)?;
+    let asks = match request.operation {
+        Operation::Delete => deletion(old, &request.options),
+        Operation::Create | Operation::Update | Operation::Connect => resize(&request, old)?,
+    };
+    let dry_run = request.dry_run || request.options.is_dry_run();
+    Ok(Read {
+        set: ClusterRef::new(namespace, name),
+        uid: old.metadata.plain.uid.clone(),
+        dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
+        asks,
+        review: request.uid,
+        user: request.user_info,
+    })
+}
+
+type Asks = Result<(Change, Option<Intents>), Passing>;
+
+/// The stored object's own announcements decide about a delete; it is read again for that.
+fn deletion(old: &Object, options: &Options) -> Asks {
+    let metadata = &old.metadata.plain;
+    match (
+        dependents(options, metadata),
+        &metadata.deletion_timestamp,
+        has_orphan_finalizer(metadata),
+    ) {
+        (Dependents::Orphaned, _, _) => Err(Passing::Orphans),
+        // Admitted when it began. A delete that no longer orphans is another matter.
+        (Dependents::Follow, Some(_), false) => Err(Passing::Terminating),
+        (Dependents::Follow, _, _) => Ok((Change::Delete, None)),
+    }
+}
+
+/// As the API server's own registry decides it: the explicit option, the policy, then what the object says.
+fn dependents(options: &Options, set: &Metadata) -> Dependents {
+    let orphaned = match (
+        options.orphan_dependents,
+        options.propagation_policy.as_deref(),
+    ) {
+        (Some(orphan), _) => orphan,
+        (None, Some(policy)) => policy == "Orphan",
+        (None, None) => has_orphan_finalizer(set),
+    };
+    if orphaned {
+        Dependents::Orphaned
+    } else {
+        Dependents::Follow
+    }
+}
+
+fn has_orphan_finalizer(set: &Metadata) -> bool {
+    set.finalizers.iter().flatten().any(|f| f == ORPHAN)
+}
+
+fn resize(request: &Request<Object>, old: &Object) -> Result<Asks, Malformed> {
+    let new = request
+        .object
+        .as_ref()
+        .ok_or_else(|| request.incomplete("has no object"))?;
+    let is_scale = request.sub_resource == "scale";
+    let (from, to) = (ordinals(old, is_scale), ordinals(new, is_scale));
+    if from.leaving(to, 0).is_empty() {
+        return Ok(Err(Passing::NothingLeaves));
+    }
+    let owners = new.metadata.managed_fields.as_deref().unwrap_or_default();
+    let intents = (!is_scale).then(|| Intents::of(&new.metadata.plain, owners));
+    Ok(Ok((Change::Resize { from, to }, intents)))
+}
+
+/// A scale leaves `spec.replicas` out when it is 0. A StatefulSet never does: there, the API server's default is 1.
+fn ordinals(object: &Object, is_scale: bool) -> Ordinals {
+    let spec = object.spec.as_ref();
+    let replicas = spec.and_then(|s| s.replicas);
+    let start = spec
+        .and_then(|s| s.ordinals.as_ref())
+        .map_or(0, |o| o.start);
+    Ordinals {
+        start: (!is_scale).then_some(start),
+        count: replicas.unwrap_or(if is_scale { 0 } else { 1 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordinals(start: u32, count: u32) -> Ordinals {
+        Ordinals {
+            start: Some(start),
+            count,
+        }
+    }
+
+    #[test]
+    fn the_ordinals_that_leave_are_those_that_only_the_old_range_has() {
+        assert_eq!(
+            ordinals(0, 5).leaving(ordinals(0, 3), 0),
+            [Ordinal(3), Ordinal(4)]
+        );
+        assert_eq!(ordinals(0, 3).leaving(ordinals(0, 5), 0), []);
+        assert_eq!(ordinals(0, 3).leaving(ordinals(1, 3), 0), [Ordinal(0)]);
+        let scale = |count| Ordinals { start: None, count };
+        assert_eq!(scale(5).leaving(scale(4), 10), [Ordinal(14)]);
+    }
+
+    #[test]
+    fn what_becomes_of_the_pods_is_told_as_the_api_server_does() {
+        let told = |options, finalizers: &[&str]| {
+            let set =
+                serde_json::from_value(serde_json::json!({"finalizers": finalizers})).unwrap();
+            dependents(&serde_json::from_value(options).unwrap(), &set)
+        };
+        use Dependents::{Follow, Orphaned};
+        assert_eq!(told(serde_json::json!({}), &[]), Follow);
+        assert_eq!(told(serde_json::json!({}), &["orphan"]), Orphaned);
+        assert_eq!(
+            told(serde_json::json!({"propagationPolicy": "Orphan"}), &[]),
+            Orphaned
+        );
+        assert_eq!(
+            told(
+                serde_json::json!({"propagationPolicy": "Background"}),
+                &["orphan"]
+            ),
+            Follow
+        );
+        assert_eq!(
+            told(serde_json::json!({"orphanDependents": true}), &[]),
+            Orphaned
+        );
+        assert_eq!(
+            told(serde_json::json!({"orphanDependents": false}), &["orphan"]),
+            Follow
+        );
+    }
+}

@@ -1,0 +1,247 @@
+//! Kubernetes Events: told without waiting, written by a task of its own, repeated ones folded together.
+//!
+//! A caller in the middle of an answer never waits for the API server: what does not fit in the queue is dropped and counted.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::metrics::Metrics;
+
+/// Events that may wait for the API server.
+const QUEUE: usize = 512;
+
+/// A repeated Event is not written again for this long. `kubectl drain` asks every 5 s; one line a minute says it as well.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Repetitions are remembered for at most this many different Events.
+const REMEMBERED: usize = 4096;
+
+/// The API server refuses longer notes.
+const NOTE_BYTES: usize = 1024;
+
+/// The API server refuses Events without an answer for longer than this.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Something an operator should see on an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notice {
+    /// The object.
+    pub regarding: ObjectReference,
+    /// Whether something is wrong.
+    pub severity: Severity,
+    /// A CamelCase word for machines: why.
+    pub reason: String,
+    /// A CamelCase word for machines: what was done or refused.
+    pub action: &'static str,
+    /// A sentence for people.
+    pub note: String,
+}
+
+/// Whether something is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// As it should be.
+    Normal,
+    /// Somebody may have to act.
+    Warning,
+}
+
+/// Takes notices. Never waits.
+pub trait Notices: Send + Sync + 'static {
+    /// Takes one.
+    fn notify(&self, notice: Notice);
+}
+
+/// The queue in front of the API server.
+#[derive(Debug, Clone)]
+pub struct Events {
+    queue: mpsc::Sender<Notice>,
+    metrics: Arc<Metrics>,
+}
+
+impl Events {
+    /// A queue, and the task that empties it: run [`Writer::run`] beside everything else.
+    pub fn new(client: Client, instance: String, metrics: Arc<Metrics>) -> (Self, Writer) {
+        let (queue, notices) = mpsc::channel(QUEUE);
+        let reporter = Reporter {
+            controller: "quorumgate".to_owned(),
+            instance: Some(instance),
+        };
+        let writer = Writer {
+            notices,
+            recorder: Recorder::new(client, reporter),
+            repetitions: Repetitions::default(),
+            metrics: Arc::clone(&metrics),
+        };
+        (Self { queue, metrics }, writer)
+    }
+}
+
+impl Notices for Events {
+    fn notify(&self, notice: Notice) {
+        if self.queue.try_send(notice).is_err() {
+            self.metrics.event_dropped();
+        }
+    }
+}
+
+/// Writes notices to the API server, one after another.
+pub struct Writer {
+    notices: mpsc::Receiver<Notice>,
+    recorder: Recorder,
+    repetitions: Repetitions,
+    metrics: Arc<Metrics>,
+}
+
+impl Writer {
+    /// Runs until every [`Events`] is dropped.
+    pub async fn run(mut self) {
+        while let Some(notice) = self.notices.recv().await {
+            if self.repetitions.is_news(&notice, Instant::now()) {
+                self.write(notice).await;
+            }
+        }
+    }
+
+    async fn write(&self, notice: Notice) {
+        let Notice {
+            regarding,
+            severity,
+            reason,
+            action,
+            note,
+        } = notice;
+        let event = Event {
+            type_: match severity {
+                Severity::Normal => EventType::Normal,
+                Severity::Warning => EventType::Warning,
+            },
+            reason,
+            note: Some(shortened(note, NOTE_BYTES)),
+            action: action.to_owned(),
+            secondary: None,
+        };
+        let publication = self.recorder.publish(&event, &regarding);
+        match tokio::time::timeout(WRITE_TIMEOUT, publication).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                self.metrics.event_dropped();
+                tracing::debug!(%error, object = ?regarding.name, event = event.reason, "an Event was not written");
+            }
+            Err(_) => {
+                self.metrics.event_dropped();
+                tracing::debug!(object = ?regarding.name, event = event.reason, "an Event was not written in time");
+            }
+        }
+    }
+}
+
+/// What was said lately.
+#[derive(Debug, Default)]
+struct Repetitions(HashMap<Said, Instant>);
+
+/// What makes two notices the same: not their note, whose numbers change all the time.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Said {
+    kind: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    uid: Option<String>,
+    severity: Severity,
+    reason: String,
+    action: &'static str,
+}
+
+impl Repetitions {
+    fn is_news(&mut self, notice: &Notice, now: Instant) -> bool {
+        let said = Said {
+            kind: notice.regarding.kind.clone(),
+            namespace: notice.regarding.namespace.clone(),
+            name: notice.regarding.name.clone(),
+            uid: notice.regarding.uid.clone(),
+            severity: notice.severity,
+            reason: notice.reason.clone(),
+            action: notice.action,
+        };
+        if self.0.len() >= REMEMBERED {
+            self.0.retain(|_, at| now.duration_since(*at) < QUIET);
+        }
+        if self.0.len() >= REMEMBERED {
+            self.0.clear();
+        }
+        let quiet = self
+            .0
+            .get(&said)
+            .is_some_and(|at| now.duration_since(*at) < QUIET);
+        if !quiet {
+            self.0.insert(said, now);
+        }
+        !quiet
+    }
+}
+
+/// The text, cut at a character's edge where it is longer than `bytes`.
+pub fn shortened(mut text: String, bytes: usize) -> String {
+    const ELLIPSIS: &str = "…";
+    if text.len() > bytes {
+        let mut end = bytes.saturating_sub(ELLIPSIS.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str(ELLIPSIS);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(name: &str, note: &str) -> Notice {
+        Notice {
+            regarding: ObjectReference {
+                name: Some(name.to_owned()),
+                ..ObjectReference::default()
+            },
+            severity: Severity::Warning,
+            reason: "NoHeadroom".to_owned(),
+            action: "Evict",
+            note: note.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_repeated_notice_is_quiet_for_a_minute_whatever_its_numbers() {
+        let mut repetitions = Repetitions::default();
+        let start = Instant::now();
+        assert!(repetitions.is_news(&notice("etcd-0", "2 of 3"), start));
+        assert!(!repetitions.is_news(&notice("etcd-0", "1 of 3"), start + QUIET / 2));
+        assert!(repetitions.is_news(&notice("etcd-1", "2 of 3"), start + QUIET / 2));
+        assert!(repetitions.is_news(&notice("etcd-0", "2 of 3"), start + QUIET));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut repetitions = Repetitions::default();
+        let now = Instant::now();
+        for n in 0..2 * REMEMBERED {
+            repetitions.is_news(&notice(&format!("etcd-{n}"), ""), now);
+        }
+        assert!(repetitions.0.len() <= REMEMBERED);
+    }
+
+    #[test]
+    fn a_long_note_is_cut_at_the_edge_of_a_character() {
+        assert_eq!(shortened("ab".to_owned(), 8), "ab");
+        let cut = shortened("ü".repeat(600), 1024);
+        assert!(cut.len() <= 1024 && cut.ends_with('…'), "{}", cut.len());
+    }
+}

@@ -1,0 +1,400 @@
+//! Every metric of the process, in one struct that is passed to those who count. There is no global registry.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::quorum::ClusterRef;
+
+/// Bucket bounds in seconds. Judgements end within a webhook's 4.5 s; a decision without any round trip takes well below 1 ms.
+const SECONDS: [f64; 14] = [
+    0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.5, 5.0,
+];
+
+/// The part of an answer whose duration is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Phase {
+    /// Asking etcd's members.
+    Probe,
+    /// Reading and writing the ledger.
+    Ledger,
+    /// From a request's first byte to its answer.
+    Total,
+}
+
+impl EncodeLabelValue for Phase {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
+        let word: &'static str = self.into();
+        EncodeLabelValue::encode(&word, encoder)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Decision {
+    hook: &'static str,
+    verdict: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Rejection {
+    hook: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabel {
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClusterLabel {
+    namespace: String,
+    cluster: String,
+}
+
+impl From<&ClusterRef> for ClusterLabel {
+    fn from(cluster: &ClusterRef) -> Self {
+        Self {
+            namespace: cluster.namespace.clone(),
+            cluster: cluster.name.clone(),
+        }
+    }
+}
+
+/// The numbers of one cluster, as its budget's status shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClusterNumbers {
+    /// Disruptions that would be allowed now.
+    pub disruptions_allowed: i64,
+    /// Voters that count.
+    pub voters: i64,
+    /// Voters that serve.
+    pub serving: i64,
+}
+
+/// Every metric, and the registry that prints them.
+pub struct Metrics {
+    registry: Registry,
+    decisions: Family<Decision, Counter>,
+    rejections: Family<Rejection, Counter>,
+    durations: Family<PhaseLabel, Histogram>,
+    in_flight: Gauge,
+    ledger_conflicts: Counter,
+    probe_failures: Family<ReasonLabel, Counter>,
+    certificate_expiry: Gauge<f64, AtomicU64>,
+    certificate_reloads: Counter,
+    certificate_failures: Counter,
+    events_dropped: Counter,
+    disruptions_allowed: Family<ClusterLabel, Gauge>,
+    voters: Family<ClusterLabel, Gauge>,
+    serving: Family<ClusterLabel, Gauge>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All metrics at zero.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("quorumgate"),
+            decisions: Family::default(),
+            rejections: Family::default(),
+            durations: Family::new_with_constructor(|| Histogram::new(SECONDS)),
+            in_flight: Gauge::default(),
+            ledger_conflicts: Counter::default(),
+            probe_failures: Family::default(),
+            certificate_expiry: Gauge::default(),
+            certificate_reloads: Counter::default(),
+            certificate_failures: Counter::default(),
+            events_dropped: Counter::default(),
+            disruptions_allowed: Family::default(),
+            voters: Family::default(),
+            serving: Family::default(),
+        };
+        metrics.register_requests();
+        metrics.register_server();
+        metrics.register_clusters();
+        metrics
+    }
+
+    fn register_requests(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "decisions",
+            "Answers given to the API server, by webhook, verdict and reason",
+            self.decisions.clone(),
+        );
+        registry.register(
+            "rejected_requests",
+            "Requests that were not admission reviews the webhook is for, or came when it was overloaded",
+            self.rejections.clone(),
+        );
+        registry.register_with_unit(
+            "phase_duration",
+            "Time spent per phase of an answer",
+            Unit::Seconds,
+            self.durations.clone(),
+        );
+        registry.register(
+            "requests_in_flight",
+            "Admission requests being answered now",
+            self.in_flight.clone(),
+        );
+        registry.register(
+            "ledger_conflicts",
+            "Writes to a budget that the API server refused because somebody else wrote first; each was judged again",
+            self.ledger_conflicts.clone(),
+        );
+        registry.register(
+            "probe_failures",
+            "Questions to etcd members that got no usable answer, by reason",
+            self.probe_failures.clone(),
+        );
+    }
+
+    fn register_server(&mut self) {
+        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+        let registry = &mut self.registry;
+        registry.register_with_unit(
+            "certificate_expiry_timestamp",
+            "When the serving certificate in use ends, Unix time",
+            Unit::Seconds,
+            self.certificate_expiry.clone(),
+        );
+        registry.register(
+            "certificate_reloads",
+            "Changed serving certificates that were taken into use",
+            self.certificate_reloads.clone(),
+        );
+        registry.register(
+            "certificate_reload_failures",
+            "Changed serving certificates that were not usable; the one before stays in use",
+            self.certificate_failures.clone(),
+        );
+        registry.register(
+            "events_dropped",
+            "Kubernetes Events that were not written because too many were waiting or the API server refused them",
+            self.events_dropped.clone(),
+        );
+        registry.register("build", "The running build", Info::new(version));
+    }
+
+    fn register_clusters(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "cluster_disruptions_allowed",
+            "Disruptions that a cluster could take now",
+            self.disruptions_allowed.clone(),
+        );
+        registry.register(
+            "cluster_voters",
+            "Voters that count towards a cluster's majority",
+            self.voters.clone(),
+        );
+        registry.register(
+            "cluster_serving_voters",
+            "Voters of a cluster that proved to take part in quorum",
+            self.serving.clone(),
+        );
+    }
+
+    /// One answer to the API server.
+    pub fn decided(&self, hook: &'static str, verdict: &'static str, reason: &'static str) {
+        let labels = Decision {
+            hook,
+            verdict,
+            reason,
+        };
+        self.decisions.get_or_create(&labels).inc();
+    }
+
+    /// One request that got no verdict.
+    pub fn rejected(&self, hook: &'static str, reason: &'static str) {
+        self.rejections
+            .get_or_create(&Rejection { hook, reason })
+            .inc();
+    }
+
+    /// How long one phase took.
+    pub fn took(&self, phase: Phase, time: Duration) {
+        self.durations
+            .get_or_create(&PhaseLabel { phase })
+            .observe(time.as_secs_f64());
+    }
+
+    /// Counts a request as being answered until the returned value is dropped.
+    pub fn answering(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    /// A write to a budget met somebody else's.
+    pub fn ledger_conflict(&self) {
+        self.ledger_conflicts.inc();
+    }
+
+    /// A question to a member went without a usable answer.
+    pub fn probe_failed(&self, reason: &'static str) {
+        self.probe_failures
+            .get_or_create(&ReasonLabel { reason })
+            .inc();
+    }
+
+    /// A serving certificate is in use from now on.
+    pub fn certificate_in_use(&self, not_after: jiff::Timestamp) {
+        self.certificate_expiry
+            .set(not_after.as_duration().as_secs_f64());
+    }
+
+    /// A changed certificate was taken into use.
+    pub fn certificate_reloaded(&self) {
+        self.certificate_reloads.inc();
+    }
+
+    /// A changed certificate was not usable.
+    pub fn certificate_failed(&self) {
+        self.certificate_failures.inc();
+    }
+
+    /// An Event was not written.
+    pub fn event_dropped(&self) {
+        self.events_dropped.inc();
+    }
+
+    /// The numbers of a cluster changed.
+    pub fn cluster(&self, cluster: &ClusterRef, numbers: ClusterNumbers) {
+        let ClusterNumbers {
+            disruptions_allowed,
+            voters,
+            serving,
+        } = numbers;
+        let labels = ClusterLabel::from(cluster);
+        self.disruptions_allowed
+            .get_or_create(&labels)
+            .set(disruptions_allowed);
+        self.voters.get_or_create(&labels).set(voters);
+        self.serving.get_or_create(&labels).set(serving);
+    }
+
+    /// A cluster's budget is gone.
+    pub fn forget(&self, cluster: &ClusterRef) {
+        let labels = ClusterLabel::from(cluster);
+        self.disruptions_allowed.remove(&labels);
+        self.voters.remove(&labels);
+        self.serving.remove(&labels);
+    }
+
+    /// The exposition in OpenMetrics text format.
+    pub fn exposition(&self) -> Result<String, fmt::Error> {
+        let mut page = String::new();
+        text::encode(&mut page, &self.registry)?;
+        Ok(page)
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub struct InFlight(Gauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exposition_names_counters_units_and_labels_by_convention() {
+        let metrics = Metrics::new();
+        metrics.decided("pods", "wait", "no-headroom");
+        metrics.took(Phase::Probe, Duration::from_millis(3));
+        metrics.certificate_in_use(jiff::Timestamp::from_second(1_800_000_000).unwrap());
+        metrics.cluster(
+            &ClusterRef::new("ns", "etcd"),
+            ClusterNumbers {
+                disruptions_allowed: 1,
+                voters: 3,
+                serving: 2,
+            },
+        );
+        let page = metrics.exposition().unwrap();
+        for line in [
+            r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="no-headroom"} 1"#,
+            r#"quorumgate_phase_duration_seconds_bucket{le="0.005",phase="probe"} 1"#,
+            "quorumgate_certificate_expiry_timestamp_seconds 1800000000.0",
+            r#"quorumgate_cluster_serving_voters{namespace="ns",cluster="etcd"} 2"#,
+            concat!(
+                r#"quorumgate_build_info{version=""#,
+                env!("CARGO_PKG_VERSION"),
+                r#""} 1"#
+            ),
+            "quorumgate_ledger_conflicts_total 0",
+            "# EOF",
+        ] {
+            assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_that_is_gone_leaves_the_exposition() {
+        let metrics = Metrics::new();
+        let cluster = ClusterRef::new("ns", "etcd");
+        metrics.cluster(
+            &cluster,
+            ClusterNumbers {
+                disruptions_allowed: 1,
+                voters: 3,
+                serving: 3,
+            },
+        );
+        metrics.forget(&cluster);
+        assert!(!metrics.exposition().unwrap().contains(r#"cluster="etcd""#));
+    }
+
+    #[test]
+    fn a_request_counts_as_in_flight_until_it_is_answered() {
+        let metrics = Metrics::new();
+        let answering = metrics.answering();
+        assert!(
+            metrics
+                .exposition()
+                .unwrap()
+                .contains("requests_in_flight 1")
+        );
+        drop(answering);
+        assert!(
+            metrics
+                .exposition()
+                .unwrap()
+                .contains("requests_in_flight 0")
+        );
+    }
+}
