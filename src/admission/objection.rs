@@ -170,9 +170,9 @@ fn members(count: &Count) -> Vec<Cause> {
         slug: "disruption-in-flight",
         message: format!("{pod} was permitted to go and is not back yet"),
     });
-    let not_serving = count.not_serving.iter().map(|(who, why)| Cause {
+    let not_serving = count.not_serving.iter().map(|voter| Cause {
         slug: "member-not-serving",
-        message: format!("{who}: {why}"),
+        message: voter.to_string(),
     });
     in_flight.chain(not_serving).collect()
 }
@@ -180,15 +180,22 @@ fn members(count: &Count) -> Vec<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quorum::{Body, NotServing, Why};
 
     #[test]
     fn each_member_behind_a_refusal_is_a_cause_of_its_own() {
         let reason = Reason::NoHeadroom(Count {
+            target: "etcd-0".to_owned(),
             voters: 3,
             serving: 1,
-            majority: 2,
+            left: 0,
+            needed: 2,
             in_flight: vec!["etcd-1".into()],
-            not_serving: vec![("etcd-2".to_owned(), "it refused the connection".to_owned())],
+            not_serving: vec![NotServing {
+                member: "etcd-2".to_owned(),
+                body: Body::Dead,
+                why: Why::NoLeader,
+            }],
         });
         let objection = Objection::to_take("pod ns/etcd-0", Code::Wait, &reason);
         let causes = objection.causes();
@@ -203,11 +210,9 @@ mod tests {
         assert!(
             objection
                 .message
-                .starts_with("pod ns/etcd-0 cannot go now: 1 of 3 voters")
+                .starts_with("pod ns/etcd-0 cannot go now: etcd-0 has to stay")
         );
-        assert_eq!(
-            causes.last().unwrap().message.as_deref(),
-            Some("etcd-2: it refused the connection")
-        );
+        let last = causes.last().unwrap().message.as_deref().unwrap();
+        assert!(last.starts_with("etcd-2 ("), "{last}");
     }
 }
