@@ -10,9 +10,11 @@ use clap::{Parser, Subcommand};
 
 use crate::builder::{self, tell};
 use crate::control_plane::ControlPlane;
+use crate::member::MemberCommand;
 use crate::paths::Cache;
 use crate::status;
 use crate::versions::{self, Release, Software};
+use crate::write_command::WriteCommand;
 
 /// A local Kubernetes without containers: a real control plane, and nodes that run pods as processes.
 ///
@@ -42,6 +44,10 @@ enum Subcommands {
     Down,
     /// Show processes, versions, nodes and pods.
     Status,
+    /// Look at the members of an etcd cluster by way of etcdctl.
+    #[command(subcommand)]
+    Member(MemberCommand),
+    Write(WriteCommand),
     /// Run kubectl as the administrator.
     #[command(disable_help_flag = true)]
     Kubectl {
@@ -71,6 +77,14 @@ impl Cli {
             Subcommands::Up => up(&ControlPlane::with_kubernetes(kubernetes)?).await,
             Subcommands::Down => down(&ControlPlane::with_kubernetes(kubernetes)?).await,
             Subcommands::Status => status::print(&ControlPlane::with_kubernetes(kubernetes)?).await,
+            Subcommands::Member(command) => {
+                let plane = ControlPlane::with_kubernetes(kubernetes)?;
+                command.run(plane.client().await?, &plane.cache).await
+            }
+            Subcommands::Write(command) => {
+                let plane = ControlPlane::with_kubernetes(kubernetes)?;
+                command.run(plane.client().await?).await
+            }
             Subcommands::Kubectl { args } => {
                 kubectl(&ControlPlane::with_kubernetes(kubernetes)?, &args)
             }

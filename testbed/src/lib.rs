@@ -29,6 +29,7 @@ pub mod sandbox;
 mod status;
 mod teardown;
 pub mod versions;
+pub mod write_command;
 pub mod writer;
 
 pub use bed::Bed;

@@ -29,7 +29,7 @@ impl Cut {
         let table = format!("{PREFIX}{process}_{number}");
         let chain = "type filter hook output priority 0; policy accept;";
         let rules = rules.join("\n");
-        let script = format!("table inet {table} {{ chain output {{ {chain}\n{rules}\n}} }}\n");
+        let script = format!("table inet {table} {{\nchain output {{\n{chain}\n{rules}\n}}\n}}\n");
         nft(&["-f", "-"], &script)?;
         Ok(Self { table })
     }
@@ -120,4 +120,55 @@ fn nft(arguments: &[&str], input: &str) -> Result<String> {
         );
     }
     bail!("nft {} failed: {}", arguments.join(" "), why.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// Network faults need root; these tests say so when they do not have it, like everything that uses them.
+    #[test]
+    fn a_cut_lasts_as_long_as_its_guard() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        TcpStream::connect(address).unwrap();
+        let rule = refuse(&format!(
+            "ip daddr {} tcp dport {}",
+            address.ip(),
+            address.port()
+        ));
+        let cut = Cut::with_rules(&[rule]).unwrap();
+        assert!(TcpStream::connect(address).is_err());
+        cut.heal();
+        TcpStream::connect(address).unwrap();
+    }
+
+    #[test]
+    fn open_connections_are_parted_at_once() {
+        use std::io::Read as _;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut client = TcpStream::connect(address).unwrap();
+        let _server = listener.accept().unwrap();
+        let cut = Cut::with_rules(&part(&format!("tcp dport {}", address.port()))).unwrap();
+        // The packet is refused, and the connection with it.
+        let _ = client.write_all(b"x");
+        assert!(client.read(&mut [0]).is_err());
+        drop(cut);
+    }
+
+    #[test]
+    fn rules_of_a_process_that_died_are_removed() {
+        // No process has a pid above the kernel's limit.
+        let dead = format!("{PREFIX}99999999_1_0");
+        nft(&["add", "table", "inet", &dead], "").unwrap();
+        let cut = Cut::with_rules(&[]).unwrap();
+        let tables = nft(&["list", "tables", "inet"], "").unwrap();
+        assert!(
+            !tables.contains(&dead) && tables.contains(&cut.table),
+            "{tables}"
+        );
+    }
 }

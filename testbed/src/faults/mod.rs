@@ -1,7 +1,8 @@
 //! Ways to break one member, each undone when its guard is dropped.
 //!
-//! They act on the processes and the network of the pod that exists when [`PodFaults::of`] is called: the next
-//! incarnation is whole again. Whole nodes are broken with [`Node`](crate::Node).
+//! Those of [`PodFaults`] act on the processes and the network of the pod that exists when [`PodFaults::of`] is called:
+//! the next incarnation is whole again. A [`Standing`] fault is carried out by the node agents, and meets every
+//! incarnation. Whole nodes are broken with [`Node`](crate::Node).
 
 mod data;
 mod firewall;
@@ -19,7 +20,7 @@ use crate::Sandbox;
 use crate::paths::State;
 
 pub use firewall::Cut;
-pub use process::{CrashLoop, Frozen};
+pub use process::Frozen;
 
 /// One incarnation of a member's pod, about to be broken.
 #[derive(Clone, Debug)]

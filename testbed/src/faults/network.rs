@@ -11,7 +11,6 @@ use super::firewall::{Cut, lose, part, refuse};
 /// Ports of a member.
 const CLIENTS: u16 = 2379;
 const PEERS: u16 = 2380;
-const METRICS: u16 = 2381;
 
 impl PodFaults {
     /// Cuts the member from its peers, both ways. Clients reach it as before, and so do probes.
@@ -21,12 +20,6 @@ impl PodFaults {
         let to_it = part(&format!("ip daddr {address} tcp dport {PEERS}"));
         let answers = refuse(&format!("ip saddr {address} tcp sport {PEERS}"));
         Cut::with_rules(&[from_it.as_slice(), to_it.as_slice(), &[answers]].concat())
-    }
-
-    /// Refuses connections of the readiness probe, whatever it asks for, while the member goes on to serve.
-    pub fn break_readiness(&self) -> Result<Cut> {
-        let address = self.address;
-        Cut::with_rules(&[refuse(&format!("ip daddr {address} tcp dport {METRICS}"))])
     }
 
     /// Refuses all clients, as if nobody listened. Peers reach it as before.

@@ -1,16 +1,10 @@
 //! Faults of a member's process.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
-use tokio::task::JoinHandle;
 
 use super::PodFaults;
 use crate::process::Identity;
-
-/// How often a [`CrashLoop`] looks for a process to kill: sooner than etcd gets ready.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// A member whose processes hang; they go on when this is dropped.
 #[derive(Debug)]
@@ -32,19 +26,6 @@ impl Drop for Frozen {
             // A process that was killed meanwhile has nothing to go on with.
             let _ = process.signal(Signal::SIGCONT);
         }
-    }
-}
-
-/// A member that is killed whenever it starts, until this is dropped.
-#[derive(Debug)]
-#[must_use = "the member may start again when this is dropped"]
-pub struct CrashLoop {
-    task: JoinHandle<()>,
-}
-
-impl Drop for CrashLoop {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -80,22 +61,6 @@ impl PodFaults {
             process.signal(Signal::SIGKILL)?;
         }
         Ok(())
-    }
-
-    /// SIGKILL now and whenever it starts again, so that the node ends up in `CrashLoopBackOff` by itself.
-    pub fn crash_loop(&self) -> CrashLoop {
-        let pod = self.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                for process in pod.etcd().unwrap_or_default() {
-                    if let Err(error) = process.signal(Signal::SIGKILL) {
-                        tracing::warn!("cannot kill etcd in {}: {error:#}", pod.name);
-                    }
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        });
-        CrashLoop { task }
     }
 
     /// The pod's etcd processes.

@@ -1,0 +1,129 @@
+//! What the balancer promises, with plain TCP servers as replicas.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use quorumgate_testbed::balancer::Balancer;
+use quorumgate_testbed::eventually;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// Answers every line with its name, until it is aborted.
+struct Replica {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+async fn replica(name: &'static str) -> Replica {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let task = tokio::spawn(async move {
+        let mut connections = tokio::task::JoinSet::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            connections.spawn(async move {
+                let mut line = [0; 1];
+                while stream.read_exact(&mut line).await.is_ok() {
+                    stream.write_all(name.as_bytes()).await.unwrap();
+                }
+            });
+        }
+    });
+    Replica { address, task }
+}
+
+async fn connect(balancer: &Balancer) -> TcpStream {
+    TcpStream::connect(balancer.address()).await.unwrap()
+}
+
+/// Who answers on this connection; an error when it was closed.
+async fn ask(stream: &mut TcpStream) -> std::io::Result<String> {
+    stream.write_all(b"?").await?;
+    let mut answer = [0; 1];
+    stream.read_exact(&mut answer).await?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+async fn ask_anew(balancer: &Balancer) -> String {
+    ask(&mut connect(balancer).await).await.unwrap()
+}
+
+#[tokio::test]
+async fn connections_are_spread_evenly_and_keep_their_replica() {
+    let (a, b) = (replica("a").await, replica("b").await);
+    let balancer = Balancer::start([a.address, b.address]).await.unwrap();
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        let mut stream = connect(&balancer).await;
+        let first = ask(&mut stream).await.unwrap();
+        assert_eq!(ask(&mut stream).await.unwrap(), first);
+        answers.push(first);
+    }
+    assert_eq!(answers, ["a", "b", "a", "b"]);
+    assert_eq!(balancer.connections(), [2, 2]);
+}
+
+#[tokio::test]
+async fn a_replica_that_refuses_is_skipped() {
+    let (a, b) = (replica("a").await, replica("b").await);
+    let balancer = Balancer::start([a.address, b.address]).await.unwrap();
+    a.task.abort();
+    let _ended = a.task.await;
+    for _ in 0..3 {
+        assert_eq!(ask_anew(&balancer).await, "b");
+    }
+    assert_eq!(balancer.connections(), [0, 3]);
+}
+
+#[tokio::test]
+async fn without_any_replica_connections_are_closed() {
+    let a = replica("a").await;
+    let balancer = Balancer::start([a.address]).await.unwrap();
+    a.task.abort();
+    let _ended = a.task.await;
+    assert!(ask(&mut connect(&balancer).await).await.is_err());
+}
+
+#[tokio::test]
+async fn pinning_moves_open_connections_too_and_can_be_undone() {
+    let (a, b) = (replica("a").await, replica("b").await);
+    let balancer = Balancer::start([a.address, b.address]).await.unwrap();
+    let mut before = connect(&balancer).await;
+    assert_eq!(ask(&mut before).await.unwrap(), "a");
+    balancer.pin(1);
+    eventually(
+        Duration::from_secs(5),
+        "the connection to a is closed",
+        async || {
+            ask(&mut TcpStream::connect(balancer.address()).await.unwrap())
+                .await
+                .unwrap()
+                == "b"
+        },
+    )
+    .await
+    .unwrap();
+    assert!(ask(&mut before).await.is_err());
+    for _ in 0..3 {
+        assert_eq!(ask_anew(&balancer).await, "b");
+    }
+    balancer.unpin();
+    let answers = [ask_anew(&balancer).await, ask_anew(&balancer).await];
+    assert!(answers.contains(&"a".to_owned()) && answers.contains(&"b".to_owned()));
+}
+
+#[tokio::test]
+async fn a_balancer_that_is_dropped_stops_listening() {
+    let a = replica("a").await;
+    let balancer = Balancer::start([a.address]).await.unwrap();
+    let mut open = connect(&balancer).await;
+    ask(&mut open).await.unwrap();
+    let address = balancer.address();
+    drop(balancer);
+    assert!(ask(&mut open).await.is_err());
+    eventually(Duration::from_secs(5), "nobody listens", async || {
+        TcpStream::connect(address).await.is_err()
+    })
+    .await
+    .unwrap();
+}
