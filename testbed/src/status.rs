@@ -1,5 +1,6 @@
 //! What `testbed status` prints.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -13,7 +14,16 @@ use crate::node::{self, ready_condition};
 
 /// Prints processes, versions, nodes and pods; fails when the control plane is not well.
 pub(crate) async fn print(plane: &ControlPlane) -> Result<ExitCode> {
-    let mut out = std::io::stdout().lock();
+    let mut out = String::new();
+    let code = describe(&mut out, plane).await?;
+    match std::io::stdout().write_all(out.as_bytes()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(code),
+    }
+}
+
+async fn describe(out: &mut String, plane: &ControlPlane) -> Result<ExitCode> {
     writeln!(
         out,
         "Kubernetes {}, etcd {}",

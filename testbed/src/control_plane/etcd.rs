@@ -19,12 +19,6 @@ pub(super) fn command(layout: &Layout) -> Command {
         format!("--initial-cluster=control-plane={peer}"),
         "--unsafe-no-fsync".into(),
         "--log-level=warn".into(),
-        // Longer than the defaults: nothing is gained by electing the only member quickly over and over when the
-        // machine is busy.
-        "--heartbeat-interval=500".into(),
-        "--election-timeout=5000".into(),
-        // ... but the first election needs no waiting.
-        "--initial-election-tick-advance=true".into(),
     ]);
     etcd
 }

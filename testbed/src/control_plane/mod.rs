@@ -95,16 +95,7 @@ impl ControlPlane {
     /// When a binary cannot be built, or a component does not get well; with the end of its log.
     pub async fn up(&self) -> Result<()> {
         let _lock = self.lock().await?;
-        let layout = self.layout().await?;
-        self.start(&layout, Component::Etcd).await?;
-        self.start(&layout, Component::ApiServer).await?;
-        // Both need the API server only.
-        tokio::try_join!(
-            self.start(&layout, Component::ControllerManager),
-            self.start(&layout, Component::Scheduler),
-            async { objects::apply(&self.client().await?).await },
-        )?;
-        Ok(())
+        self.start_all().await
     }
 
     /// Stops everything that this state started, also what a crash left behind, and removes the state.
@@ -123,7 +114,8 @@ impl ControlPlane {
             if process.running().is_some() {
                 stopped.push(process.name().to_owned());
             }
-            process.stop(STOP_GRACE).await?;
+            // Nothing of it is needed any more: no reason to let it finish.
+            process.kill().await?;
         }
         volumes::remove_all(&self.state.etcd_data())?;
         match fs::remove_dir_all(self.state.root()) {
@@ -134,12 +126,14 @@ impl ControlPlane {
         Ok(stopped)
     }
 
-    /// Stops one component and starts it again; returns when it is well.
+    /// Stops one component and starts it again; returns when all is well.
+    ///
+    /// Others are started again too when they ended meanwhile, as kube-controller-manager does when the API server goes
+    /// away while it starts.
     pub async fn restart(&self, component: Component) -> Result<()> {
         let _lock = self.lock().await?;
-        let layout = self.layout().await?;
         component.process(&self.state).stop(STOP_GRACE).await?;
-        self.start(&layout, component).await
+        self.start_all().await
     }
 
     /// Whether each component is well.
@@ -170,6 +164,19 @@ impl ControlPlane {
     /// A client with the administrator's rights.
     pub async fn client(&self) -> Result<Client> {
         kubeconfig::client_from(&self.state.admin_kubeconfig()).await
+    }
+
+    async fn start_all(&self) -> Result<()> {
+        let layout = self.layout().await?;
+        self.start(&layout, Component::Etcd).await?;
+        self.start(&layout, Component::ApiServer).await?;
+        // Both need the API server only.
+        tokio::try_join!(
+            self.start(&layout, Component::ControllerManager),
+            self.start(&layout, Component::Scheduler),
+            async { objects::apply(&self.client().await?).await },
+        )?;
+        Ok(())
     }
 
     async fn start(&self, layout: &Layout, component: Component) -> Result<()> {

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use memchr::memmem;
 
 const VOLUMES: &[u8] = b"/tmp/hostpath_pv/";
 /// A UUID, as text.
@@ -39,12 +40,8 @@ pub(super) fn remove_all(etcd_data: &Path) -> Result<()> {
 
 fn mentioned(bytes: &[u8]) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
-    let mut rest = bytes;
-    while let Some(at) = rest
-        .windows(VOLUMES.len())
-        .position(|window| window == VOLUMES)
-    {
-        rest = rest.get(at + VOLUMES.len()..).unwrap_or_default();
+    for at in memmem::find_iter(bytes, VOLUMES) {
+        let rest = bytes.get(at + VOLUMES.len()..).unwrap_or_default();
         let name = rest.get(..NAME_LENGTH).unwrap_or_default();
         let is_uuid = name
             .iter()
