@@ -240,20 +240,20 @@ impl Build<'_> {
 
     /// Kubernetes learns its own version only from the linker; etcd has it in its source.
     fn ldflags(&self) -> String {
-        let mut flags = String::from("-s -w");
-        if self.release.software == Software::Kubernetes {
-            let package = "k8s.io/component-base/version";
-            let mut numbers = self.release.version.split('.');
-            let (major, minor) = (
-                numbers.next().unwrap_or_default(),
-                numbers.next().unwrap_or_default(),
-            );
-            flags += &format!(
-                " -X {package}.gitVersion=v{} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}",
-                self.release.version
-            );
+        let strip = "-s -w";
+        if self.release.software == Software::Etcd {
+            return strip.into();
         }
-        flags
+        let version = self.release.version;
+        let package = "k8s.io/component-base/version";
+        let mut numbers = version.split('.');
+        let (major, minor) = (
+            numbers.next().unwrap_or_default(),
+            numbers.next().unwrap_or_default(),
+        );
+        format!(
+            "{strip} -X {package}.gitVersion=v{version} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+        )
     }
 
     /// Changes whenever what would be built changes.

@@ -18,8 +18,8 @@ use crate::write_command::WriteCommand;
 
 /// A local Kubernetes without containers: a real control plane, and nodes that run pods as processes.
 ///
-/// State is kept in $QUORUMGATE_TESTBED, by default below the cache; binaries in $QUORUMGATE_CACHE, by default
-/// ~/.cache/quorumgate.
+/// State is kept in `$QUORUMGATE_TESTBED`, by default below the cache; binaries in `$QUORUMGATE_CACHE`, by default
+/// `~/.cache/quorumgate`.
 #[derive(Debug, Parser)]
 #[command(name = "testbed", version, disable_help_subcommand = true)]
 pub struct Cli {

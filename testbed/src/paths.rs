@@ -73,7 +73,9 @@ impl State {
     /// Taken exclusively by whoever starts or stops processes of this state. Outside of the directory, because
     /// `down` removes the directory while it holds the lock.
     pub fn lock_file(&self) -> PathBuf {
-        self.root.with_added_extension("lock")
+        let mut path = self.root.clone().into_os_string();
+        path.push(".lock");
+        path.into()
     }
 
     /// Certificate authority and service account key.

@@ -1,6 +1,6 @@
 //! The releases that the test bed can build, each with the Go module that pins it.
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result};
 
 /// What a release is a release of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,17 +105,14 @@ pub fn find(software: Software, version: &str) -> Result<&'static Release> {
                 .strip_prefix(wanted)
                 .is_some_and(|patch| patch.starts_with('.'))
     };
-    match of(software).find(is_meant) {
-        Some(release) => Ok(release),
-        None => {
-            let known: Vec<_> = of(software).map(|release| release.version).collect();
-            bail!(
-                "{} {version} is not known here; known are {}",
-                software.name(),
-                known.join(", ")
-            )
-        }
-    }
+    of(software).find(is_meant).with_context(|| {
+        let known: Vec<_> = of(software).map(|release| release.version).collect();
+        format!(
+            "{} {version} is not known here; known are {}",
+            software.name(),
+            known.join(", ")
+        )
+    })
 }
 
 /// The releases of one software, newest first.

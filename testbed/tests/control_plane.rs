@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
-use kube::api::{Api, DeleteParams, PostParams};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::paths::State;
+use quorumgate_testbed::process::Identity;
 use quorumgate_testbed::{Bed, eventually};
 use serde_json::json;
 
@@ -53,14 +55,18 @@ impl Drop for Private {
 }
 
 fn pid(plane: &ControlPlane, component: Component) -> Option<i32> {
-    component
-        .process(&plane.state)
-        .running()
-        .map(|identity| identity.pid())
+    component.process(&plane.state).running().map(Identity::pid)
 }
 
 fn config_map(name: &str) -> ConfigMap {
-    serde_json::from_value(json!({ "metadata": { "name": name } })).expect("a config map")
+    let metadata = ObjectMeta {
+        name: Some(name.into()),
+        ..ObjectMeta::default()
+    };
+    ConfigMap {
+        metadata,
+        ..ConfigMap::default()
+    }
 }
 
 #[tokio::test]
@@ -81,17 +87,6 @@ async fn a_control_plane_lives_through_up_crash_restart_and_down() -> Result<()>
     );
     assert_eq!(Component::ALL.map(|component| pid(plane, component)), pids);
 
-    // A restart of the API server keeps its data, and its address.
-    let maps: Api<ConfigMap> = Api::namespaced(bed.client(), "default");
-    maps.create(&PostParams::default(), &config_map("survivor"))
-        .await?;
-    bed.restart_api_server().await?;
-    assert_ne!(pid(plane, Component::ApiServer), pids[1]);
-    eventually(PATIENCE, "the object is still there", async || {
-        maps.get("survivor").await
-    })
-    .await?;
-
     // A killed scheduler is started again by `up`, which leaves the others alone.
     Component::Scheduler.process(&plane.state).kill().await?;
     let healths = plane.check().await;
@@ -104,6 +99,17 @@ async fn a_control_plane_lives_through_up_crash_restart_and_down() -> Result<()>
     plane.up().await?;
     assert!(pid(plane, Component::Scheduler).is_some_and(|new| Some(new) != pids[3]));
     assert_eq!(pid(plane, Component::ControllerManager), pids[2]);
+
+    // A restart of the API server keeps its data, and its address.
+    let maps: Api<ConfigMap> = Api::namespaced(bed.client(), "default");
+    maps.create(&PostParams::default(), &config_map("survivor"))
+        .await?;
+    bed.restart_api_server().await?;
+    assert_ne!(pid(plane, Component::ApiServer), pids[1]);
+    eventually(PATIENCE, "the object is still there", async || {
+        maps.get("survivor").await
+    })
+    .await?;
 
     // A hung API server is noticed and replaced too.
     let hung = pid(plane, Component::ApiServer);
@@ -170,13 +176,13 @@ async fn users_have_the_rights_of_their_groups_and_no_others() -> Result<()> {
     let bed = Bed::up().await?;
     let stranger = bed.client_as("stranger", &[]).await?;
     let refusal = Api::<Pod>::namespaced(stranger, "default")
-        .list(&Default::default())
+        .list(&ListParams::default())
         .await;
     assert!(matches!(refusal, Err(kube::Error::Api(status)) if status.code == 403));
 
     let master = bed.client_as("somebody", &["system:masters"]).await?;
     Api::<Pod>::namespaced(master, "default")
-        .list(&Default::default())
+        .list(&ListParams::default())
         .await?;
 
     let whoami = bed

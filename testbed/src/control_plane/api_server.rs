@@ -1,6 +1,7 @@
 //! kube-apiserver: RBAC and Node authorization, NodeRestriction, webhooks by URL, an audit log.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
@@ -9,11 +10,14 @@ use super::Tuning;
 use super::audit;
 use super::layout::{Layout, SERVICE_RANGE, TOKEN_ISSUER, path_flag};
 
-/// The command that starts it, after writing the files that it reads.
-pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Result<Command> {
-    let policy = layout.state.root().join("audit-policy.yaml");
-    fs::write(&policy, audit::POLICY)
-        .with_context(|| format!("cannot write {}", policy.display()))?;
+/// Writes the files that it reads.
+pub(super) fn configure(layout: &Layout) -> Result<()> {
+    let policy = policy_file(layout);
+    fs::write(&policy, audit::POLICY).with_context(|| format!("cannot write {}", policy.display()))
+}
+
+/// The command that starts it.
+pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Command {
     let toleration = tuning.not_ready_toleration.as_secs();
     let mut server = Command::new(layout.kubernetes.join("kube-apiserver"));
     server.args([
@@ -42,7 +46,7 @@ pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Result<Command> {
         "--allow-privileged=true".into(),
         format!("--default-not-ready-toleration-seconds={toleration}"),
         format!("--default-unreachable-toleration-seconds={toleration}"),
-        path_flag("audit-policy-file", &policy),
+        path_flag("audit-policy-file", &policy_file(layout)),
         path_flag("audit-log-path", &layout.state.audit_log()),
         "--audit-log-maxsize=1024".into(),
         // Endpoints of the `kubernetes` Service may not be loopback addresses, and nobody here uses them.
@@ -51,5 +55,9 @@ pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Result<Command> {
         "--profiling=false".into(),
         "--etcd-count-metric-poll-period=0".into(),
     ]);
-    Ok(server)
+    server
+}
+
+fn policy_file(layout: &Layout) -> PathBuf {
+    layout.state.root().join("audit-policy.yaml")
 }

@@ -50,11 +50,21 @@ impl Component {
         Background::new(self.name(), &state.run(), &state.logs())
     }
 
-    pub(super) fn command(self, layout: &Layout, tuning: &Tuning) -> Result<Command> {
+    /// Writes the files that it reads.
+    pub(super) fn configure(self, layout: &Layout) -> Result<()> {
         match self {
-            Self::Etcd => Ok(etcd::command(layout)),
+            Self::ApiServer => api_server::configure(layout),
+            Self::Scheduler => scheduler::configure(layout),
+            Self::Etcd | Self::ControllerManager => Ok(()),
+        }
+    }
+
+    /// The command that starts it.
+    pub(super) fn command(self, layout: &Layout, tuning: &Tuning) -> Command {
+        match self {
+            Self::Etcd => etcd::command(layout),
             Self::ApiServer => api_server::command(layout, tuning),
-            Self::ControllerManager => Ok(controller_manager::command(layout, tuning)),
+            Self::ControllerManager => controller_manager::command(layout, tuning),
             Self::Scheduler => scheduler::command(layout),
         }
     }
@@ -91,7 +101,7 @@ impl Component {
                 .await
                 .map_err(anyhow::Error::from)
         };
-        tokio::time::timeout(Duration::from_secs(2), ask)
+        tokio::time::timeout(Duration::from_secs(5), ask)
             .await
             .with_context(|| format!("{} did not answer in time", self.name()))?
             .with_context(|| format!("{} is not well", self.name()))

@@ -63,6 +63,24 @@ impl Layout {
         Ok(layout)
     }
 
+    /// What is prepared already; `None` when anything is missing. Changes nothing.
+    pub(super) fn find(
+        cache: &Cache,
+        state: &State,
+        kubernetes: &Release,
+        etcd: &Release,
+    ) -> Option<Self> {
+        let is_built = builder::is_built(cache, kubernetes) && builder::is_built(cache, etcd);
+        let ports = Ports::load(&ports_file(state)).filter(|_| is_built)?;
+        let (kubernetes, etcd) = (cache.binaries(kubernetes), cache.binaries(etcd));
+        Some(Self {
+            state: state.clone(),
+            ports,
+            kubernetes,
+            etcd,
+        })
+    }
+
     /// The certificate authority's own certificate.
     pub(super) fn authority_file(&self) -> PathBuf {
         self.state.pki().join("ca.crt")

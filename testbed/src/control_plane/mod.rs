@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a component may take to end by itself.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
+/// How long a component that runs may fail to answer before it is taken for hung.
+const BENEFIT_OF_DOUBT: Duration = Duration::from_secs(10);
+
 /// How quickly the control plane reacts to nodes that are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
@@ -94,6 +97,10 @@ impl ControlPlane {
     /// # Errors
     /// When a binary cannot be built, or a component does not get well; with the end of its log.
     pub async fn up(&self) -> Result<()> {
+        // Needs no lock, so that many tests may ask at once.
+        if self.is_up().await {
+            return Ok(());
+        }
         let _lock = self.lock().await?;
         self.start_all().await
     }
@@ -166,6 +173,20 @@ impl ControlPlane {
         kubeconfig::client_from(&self.state.admin_kubeconfig()).await
     }
 
+    /// Whether each component runs with the command that `up` would start it with, and is well.
+    async fn is_up(&self) -> bool {
+        let Some(layout) = Layout::find(&self.cache, &self.state, self.kubernetes, self.etcd)
+        else {
+            return false;
+        };
+        let as_wanted = Component::ALL.iter().all(|component| {
+            component
+                .process(&self.state)
+                .runs(&component.command(&layout, &self.tuning))
+        });
+        as_wanted && self.check().await.iter().all(|(_, health)| health.is_ok())
+    }
+
     async fn start_all(&self) -> Result<()> {
         let layout = self.layout().await?;
         self.start(&layout, Component::Etcd).await?;
@@ -181,11 +202,12 @@ impl ControlPlane {
 
     async fn start(&self, layout: &Layout, component: Component) -> Result<()> {
         let process = component.process(&self.state);
-        let command = component.command(layout, &self.tuning)?;
-        if process.runs(&command) && component.check(&self.state, layout.ports).await.is_ok() {
+        let command = component.command(layout, &self.tuning);
+        if process.runs(&command) && self.is_well(component, layout.ports).await {
             return Ok(());
         }
         process.stop(STOP_GRACE).await?;
+        component.configure(layout)?;
         process.spawn(command)?;
         eventually(
             PATIENCE,
@@ -202,6 +224,15 @@ impl ControlPlane {
         .await
         .and_then(|outcome| outcome)
         .with_context(|| format!("{} did not start{}", component.name(), process.last_words()))
+    }
+
+    /// Gives a component that runs some time: on a busy machine it may just be slow, and a restart hurts everybody.
+    async fn is_well(&self, component: Component, ports: Ports) -> bool {
+        eventually(BENEFIT_OF_DOUBT, "it is well", async || {
+            component.check(&self.state, ports).await
+        })
+        .await
+        .is_ok()
     }
 
     async fn layout(&self) -> Result<Layout> {

@@ -1,20 +1,25 @@
 //! kube-scheduler, with short back-offs.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
 use super::layout::{Layout, path_flag};
 
-/// The command that starts it, after writing its configuration.
-pub(super) fn command(layout: &Layout) -> Result<Command> {
-    let config = layout.state.root().join("kube-scheduler.yaml");
+/// Writes the configuration that it reads.
+pub(super) fn configure(layout: &Layout) -> Result<()> {
+    let config = config_file(layout);
     fs::write(&config, configuration(layout))
-        .with_context(|| format!("cannot write {}", config.display()))?;
+        .with_context(|| format!("cannot write {}", config.display()))
+}
+
+/// The command that starts it.
+pub(super) fn command(layout: &Layout) -> Command {
     let mut scheduler = Command::new(layout.kubernetes.join("kube-scheduler"));
     scheduler.args([
-        path_flag("config", &config),
+        path_flag("config", &config_file(layout)),
         "--bind-address=127.0.0.1".into(),
         format!("--secure-port={}", layout.ports.scheduler),
         // Only health is asked for there, which needs neither.
@@ -25,7 +30,11 @@ pub(super) fn command(layout: &Layout) -> Result<Command> {
             &layout.pki_file("kube-scheduler.key"),
         ),
     ]);
-    Ok(scheduler)
+    scheduler
+}
+
+fn config_file(layout: &Layout) -> PathBuf {
+    layout.state.root().join("kube-scheduler.yaml")
 }
 
 fn configuration(layout: &Layout) -> String {
