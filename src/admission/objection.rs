@@ -190,6 +190,7 @@ mod tests {
             serving: 1,
             left: 0,
             needed: 2,
+            missing: 0,
             in_flight: vec!["etcd-1".into()],
             not_serving: vec![NotServing {
                 member: "etcd-2".to_owned(),

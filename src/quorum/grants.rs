@@ -60,6 +60,24 @@ impl Permitted {
     pub fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
+
+    /// This cause, given again while `open` was. A rollout's own delete is known by its grant, so a stranger who asks for the same
+    /// incarnation in between must not turn it into a stranger's.
+    fn again(self, open: &Self) -> Self {
+        match (self, open) {
+            (
+                Self::Delete { uid, rollout },
+                Self::Delete {
+                    uid: before,
+                    rollout: stepping,
+                },
+            ) => {
+                let rollout = rollout || (*stepping && uid == *before);
+                Self::Delete { uid, rollout }
+            }
+            (what, _) => what,
+        }
+    }
 }
 
 impl Grants {
@@ -101,13 +119,17 @@ impl Grants {
     pub fn issue(&self, member: &PodName, what: Permitted, by: String, at: String) -> Self {
         let mut next = self.clone();
         next.last_seq = next.last_seq.saturating_add(1);
+        let grant = next.entries.entry(member.clone()).or_default();
+        let what = match grant.causes.iter().find(|c| c.what.same_kind(&what)) {
+            Some(open) => what.again(&open.what),
+            None => what,
+        };
         let cause = Cause {
             what,
             seq: next.last_seq,
             by,
             at,
         };
-        let grant = next.entries.entry(member.clone()).or_default();
         grant
             .causes
             .retain(|open| !open.what.same_kind(&cause.what));
@@ -129,5 +151,82 @@ impl Grants {
             next.entries.remove(member);
         }
         Some(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delete(uid: &str, rollout: bool) -> Permitted {
+        Permitted::Delete {
+            uid: uid.into(),
+            rollout,
+        }
+    }
+
+    fn issue(grants: &Grants, member: &str, what: Permitted) -> Grants {
+        grants.issue(&member.into(), what, "kubectl".into(), String::new())
+    }
+
+    fn causes(grants: &Grants, member: &str) -> Vec<(Permitted, u64)> {
+        grants
+            .of(&member.into())
+            .map(|grant| {
+                grant
+                    .causes
+                    .iter()
+                    .map(|c| (c.what.clone(), c.seq))
+                    .collect()
+            })
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn every_yes_raises_the_sequence_also_a_repeated_one() {
+        let once = issue(&Grants::default(), "a", delete("u1", false));
+        let twice = issue(&once, "a", delete("u1", false));
+        assert_ne!(once, twice);
+        assert_eq!(causes(&twice, "a"), [(delete("u1", false), 2)]);
+    }
+
+    #[test]
+    fn a_newer_incarnation_replaces_the_older() {
+        let old = issue(&Grants::default(), "a", delete("u1", true));
+        let new = issue(&old, "a", delete("u2", false));
+        assert_eq!(causes(&new, "a"), [(delete("u2", false), 2)]);
+    }
+
+    #[test]
+    fn a_strangers_repeat_leaves_a_rollout_step_what_it_is() {
+        let step = issue(&Grants::default(), "a", delete("u1", true));
+        let repeated = issue(&step, "a", delete("u1", false));
+        assert_eq!(causes(&repeated, "a"), [(delete("u1", true), 2)]);
+    }
+
+    #[test]
+    fn a_member_is_free_when_no_cause_is_left() {
+        let deleted = issue(&Grants::default(), "a", delete("u1", false));
+        let both = issue(&deleted, "a", Permitted::Replace);
+        let half = both.settle(&"a".into(), 1).unwrap();
+        assert!(half.holds(&"a".into()));
+        let free = half.settle(&"a".into(), 2).unwrap();
+        assert!(!free.holds(&"a".into()));
+        assert_eq!(free.last_seq(), 2, "numbers are never given twice");
+    }
+
+    #[test]
+    fn a_settlement_of_an_older_yes_changes_nothing() {
+        let once = issue(&Grants::default(), "a", delete("u1", false));
+        let twice = issue(&once, "a", delete("u1", false));
+        assert_eq!(twice.settle(&"a".into(), 1), None);
+        assert_eq!(twice.settle(&"b".into(), 2), None);
+    }
+
+    #[test]
+    fn recorded_grants_go_on_counting_from_their_highest_number() {
+        let entries = issue(&Grants::default(), "a", delete("u1", false)).entries;
+        assert_eq!(Grants::recorded(entries.clone(), 0).last_seq(), 1);
+        assert_eq!(Grants::recorded(entries, 9).last_seq(), 9);
     }
 }

@@ -132,13 +132,24 @@ fn assign(
     }
 }
 
+/// The only listed member of the pod's name; one that never started has no name yet, but a peer URL that leads to the pod.
 fn named(pod: &Pod, list: &List<'_>) -> Option<MemberId> {
-    let mut entries = list
-        .members
-        .iter()
-        .filter(|listed| listed.name == pod.name.as_str());
+    let mut entries = list.members.iter().filter(|listed| {
+        if listed.name.is_empty() {
+            listed.peer_urls.iter().any(|url| leads_to(url, pod))
+        } else {
+            listed.name == pod.name.as_str()
+        }
+    });
     match (entries.next(), entries.next()) {
         (Some(only), None) => Some(only.id),
         _ => None,
     }
+}
+
+/// Whether the host of a URL begins with the pod's name, as its DNS name does.
+fn leads_to(url: &str, pod: &Pod) -> bool {
+    let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+    host.strip_prefix(pod.name.as_str())
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':', '/']))
 }

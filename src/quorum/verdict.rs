@@ -7,6 +7,7 @@ use super::body::Body;
 use super::circumstances::Teardown;
 use super::id::{ClusterRef, PodName};
 use super::policy::SmallCluster;
+use super::tolerance::majority;
 use super::why::Why;
 
 /// The answer of [`super::decide`].
@@ -146,8 +147,10 @@ pub struct Count {
     pub serving: u32,
     /// How many of those would be left.
     pub left: u32,
-    /// How many are needed: the majority of `V`, or of one more while a member is joining.
+    /// How many are needed: the majority of `V`, or of one more while a voter may join.
     pub needed: u32,
+    /// Voters that count although they are neither listed by etcd nor a pod here: members that were lost count on.
+    pub missing: u32,
     /// Members with an open grant.
     pub in_flight: Vec<PodName>,
     /// Voters that do not serve.
@@ -224,14 +227,16 @@ impl fmt::Display for Reason {
             ),
             Self::MayComplete(count) => write!(
                 f,
-                "{} is down, but it may be the one that completes the majority when it comes back: {count}",
+                "{} is down, but may be the one that completes the majority when it comes back: {count}; repair it, or let it go by an override if it cannot come back",
                 count.target,
             ),
-            Self::QuorumLost(count) => write!(
-                f,
-                "quorum is lost and {} is alive, so it is needed to bring quorum back: {count}; repair or delete the members that are down first",
-                count.target,
-            ),
+            Self::QuorumLost(count) => {
+                write!(f, "quorum is lost and {} is alive, so it is needed to bring quorum back: {count}", count.target)?;
+                if count.not_serving.iter().any(|other| other.body.is_down()) {
+                    f.write_str("; repair the members that are down first")?;
+                }
+                Ok(())
+            }
             Self::TooSmall { voters, policy } => {
                 let field = if *voters == 1 { "singleMember" } else { "twoMembers" };
                 write!(f, "a cluster of {voters} cannot spare a member, and policy.{field} of its budget lets ")?;
@@ -241,7 +246,7 @@ impl fmt::Display for Reason {
                 }
             }
             Self::NoEvidence { because } => {
-                f.write_str("no member could be asked about the cluster")?;
+                f.write_str("no member gave evidence that counts")?;
                 if !because.is_empty() {
                     write!(f, ": {}", because.join("; "))?;
                 }
@@ -264,6 +269,7 @@ impl fmt::Display for Count {
             serving,
             left,
             needed,
+            missing,
             in_flight,
             not_serving,
         } = self;
@@ -274,6 +280,9 @@ impl fmt::Display for Count {
             write!(f, ", {left} without it,")?;
         }
         write!(f, " and {needed} {are} needed")?;
+        if *needed > majority(*voters) {
+            f.write_str(" because another voter may join")?;
+        }
         if !in_flight.is_empty() {
             let names: Vec<&str> = in_flight.iter().map(PodName::as_str).collect();
             write!(f, "; already permitted to go: {}", names.join(", "))?;
@@ -281,6 +290,9 @@ impl fmt::Display for Count {
         if !not_serving.is_empty() {
             let members: Vec<String> = not_serving.iter().map(NotServing::to_string).collect();
             write!(f, "; not serving: {}", members.join(", "))?;
+        }
+        if *missing > 0 {
+            write!(f, "; {missing} more counted before and cannot be found now")?;
         }
         Ok(())
     }

@@ -104,7 +104,7 @@ impl fmt::Display for Why {
             Self::ClusterDisputed { own } => {
                 write!(
                     f,
-                    "it belongs to the etcd cluster {own}, others to another one"
+                    "it belongs to the etcd cluster {own}, which no majority of the answers confirms"
                 )
             }
             Self::Corrupt => f.write_str("a CORRUPT alarm stands against it"),
@@ -116,7 +116,7 @@ impl fmt::Display for Why {
             ),
             Self::LeaderDisputed { own } => write!(
                 f,
-                "it follows {} in term {}, others another leader or term",
+                "it follows {} in term {}, which no majority of the answers confirms",
                 own.0, own.1,
             ),
             Self::Lagging { behind, bound } => {

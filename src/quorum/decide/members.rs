@@ -32,8 +32,9 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
 }
 
 /// Rule 12: a member that does not run costs nothing, where the others make no majority. But the delete may land after the member has come
-/// back: while exactly one more would complete the majority (members that could not be asked may be serving), that may be this one. Then
-/// only one that cannot come back goes, or a step of the gate's own, which is fenced by resourceVersion.
+/// back: while one more would complete the majority, that may be this one. (Those that run without a leader would serve with it, and those
+/// that could not be asked may serve already.) Then only one that cannot come back goes, or a step of the gate's own, which is fenced by
+/// resourceVersion.
 pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let needed = case.majority();
     if !case.body().is_down() || case.others >= needed || lets_single_member_go(case) {

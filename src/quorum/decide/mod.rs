@@ -12,8 +12,9 @@ use super::condition::Condition;
 use super::disruption::{Actor, Disruption, Kind};
 use super::grants::Grants;
 use super::id::PodName;
+use super::membership::Membership;
 use super::snapshot::{Member, Role, Snapshot};
-use super::tolerance::{in_flight, majority};
+use super::tolerance::{count, in_flight, majority};
 use super::verdict::{Count, NotServing, Reason, Verdict};
 use super::why::Why;
 
@@ -100,26 +101,30 @@ impl<'a> Case<'a> {
         self.is_own_step() && self.disruption.kind == Kind::RolloutStep
     }
 
-    /// Serving others, and those that may serve for all that is known.
+    /// The others that serve, or that would as soon as there is a leader to follow, or that may for all that is known.
     fn others_at_most(&self) -> u32 {
-        let known_not_to = self
+        let out = self
             .other_voters()
-            .filter(|member| is_proven_not_to_serve(member))
+            .filter(|other| !may_serve(other))
             .count();
-        let known_not_to = u32::try_from(known_not_to).unwrap_or(u32::MAX);
-        self.voters
-            .saturating_sub(1)
-            .saturating_sub(known_not_to)
-            .max(self.others)
+        let present = self
+            .snapshot
+            .members
+            .iter()
+            .filter(|m| m.role == Role::Voter);
+        let unseen = match self.snapshot.membership {
+            Membership::Confirmed { .. } => 0,
+            Membership::Stale { .. } | Membership::Unread => {
+                self.voters.saturating_sub(count(present.count()))
+            }
+        };
+        count(self.other_voters().count() - out).saturating_add(unseen)
     }
 
-    /// The voters that the target leaves behind and that have no grant.
+    /// The voters that the target leaves behind. One with a grant is among them: what it was granted for may never happen.
     fn other_voters(&self) -> impl Iterator<Item = &'a Member> {
         self.snapshot.members.iter().filter(|member| {
-            member.role == Role::Voter
-                && member
-                    .pod_name()
-                    .is_none_or(|pod| pod != self.target() && !self.grants.holds(pod))
+            member.role == Role::Voter && member.pod_name().is_none_or(|pod| pod != self.target())
         })
     }
 
@@ -131,6 +136,7 @@ impl<'a> Case<'a> {
             serving: self.others + u32::from(own),
             left: self.others,
             needed,
+            missing: self.voters.saturating_sub(self.known_voters()),
             in_flight: in_flight(self.grants, Some(self.target())),
             not_serving: self
                 .snapshot
@@ -142,6 +148,17 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Voters seen, and learners that count as such because of their grant.
+    fn known_voters(&self) -> u32 {
+        let known = self.snapshot.members.iter().filter(|member| {
+            member.role == Role::Voter
+                || member
+                    .pod_name()
+                    .is_some_and(|pod| pod != self.target() && self.grants.holds(pod))
+        });
+        count(known.count())
+    }
+
     fn majority(&self) -> u32 {
         majority(self.voters)
     }
@@ -151,8 +168,16 @@ impl<'a> Case<'a> {
     }
 }
 
-fn is_proven_not_to_serve(member: &Member) -> bool {
-    member.body.is_down() || matches!(member.condition, Condition::Failing(_))
+/// Whether a voter serves, would as soon as there is a leader to follow, or may for all that is known.
+fn may_serve(member: &Member) -> bool {
+    !member.body.is_down()
+        && match &member.condition {
+            Condition::Serving | Condition::Learning | Condition::Unknown(_) => true,
+            Condition::Failing(why) => matches!(
+                why,
+                Why::NoLeader | Why::OtherLeader { .. } | Why::Lagging { .. } | Why::NotReady
+            ),
+        }
 }
 
 fn not_serving(member: &Member) -> Option<NotServing> {
