@@ -14,6 +14,7 @@ use super::{Due, LedgerError, Look, Page, Recorded, Seen, Turnstile, Witness, du
 use crate::api::{
     QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete, RecordedScaleIn,
 };
+use crate::clock::Clock;
 use crate::quorum::{ClusterId, ClusterRef, Grants, PodName, PodUid};
 
 /// How many admitted deletions of StatefulSets a budget remembers: recreations in one settle time are few.
@@ -28,11 +29,11 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledgers behind this client's API server.
-    pub fn new(client: Client) -> Self {
+    /// The ledgers behind this client's API server. The clock's monotonic side says how long something has been seen.
+    pub fn new(client: Client, clock: Clock) -> Self {
         Self {
             client,
-            seen: Arc::default(),
+            seen: Arc::new(Seen::new(clock)),
             turnstile: Turnstile::default(),
         }
     }

@@ -11,11 +11,13 @@ use tokio::time::Instant;
 
 use super::page::BudgetUid;
 use crate::api::QuorumDisruptionBudget;
+use crate::clock::Clock;
 use crate::quorum::ClusterRef;
 
 /// When this replica first saw each ledger, and in it each open permission and each scale-out.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Seen {
+    clock: Clock,
     clusters: Mutex<HashMap<ClusterRef, SeenCluster>>,
     sets_gone: Mutex<HashMap<String, Instant>>,
 }
@@ -30,9 +32,18 @@ struct SeenCluster {
 }
 
 impl Seen {
+    /// Nothing seen yet.
+    pub fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            clusters: Mutex::default(),
+            sets_gone: Mutex::default(),
+        }
+    }
+
     /// Takes note of a budget that was just read, or that a watch just told of.
     pub fn note(&self, budget: &QuorumDisruptionBudget) {
-        let now = Instant::now();
+        let now = self.clock.instant();
         let uid = BudgetUid::of(budget);
         let status = budget.status.as_ref();
         let epoch = status.map_or(0, |s| s.ledger.epoch);
@@ -99,11 +110,10 @@ impl Seen {
             .sets_gone
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        gone.retain(|_, since| now.duration_since(*since) < FORGET_SETS_AFTER);
-        gone.entry(stateful_set_uid.to_owned())
-            .or_insert(now)
-            .elapsed()
+        let now = self.clock.instant();
+        gone.retain(|_, since| now.saturating_duration_since(*since) < FORGET_SETS_AFTER);
+        let since = gone.entry(stateful_set_uid.to_owned()).or_insert(now);
+        now.saturating_duration_since(*since)
     }
 
     fn elapsed(
@@ -117,7 +127,9 @@ impl Seen {
             .get(cluster)
             .filter(|seen| seen.uid == *uid)
             .and_then(since)
-            .map_or(Duration::ZERO, |since| since.elapsed())
+            .map_or(Duration::ZERO, |since| {
+                self.clock.instant().saturating_duration_since(since)
+            })
     }
 }
 
