@@ -6,5 +6,6 @@ pub mod clock;
 pub mod etcd;
 pub mod judge;
 pub mod ledger;
+pub mod observe;
 pub mod quorum;
 pub mod telemetry;

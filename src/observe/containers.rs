@@ -1,0 +1,82 @@
+//! Which container of a pod is etcd, and what its node last reported of the containers.
+
+use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, Pod, PodStatus};
+
+use crate::quorum::pod::Containers;
+
+/// The name that etcd's container has by convention.
+const ETCD: &str = "etcd";
+
+/// Why a container waits while nothing is wrong: it is being made, or init containers run before it.
+const ON_THE_WAY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// etcd's container: the one named `etcd`, or the only one.
+pub(super) fn etcd(pod: &Pod) -> Option<&Container> {
+    let containers = &pod.spec.as_ref()?.containers;
+    match containers.as_slice() {
+        [only] => Some(only),
+        several => several.iter().find(|container| container.name == ETCD),
+    }
+}
+
+/// What was last reported of etcd's container.
+pub(super) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
+    let name = &etcd(pod)?.name;
+    let reported = pod.status.as_ref()?.container_statuses.as_ref()?;
+    reported.iter().find(|status| status.name == *name)
+}
+
+/// What was last reported of the pod's containers.
+pub(super) fn reported(pod: &Pod) -> Containers {
+    if all_terminated(pod) {
+        let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+        return Containers::AllTerminated {
+            finished: matches!(phase, Some("Failed" | "Succeeded")),
+        };
+    }
+    match etcd_status(pod).and_then(|status| status.state.as_ref()) {
+        None => Containers::Unreported,
+        Some(state) => of_state(state),
+    }
+}
+
+fn of_state(state: &ContainerState) -> Containers {
+    if state.running.is_some() {
+        return Containers::Running;
+    }
+    if let Some(terminated) = &state.terminated {
+        let reason = terminated.reason.clone();
+        return Containers::EtcdFailed {
+            reason: reason.unwrap_or_else(|| format!("exit code {}", terminated.exit_code)),
+        };
+    }
+    let waiting = state.waiting.as_ref().and_then(|w| w.reason.as_deref());
+    match waiting {
+        None | Some("") => Containers::Unreported,
+        Some(reason) if ON_THE_WAY.contains(&reason) => Containers::Creating,
+        Some(reason) => Containers::EtcdFailed {
+            reason: reason.to_owned(),
+        },
+    }
+}
+
+/// Whether every container of the pod is reported terminated. One that nothing is reported of may run.
+fn all_terminated(pod: &Pod) -> bool {
+    let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
+        return false;
+    };
+    // Init containers that restart are sidecars: they run beside the others.
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
+    let mut lasting = spec.containers.iter().chain(sidecars).peekable();
+    lasting.peek().is_some() && lasting.all(|container| is_terminated(status, &container.name))
+}
+
+fn is_terminated(status: &PodStatus, container: &str) -> bool {
+    let lists = [&status.container_statuses, &status.init_container_statuses];
+    let mut reported = lists.into_iter().flatten().flatten();
+    reported
+        .find(|reported| reported.name == container)
+        .and_then(|reported| reported.state.as_ref())
+        .is_some_and(|state| state.terminated.is_some())
+}

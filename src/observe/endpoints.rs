@@ -1,0 +1,96 @@
+//! Where each member is asked.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{containers, pods, scope};
+use crate::api::{MemberStatus, MembersSpec};
+use crate::etcd::{Endpoint, TlsIdentity};
+use crate::quorum::evidence::Target;
+
+/// The port on which etcd serves clients unless somebody says otherwise.
+const CLIENT_PORT: u16 = 2379;
+
+/// What is the same for every member of a cluster.
+#[derive(Debug, Clone)]
+pub(super) struct Manner<'a> {
+    pub(super) namespace: &'a str,
+    /// The StatefulSet's governing service, for pods that do not say theirs.
+    pub(super) service: Option<&'a str>,
+    pub(super) members: &'a MembersSpec,
+    pub(super) tls: Option<Arc<TlsIdentity>>,
+}
+
+/// The endpoint of a pod's member; `None` where it has no address.
+pub(super) fn of_pod(pod: &Pod, manner: &Manner<'_>) -> Option<Endpoint> {
+    let port = manner
+        .members
+        .client_port
+        .and_then(|p| u16::try_from(p).ok());
+    let port = port.or_else(|| named_port(pod)).unwrap_or(CLIENT_PORT);
+    let named = manner.members.server_name.clone();
+    Some(Endpoint {
+        target: Target::Pod(pods::uid(pod)),
+        address: with_port(pods::address(pod)?, port),
+        server_name: named.or_else(|| dns_name(pod, manner)),
+        tls: manner.tls.clone(),
+    })
+}
+
+/// The endpoint of a voter without a pod, by what the budget recorded of it; `None` where that is not enough.
+pub(super) fn of_external(member: &MemberStatus, manner: &Manner<'_>) -> Option<Endpoint> {
+    let id = member.member_id.as_ref()?.parse().ok()?;
+    let url = member.client_urls.first()?;
+    let (scheme, rest) = url.split_once("://")?;
+    let address = rest.split('/').next().filter(|a| !a.is_empty())?;
+    let tls = match scheme {
+        "https" => Some(manner.tls.clone()?),
+        "http" => None,
+        _ => return None,
+    };
+    Some(Endpoint {
+        target: Target::External(id),
+        address: address.to_owned(),
+        server_name: manner.members.server_name.clone(),
+        tls,
+    })
+}
+
+/// Whether both lists ask the same members in the same way: then answers to one are answers to the other.
+pub(super) fn same(one: &[Endpoint], other: &[Endpoint]) -> bool {
+    let print = |e: &Endpoint| e.tls.as_ref().map(|tls| *tls.fingerprint());
+    one.len() == other.len()
+        && one.iter().zip(other).all(|(a, b)| {
+            a.target == b.target
+                && a.address == b.address
+                && a.server_name == b.server_name
+                && print(a) == print(b)
+        })
+}
+
+fn named_port(pod: &Pod) -> Option<u16> {
+    let mut ports = containers::etcd(pod)?.ports.iter().flatten();
+    let port = ports.find(|port| port.name.as_deref() == Some("client"))?;
+    u16::try_from(port.container_port).ok()
+}
+
+fn dns_name(pod: &Pod, manner: &Manner<'_>) -> Option<String> {
+    let own = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref());
+    let service = own
+        .or(manner.service)
+        .filter(|service| !service.is_empty())?;
+    Some(format!(
+        "{}.{service}.{}.svc",
+        scope::name(pod),
+        manner.namespace
+    ))
+}
+
+fn with_port(address: &str, port: u16) -> String {
+    if address.contains(':') {
+        format!("[{address}]:{port}")
+    } else {
+        format!("{address}:{port}")
+    }
+}

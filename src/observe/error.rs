@@ -1,0 +1,36 @@
+//! What could not be read. Each of them ends in "wait".
+
+use crate::api::BadField;
+use crate::ledger::LedgerError;
+
+/// What could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The pod.
+    #[error("could not read the pod")]
+    Pod(#[source] kube::Error),
+    /// The pods of the cluster.
+    #[error("could not read the pods of the cluster")]
+    Pods(#[source] kube::Error),
+    /// The StatefulSet.
+    #[error("could not read the StatefulSet")]
+    StatefulSet(#[source] kube::Error),
+    /// The namespace.
+    #[error("could not read the namespace")]
+    Namespace(#[source] kube::Error),
+    /// The `PodDisruptionBudget`s of the namespace.
+    #[error("could not read the PodDisruptionBudgets of the namespace")]
+    DisruptionBudgets(#[source] kube::Error),
+    /// The member Leases, where evidence comes from them.
+    #[error("could not read the member Leases")]
+    Leases(#[source] kube::Error),
+    /// The StatefulSet's selector is not one.
+    #[error("the StatefulSet's selector cannot be used: {0}")]
+    Selector(String),
+    /// The budget's spec.
+    #[error("the budget's spec cannot be used")]
+    Spec(#[source] BadField),
+    /// Budgets.
+    #[error("could not read the budgets")]
+    Ledger(#[source] LedgerError),
+}

@@ -1,0 +1,38 @@
+//! The Kubernetes half of a judgement: whose a pod is, and what the API server says of its cluster.
+//!
+//! Everything is read uncached, after the ledger. What was seen the last time only serves to ask for more at once
+//! ([`Observer`]): it is never an answer. The mapping of objects to facts is pure; [`World`] keeps the objects, so that one reading
+//! gives the facts for any pod of the cluster.
+
+mod containers;
+mod disruption_budget;
+mod endpoints;
+mod enrolment;
+mod error;
+mod hints;
+mod identify;
+mod lease;
+mod nodes;
+mod observer;
+mod overrides;
+mod owner;
+mod pods;
+mod reach;
+mod reads;
+mod scope;
+mod secrets;
+mod selector;
+mod teardown;
+mod volumes;
+mod wants;
+mod world;
+
+pub use enrolment::is_enrolled;
+pub use error::ObserveError;
+pub use identify::{Found, Identity};
+pub use observer::Observer;
+pub use overrides::{Standing, standing};
+pub use world::{Ages, World};
+
+#[cfg(test)]
+mod tests;

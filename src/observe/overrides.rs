@@ -1,0 +1,80 @@
+//! Overrides: a person's word that lifts the gate's advice for a limited time (rule 6).
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::api::{QuorumDisruptionBudget, names};
+use crate::quorum::{Override, OverrideOn};
+
+/// The longest that an override may look ahead: one that is forgotten ends by itself.
+const FARTHEST: SignedDuration = SignedDuration::from_hours(24);
+
+/// What an object's annotations say of an override.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing.
+    None,
+    /// It stands until then, as written.
+    Valid(String),
+    /// It was written and does not stand: past, too far ahead, or not a time.
+    Ignored {
+        /// What was written.
+        written: String,
+        /// Why it does not stand.
+        why: &'static str,
+    },
+}
+
+/// What annotations say of an override at `now`.
+pub fn standing(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) -> Standing {
+    let Some(written) = annotations.and_then(|a| a.get(names::OVERRIDE_UNTIL)) else {
+        return Standing::None;
+    };
+    let ignored = |why| Standing::Ignored {
+        written: written.clone(),
+        why,
+    };
+    match written.parse::<Timestamp>() {
+        Err(_) => ignored("it is not a time in RFC 3339, like 2026-01-31T12:00:00Z"),
+        Ok(until) if until <= now => ignored("it has passed"),
+        Ok(until) if until.duration_since(now) > FARTHEST => ignored("it is more than 24 h ahead"),
+        Ok(_) => Standing::Valid(written.clone()),
+    }
+}
+
+/// The override that applies to a pod: the pod's own before its StatefulSet's before its budget's.
+///
+/// A pod whose template sets the annotation has none of its own: every pod would be born with it.
+pub(super) fn of_pod(
+    pod: &Pod,
+    set: Option<&StatefulSet>,
+    budget: &QuorumDisruptionBudget,
+    now: Timestamp,
+) -> Option<Override> {
+    let own = pod.metadata.annotations.as_ref();
+    let own = own.filter(|_| !set.is_some_and(template_overrides));
+    let places = [
+        (OverrideOn::Pod, own),
+        (
+            OverrideOn::StatefulSet,
+            set.and_then(|set| set.metadata.annotations.as_ref()),
+        ),
+        (OverrideOn::Budget, budget.metadata.annotations.as_ref()),
+    ];
+    places
+        .into_iter()
+        .find_map(|(on, annotations)| match standing(annotations, now) {
+            Standing::Valid(until) => Some(Override { on, until }),
+            Standing::None | Standing::Ignored { .. } => None,
+        })
+}
+
+fn template_overrides(set: &StatefulSet) -> bool {
+    let template = set.spec.as_ref().map(|spec| &spec.template);
+    let metadata = template.and_then(|template| template.metadata.as_ref());
+    let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
+    annotations.is_some_and(|annotations| annotations.contains_key(names::OVERRIDE_UNTIL))
+}

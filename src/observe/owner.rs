@@ -1,0 +1,92 @@
+//! Whether the object that controls a StatefulSet still lives.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::DynamicObject;
+use kube::core::GroupVersionKind;
+use kube::discovery::{ApiResource, Scope, pinned_kind};
+use kube::{Api, Client};
+
+use super::teardown::{Owner, goes_with_dependents};
+use crate::api::OwnerStatus;
+
+/// Asks for owners of any kind. What kinds there are is remembered; the objects never are.
+pub(super) struct Owners {
+    client: Client,
+    kinds: Mutex<HashMap<(String, String), (ApiResource, Scope)>>,
+}
+
+impl Owners {
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            kinds: Mutex::default(),
+        }
+    }
+
+    /// The owner's state now. What cannot be found out, for want of permission or because its kind is gone, is unknown.
+    pub(super) async fn state(&self, namespace: &str, owner: &OwnerStatus) -> Owner {
+        let Some((resource, scope)) = self.kind(owner).await else {
+            return Owner::Unknown;
+        };
+        let objects: Api<DynamicObject> = match scope {
+            Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            Scope::Cluster => Api::all_with(self.client.clone(), &resource),
+        };
+        match objects.get_metadata(&owner.name).await {
+            Ok(found) if found.metadata.uid.as_deref() != Some(owner.uid.as_str()) => Owner::Goes,
+            Ok(found) if goes_with_dependents(&found.metadata) => Owner::Goes,
+            Ok(_) => Owner::Lives,
+            Err(kube::Error::Api(status)) if status.is_not_found() => {
+                if status.details.is_some() {
+                    return Owner::Goes;
+                }
+                // The kind is gone, or moved to another version.
+                self.forget(owner);
+                Owner::Unknown
+            }
+            Err(_) => Owner::Unknown,
+        }
+    }
+
+    async fn kind(&self, owner: &OwnerStatus) -> Option<(ApiResource, Scope)> {
+        let known = {
+            let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+            kinds.get(&key(owner)).cloned()
+        };
+        if known.is_some() {
+            return known;
+        }
+        let (group, version) = owner
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &owner.api_version));
+        let kind = GroupVersionKind::gvk(group, version, &owner.kind);
+        let (resource, capabilities) = pinned_kind(&self.client, &kind).await.ok()?;
+        let found = (resource, capabilities.scope);
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.insert(key(owner), found.clone());
+        Some(found)
+    }
+
+    fn forget(&self, owner: &OwnerStatus) {
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.remove(&key(owner));
+    }
+}
+
+/// An owner reference as the budget records it.
+pub(super) fn recorded(owner: &OwnerReference) -> OwnerStatus {
+    OwnerStatus {
+        api_version: owner.api_version.clone(),
+        kind: owner.kind.clone(),
+        name: owner.name.clone(),
+        uid: owner.uid.clone(),
+    }
+}
+
+fn key(owner: &OwnerStatus) -> (String, String) {
+    (owner.api_version.clone(), owner.kind.clone())
+}

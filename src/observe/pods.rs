@@ -1,0 +1,62 @@
+//! A pod object as facts.
+
+use k8s_openapi::api::core::v1::Pod as PodObject;
+
+use super::{containers, scope};
+use crate::api::names;
+use crate::ledger::Page;
+use crate::quorum::PodUid;
+use crate::quorum::pod::{LeaseRole, Node, Pod};
+
+/// What the pod says, seen with its node's state, the role in its member Lease and what the budget recorded of it.
+pub(super) fn facts(
+    pod: &PodObject,
+    node: Node,
+    lease_role: Option<LeaseRole>,
+    page: &Page,
+) -> Pod {
+    let name = scope::name(pod);
+    let uid = uid(pod);
+    Pod {
+        ordinal: scope::ordinal(&page.cluster.name, &name),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        has_address: address(pod).is_some(),
+        node,
+        containers: containers::reported(pod),
+        etcd_ready: containers::etcd_status(pod).is_some_and(|status| status.ready),
+        ready: is_ready(pod),
+        revision: revision(pod),
+        lease_role,
+        recorded_id: page.recorded_id(&name, &uid),
+        name,
+        uid,
+    }
+}
+
+/// The pod's incarnation.
+pub(super) fn uid(pod: &PodObject) -> PodUid {
+    PodUid::new(pod.metadata.uid.clone().unwrap_or_default())
+}
+
+/// The pod's address, if it has one.
+pub(super) fn address(pod: &PodObject) -> Option<&str> {
+    let address = pod.status.as_ref()?.pod_ip.as_deref()?;
+    (!address.is_empty()).then_some(address)
+}
+
+/// The node the pod is bound to, if it is.
+pub(super) fn node_name(pod: &PodObject) -> Option<&str> {
+    let name = pod.spec.as_ref()?.node_name.as_deref()?;
+    (!name.is_empty()).then_some(name)
+}
+
+/// The pod's `Ready` condition.
+pub(super) fn is_ready(pod: &PodObject) -> bool {
+    let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn revision(pod: &PodObject) -> Option<String> {
+    pod.metadata.labels.as_ref()?.get(names::REVISION).cloned()
+}

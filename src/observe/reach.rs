@@ -1,0 +1,82 @@
+//! Whom to ask in a round, and who cannot even be asked.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::endpoints::{self, Manner};
+use super::pods;
+use super::scope;
+use crate::api::MemberStatus;
+use crate::etcd::{Endpoint, TlsIdentity};
+use crate::ledger::Page;
+use crate::quorum::EvidenceMode;
+use crate::quorum::evidence::{Probe, Target, Unanswered};
+
+/// Whom to ask, and the empty answers of the others.
+#[derive(Debug, Default)]
+pub(super) struct Reach {
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) unreachable: Vec<Probe>,
+}
+
+/// Whom to ask about the cluster whose pods these are. `tls`: what its Secrets hold, nothing, or why they cannot be used.
+pub(super) fn reach(
+    page: &Page,
+    mode: EvidenceMode,
+    set: Option<&StatefulSet>,
+    pods: &[Pod],
+    tls: Result<Option<Arc<TlsIdentity>>, String>,
+) -> Reach {
+    if mode == EvidenceMode::Readiness {
+        return Reach::default();
+    }
+    let tls = match tls {
+        Ok(tls) => tls,
+        Err(why) => return nobody(pods, &Unanswered::Tls(why)),
+    };
+    let spec = set.and_then(|set| set.spec.as_ref());
+    let manner = Manner {
+        namespace: &page.cluster.namespace,
+        service: spec.and_then(|spec| spec.service_name.as_deref()),
+        members: &page.budget().spec.members,
+        tls,
+    };
+    let mut reach = Reach::default();
+    for pod in pods {
+        match endpoints::of_pod(pod, &manner) {
+            Some(endpoint) => reach.endpoints.push(endpoint),
+            None => reach.unreachable.push(Probe::unanswered(
+                Target::Pod(pods::uid(pod)),
+                Unanswered::NoAddress,
+            )),
+        }
+    }
+    let externals = externals(page, pods);
+    let externals = externals.filter_map(|member| endpoints::of_external(member, &manner));
+    reach.endpoints.extend(externals);
+    reach
+}
+
+fn nobody(pods: &[Pod], why: &Unanswered) -> Reach {
+    let targets = pods.iter().map(|pod| Target::Pod(pods::uid(pod)));
+    Reach {
+        endpoints: Vec::new(),
+        unreachable: targets
+            .map(|target| Probe::unanswered(target, why.clone()))
+            .collect(),
+    }
+}
+
+/// The members that had no pod when they were last seen, and have none now: a member is named like its pod, maybe with a prefix.
+fn externals<'a>(page: &'a Page, pods: &[Pod]) -> impl Iterator<Item = &'a MemberStatus> {
+    let names: Vec<_> = pods.iter().map(scope::name).collect();
+    let members = page.status().map(|s| s.members.as_slice());
+    members.unwrap_or_default().iter().filter(move |member| {
+        let has_pod_now = names
+            .iter()
+            .any(|pod| member.name == pod.as_str() || member.name.ends_with(&format!("-{pod}")));
+        member.pod.is_none() && !has_pod_now
+    })
+}

@@ -1,0 +1,165 @@
+//! The single readings of the Kubernetes API, each uncached.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Node as NodeObject, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::Api;
+use kube::api::ListParams;
+
+use super::observer::Tls;
+use super::teardown::Owner;
+use super::volumes::TlsSecrets;
+use super::{ObserveError, Observer, nodes, scope};
+use crate::api::OwnerStatus;
+use crate::ledger::Page;
+use crate::quorum::pod::Node;
+use crate::quorum::{ClusterRef, EvidenceMode, Kind, PodName};
+
+impl Observer {
+    /// A pod, uncached.
+    pub(super) async fn pod(
+        &self,
+        namespace: &str,
+        name: &PodName,
+    ) -> Result<Option<Pod>, ObserveError> {
+        let pods: Api<Pod> = Api::namespaced(self.client().clone(), namespace);
+        pods.get_opt(name.as_str()).await.map_err(ObserveError::Pod)
+    }
+
+    pub(super) async fn set(
+        &self,
+        cluster: &ClusterRef,
+    ) -> Result<Option<StatefulSet>, ObserveError> {
+        let sets: Api<StatefulSet> = Api::namespaced(self.client().clone(), &cluster.namespace);
+        let set = sets.get_opt(&cluster.name).await;
+        set.map_err(ObserveError::StatefulSet)
+    }
+
+    pub(super) async fn namespace_terminating(
+        &self,
+        cluster: &ClusterRef,
+    ) -> Result<bool, ObserveError> {
+        let namespaces: Api<Namespace> = Api::all(self.client().clone());
+        let namespace = namespaces.get_opt(&cluster.namespace).await;
+        let namespace = namespace.map_err(ObserveError::Namespace)?;
+        Ok(namespace.is_none_or(|ns| ns.metadata.deletion_timestamp.is_some()))
+    }
+
+    /// The pods of the cluster. Without a selector all pods of the namespace are looked through.
+    pub(super) async fn list_pods(
+        &self,
+        cluster: &ClusterRef,
+        selector: Option<&str>,
+    ) -> Result<Vec<Pod>, ObserveError> {
+        let pods: Api<Pod> = Api::namespaced(self.client().clone(), &cluster.namespace);
+        let parameters = ListParams {
+            label_selector: selector.map(str::to_owned),
+            ..ListParams::default()
+        };
+        let pods = pods.list(&parameters).await.map_err(ObserveError::Pods)?;
+        let of_cluster = |pod: &Pod| scope::is_of(&cluster.name, pod);
+        Ok(pods.items.into_iter().filter(of_cluster).collect())
+    }
+
+    /// A pod that lost its labels is missing from the list and may be a member all the same.
+    pub(super) async fn with_target(
+        &self,
+        cluster: &ClusterRef,
+        mut pods: Vec<Pod>,
+        target: Option<&PodName>,
+    ) -> Result<Vec<Pod>, ObserveError> {
+        let missing = target.filter(|target| !pods.iter().any(|p| scope::name(p) == **target));
+        if let Some(target) = missing {
+            let pod = self.pod(&cluster.namespace, target).await?;
+            pods.extend(pod.filter(|pod| scope::is_of(&cluster.name, pod)));
+        }
+        pods.sort_by_key(scope::name);
+        Ok(pods)
+    }
+
+    pub(super) async fn disruption_budgets(
+        &self,
+        cluster: &ClusterRef,
+        kind: Kind,
+    ) -> Result<Vec<PodDisruptionBudget>, ObserveError> {
+        if kind != Kind::Evict {
+            return Ok(Vec::new());
+        }
+        let budgets: Api<PodDisruptionBudget> =
+            Api::namespaced(self.client().clone(), &cluster.namespace);
+        let budgets = budgets.list(&ListParams::default()).await;
+        Ok(budgets.map_err(ObserveError::DisruptionBudgets)?.items)
+    }
+
+    pub(super) async fn leases(
+        &self,
+        cluster: &ClusterRef,
+        mode: EvidenceMode,
+    ) -> Result<Vec<Lease>, ObserveError> {
+        if mode == EvidenceMode::Live {
+            return Ok(Vec::new());
+        }
+        let leases: Api<Lease> = Api::namespaced(self.client().clone(), &cluster.namespace);
+        let leases = leases.list(&ListParams::default()).await;
+        Ok(leases.map_err(ObserveError::Leases)?.items)
+    }
+
+    pub(super) async fn sharing(&self, page: &Page) -> Result<Vec<ClusterRef>, ObserveError> {
+        match page.cluster_id() {
+            None => Ok(Vec::new()),
+            Some(id) => {
+                let sharing = self.ledger().sharing(&page.cluster, id).await;
+                sharing.map_err(ObserveError::Ledger)
+            }
+        }
+    }
+
+    /// The state of nodes. One that cannot be read is missing evidence, and no reason to give up.
+    pub(super) async fn nodes(
+        &self,
+        names: impl Iterator<Item = &String>,
+    ) -> BTreeMap<String, Node> {
+        let nodes: Api<NodeObject> = Api::all(self.client().clone());
+        let states = names.map(|name| {
+            let nodes = nodes.clone();
+            async move {
+                let state = match nodes.get_opt(name).await {
+                    Ok(Some(node)) => nodes::state(&node),
+                    Ok(None) => Node::Gone,
+                    Err(_) => Node::Unread,
+                };
+                (name.clone(), state)
+            }
+        });
+        join_all(states).await.into_iter().collect()
+    }
+
+    pub(super) async fn owners(
+        &self,
+        cluster: &ClusterRef,
+        owners: impl Iterator<Item = &OwnerStatus>,
+    ) -> Vec<(OwnerStatus, Owner)> {
+        let states = owners.map(|owner| async move {
+            let state = self.owner_states().state(&cluster.namespace, owner).await;
+            (owner.clone(), state)
+        });
+        join_all(states).await
+    }
+
+    pub(super) async fn tls(&self, cluster: &ClusterRef, secrets: Option<&TlsSecrets>) -> Tls {
+        match secrets {
+            None => Ok(None),
+            Some(secrets) => {
+                let identity = self
+                    .tls_identities()
+                    .read(&cluster.namespace, secrets)
+                    .await;
+                identity.map(Some)
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Whose a pod is, as far as the pod itself says.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use crate::api::names;
+use crate::quorum::{Ordinal, PodName};
+
+/// Whose a pod is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Belonging {
+    /// A StatefulSet's.
+    ToSet {
+        /// Name of the StatefulSet.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Nobody's, but it may have been a StatefulSet's: orphaned on purpose.
+    Orphan,
+    /// Somebody else's (a Job's, a Deployment's), or it never was a StatefulSet's.
+    Foreign,
+}
+
+/// Whose the pod is. Its labels do not matter: druid's compaction Jobs carry those of the members.
+pub(super) fn belonging(pod: &Pod) -> Belonging {
+    match controller(&pod.metadata) {
+        Some(owner) if owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/") => {
+            Belonging::ToSet {
+                name: owner.name.clone(),
+                uid: owner.uid.clone(),
+            }
+        }
+        None if was_of_a_set(pod) => Belonging::Orphan,
+        Some(_) | None => Belonging::Foreign,
+    }
+}
+
+/// The reference to the object that controls this one.
+pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|owner| owner.controller == Some(true))
+}
+
+/// The name of a pod.
+pub(super) fn name(pod: &Pod) -> PodName {
+    PodName::new(pod.metadata.name.clone().unwrap_or_default())
+}
+
+/// The ordinal of a pod in the StatefulSet `set`; `None` where its name is not one that the set gives.
+pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
+    let of_set = pod
+        .as_str()
+        .rsplit_once('-')
+        .is_some_and(|(prefix, _)| prefix == set);
+    of_set.then(|| Ordinal::of(pod)).flatten()
+}
+
+/// Whether a pod belongs to the set of this name: by its controller, of whatever incarnation, or as an orphan with a name of
+/// the set's.
+pub(super) fn is_of(set: &str, pod: &Pod) -> bool {
+    match belonging(pod) {
+        Belonging::ToSet { name, uid: _ } => name == set,
+        Belonging::Orphan => ordinal(set, &name(pod)).is_some(),
+        Belonging::Foreign => false,
+    }
+}
+
+fn was_of_a_set(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels.is_some_and(|labels| labels.contains_key(names::POD_NAME))
+        || Ordinal::of(&name(pod)).is_some()
+}

@@ -1,0 +1,55 @@
+//! What a judgement needs to read, by what was read first.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::core::Selector;
+
+use super::volumes::{TlsSecrets, tls_secrets};
+use super::{ObserveError, owner, scope};
+use crate::api::OwnerStatus;
+use crate::ledger::Page;
+use crate::quorum::{EvidenceMode, Policy};
+
+/// The selector of the cluster's pods: the StatefulSet's, else the one the budget recorded.
+pub(super) fn selector(
+    set: Option<&StatefulSet>,
+    page: &Page,
+) -> Result<Option<String>, ObserveError> {
+    let recorded = || page.status().and_then(|status| status.selector.clone());
+    let Some(spec) = set.and_then(|set| set.spec.as_ref()) else {
+        return Ok(recorded());
+    };
+    let selector = Selector::try_from(spec.selector.clone());
+    let selector = selector.map_err(|error| ObserveError::Selector(error.to_string()))?;
+    Ok(Some(selector.to_string()).filter(|text| !text.is_empty()))
+}
+
+/// The owners whose state may matter: the StatefulSet's, and that of the one the budget last saw where it is another.
+pub(super) fn owners(set: Option<&StatefulSet>, page: &Page) -> Vec<OwnerStatus> {
+    let current = set.and_then(|set| scope::controller(&set.metadata));
+    let mut owners: Vec<OwnerStatus> = current.map(owner::recorded).into_iter().collect();
+    let last_seen = page.status().and_then(|s| s.stateful_set.as_ref());
+    if let Some(owner) = last_seen.and_then(|set| set.owner.as_ref())
+        && !owners.contains(owner)
+    {
+        owners.push(owner.clone());
+    }
+    owners
+}
+
+/// The Secrets to use: by the StatefulSet's template, or by a pod where the StatefulSet is gone.
+pub(super) fn tls(
+    policy: &Policy,
+    page: &Page,
+    set: Option<&StatefulSet>,
+    pods: &[Pod],
+) -> Option<TlsSecrets> {
+    if policy.evidence == EvidenceMode::Readiness {
+        return None;
+    }
+    let template = set.and_then(|set| set.spec.as_ref());
+    let template = template.and_then(|spec| spec.template.spec.as_ref());
+    let pod = || pods.iter().find_map(|pod| pod.spec.as_ref());
+    let named = page.budget().spec.members.tls.as_ref();
+    tls_secrets(named, template.or_else(pod))
+}

@@ -1,0 +1,281 @@
+//! What the API server said of a cluster, all of it read after the ledger, and the facts in it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod as PodObject;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+
+use super::owner;
+use super::reach::Reach;
+use super::scope::{self, Belonging};
+use super::teardown::{self, Around, Owner};
+use super::{disruption_budget, endpoints, lease, overrides, pods};
+use crate::api::{OwnerStatus, StatefulSetStatus};
+use crate::etcd::Endpoint;
+use crate::ledger::{Page, Witness};
+use crate::quorum::evidence::Round;
+use crate::quorum::pod::{Node, Pod};
+use crate::quorum::{
+    Circumstances, ClusterRef, DisruptionBudget, Observation, PodName, Policy, Scope, Snapshot,
+    Temperature,
+};
+
+/// A cluster as the API server showed it.
+#[derive(Debug)]
+pub struct World {
+    cluster: ClusterRef,
+    policy: Policy,
+    temperature: Temperature,
+    objects: Objects,
+}
+
+/// What was read, as it came.
+#[derive(Debug)]
+pub(super) struct Objects {
+    pub(super) namespace_terminating: bool,
+    pub(super) set: Option<StatefulSet>,
+    pub(super) selector: Option<String>,
+    pub(super) owners: Vec<(OwnerStatus, Owner)>,
+    /// The cluster's pods, by name.
+    pub(super) pods: Vec<PodObject>,
+    pub(super) nodes: BTreeMap<String, Node>,
+    pub(super) leases: Vec<Lease>,
+    pub(super) disruption_budgets: Vec<PodDisruptionBudget>,
+    pub(super) sharing: Vec<ClusterRef>,
+    pub(super) sets_gone: BTreeMap<String, Duration>,
+    pub(super) reach: Reach,
+    /// The ledger's temperature by what is written in it and by how long it was watched.
+    pub(super) watched: Temperature,
+    pub(super) scale_out_for: Option<Duration>,
+    pub(super) now: Timestamp,
+    pub(super) settle_time: Duration,
+}
+
+/// What somebody watched for a while, outside of any one judgement.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Ages {
+    /// For how long quorum has been lost without a gap; `None` when it is not, or nobody confirmed it.
+    pub quorum_lost_for: Option<Duration>,
+    /// For how long the learner has made no progress.
+    pub learner_stuck_for: Option<Duration>,
+}
+
+impl World {
+    pub(super) fn new(page: &Page, policy: Policy, objects: Objects) -> Self {
+        let temperature = if nothing_before(page, &objects.pods) {
+            Temperature::Warm
+        } else {
+            objects.watched
+        };
+        Self {
+            cluster: page.cluster.clone(),
+            policy,
+            temperature,
+            objects,
+        }
+    }
+
+    /// Whom to ask about the cluster.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.objects.reach.endpoints
+    }
+
+    /// Whether a round that was sent to `asked` before the pods were read asked the right ones: the same pods at the same addresses.
+    pub fn confirms(&self, asked: &[Endpoint]) -> bool {
+        endpoints::same(asked, self.endpoints())
+    }
+
+    /// The StatefulSet, if there is one.
+    pub fn stateful_set(&self) -> Option<&StatefulSet> {
+        self.objects.set.as_ref()
+    }
+
+    /// The cluster's pods.
+    pub fn pods(&self) -> &[PodObject] {
+        &self.objects.pods
+    }
+
+    /// One pod of the cluster.
+    pub fn pod(&self, name: &PodName) -> Option<&PodObject> {
+        self.objects
+            .pods
+            .iter()
+            .find(|pod| scope::name(pod) == *name)
+    }
+
+    /// The facts about one pod of the cluster.
+    pub fn pod_facts(&self, page: &Page, name: &PodName) -> Option<Pod> {
+        self.pod(name).map(|pod| self.facts_of(page, pod))
+    }
+
+    /// The owner's choices.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Whether the ledger holds every open grant, as far as this replica can tell.
+    pub fn temperature(&self) -> Temperature {
+        self.temperature
+    }
+
+    /// `spec.replicas`; where the StatefulSet is gone, the last that the budget recorded, or as many as there are pods.
+    pub fn replicas(&self, page: &Page) -> u32 {
+        if let Some(set) = &self.objects.set {
+            return teardown::replicas(set);
+        }
+        let pods = u32::try_from(self.objects.pods.len()).unwrap_or(u32::MAX);
+        page.latch.replicas.max(pods)
+    }
+
+    /// What surrounds a request about `target`; without one, what surrounds the cluster.
+    pub fn circumstances(&self, page: &Page, target: Option<&PodName>) -> Circumstances {
+        let pod = target.and_then(|target| self.pod(target));
+        let set = self.objects.set.as_ref();
+        Circumstances {
+            scope: Scope::Enrolled,
+            teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, pod))),
+            lifted: pod
+                .and_then(|pod| overrides::of_pod(pod, set, page.budget(), self.objects.now)),
+            shared_with: self.objects.sharing.first().cloned(),
+            ledger: self.temperature,
+            disruption_budget: pod.map_or(DisruptionBudget::Permits, |pod| {
+                disruption_budget::verdict(pod, &self.objects.disruption_budgets)
+            }),
+        }
+    }
+
+    /// Everything a judgement may know. `round`: the answers of [`World::endpoints`]; those who could not be asked are added here.
+    pub fn observation(
+        &self,
+        page: &Page,
+        target: Option<&PodName>,
+        mut round: Round,
+        ages: Ages,
+    ) -> Observation {
+        let unreachable = self.objects.reach.unreachable.iter();
+        round.probes.extend(unreachable.cloned());
+        let replicas = self.replicas(page);
+        let pods = self.objects.pods.iter();
+        Observation {
+            cluster: self.cluster.clone(),
+            circumstances: self.circumstances(page, target),
+            policy: self.policy.clone(),
+            replicas,
+            update_revision: self.update_revision(),
+            latch: page.latch,
+            scaled_out_for: self.scaled_out_for(page, replicas),
+            quorum_lost_for: ages.quorum_lost_for,
+            learner_stuck_for: ages.learner_stuck_for,
+            pods: pods.map(|pod| self.facts_of(page, pod)).collect(),
+            round,
+        }
+    }
+
+    /// What of this the budget should remember. `snapshot`: the cluster as it was judged, where it was.
+    pub fn witness(&self, snapshot: Option<&Snapshot>) -> Witness {
+        let set = self.objects.set.as_ref();
+        let grace = self.policy.scale_out_grace;
+        Witness {
+            // Without a StatefulSet nobody knows how many there should be: what is recorded stays.
+            latch: set.and(snapshot).map(|snapshot| snapshot.latch),
+            cluster_id: snapshot.and_then(|snapshot| snapshot.cluster_id),
+            stateful_set: set.and_then(remembered),
+            selector: self.objects.selector.clone(),
+            temperature: Some(self.temperature),
+            scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
+        }
+    }
+
+    fn facts_of(&self, page: &Page, pod: &PodObject) -> Pod {
+        let node = match pods::node_name(pod) {
+            None => Node::Unscheduled,
+            Some(name) => self
+                .objects
+                .nodes
+                .get(name)
+                .copied()
+                .unwrap_or(Node::Unread),
+        };
+        let role = lease::role_of(&scope::name(pod), &self.objects.leases);
+        pods::facts(pod, node, role, page)
+    }
+
+    fn around<'a>(&'a self, page: &'a Page, pod: &PodObject) -> Around<'a> {
+        let uid = match scope::belonging(pod) {
+            Belonging::ToSet { name: _, uid } => uid,
+            Belonging::Orphan | Belonging::Foreign => String::new(),
+        };
+        let gone_for = self.objects.sets_gone.get(&uid).copied();
+        Around {
+            namespace_terminating: self.objects.namespace_terminating,
+            set: self.objects.set.as_ref(),
+            owner: self.owner_of(page, &uid),
+            status: page.status(),
+            set_gone_for: gone_for.unwrap_or_default(),
+            settle_time: self.objects.settle_time,
+        }
+    }
+
+    /// The owner of the StatefulSet with this UID: as it says itself, or as the budget recorded it.
+    fn owner_of(&self, page: &Page, uid: &str) -> Owner {
+        let set = self.objects.set.as_ref();
+        let set = set.filter(|set| set.metadata.uid.as_deref() == Some(uid));
+        let whose = match (set, teardown::recorded_set(page.status(), uid)) {
+            (Some(set), _) => scope::controller(&set.metadata).map(owner::recorded),
+            (None, Some(recorded)) => recorded.owner.clone(),
+            (None, None) => return Owner::Unknown,
+        };
+        let Some(whose) = whose else {
+            return Owner::None;
+        };
+        let mut states = self.objects.owners.iter();
+        let state = states.find(|(owner, _)| *owner == whose);
+        state.map_or(Owner::Unknown, |(_, state)| *state)
+    }
+
+    fn scaled_out_for(&self, page: &Page, replicas: u32) -> Option<Duration> {
+        if page.latch.replicas > 0 && replicas > page.latch.replicas {
+            return Some(Duration::ZERO);
+        }
+        let grown = page.status()?.scale_out.as_ref()?;
+        let is_this = u32::try_from(grown.to).is_ok_and(|to| to == replicas);
+        (is_this && !grown.settled)
+            .then_some(self.objects.scale_out_for)
+            .flatten()
+    }
+
+    fn update_revision(&self) -> Option<String> {
+        self.objects
+            .set
+            .as_ref()?
+            .status
+            .as_ref()?
+            .update_revision
+            .clone()
+    }
+}
+
+fn remembered(set: &StatefulSet) -> Option<StatefulSetStatus> {
+    Some(StatefulSetStatus {
+        uid: set.metadata.uid.clone()?,
+        owner: scope::controller(&set.metadata).map(owner::recorded),
+    })
+}
+
+/// Whether every pod is younger than a ledger that was never cold: then no permission can be open that it does not know, for
+/// a permission is for one incarnation of a pod. The API server dates both, to the second: within one second nothing is known.
+fn nothing_before(page: &Page, pods: &[PodObject]) -> bool {
+    let epoch = page.status().map_or(0, |status| status.ledger.epoch);
+    let born = page.budget().metadata.creation_timestamp.as_ref();
+    let Some(born) = born.filter(|_| epoch == 0) else {
+        return false;
+    };
+    pods.iter().all(|pod| {
+        let created = pod.metadata.creation_timestamp.as_ref();
+        created.is_some_and(|created| created.0 > born.0)
+    })
+}
