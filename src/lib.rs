@@ -2,10 +2,12 @@
 
 pub mod admission;
 pub mod api;
+pub mod cli;
 pub mod clock;
 pub mod etcd;
 pub mod judge;
 pub mod ledger;
 pub mod observe;
 pub mod quorum;
+pub mod serve;
 pub mod telemetry;

@@ -1,0 +1,291 @@
+//! The command line. Every option can be given by an environment variable, too; a bad value is refused before anything starts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
+
+/// Keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
+#[derive(Debug, Parser)]
+#[command(name = "quorumgate", version, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve the webhooks and look after the budgets.
+    ///
+    /// The cluster is the one that KUBECONFIG names, or the one this process runs in. SIGTERM drains and ends it.
+    Run(Box<Run>),
+    /// Print the CustomResourceDefinitions, for `kubectl apply -f -`.
+    Crds,
+    /// Print the version.
+    Version,
+}
+
+/// Options of `quorumgate run`.
+#[derive(Debug, Clone, Args)]
+pub struct Run {
+    /// Where the API server reaches the webhooks, by HTTPS.
+    #[arg(
+        long,
+        env = "QUORUMGATE_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "0.0.0.0:8443",
+        help_heading = "Addresses"
+    )]
+    pub listen: SocketAddr,
+
+    /// Where /livez, /readyz and /metrics are, by plain HTTP.
+    #[arg(
+        long,
+        env = "QUORUMGATE_ADMIN_LISTEN",
+        value_name = "ADDRESS:PORT",
+        default_value = "0.0.0.0:8080",
+        help_heading = "Addresses"
+    )]
+    pub admin_listen: SocketAddr,
+
+    /// The serving certificate and its chain, PEM. Read again whenever its content changes.
+    #[arg(
+        long,
+        env = "QUORUMGATE_TLS_CERT",
+        value_name = "FILE",
+        help_heading = "Certificate"
+    )]
+    pub tls_cert: PathBuf,
+
+    /// The private key of the serving certificate, PEM. Read again whenever its content changes.
+    #[arg(
+        long,
+        env = "QUORUMGATE_TLS_KEY",
+        value_name = "FILE",
+        help_heading = "Certificate"
+    )]
+    pub tls_key: PathBuf,
+
+    /// Namespaces to look after, separated by commas. All, where none is named.
+    #[arg(long, env = "QUORUMGATE_NAMESPACES", value_name = "NAMESPACE", value_delimiter = ',', value_parser = dns_label, help_heading = "Scope")]
+    pub namespaces: Vec<String>,
+
+    /// Name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration that call this gate: while one of them is
+    /// missing or was just made, the gate knows that it was not in force.
+    #[arg(long, env = "QUORUMGATE_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain, help_heading = "Scope")]
+    pub webhook_configuration: String,
+
+    /// Namespace of the Lease by which the replicas choose who writes observations and rolls updates out. No safety rests on it.
+    #[arg(long, env = "QUORUMGATE_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "quorumgate", value_parser = dns_label, help_heading = "Replicas")]
+    pub lease_namespace: String,
+
+    /// Name of that Lease.
+    #[arg(long, env = "QUORUMGATE_LEASE_NAME", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain, help_heading = "Replicas")]
+    pub lease_name: String,
+
+    /// Name of this replica in the Lease and in Events. The host's name, where none is given.
+    #[arg(long, env = "QUORUMGATE_IDENTITY", value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Replicas")]
+    pub identity: Option<String>,
+
+    /// How long a permission stays open when its delete was not seen to happen. Longer than any request lives in the API server
+    /// (60 s by default); every replica of a gate needs the same.
+    #[arg(long, env = "QUORUMGATE_SETTLE_TIME", value_name = "DURATION", default_value = "120s", value_parser = settle_time, help_heading = "Times")]
+    pub settle_time: Duration,
+
+    /// How long a member may take to answer, where its budget does not say. It rises by itself with the latency seen lately.
+    #[arg(long, env = "QUORUMGATE_PROBE_TIMEOUT", value_name = "DURATION", default_value = "400ms", value_parser = probe_timeout, help_heading = "Times")]
+    pub probe_timeout: Duration,
+
+    /// How long requests are still taken after SIGTERM, while readiness fails and callers go elsewhere.
+    #[arg(long, env = "QUORUMGATE_LEAVE_TIME", value_name = "DURATION", default_value = "3s", value_parser = up_to_a_minute, help_heading = "Times")]
+    pub leave_time: Duration,
+
+    /// How long requests in flight may take after that.
+    #[arg(long, env = "QUORUMGATE_DRAIN_TIME", value_name = "DURATION", default_value = "10s", value_parser = up_to_a_minute, help_heading = "Times")]
+    pub drain_time: Duration,
+
+    /// The longest request body, bytes. An admission review holds up to two objects of at most 1.5 MiB each.
+    #[arg(long, env = "QUORUMGATE_MAX_BODY_BYTES", value_name = "BYTES", default_value_t = 4_194_304, value_parser = body_bytes, help_heading = "Limits")]
+    pub max_body_bytes: usize,
+
+    /// Judgements at one time. More are told to wait (429).
+    #[arg(long, env = "QUORUMGATE_MAX_JUDGEMENTS", value_name = "NUMBER", default_value_t = 256, value_parser = judgements, help_heading = "Limits")]
+    pub max_judgements: usize,
+
+    /// How a log line looks.
+    #[arg(long, env = "QUORUMGATE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json, help_heading = "Log")]
+    pub log_format: LogFormat,
+
+    /// Which lines are logged: levels by module, for example `info` or `warn,quorumgate=debug`.
+    #[arg(long, env = "QUORUMGATE_LOG", value_name = "FILTER", default_value = DEFAULT_FILTER, help_heading = "Log")]
+    pub log: String,
+}
+
+impl Run {
+    /// The name of this replica: as given, or the host's.
+    pub fn identity(&self) -> String {
+        let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        self.identity
+            .clone()
+            .or_else(|| host().map(|name| name.trim().to_owned()))
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| format!("quorumgate-{}", std::process::id()))
+    }
+}
+
+fn settle_time(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_secs(1), Duration::from_secs(3600))
+}
+
+fn probe_timeout(text: &str) -> Result<Duration, String> {
+    within(text, Duration::from_millis(50), Duration::from_millis(1500))
+}
+
+fn up_to_a_minute(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, Duration::from_secs(60))
+}
+
+/// A duration as people write it: `120s`, `2m`, `1m 30s`, `400ms`.
+fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let given: jiff::SignedDuration = text
+        .parse()
+        .map_err(|_| "not a duration like 400ms, 120s or 2m".to_owned())?;
+    Duration::try_from(given)
+        .ok()
+        .filter(|given| (least..=most).contains(given))
+        .ok_or_else(|| format!("has to be from {least:?} to {most:?}"))
+}
+
+fn body_bytes(text: &str) -> Result<usize, String> {
+    // Below this, large pods could neither be deleted nor evicted.
+    number(text, 3 * 1024 * 1024, 64 * 1024 * 1024)
+}
+
+fn judgements(text: &str) -> Result<usize, String> {
+    number(text, 1, 65_536)
+}
+
+fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|given| (least..=most).contains(given))
+        .ok_or_else(|| format!("has to be a number from {least} to {most}"))
+}
+
+fn dns_label(text: &str) -> Result<String, String> {
+    if text.len() <= 63 && is_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "not a namespace's name: lower case letters, digits and inner dashes, at most 63"
+                .to_owned(),
+        )
+    }
+}
+
+fn dns_subdomain(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.split('.').all(is_label) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "not an object's name: lower case letters, digits, inner dashes and dots, at most 253"
+                .to_owned(),
+        )
+    }
+}
+
+fn is_label(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let inner = text.bytes().all(|b| plain(b) || b == b'-');
+    let ends = text.bytes().next().is_some_and(plain) && text.bytes().last().is_some_and(plain);
+    inner && ends
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn run(options: &[&str]) -> Result<Run, String> {
+        let given = ["quorumgate", "run", "--tls-cert=c", "--tls-key=k"];
+        let cli = Cli::try_parse_from(given.iter().chain(options)).map_err(|e| e.to_string())?;
+        match cli.command {
+            Command::Run(run) => Ok(*run),
+            Command::Crds | Command::Version => unreachable!("the command is run"),
+        }
+    }
+
+    #[test]
+    fn the_definition_of_the_command_line_holds_together() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_is_explained_and_has_an_environment_variable() {
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        for option in run.get_arguments().filter(|a| a.get_id() != "help") {
+            assert!(
+                option.get_help().is_some(),
+                "{} is not explained",
+                option.get_id()
+            );
+            let variable = option
+                .get_env()
+                .unwrap_or_else(|| panic!("{}", option.get_id()));
+            assert!(variable.to_str().unwrap().starts_with("QUORUMGATE_"));
+        }
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(run(&[]).unwrap().settle_time, Duration::from_secs(120));
+        assert_eq!(
+            run(&["--settle-time=2m"]).unwrap().settle_time,
+            Duration::from_secs(120)
+        );
+        assert_eq!(
+            run(&["--probe-timeout=1s"]).unwrap().probe_timeout,
+            Duration::from_secs(1)
+        );
+    }
+
+    #[test]
+    fn bad_values_are_refused_with_what_would_be_good() {
+        for (option, hint) in [
+            ("--settle-time=soon", "like 400ms, 120s or 2m"),
+            ("--settle-time=-5s", "from 1s to 3600s"),
+            ("--probe-timeout=10s", "from 50ms to 1.5s"),
+            ("--namespaces=a,B", "lower case"),
+            ("--namespaces=a,", "lower case"),
+            ("--listen=8443", "invalid socket address"),
+            ("--max-body-bytes=10", "from 3145728"),
+            ("--log-format=xml", "json, text"),
+            ("--identity=", "a value is required"),
+        ] {
+            let said = run(&[option]).unwrap_err();
+            assert!(said.contains(hint), "{option}: {said}");
+        }
+    }
+
+    #[test]
+    fn namespaces_are_separated_by_commas() {
+        assert_eq!(
+            run(&["--namespaces=a,b-1"]).unwrap().namespaces,
+            ["a", "b-1"]
+        );
+        assert!(run(&[]).unwrap().namespaces.is_empty());
+    }
+
+    #[test]
+    fn a_replica_without_a_name_has_its_hosts() {
+        assert_eq!(run(&["--identity=one"]).unwrap().identity(), "one");
+        assert!(!run(&[]).unwrap().identity().is_empty());
+    }
+}

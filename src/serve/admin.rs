@@ -1,0 +1,88 @@
+//! `/livez`, `/readyz` and `/metrics`, on an address of their own, so that probes need no certificate and nothing else is open there.
+//!
+//! Liveness never looks at a cluster: a gate that is restarted because etcd is ill helps nobody.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::telemetry::metrics::Metrics;
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// One named condition.
+type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Named conditions that must all hold.
+#[derive(Default)]
+pub struct Checks(Vec<(&'static str, Look)>);
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
+    }
+}
+
+impl Checks {
+    /// No conditions: always well.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a condition, which says in words what is wrong when it does not hold. It is looked at on every request and must not wait.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: &'static str,
+        look: impl Fn() -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.0.push((name, Box::new(look)));
+        self
+    }
+
+    /// Whether all hold, and a line for each, in the API server's own form.
+    fn look(&self, path: &str) -> (StatusCode, String) {
+        let mut page = String::new();
+        let mut all_hold = true;
+        for (name, look) in &self.0 {
+            let line = match look() {
+                Ok(()) => format!("[+]{name} ok"),
+                Err(why) => {
+                    all_hold = false;
+                    format!("[-]{name} failed: {why}")
+                }
+            };
+            // Writing to a String does not fail.
+            let _ = writeln!(page, "{line}");
+        }
+        let (status, outcome) = if all_hold {
+            (StatusCode::OK, "passed")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "failed")
+        };
+        let _ = writeln!(page, "{path} check {outcome}");
+        (status, page)
+    }
+}
+
+/// The pages: `live` and `ready` are looked at on every request.
+pub fn router(live: Checks, ready: Checks, metrics: Arc<Metrics>) -> Router {
+    let (live, ready) = (Arc::new(live), Arc::new(ready));
+    Router::new()
+        .route("/livez", get(move || async move { live.look("livez") }))
+        .route("/readyz", get(move || async move { ready.look("readyz") }))
+        .route("/metrics", get(move || async move { exposition(&metrics) }))
+}
+
+fn exposition(metrics: &Metrics) -> Response {
+    match metrics.exposition() {
+        Ok(page) => ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}

@@ -1,0 +1,134 @@
+//! One connection: handshake, requests, and an end that is never in the middle of an answer unless time runs out.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+use super::Shutdown;
+use super::pace::{Pace, Paced, Stage};
+
+/// How long a peer may take for what it has to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For the TLS handshake.
+    pub handshake: Duration,
+    /// For the head of a request, from its first byte.
+    pub head: Duration,
+    /// Between two requests. The API server keeps idle connections for 90 s and fails a call on one that was closed under it.
+    pub idle: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(5),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(150),
+        }
+    }
+}
+
+impl Patience {
+    fn is_exhausted(self, stage: Stage) -> bool {
+        match stage {
+            Stage::Idle(since) => since.elapsed() > self.idle,
+            Stage::Head(since) => since.elapsed() > self.head,
+            // The handler has a deadline of its own.
+            Stage::Answering => false,
+        }
+    }
+
+    /// How often to look: often enough for the shorter of the limits.
+    fn beat(self) -> Duration {
+        self.head.min(self.idle) / 4
+    }
+}
+
+pub(super) async fn serve(
+    stream: TcpStream,
+    acceptor: Option<TlsAcceptor>,
+    router: Router,
+    shutdown: Shutdown,
+    patience: Patience,
+) {
+    let Some(acceptor) = acceptor else {
+        return converse(stream, router, shutdown, patience).await;
+    };
+    let start = Instant::now();
+    match tokio::time::timeout(patience.handshake, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => converse(stream, router, shutdown, patience).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(after = ?start.elapsed(), "a TLS handshake took too long"),
+    }
+}
+
+/// HTTP/1.1 only: the API server speaks nothing else to a Service, so that its calls spread over the replicas.
+async fn converse<S>(stream: S, router: Router, shutdown: Shutdown, patience: Patience)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let pace = Pace::idle();
+    let service = service_fn(|request: Request<Incoming>| {
+        let answering = pace.answering();
+        let answer = router.clone().oneshot(request);
+        let leaving = &shutdown.leaving;
+        async move {
+            let _answering = answering;
+            let mut response = match answer.await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            };
+            if leaving.is_cancelled() {
+                close_after(&mut response);
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let paced = Paced {
+        stream,
+        pace: pace.clone(),
+    };
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .serve_connection(TokioIo::new(paced), service);
+    let mut connection = pin!(connection);
+    let mut closing = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection broke");
+                }
+                return;
+            }
+            () = shutdown.closing.cancelled(), if !closing => {
+                closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = sleep(patience.beat()) => {
+                if patience.is_exhausted(pace.stage()) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn close_after<B>(response: &mut Response<B>) {
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+}

@@ -1,0 +1,137 @@
+//! Listeners: HTTPS for the API server, plain HTTP for kubelets and Prometheus.
+//!
+//! Shutting down goes in two steps. First the process *leaves*: it is not ready any more, and each answer closes its connection, so
+//! that callers go elsewhere while requests that still arrive are answered. Then it *closes*: no new connections, idle ones
+//! end, and requests in flight are finished within a limit.
+
+pub mod admin;
+pub mod certificate;
+mod connection;
+mod pace;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use rustls::ServerConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use connection::Patience;
+
+/// How the bytes travel.
+#[derive(Clone)]
+pub enum Transport {
+    /// As they are.
+    Plain,
+    /// By TLS 1.2 or 1.3.
+    Tls(Arc<ServerConfig>),
+}
+
+/// The two steps of shutting down.
+#[derive(Debug, Clone, Default)]
+pub struct Shutdown {
+    /// Not ready any more; each answer closes its connection.
+    pub leaving: CancellationToken,
+    /// No new connections; idle ones end.
+    pub closing: CancellationToken,
+}
+
+/// What a listener bears.
+#[derive(Debug, Clone, Copy)]
+pub struct ServeLimits {
+    /// Connections at one time. More wait in the kernel's queue.
+    pub connections: usize,
+    /// How long requests in flight may take after [`Shutdown::closing`].
+    pub drain: Duration,
+    /// How long a peer may take for what it has to do.
+    pub patience: Patience,
+}
+
+impl Default for ServeLimits {
+    fn default() -> Self {
+        Self {
+            connections: 2048,
+            drain: Duration::from_secs(10),
+            patience: Patience::default(),
+        }
+    }
+}
+
+/// Answers connections until [`Shutdown::closing`], then drains. Returns once every connection has ended or was cut.
+pub async fn serve(
+    listener: TcpListener,
+    transport: Transport,
+    router: Router,
+    shutdown: Shutdown,
+    limits: ServeLimits,
+) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let connections = TaskTracker::new();
+    let cut = CancellationToken::new();
+    let acceptor = match transport {
+        Transport::Plain => None,
+        Transport::Tls(config) => Some(TlsAcceptor::from(config)),
+    };
+    loop {
+        let accepted = tokio::select! {
+            () = shutdown.closing.cancelled() => break,
+            accepted = accept(&listener, &places) => accepted,
+        };
+        let Ok((stream, place)) = accepted else {
+            continue;
+        };
+        let serving = connection::serve(
+            stream,
+            acceptor.clone(),
+            router.clone(),
+            shutdown.clone(),
+            limits.patience,
+        );
+        let cut = cut.clone();
+        connections.spawn(async move {
+            let _place = place;
+            let _cut_or_ended = cut.run_until_cancelled_owned(serving).await;
+        });
+    }
+    drop(listener);
+    connections.close();
+    if tokio::time::timeout(limits.drain, connections.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!(
+            connections = connections.len(),
+            "cut connections that did not end in time"
+        );
+        cut.cancel();
+        connections.wait().await;
+    }
+}
+
+type Accepted = (TcpStream, tokio::sync::OwnedSemaphorePermit);
+
+/// The next connection, once there is a place for it.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Accepted> {
+    let place = Arc::clone(places)
+        .acquire_owned()
+        .await
+        .map_err(io::Error::other)?;
+    match listener.accept().await {
+        Ok((stream, _peer)) => {
+            // An answer is one small write: waiting for more to send only delays it.
+            let _ = stream.set_nodelay(true);
+            Ok((stream, place))
+        }
+        Err(error) => {
+            // Most of them (no file descriptors left) do not go away by asking again at once.
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            Err(error)
+        }
+    }
+}

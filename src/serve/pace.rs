@@ -1,0 +1,113 @@
+//! Where a connection stands, so that a slow peer is told from an idle one.
+//!
+//! hyper's own limit for request heads runs while a connection is idle, too. The API server keeps connections for 90 s and does not
+//! repeat a POST that meets a closed one, so an idle connection has to outlive that, and a head must not take that long.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// Where a connection stands. Shared by its stream, its handler and its watch.
+#[derive(Debug, Clone)]
+pub(super) struct Pace(Arc<Mutex<Stage>>);
+
+/// What a connection is doing, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Nothing.
+    Idle(Instant),
+    /// The peer is sending a request's head.
+    Head(Instant),
+    /// A request is being answered.
+    Answering,
+}
+
+impl Pace {
+    pub(super) fn idle() -> Self {
+        Self(Arc::new(Mutex::new(Stage::Idle(Instant::now()))))
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request's head is complete: it is answered until the returned value is dropped.
+    pub(super) fn answering(&self) -> Answering {
+        self.enter(Stage::Answering);
+        Answering(self.clone())
+    }
+
+    fn enter(&self, stage: Stage) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = stage;
+    }
+
+    fn bytes_arrived(&self) {
+        if matches!(self.stage(), Stage::Idle(_)) {
+            self.enter(Stage::Head(Instant::now()));
+        }
+    }
+}
+
+/// A request being answered.
+pub(super) struct Answering(Pace);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.enter(Stage::Idle(Instant::now()));
+    }
+}
+
+/// A stream that notes when a request begins to arrive.
+pub(super) struct Paced<S> {
+    pub(super) stream: S,
+    pub(super) pace: Pace,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.pace.bytes_arrived();
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, buffer)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, buffers)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
