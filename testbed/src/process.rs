@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 
 use crate::eventually::eventually;
 
@@ -36,8 +36,6 @@ impl Identity {
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         if matches!(fields.next()?, "Z" | "X") {
-            // Ours to reap if it was our child; otherwise this fails, which is as good.
-            let _ = waitpid(Pid::from_raw(pid), Some(WaitPidFlag::WNOHANG));
             return None;
         }
         let started = fields.nth(18)?.parse().ok()?;
@@ -70,6 +68,23 @@ impl Identity {
                 Err(error).with_context(|| format!("cannot send {signal} to pid {}", self.pid))
             }
         }
+    }
+}
+
+impl Identity {
+    /// SIGKILL to the process and, where it leads a process group, to all of that.
+    fn kill_group(self) -> Result<()> {
+        let pid = Pid::from_raw(self.pid);
+        if self.is_running() && getpgid(Some(pid)) == Ok(pid) {
+            match killpg(pid, Signal::SIGKILL) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("cannot kill the group of pid {pid}"));
+                }
+            }
+        }
+        self.signal(Signal::SIGKILL)
     }
 }
 
@@ -263,41 +278,47 @@ impl Background {
     }
 }
 
-/// SIGKILL for every process that has a pid file below `directory`; returns when all are gone, with their files' paths
-/// relative to it.
+/// SIGKILL for every process that has a pid file below `directory`, and for the process group that it leads; returns
+/// when all are gone, with their files' paths relative to it.
 ///
 /// Agents (`kubelet.pid`) go before what they would start again.
 pub async fn kill_all_below(directory: &Path) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    pid_files(directory, &mut files)?;
-    files.sort_by_key(|file| {
-        (
-            file.file_name() != Some("kubelet.pid".as_ref()),
-            file.clone(),
-        )
-    });
     let mut killed = Vec::new();
-    for file in files {
-        let Some(identity) = running_in(&file) else {
-            continue;
-        };
-        identity.signal(Signal::SIGKILL)?;
-        gone(identity, Duration::from_secs(10))
-            .await
-            .with_context(|| {
-                format!(
-                    "pid {} ({}) survived SIGKILL",
-                    identity.pid(),
-                    file.display()
-                )
-            })?;
-        let name = file
-            .strip_prefix(directory)
-            .unwrap_or(&file)
-            .with_extension("");
-        killed.push(name.display().to_string());
+    loop {
+        let before = killed.len();
+        let mut files = Vec::new();
+        pid_files(directory, &mut files)?;
+        files.sort_by_key(|file| {
+            (
+                file.file_name() != Some("kubelet.pid".as_ref()),
+                file.clone(),
+            )
+        });
+        for file in files {
+            let Some(identity) = running_in(&file) else {
+                continue;
+            };
+            identity.kill_group()?;
+            gone(identity, Duration::from_secs(10))
+                .await
+                .with_context(|| {
+                    format!(
+                        "pid {} ({}) survived SIGKILL",
+                        identity.pid(),
+                        file.display()
+                    )
+                })?;
+            let name = file
+                .strip_prefix(directory)
+                .unwrap_or(&file)
+                .with_extension("");
+            killed.push(name.display().to_string());
+        }
+        // An agent may have started something between the look and its own end.
+        if killed.len() == before {
+            return Ok(killed);
+        }
     }
-    Ok(killed)
 }
 
 fn running_in(pid_file: &Path) -> Option<Identity> {
@@ -328,7 +349,10 @@ async fn gone(identity: Identity, within: Duration) -> Result<()> {
     eventually(within, "the process is gone", async || {
         !identity.is_running()
     })
-    .await
+    .await?;
+    // Reaps it if it was our child; otherwise this fails, which is as good.
+    let _ = waitpid(Pid::from_raw(identity.pid), Some(WaitPidFlag::WNOHANG));
+    Ok(())
 }
 
 fn command_line(command: &Command) -> String {
@@ -387,6 +411,32 @@ mod tests {
         frozen.freeze().unwrap();
         frozen.stop(Duration::from_secs(5)).await.unwrap();
         assert!(!identity.is_running());
+    }
+
+    #[tokio::test]
+    async fn whatever_has_a_pid_file_below_a_directory_is_killed_with_its_process_group() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("some/where");
+        let parent = Background::new("parent", &deep, &deep);
+        let identity = parent.spawn(shell("sleep 60 & echo $!; wait")).unwrap();
+        let child = eventually(
+            Duration::from_secs(5),
+            "the child's pid is told",
+            async || {
+                fs::read_to_string(parent.log_file())
+                    .ok()?
+                    .trim()
+                    .parse()
+                    .ok()
+                    .and_then(Identity::of)
+            },
+        )
+        .await
+        .unwrap();
+        let killed = kill_all_below(dir.path()).await.unwrap();
+        assert_eq!(killed, ["some/where/parent"]);
+        assert!(!identity.is_running());
+        gone(child, Duration::from_secs(5)).await.unwrap();
     }
 
     #[test]

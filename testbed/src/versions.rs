@@ -71,6 +71,11 @@ pub const RELEASES: &[Release] = &[
         origin: go_module!("kubernetes-1.37"),
     },
     Release {
+        software: Software::Kubernetes,
+        version: "1.33.13",
+        origin: go_module!("kubernetes-1.33"),
+    },
+    Release {
         software: Software::Etcd,
         version: "3.7.3",
         origin: go_module!("etcd-3.7"),
