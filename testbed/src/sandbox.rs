@@ -199,6 +199,8 @@ impl Drop for Sandbox {
 }
 
 /// Tears down the sandboxes whose owners are gone, except those that are to be kept.
+///
+/// What cannot be torn down is told, and no reason not to begin anew.
 pub(crate) async fn sweep(bed: &Bed) -> Result<()> {
     let Ok(entries) = fs::read_dir(bed.state().sandboxes()) else {
         return Ok(());
@@ -212,7 +214,11 @@ pub(crate) async fn sweep(bed: &Bed) -> Result<()> {
         let Some(namespace) = directory.file_name().and_then(|name| name.to_str()) else {
             continue;
         };
-        tear_down(&bed.client(), bed.state(), namespace).await?;
+        if let Err(error) = tear_down(&bed.client(), bed.state(), namespace).await {
+            tell(&format!(
+                "what is left of sandbox {namespace} cannot be swept away: {error:#}"
+            ));
+        }
     }
     Ok(())
 }
@@ -265,6 +271,8 @@ async fn remove_nodes(client: &Client, state: &State, namespace: &str) -> Result
         process::kill_all_below(&directory).await?;
         if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
             node::delete_object(client, name).await?;
+            // Good for nothing any more; it may never have been written.
+            let _ = fs::remove_file(state.node_kubeconfig(name));
         }
     }
     Ok(())

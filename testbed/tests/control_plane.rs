@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::paths::State;
-use quorumgate_testbed::process::Identity;
+use quorumgate_testbed::process::{Background, Identity};
 use quorumgate_testbed::{Bed, eventually};
 use serde_json::json;
 
@@ -167,6 +167,35 @@ async fn a_sandbox_that_is_dropped_unclosed_is_torn_down_but_its_files_stay() ->
     })
     .await?;
     assert!(directory.join("some.log").exists());
+    std::fs::remove_dir_all(directory)?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_sandbox_whose_test_was_killed_is_swept_away_by_the_next_up() -> Result<()> {
+    let bed = Bed::up().await?;
+    let sandbox = bed.sandbox("orphan").await?;
+    let (name, directory) = (sandbox.namespace().to_owned(), sandbox.directory());
+    let logs = directory.join("logs");
+    let process = Background::new("helper", &directory, &logs);
+    let mut helper = Command::new("sleep");
+    helper.arg("600");
+    process.spawn(helper)?;
+    // Nothing of it is run when a test is killed; and the owner is then gone.
+    std::mem::forget(sandbox);
+    std::fs::write(directory.join("owner"), "1 1")?;
+
+    Bed::up().await?;
+    assert_eq!(process.running(), None);
+    let namespaces: Api<Namespace> = Api::all(bed.client());
+    eventually(PATIENCE, "its namespace is gone", async || {
+        namespaces
+            .get_opt(&name)
+            .await
+            .is_ok_and(|found| found.is_none())
+    })
+    .await?;
+    assert!(logs.join("helper.log").exists());
     std::fs::remove_dir_all(directory)?;
     Ok(())
 }
