@@ -1,9 +1,140 @@
 //! The one way to a yes: read the ledger, gather evidence that is younger, decide, record, answer.
 //!
-//! The webhooks and the rollout ask here alike, so a rollout can never take what the webhook would refuse.
+//! The webhooks and the rollout ask here alike, so a rollout can never take what the webhook would refuse. What could not be found out in
+//! time is turned into "wait" here and nowhere else.
 
+mod evidence;
+mod hearing;
 mod judging;
+mod leadership;
+mod moves;
+mod noted;
+mod paces;
 mod question;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable as _};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tokio::time::timeout_at;
 
 pub use judging::Judging;
 pub use question::{Answer, Asker, DryRun, Question, Refusal, Yes};
+
+use crate::clock::Clock;
+use crate::etcd::{Admin, Prober};
+use crate::ledger::Ledger;
+use crate::observe::{Ages, Observer};
+use crate::quorum::{ClusterRef, Reason};
+use crate::telemetry::metrics::Metrics;
+use hearing::Hearing;
+use moves::Moves;
+use noted::Noted;
+use paces::Paces;
+
+/// The part of a question's time that is kept for the answer itself, so that it leaves before the deadline.
+const RESERVE: Duration = Duration::from_millis(150);
+
+/// Judges disruptions. Cheap to clone; clones share all they know.
+#[derive(Clone)]
+pub struct Judge {
+    bench: Arc<Bench>,
+    memory: Arc<Memory>,
+}
+
+/// What the judge stands on.
+pub struct Bench {
+    /// Reads Kubernetes, and the ledgers.
+    pub observer: Arc<Observer>,
+    /// Asks etcd.
+    pub prober: Prober,
+    /// Moves leadership.
+    pub admin: Admin,
+    /// What was watched outside of any one judgement.
+    pub ages: Arc<dyn Fn(&ClusterRef) -> Ages + Send + Sync>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Runs what outlives an answer.
+    pub spawn: Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
+}
+
+/// What the judge remembers from one question to the next. No verdict depends on it.
+#[derive(Default)]
+struct Memory {
+    moves: Moves,
+    paces: Paces,
+}
+
+impl Judge {
+    /// A judge who has heard nothing yet.
+    pub fn new(bench: Bench) -> Self {
+        Self {
+            bench: Arc::new(bench),
+            memory: Arc::default(),
+        }
+    }
+
+    async fn hear(&self, question: Question) -> Answer {
+        let noted = Noted::default();
+        let hearing = Hearing {
+            bench: &self.bench,
+            memory: &self.memory,
+            question: &question,
+            noted: &noted,
+        };
+        let answer = match timeout_at(question.deadline - RESERVE, hearing.hear()).await {
+            Ok(answer) => answer,
+            Err(_) => too_late(&noted),
+        };
+        if let (Ok(Yes::Ungranted), Some(cluster)) = (&answer.outcome, &answer.cluster) {
+            self.distrust_ledger(cluster.clone());
+        }
+        answer
+    }
+
+    /// Turns a ledger cold after somebody was let through past it. It is said while the answer is already on its way: the override
+    /// would not wait for it, and a ledger that could not be written a moment ago may take a while.
+    fn distrust_ledger(&self, cluster: ClusterRef) {
+        let ledger = self.bench.observer.ledger().clone();
+        (self.bench.spawn)(cool(ledger, cluster).boxed());
+    }
+}
+
+impl Judging for Judge {
+    fn judge(&self, question: Question) -> BoxFuture<'_, Answer> {
+        self.hear(question).boxed()
+    }
+}
+
+/// The answer when time has run out: wait, unless an override lets the pod go whatever the ledger says.
+fn too_late(noted: &Noted) -> Answer {
+    if noted.is_overridden() {
+        return hearing::answer(noted, Ok(Yes::Ungranted));
+    }
+    let what = format!("there was no time left while {}", noted.what());
+    hearing::answer(noted, Err(Refusal::Wait(Reason::Unavailable { what })))
+}
+
+/// Tries until it is written, or the budget is gone.
+async fn cool(ledger: Ledger, cluster: ClusterRef) {
+    let attempt = || async {
+        match ledger.read(&cluster).await? {
+            Some(page) => ledger
+                .cool(&page, "an override passed without a grant")
+                .await
+                .map(drop),
+            None => Ok(()),
+        }
+    };
+    let patiently = ExponentialBuilder::default()
+        .with_jitter()
+        .without_max_times();
+    let cooled = attempt.retry(patiently).await;
+    if let Err(error) = cooled {
+        tracing::error!(%cluster, error = %error, "could not turn the ledger cold");
+    }
+}

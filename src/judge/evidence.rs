@@ -1,0 +1,116 @@
+//! One reading of a cluster: the Kubernetes half and etcd's answers, both asked for after the ledger was read.
+
+use std::pin::pin;
+
+use futures::future::{Either, select};
+use tokio::time::Instant;
+
+use super::Bench;
+use super::paces::Paces;
+use crate::etcd::Pace;
+use crate::ledger::Page;
+use crate::observe::{ObserveError, World};
+use crate::quorum::evidence::{Probe, Round};
+use crate::quorum::{Disruption, PodName, PodUid, TargetPod, Verdict, decide_early};
+use crate::telemetry::metrics::{Metrics, Phase};
+
+use super::Question;
+
+/// What one reading brought.
+pub(super) enum Reading {
+    /// The pod is gone, or never was.
+    NoPod,
+    /// What surrounds the request decided; nobody had to be asked.
+    Early(Box<World>, Disruption, Verdict),
+    /// Everything.
+    Full(Box<World>, Disruption, Round),
+}
+
+/// Reads the cluster after `page`. Members are asked where they were found the last time while the pods are still being read; those
+/// answers count only where the same pods turn out to be at the same addresses.
+pub(super) async fn read(
+    bench: &Bench,
+    paces: &Paces,
+    page: &Page,
+    question: &Question,
+    latest: Instant,
+) -> Result<Reading, ObserveError> {
+    let base = page
+        .budget()
+        .spec
+        .members
+        .probe_timeout()
+        .map_err(ObserveError::Spec)?;
+    let pace = paces.of(&page.cluster, base);
+    let likely = bench.observer.likely_endpoints(&page.cluster);
+    let world = pin!(
+        bench
+            .observer
+            .world(page, Some(&question.pod), question.kind)
+    );
+    let early = pin!(ask(bench, &likely, &pace, latest));
+    let (world, early) = match select(world, early).await {
+        Either::Left((world, early)) => (world?, Either::Left(early)),
+        Either::Right((round, world)) => (world.await?, Either::Right(round)),
+    };
+    let Some(pod) = world.pod_facts(page, &question.pod) else {
+        return Ok(Reading::NoPod);
+    };
+    let disruption = disruption(question, &pod.uid);
+    let circumstances = world.circumstances(page, Some(&question.pod));
+    if let Some(verdict) = decide_early(&circumstances, Some(&pod), &disruption) {
+        return Ok(Reading::Early(Box::new(world), disruption, verdict));
+    }
+    let round = if world.confirms(&likely) {
+        match early {
+            Either::Left(early) => early.await,
+            Either::Right(round) => round,
+        }
+    } else {
+        ask(bench, world.endpoints(), &pace, latest).await
+    };
+    count_failures(&bench.metrics, &round);
+    Ok(Reading::Full(Box::new(world), disruption, round))
+}
+
+async fn ask(
+    bench: &Bench,
+    endpoints: &[crate::etcd::Endpoint],
+    pace: &Pace,
+    latest: Instant,
+) -> Round {
+    let start = bench.clock.instant();
+    let round = bench.prober.round_at_pace(endpoints, pace, latest).await;
+    bench
+        .metrics
+        .took(Phase::Probe, bench.clock.instant() - start);
+    round
+}
+
+/// The question about the incarnation that is there. What the request showed counts as what it insists on: the API server asks again
+/// before it deletes another one.
+fn disruption(question: &Question, present: &PodUid) -> Disruption {
+    Disruption {
+        target: TargetPod {
+            name: PodName::clone(&question.pod),
+            uid: present.clone(),
+        },
+        kind: question.kind,
+        actor: question.asker.actor,
+        grace: question.grace,
+        precondition: question
+            .precondition
+            .clone()
+            .or_else(|| question.uid.clone()),
+    }
+}
+
+fn count_failures(metrics: &Metrics, round: &Round) {
+    let unusable = |probe: &Probe| {
+        let status = probe.status.as_ref().err();
+        status.or(probe.read.as_ref().err()).cloned()
+    };
+    for unanswered in round.probes.iter().filter_map(unusable) {
+        metrics.probe_failed((&unanswered).into());
+    }
+}

@@ -1,0 +1,306 @@
+//! One question from its arrival to its answer.
+
+use std::error::Error;
+
+use tokio::time::Instant;
+
+use super::evidence::{self, Reading};
+use super::leadership::{self, Transfer};
+use super::noted::Noted;
+use super::{Answer, Bench, DryRun, Memory, Question, Refusal, Yes};
+use crate::ledger::{LedgerError, Page, Recorded};
+use crate::observe::{Identity, World};
+use crate::quorum::{
+    Basis, ClusterRef, Disruption, Kind, Permission, Permitted, Reason, Snapshot, Verdict, Waiver,
+    decide, leader_to_move,
+};
+use crate::telemetry::metrics::Phase;
+
+/// One question being heard.
+pub(super) struct Hearing<'a> {
+    pub(super) bench: &'a Bench,
+    pub(super) memory: &'a Memory,
+    pub(super) question: &'a Question,
+    pub(super) noted: &'a Noted,
+}
+
+/// Where leadership stands in this hearing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leadership {
+    /// Nobody touched it.
+    Untouched,
+    /// A move was tried, at most one per request.
+    Tried,
+}
+
+/// What a verdict was reached on.
+struct Judged {
+    world: Box<World>,
+    snapshot: Option<Snapshot>,
+    disruption: Disruption,
+    verdict: Verdict,
+}
+
+impl Hearing<'_> {
+    /// Hears the question to its end, however long that takes.
+    pub(super) async fn hear(&self) -> Answer {
+        self.noted.doing("it was being found out whose pod it is");
+        let Question { namespace, pod, .. } = self.question;
+        let identity = self.bench.observer.identify(namespace, pod, None).await;
+        let cluster = match identity {
+            Ok(Identity::Guarded(found)) => found.page.cluster,
+            Ok(Identity::Foreign) => return self.answer(Ok(Yes::Waived(Waiver::Foreign))),
+            Ok(Identity::NoSuchPod) => return self.answer(self.no_such_pod()),
+            Ok(Identity::NoLedger(cluster)) => {
+                self.noted.about(&cluster);
+                return self.wait(Reason::NoLedger);
+            }
+            Ok(Identity::NoDefinition) => return self.wait(Reason::NoDefinition),
+            Ok(Identity::Ambiguous(budgets)) => return self.wait(Reason::Ambiguous { budgets }),
+            Err(error) => return self.unavailable(&error),
+        };
+        self.noted.about(&cluster);
+        self.noted
+            .doing("other questions about the same cluster were answered");
+        let _pass = self
+            .bench
+            .observer
+            .ledger()
+            .turnstile()
+            .enter(&cluster)
+            .await;
+        self.judge(&cluster).await
+    }
+
+    /// Reads, decides and records until a verdict holds. After a lost race everything begins anew: an old verdict is never sent again.
+    async fn judge(&self, cluster: &ClusterRef) -> Answer {
+        let mut leadership = Leadership::Untouched;
+        loop {
+            self.noted.doing("its budget was being read");
+            let page = match self.read_ledger(cluster).await {
+                Ok(Some(page)) => page,
+                Ok(None) => return self.wait(Reason::NoLedger),
+                Err(error) => return self.ledger_failed(&error),
+            };
+            self.noted.doing("its members were being asked");
+            let judged = match self.consider(&page).await {
+                Ok(Some(judged)) => judged,
+                Ok(None) => return self.answer(self.no_such_pod()),
+                Err(error) => return self.unavailable(&error),
+            };
+            let headroom = headroom(&judged, &page);
+            let basis = match &judged.verdict {
+                Verdict::Wait(reason) => {
+                    return self.refuse(Refusal::Wait(reason.clone()), headroom);
+                }
+                Verdict::Deny(reason) => {
+                    return self.refuse(Refusal::Deny(reason.clone()), headroom);
+                }
+                Verdict::Allow(Permission::Waived(waiver)) => {
+                    return self.allow(Yes::Waived(*waiver), headroom);
+                }
+                Verdict::Allow(Permission::Grant(basis)) => *basis,
+            };
+            if self.question.dry_run == DryRun::Yes {
+                return self.allow(Yes::DryRun(basis), headroom);
+            }
+            self.noted.doing("the permission was being recorded");
+            let proof = match self.record(&page, &judged).await {
+                Ok(proof) => proof,
+                Err(error) if error.begin_again() => {
+                    self.bench.metrics.ledger_conflict();
+                    continue;
+                }
+                Err(error) => return self.ledger_failed(&error),
+            };
+            if leadership == Leadership::Untouched && self.moves_leadership(&page, &judged).await {
+                leadership = Leadership::Tried;
+                continue;
+            }
+            return self.allow(Yes::Recorded { basis, proof }, headroom);
+        }
+    }
+
+    async fn read_ledger(&self, cluster: &ClusterRef) -> Result<Option<Page>, LedgerError> {
+        let start = self.bench.clock.instant();
+        let page = self.bench.observer.ledger().read(cluster).await;
+        self.bench
+            .metrics
+            .took(Phase::Ledger, self.bench.clock.instant() - start);
+        page
+    }
+
+    /// Gathers evidence that is younger than the page, and decides. `None`: there is no such pod.
+    async fn consider(&self, page: &Page) -> Result<Option<Judged>, crate::observe::ObserveError> {
+        let Self {
+            bench,
+            memory,
+            question,
+            ..
+        } = self;
+        let reading = evidence::read(bench, &memory.paces, page, question, self.latest()).await?;
+        let judged = match reading {
+            Reading::NoPod => return Ok(None),
+            Reading::Early(world, disruption, verdict) => Judged {
+                world,
+                snapshot: None,
+                disruption,
+                verdict,
+            },
+            Reading::Full(world, disruption, round) => {
+                let ages = (bench.ages)(&page.cluster);
+                let observation = world.observation(page, Some(&question.pod), round, ages);
+                let snapshot = Snapshot::assemble(&observation);
+                let verdict = decide(&snapshot, &page.grants, &disruption);
+                Judged {
+                    world,
+                    snapshot: Some(snapshot),
+                    disruption,
+                    verdict,
+                }
+            }
+        };
+        let by_override = Verdict::Allow(Permission::Grant(Basis::Override));
+        self.noted.overridden(judged.verdict == by_override);
+        Ok(Some(judged))
+    }
+
+    async fn record(&self, page: &Page, judged: &Judged) -> Result<Recorded, LedgerError> {
+        let Self {
+            bench, question, ..
+        } = self;
+        let permitted = Permitted::Delete {
+            uid: judged.disruption.target.uid.clone(),
+            rollout: question.kind == Kind::RolloutStep,
+        };
+        let at = bench.clock.now().to_string();
+        let asker = question.asker.name.clone();
+        let grants = page.grants.issue(&question.pod, permitted, asker, at);
+        let witness = judged.world.witness(judged.snapshot.as_ref());
+        let start = bench.clock.instant();
+        let recorded = bench.observer.ledger().record(page, &grants, witness).await;
+        bench
+            .metrics
+            .took(Phase::Ledger, bench.clock.instant() - start);
+        recorded.map(|(_, proof)| proof)
+    }
+
+    /// Moves leadership away from the target where it leads and may go. Whether everything has to be looked at again.
+    async fn moves_leadership(&self, page: &Page, judged: &Judged) -> bool {
+        let Self {
+            bench,
+            memory,
+            noted,
+            ..
+        } = self;
+        let Some(snapshot) = &judged.snapshot else {
+            return false;
+        };
+        let Some(to) = leader_to_move(snapshot, &page.grants, &judged.disruption) else {
+            return false;
+        };
+        if !memory.moves.take(&page.cluster, bench.clock.instant()) {
+            noted.warn("it leads the cluster, and leadership was moved less than 30 s ago: it goes as leader".into());
+            return false;
+        }
+        noted.doing("leadership was being moved");
+        let from = &judged.disruption.target.uid;
+        match leadership::transfer(bench, &judged.world, from, to, self.latest()).await {
+            Transfer::LookAgain(trouble) => {
+                if let Some(trouble) = trouble {
+                    noted.warn(format!("leadership may not have moved: {trouble}"));
+                }
+                true
+            }
+            Transfer::Stays(why) => {
+                noted.warn(format!(
+                    "it goes as leader, because leadership could not be moved: {why}"
+                ));
+                false
+            }
+        }
+    }
+
+    /// Until when members may be asked, so that what they say can still be written down.
+    fn latest(&self) -> Instant {
+        let left = self
+            .question
+            .deadline
+            .saturating_duration_since(self.bench.clock.instant());
+        self.question.deadline - left / 4
+    }
+
+    /// A pod that is gone cannot be evicted. One that a delete showed is deleted already: the API server will find that out.
+    fn no_such_pod(&self) -> Result<Yes, Refusal> {
+        match (self.question.kind, &self.question.uid) {
+            (Kind::Delete | Kind::RolloutStep, Some(_)) => {
+                Ok(Yes::Waived(Waiver::WrongIncarnation))
+            }
+            _ => Err(Refusal::NoSuchPod),
+        }
+    }
+
+    fn allow(&self, yes: Yes, headroom: Option<i64>) -> Answer {
+        Answer {
+            headroom,
+            ..self.answer(Ok(yes))
+        }
+    }
+
+    fn refuse(&self, refusal: Refusal, headroom: Option<i64>) -> Answer {
+        Answer {
+            headroom,
+            ..self.answer(Err(refusal))
+        }
+    }
+
+    fn wait(&self, reason: Reason) -> Answer {
+        self.answer(Err(Refusal::Wait(reason)))
+    }
+
+    fn unavailable(&self, error: &(dyn Error + 'static)) -> Answer {
+        self.wait(Reason::Unavailable { what: chain(error) })
+    }
+
+    /// A write that failed may have taken place. Where an override lets the pod go, it goes, and the ledger turns cold.
+    fn ledger_failed(&self, error: &LedgerError) -> Answer {
+        if let LedgerError::NoDefinition = error {
+            return self.wait(Reason::NoDefinition);
+        }
+        if self.noted.is_overridden() {
+            return self.answer(Ok(Yes::Ungranted));
+        }
+        self.unavailable(error)
+    }
+
+    fn answer(&self, outcome: Result<Yes, Refusal>) -> Answer {
+        answer(self.noted, outcome)
+    }
+}
+
+/// An answer with what has been noted on the way.
+pub(super) fn answer(noted: &Noted, outcome: Result<Yes, Refusal>) -> Answer {
+    Answer {
+        cluster: noted.cluster(),
+        outcome,
+        headroom: None,
+        warnings: noted.warnings(),
+    }
+}
+
+fn headroom(judged: &Judged, page: &Page) -> Option<i64> {
+    let snapshot = judged.snapshot.as_ref()?;
+    Some(snapshot.tolerance(&page.grants).headroom())
+}
+
+/// An error with everything that led to it, in one line.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
