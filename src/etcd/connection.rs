@@ -5,6 +5,7 @@
 //! back: a member that came back is reached by the next round.
 
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -26,6 +27,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
 
 use super::failure::{self, CallFailure};
+use super::last_word::LastWord;
 use super::witness::{Fault, Witnessed};
 use super::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Unanswered;
@@ -62,7 +64,7 @@ impl Connection {
             .map_err(|error| failure::of_io(&error))?;
         tune(&stream).map_err(|error| failure::of_io(&error))?;
         match &endpoint.tls {
-            None => Self::over(stream, origin).await,
+            None => Self::over(LastWord(stream), origin).await,
             Some(tls) => Self::over(shake_hands(stream, endpoint, tls).await?, origin).await,
         }
     }
@@ -137,7 +139,7 @@ impl Origin {
     }
 }
 
-fn tune(stream: &TcpStream) -> std::io::Result<()> {
+fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     let keepalive = TcpKeepalive::new()
@@ -164,9 +166,15 @@ async fn shake_hands(
             .map_err(|error| failure::of_io(&error))?,
     };
     TlsConnector::from(tls.config())
-        .connect(name, stream)
+        .connect(name, LastWord(stream))
         .await
-        .map_err(|error| failure::of_io(&error))
+        .map_err(|error| match error.kind() {
+            // What a peer does that expects no TLS.
+            io::ErrorKind::UnexpectedEof => {
+                Unanswered::Tls("the connection was closed during the handshake".to_owned())
+            }
+            _ => failure::of_io(&error),
+        })
 }
 
 /// Sends requests over one HTTP/2 connection, as the service that etcd's client wants.

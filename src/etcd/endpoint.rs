@@ -2,18 +2,110 @@
 
 use std::sync::Arc;
 
+use http::Uri;
+use http::uri::Authority;
+
 use super::TlsIdentity;
-use crate::quorum::evidence::Target;
+use crate::quorum::MemberId;
+use crate::quorum::evidence::{Target, Unanswered};
+
+/// etcd's client port, where a URL names none.
+const CLIENT_PORT: u16 = 2379;
 
 /// The client endpoint of one member, with all that a connection needs.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// Whose it is. Connections are kept per target, so a new incarnation of a pod never inherits one.
     pub target: Target,
-    /// `address:port`: the pod's IP, so that no DNS is needed. The URL of a voter without a pod may carry a host name.
+    /// `address:port` (IPv6 in brackets): the pod's IP, so that no DNS is needed. Only a voter without a pod may have a host name here.
     pub address: String,
     /// The name that the member's certificate has to carry; `None`: its address.
     pub server_name: Option<String>,
     /// Whom to trust and who we are; `None`: without TLS.
     pub tls: Option<Arc<TlsIdentity>>,
+}
+
+impl Endpoint {
+    /// The endpoint of a voter without a pod, by one of the client URLs that etcd lists. `tls` is used where the URL is `https`.
+    ///
+    /// Fails with [`Unanswered::Tls`] where it has to be used and there is none, with [`Unanswered::Other`] where the URL is of no
+    /// use (`unix://…`).
+    pub fn external(
+        member: MemberId,
+        client_url: &str,
+        tls: Option<&Arc<TlsIdentity>>,
+    ) -> Result<Self, Unanswered> {
+        let useless = || Unanswered::Other(format!("its client URL is {client_url:?}"));
+        let url: Uri = client_url.parse().map_err(|_| useless())?;
+        let authority = url.authority().ok_or_else(useless)?;
+        let tls = match (url.scheme_str(), tls) {
+            (Some("http"), _) => None,
+            (Some("https"), Some(tls)) => Some(Arc::clone(tls)),
+            (Some("https"), None) => {
+                let text = "its client URL is https, and no certificates are configured";
+                return Err(Unanswered::Tls(text.to_owned()));
+            }
+            _ => return Err(useless()),
+        };
+        Ok(Self {
+            target: Target::External(member),
+            address: format!("{}:{}", authority.host(), port(authority)),
+            server_name: dns_name(authority),
+            tls,
+        })
+    }
+}
+
+fn port(authority: &Authority) -> u16 {
+    authority.port_u16().unwrap_or(CLIENT_PORT)
+}
+
+fn dns_name(authority: &Authority) -> Option<String> {
+    let host = authority.host();
+    let is_address = host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
+    (!is_address).then(|| host.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MEMBER: MemberId = MemberId(7);
+
+    fn external(url: &str) -> Result<(String, Option<String>), Unanswered> {
+        let endpoint = Endpoint::external(MEMBER, url, None)?;
+        assert_eq!(endpoint.target, Target::External(MEMBER));
+        Ok((endpoint.address, endpoint.server_name))
+    }
+
+    #[test]
+    fn a_client_url_names_address_and_server() {
+        let address =
+            |address: &str, name: Option<&str>| Ok((address.to_owned(), name.map(str::to_owned)));
+        assert_eq!(
+            external("http://10.0.0.7:2399"),
+            address("10.0.0.7:2399", None)
+        );
+        assert_eq!(
+            external("http://[fd00::7]:2399"),
+            address("[fd00::7]:2399", None)
+        );
+        let named = address("etcd.example.org:2379", Some("etcd.example.org"));
+        assert_eq!(external("http://etcd.example.org"), named);
+    }
+
+    #[test]
+    fn https_needs_certificates() {
+        assert!(matches!(
+            external("https://10.0.0.7:2379"),
+            Err(Unanswered::Tls(_))
+        ));
+    }
+
+    #[test]
+    fn other_urls_are_of_no_use() {
+        for url in ["unix://127.0.0.1:2379", "10.0.0.7:2379", "", "http://"] {
+            assert!(matches!(external(url), Err(Unanswered::Other(_))), "{url}");
+        }
+    }
 }

@@ -8,9 +8,10 @@ use etcd_client::Error;
 use crate::quorum::evidence::Unanswered;
 
 /// etcd's own words, the same from 3.4 to 3.7. Its gRPC codes do not tell these apart.
-const PERMISSION: [&str; 4] = [
+const PERMISSION: [&str; 5] = [
     "etcdserver: permission denied",
     "etcdserver: user name is empty",
+    "etcdserver: user name not found",
     "etcdserver: invalid auth token",
     "etcdserver: revision of auth store is old",
 ];
@@ -95,4 +96,59 @@ pub(super) fn chain(error: &dyn StdError) -> String {
         source = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic::{Code, Status};
+
+    use super::*;
+
+    fn answered(code: Code, message: &str) -> CallFailure {
+        CallFailure::of(&Error::GRpcStatus(Status::new(code, message)))
+    }
+
+    #[test]
+    fn refusals_for_who_we_are_are_told_by_their_words() {
+        for message in PERMISSION {
+            // The code of some of them is that of a malformed request.
+            let failure = answered(Code::InvalidArgument, message);
+            assert_eq!(failure, CallFailure::Permission(message.to_owned()));
+        }
+        let other = "etcdserver: authentication is not enabled";
+        let failure = answered(Code::PermissionDenied, other);
+        assert_eq!(failure, CallFailure::Answered(other.to_owned()));
+    }
+
+    #[test]
+    fn what_a_broken_connection_says_is_never_taken_for_an_answer() {
+        let broken = io::Error::other("etcdserver: permission denied");
+        let failure = CallFailure::of(&Error::GRpcStatus(Status::from_error(broken.into())));
+        assert!(matches!(failure, CallFailure::Transport(_)), "{failure:?}");
+    }
+
+    #[test]
+    fn a_silent_answer_is_named_by_its_code() {
+        let failure = answered(Code::Unimplemented, "");
+        assert_eq!(
+            failure,
+            CallFailure::Answered("gRPC code Unimplemented".to_owned())
+        );
+    }
+
+    #[test]
+    fn only_a_refused_connection_is_refused() {
+        let of = |kind| of_io(&io::Error::from(kind));
+        assert_eq!(of(io::ErrorKind::ConnectionRefused), Unanswered::Refused);
+        assert_eq!(of(io::ErrorKind::TimedOut), Unanswered::Deadline);
+        for kind in [
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::HostUnreachable,
+        ] {
+            assert!(matches!(of(kind), Unanswered::Other(_)), "{kind}");
+        }
+        let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        let expired = of_io(&io::Error::new(io::ErrorKind::InvalidData, expired));
+        assert!(matches!(expired, Unanswered::Tls(_)), "{expired:?}");
+    }
 }

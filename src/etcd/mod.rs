@@ -11,6 +11,7 @@ mod connect;
 mod connection;
 mod endpoint;
 mod failure;
+mod last_word;
 mod pace;
 mod probe;
 mod tls;

@@ -142,24 +142,31 @@ async fn prove(member: &Member, status: &Result<Status, Unanswered>, time: Time)
             read: Err(Unanswered::NoLeader),
             members: within(time.deadline, member.list()).await,
         },
-        Ok(_) | Err(_) => read_then_list(member, time).await,
+        Ok(_) | Err(_) => read_then_list(member.read(), || member.list(), time).await,
     }
 }
 
 /// The read first: a list asked for after it passed is no older than the round. Where the read hangs, the list is asked for beside it
 /// when half of the time is gone, so that a member that just lost its quorum still tells what it knows; if the read passes after all, that
 /// list is not good enough and is asked for again.
-async fn read_then_list(member: &Member, time: Time) -> Proof {
+async fn read_then_list<L>(
+    read: impl Future<Output = Result<(), Unanswered>>,
+    list: impl Fn() -> L,
+    time: Time,
+) -> Proof
+where
+    L: Future<Output = Result<Vec<ListedMember>, Unanswered>>,
+{
     let Time { halfway, deadline } = time;
-    let read = within(deadline, member.read());
+    let read = within(deadline, read);
     tokio::pin!(read);
     if let Ok(read) = timeout_at(halfway, &mut read).await {
-        let members = within(deadline, member.list()).await;
+        let members = within(deadline, list()).await;
         return Proof { read, members };
     }
-    let (read, early) = join(read, within(deadline, member.list())).await;
+    let (read, early) = join(read, within(deadline, list())).await;
     let members = match read {
-        Ok(()) => within(deadline, member.list()).await,
+        Ok(()) => within(deadline, list()).await,
         Err(_) => early,
     };
     Proof { read, members }
@@ -183,3 +190,6 @@ fn effort(probe: &Probe, took: Duration) -> Effort {
         (_, Err(_)) => Effort::Hopeless,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,22 +34,16 @@ pub(super) struct Witnessed<S> {
     fault: Fault,
 }
 
-impl<S: AsyncRead + Unpin> Witnessed<S> {
+impl<S> Witnessed<S> {
     pub(super) fn new(inner: S, fault: Fault) -> Self {
         Self { inner, fault }
     }
 
-    /// With TLS 1.3 a refusal of our certificate arrives after the handshake, and the peer closes behind it: our write may
-    /// fail before its alert was read. It is still there to be read.
-    fn note_write_failure(&mut self, context: &mut Context<'_>, error: &io::Error) {
-        let mut bytes = [0; 256];
-        let mut rest = ReadBuf::new(&mut bytes);
-        match Pin::new(&mut self.inner).poll_read(context, &mut rest) {
-            Poll::Ready(Err(read)) if failure::tls_error(&read).is_some() => {
-                self.fault.record(&read)
-            }
-            Poll::Ready(_) | Poll::Pending => self.fault.record(error),
+    fn note<T>(&self, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &polled {
+            self.fault.record(error);
         }
+        polled
     }
 }
 
@@ -60,32 +54,23 @@ impl<S: AsyncRead + Unpin> AsyncRead for Witnessed<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
-        if let Poll::Ready(Err(error)) = &polled {
-            self.fault.record(error);
-        }
-        polled
+        self.note(polled)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Witnessed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Witnessed<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
-        if let Poll::Ready(Err(error)) = &polled {
-            self.note_write_failure(context, error);
-        }
-        polled
+        self.note(polled)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(context);
-        if let Poll::Ready(Err(error)) = &polled {
-            self.note_write_failure(context, error);
-        }
-        polled
+        self.note(polled)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

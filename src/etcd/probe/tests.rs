@@ -1,0 +1,95 @@
+//! The order of questions, in real time with wide margins.
+
+use std::cell::Cell;
+
+use tokio::time::sleep;
+
+use super::*;
+use crate::quorum::MemberId;
+
+const ROUND: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_millis(50);
+const LATE: Duration = Duration::from_millis(750);
+const NEVER: Duration = Duration::from_secs(60);
+
+/// What came of one member that is asked, and how often its list was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    read: Result<(), Unanswered>,
+    /// The how-manieth list was kept.
+    kept: Result<u64, Unanswered>,
+    asked: u64,
+}
+
+async fn ask(
+    (read_takes, answer): (Duration, Result<(), Unanswered>),
+    list_takes: Duration,
+) -> Outcome {
+    let asked = Cell::new(0);
+    let read = async {
+        sleep(read_takes).await;
+        answer
+    };
+    let list = || async {
+        asked.set(asked.get() + 1);
+        let members = listed(asked.get());
+        sleep(list_takes).await;
+        Ok(members)
+    };
+    let start = Instant::now();
+    let time = Time {
+        halfway: start + ROUND / 2,
+        deadline: start + ROUND,
+    };
+    let Proof { read, members } = read_then_list(read, list, time).await;
+    let kept = members.map(|members| members[0].id.0);
+    let asked = asked.get();
+    Outcome { read, kept, asked }
+}
+
+fn listed(id: u64) -> Vec<ListedMember> {
+    vec![ListedMember {
+        id: MemberId(id),
+        name: String::new(),
+        learner: false,
+        peer_urls: Vec::new(),
+        client_urls: Vec::new(),
+    }]
+}
+
+#[tokio::test]
+async fn the_list_is_asked_for_after_the_read_passed() {
+    let outcome = ask((SOON, Ok(())), SOON).await;
+    let (read, kept, asked) = (Ok(()), Ok(1), 1);
+    assert_eq!(outcome, Outcome { read, kept, asked });
+}
+
+#[tokio::test]
+async fn a_list_asked_for_before_the_read_passed_is_not_kept() {
+    let outcome = ask((LATE, Ok(())), SOON).await;
+    let (read, kept, asked) = (Ok(()), Ok(2), 2);
+    assert_eq!(outcome, Outcome { read, kept, asked });
+}
+
+#[tokio::test]
+async fn where_no_time_is_left_after_a_late_read_there_is_no_list() {
+    let outcome = ask((LATE, Ok(())), ROUND * 2 / 5).await;
+    let (read, kept, asked) = (Ok(()), Err(Unanswered::Deadline), 2);
+    assert_eq!(outcome, Outcome { read, kept, asked });
+}
+
+#[tokio::test]
+async fn a_read_that_hangs_does_not_cost_the_list() {
+    let outcome = ask((NEVER, Ok(())), SOON).await;
+    let (read, kept, asked) = (Err(Unanswered::Deadline), Ok(1), 1);
+    assert_eq!(outcome, Outcome { read, kept, asked });
+}
+
+#[tokio::test]
+async fn a_read_that_fails_does_not_cost_the_list() {
+    for when in [SOON, LATE] {
+        let outcome = ask((when, Err(Unanswered::NoLeader)), SOON).await;
+        let (read, kept, asked) = (Err(Unanswered::NoLeader), Ok(1), 1);
+        assert_eq!(outcome, Outcome { read, kept, asked });
+    }
+}

@@ -1,0 +1,81 @@
+//! Alarms: raised by one member, seen on all of them.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client};
+use quorumgate::quorum::evidence::{Alarm, AlarmKind};
+use quorumgate_testbed::eventually;
+
+use crate::cluster::{Builder, Cluster, SOON, prober, round};
+use crate::version::Version;
+
+crate::on_every_version!(alarms_are_seen_on_every_member);
+
+const QUOTA: u64 = 1 << 20;
+
+async fn alarms_are_seen_on_every_member(version: Version) -> Result<()> {
+    let cluster = Builder::new(version)
+        .quota_of_the_first(QUOTA)
+        .start()
+        .await?;
+    let member = *cluster
+        .ids()
+        .await?
+        .first()
+        .context("there is a first one")?;
+    let mut etcd = cluster.client(0).await?;
+
+    fill(&mut etcd).await?;
+    let no_space = Alarm {
+        member,
+        kind: AlarmKind::NoSpace,
+    };
+    every_member_shows(&cluster, &[no_space]).await?;
+
+    let mut corrupt = AlarmOptions::new();
+    corrupt.with_member(member.0);
+    etcd.alarm(
+        AlarmAction::Activate,
+        AlarmType::Corrupt,
+        Some(corrupt.clone()),
+    )
+    .await?;
+    let corrupted = Alarm {
+        member,
+        kind: AlarmKind::Corrupt,
+    };
+    every_member_shows(&cluster, &[no_space, corrupted]).await?;
+
+    for alarm in [AlarmType::Corrupt, AlarmType::Nospace] {
+        etcd.alarm(AlarmAction::Deactivate, alarm, Some(corrupt.clone()))
+            .await?;
+    }
+    every_member_shows(&cluster, &[]).await
+}
+
+/// Writes until the first member has no space left.
+async fn fill(etcd: &mut Client) -> Result<()> {
+    for key in 0..64 {
+        match etcd.put(format!("{key}"), vec![0; 100_000], None).await {
+            Ok(_) => {}
+            Err(error) if error.to_string().contains("database space exceeded") => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    bail!("6 MB went into {QUOTA} bytes")
+}
+
+async fn every_member_shows(cluster: &Cluster, expected: &[Alarm]) -> Result<()> {
+    let endpoints = cluster.endpoints()?;
+    let prober = prober();
+    eventually(SOON, "every member shows the alarms", async || {
+        for probe in round(&prober, &endpoints).await.probes {
+            let mut alarms = probe.status?.alarms;
+            alarms.sort_unstable();
+            ensure!(alarms == expected, "{alarms:?}");
+            // Neither keeps etcd from confirming reads.
+            probe.read?;
+        }
+        Ok(())
+    })
+    .await
+}

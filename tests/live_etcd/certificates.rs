@@ -1,0 +1,99 @@
+//! Certificates that do not fit: each is named, and none is taken for a dead member.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result};
+use quorumgate::etcd::{Endpoint, TlsIdentity};
+use quorumgate::quorum::evidence::Unanswered;
+use quorumgate_testbed::pki::{Authority, Request, Usage};
+
+use crate::cluster::{Builder, Cluster, identity, probe, prober};
+use crate::version::Version;
+
+crate::on_every_version!(
+    certificates_that_do_not_fit_are_named,
+    plaintext_and_tls_do_not_mix
+);
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn endpoint(cluster: &Cluster) -> Result<Endpoint> {
+    cluster.endpoints()?.pop().context("it has one")
+}
+
+async fn refusal(endpoint: &Endpoint) -> Result<String> {
+    match probe(&prober(), endpoint).await?.status {
+        Err(Unanswered::Tls(text)) => Ok(text),
+        other => anyhow::bail!("no failure of TLS: {other:?}"),
+    }
+}
+
+async fn certificates_that_do_not_fit_are_named(version: Version) -> Result<()> {
+    let cluster = Builder::new(version).members(1).start().await?;
+    let stranger = Authority::new("stranger")?;
+    let ours = cluster.issue("quorumgate")?;
+    let ca = cluster.authority.certificate();
+    let good = endpoint(&cluster)?;
+    let with = |tls: Arc<TlsIdentity>| Endpoint {
+        tls: Some(tls),
+        ..good.clone()
+    };
+    let named = |server_name: Option<&str>| Endpoint {
+        server_name: server_name.map(str::to_owned),
+        ..good.clone()
+    };
+
+    // What we find wrong with the member.
+    let text = refusal(&with(identity(stranger.certificate(), Some(&ours))?)).await?;
+    assert!(text.contains("UnknownIssuer"), "{text}");
+    let text = refusal(&named(Some("etcd-7.etcd.test.svc"))).await?;
+    assert!(text.contains("etcd-7.etcd.test.svc"), "{text}");
+    let text = refusal(&named(None)).await?;
+    assert!(
+        text.contains(&cluster.member(0)?.address.to_string()),
+        "{text}"
+    );
+
+    // What is wrong with us.
+    let expired = Request::new("quorumgate", Usage::Client).until(SystemTime::now() - DAY);
+    let expired = cluster.authority.issue(&expired)?;
+    let text = refusal(&with(identity(ca, Some(&expired))?)).await?;
+    assert!(
+        text.starts_with("client certificate expired on 2"),
+        "{text}"
+    );
+
+    // What the member finds wrong with us: it says so only after our side of the handshake is over.
+    let foreign = stranger.issue(&Request::new("quorumgate", Usage::Client))?;
+    let text = refusal(&with(identity(ca, Some(&foreign))?)).await?;
+    assert!(text.contains("alert"), "{text}");
+    let text = refusal(&with(identity(ca, None)?)).await?;
+    assert!(text.contains("alert"), "{text}");
+
+    assert_eq!(probe(&prober(), &good).await?.read, Ok(()));
+    Ok(())
+}
+
+async fn plaintext_and_tls_do_not_mix(version: Version) -> Result<()> {
+    let tls = Builder::new(version).members(1).start().await?;
+    let mute = Endpoint {
+        tls: None,
+        ..endpoint(&tls)?
+    };
+    let status = probe(&prober(), &mute).await?.status;
+    assert!(matches!(status, Err(Unanswered::Other(_))), "{status:?}");
+
+    let plain = Builder::new(version)
+        .members(1)
+        .without_tls()
+        .start()
+        .await?;
+    let tls = Some(plain.identity("quorumgate")?);
+    refusal(&Endpoint {
+        tls,
+        ..endpoint(&plain)?
+    })
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Members that are dead, hung, or without quorum.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate::etcd::Pace;
+use quorumgate::quorum::evidence::{Probe, Unanswered};
+use quorumgate_testbed::eventually;
+use tokio::time::Instant;
+
+use crate::cluster::{Builder, Cluster, PATIENCE, SOON, probe, prober, round};
+use crate::version::Version;
+
+crate::on_every_version!(
+    a_killed_member_refuses_and_is_back_in_the_next_round,
+    a_frozen_member_costs_the_deadline_once,
+    without_quorum_a_member_still_tells_what_it_knows,
+    a_member_is_found_under_a_new_address,
+);
+
+/// A member that does not lead: its loss brings no election.
+async fn a_follower(cluster: &Cluster) -> Result<usize> {
+    let leader = cluster.leader().await?;
+    Ok((leader + 1) % cluster.members.len())
+}
+
+fn serves(probe: &Probe) -> bool {
+    probe.status.is_ok() && probe.read.is_ok() && probe.members.is_ok()
+}
+
+async fn a_killed_member_refuses_and_is_back_in_the_next_round(version: Version) -> Result<()> {
+    let mut cluster = Builder::new(version).start().await?;
+    let endpoints = cluster.endpoints()?;
+    let victim = a_follower(&cluster).await?;
+    let prober = prober();
+    assert!(round(&prober, &endpoints).await.probes.iter().all(serves));
+
+    cluster.member_mut(victim)?.kill().await?;
+    // The first of these finds a connection that broke, the others none; a client that backs off would do so by now.
+    for _ in 0..10 {
+        let round = round(&prober, &endpoints).await;
+        for (ordinal, probe) in round.probes.iter().enumerate() {
+            if ordinal == victim {
+                let refused = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+                assert_eq!(*probe, refused);
+            } else {
+                assert!(serves(probe), "{probe:?}");
+            }
+        }
+    }
+
+    cluster.start(victim, "new")?;
+    cluster.serves().await?;
+    let endpoint = endpoints.get(victim).context("it has an endpoint")?;
+    let back = probe(&prober, endpoint).await?;
+    assert!(serves(&back), "the very next round: {back:?}");
+    Ok(())
+}
+
+async fn a_frozen_member_costs_the_deadline_once(version: Version) -> Result<()> {
+    let cluster = Builder::new(version).start().await?;
+    let endpoints = cluster.endpoints()?;
+    let victim = a_follower(&cluster).await?;
+    let (prober, pace) = (prober(), Pace::default());
+    assert!(round(&prober, &endpoints).await.probes.iter().all(serves));
+
+    cluster.member(victim)?.freeze()?;
+    // First over the kept connection, then over new ones, which the kernel accepts for the frozen process.
+    for _ in 0..3 {
+        let start = Instant::now();
+        let round = prober
+            .round_at_pace(&endpoints, &pace, start + PATIENCE)
+            .await;
+        let took = start.elapsed();
+        assert!(took >= Duration::from_millis(400), "{took:?}");
+        assert!(took < Duration::from_millis(800), "{took:?}: not twice");
+        for (ordinal, probe) in round.probes.iter().enumerate() {
+            if ordinal == victim {
+                let silent = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+                assert_eq!(*probe, silent);
+            } else {
+                assert!(serves(probe), "{probe:?}");
+            }
+        }
+    }
+    assert_eq!(
+        pace.timeout(),
+        Duration::from_millis(400),
+        "one hung member slows nothing down"
+    );
+
+    cluster.member(victim)?.thaw()?;
+    cluster.serves().await?;
+    assert!(round(&prober, &endpoints).await.probes.iter().all(serves));
+    Ok(())
+}
+
+async fn without_quorum_a_member_still_tells_what_it_knows(version: Version) -> Result<()> {
+    let mut cluster = Builder::new(version).start().await?;
+    let survivor = cluster.leader().await?;
+    let endpoint = cluster
+        .endpoints()?
+        .into_iter()
+        .nth(survivor)
+        .context("it has an endpoint")?;
+    let prober = prober();
+    let before = probe(&prober, &endpoint).await?;
+    assert!(serves(&before), "{before:?}");
+
+    for ordinal in (0..3).filter(|ordinal| *ordinal != survivor) {
+        cluster.member_mut(ordinal)?.kill().await?;
+    }
+    // It leads on until it has heard of nobody for an election timeout (1 s); its read hangs meanwhile.
+    let deadline = Instant::now() + Duration::from_millis(400);
+    let mut round = prober
+        .round(std::slice::from_ref(&endpoint), deadline)
+        .await;
+    let unaware = round.probes.pop().context("one probe")?;
+    assert_eq!(unaware.status?.leader, Some(before.status?.member_id));
+    assert_eq!(unaware.read, Err(Unanswered::Deadline));
+    assert_eq!(
+        unaware.members?.len(),
+        3,
+        "asked for beside the read that hangs"
+    );
+
+    eventually(SOON, "it gives up its leadership", async || {
+        let leader = probe(&prober, &endpoint).await?.status?.leader;
+        ensure!(leader.is_none(), "it names {leader:?}");
+        Ok(())
+    })
+    .await?;
+    let start = Instant::now();
+    let aware = probe(&prober, &endpoint).await?;
+    assert_eq!(aware.status?.leader, None);
+    assert_eq!(aware.read, Err(Unanswered::NoLeader));
+    assert_eq!(aware.members?.len(), 3);
+    assert!(
+        start.elapsed() < PATIENCE / 2,
+        "nobody waits for a read that cannot pass"
+    );
+    Ok(())
+}
+
+async fn a_member_is_found_under_a_new_address(version: Version) -> Result<()> {
+    let mut cluster = Builder::new(version).start().await?;
+    let old = cluster.endpoints()?;
+    let mover = a_follower(&cluster).await?;
+    let prober = prober();
+    assert!(round(&prober, &old).await.probes.iter().all(serves));
+
+    cluster.member_mut(mover)?.kill().await?;
+    cluster.member_mut(mover)?.move_to_a_new_address()?;
+    cluster.start(mover, "new")?;
+    cluster.serves().await?;
+
+    let new = cluster.endpoints()?;
+    let round = round(&prober, &new).await;
+    assert!(round.probes.iter().all(serves), "{round:?}");
+    let left = probe(&prober, old.get(mover).context("it had an endpoint")?).await?;
+    assert_eq!(
+        left.status,
+        Err(Unanswered::Refused),
+        "nobody is at the old address"
+    );
+    Ok(())
+}

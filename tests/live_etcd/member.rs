@@ -1,0 +1,135 @@
+//! One etcd process.
+
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result};
+use nix::sys::signal::Signal;
+use quorumgate_testbed::process::Identity;
+use tokio::process::Child;
+
+use crate::addresses::{self, CLIENT_PORT, PEER_PORT};
+
+/// A member, running or not.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// What would be the UID of its pod: new with every new address.
+    pub(crate) uid: String,
+    /// Where clients reach it: new when it moves, as with pods.
+    pub(crate) address: Ipv4Addr,
+    /// Where peers reach it: kept, as a pod's DNS name is.
+    pub(crate) peer_address: Ipv4Addr,
+    directory: PathBuf,
+    process: Option<Child>,
+}
+
+impl Member {
+    pub(crate) fn new(directory: &Path, ordinal: usize) -> Result<Self> {
+        let name = format!("etcd-{ordinal}");
+        let address = addresses::unused()?;
+        let directory = directory.join(&name);
+        fs::create_dir_all(&directory)?;
+        Ok(Self {
+            uid: format!("{name}-at-{address}"),
+            address,
+            peer_address: address,
+            directory,
+            process: None,
+            name,
+        })
+    }
+
+    /// The name in its server certificate; no DNS knows it.
+    pub(crate) fn server_name(&self) -> String {
+        format!("{}.etcd.test.svc", self.name)
+    }
+
+    pub(crate) fn client_address(&self) -> String {
+        format!("{}:{CLIENT_PORT}", self.address)
+    }
+
+    pub(crate) fn peer_url(&self, scheme: &str) -> String {
+        format!("{scheme}://{}:{PEER_PORT}", self.peer_address)
+    }
+
+    pub(crate) fn move_to_a_new_address(&mut self) -> Result<()> {
+        self.address = addresses::unused()?;
+        self.uid = format!("{}-at-{}", self.name, self.address);
+        Ok(())
+    }
+
+    /// Starts it with these arguments, and those that only concern itself.
+    pub(crate) fn start(
+        &mut self,
+        binary: &Path,
+        scheme: &str,
+        arguments: &[String],
+    ) -> Result<()> {
+        let log = File::options().create(true).append(true).open(self.log())?;
+        let client_url = format!("{scheme}://{}", self.client_address());
+        let mut command = Command::new(binary);
+        command
+            .arg(format!("--name={}", self.name))
+            .arg(format!(
+                "--data-dir={}",
+                self.directory.join("data").display()
+            ))
+            .arg(format!("--listen-client-urls={client_url}"))
+            .arg(format!("--advertise-client-urls={client_url}"))
+            .arg(format!("--listen-peer-urls={}", self.peer_url(scheme)))
+            .arg(format!(
+                "--initial-advertise-peer-urls={}",
+                self.peer_url(scheme)
+            ))
+            .args([
+                "--logger=zap",
+                "--log-level=warn",
+                "--enable-grpc-gateway=false",
+            ])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let mut command = tokio::process::Command::from(command);
+        let child = command.kill_on_drop(true).spawn();
+        self.process = Some(child.with_context(|| format!("cannot start {}", binary.display()))?);
+        Ok(())
+    }
+
+    /// SIGKILL; returns when it is gone.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("it does not run")?;
+        process.kill().await?;
+        Ok(())
+    }
+
+    /// SIGSTOP: it hangs, its connections and its listeners stay.
+    pub(crate) fn freeze(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// SIGCONT.
+    pub(crate) fn thaw(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    /// The end of its log.
+    pub(crate) fn last_words(&self) -> String {
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<_> = text.lines().rev().take(8).collect();
+        let lines: Vec<_> = lines.into_iter().rev().collect();
+        format!("{}:\n  {}", self.name, lines.join("\n  "))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let process = self.process.as_ref().context("it does not run")?;
+        let pid = process.id().context("it ended")?;
+        Identity::of(pid).context("it ended")?.signal(signal)
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+}
