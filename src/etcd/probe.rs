@@ -65,7 +65,7 @@ impl Prober {
         let start = self.clock.instant();
         let deadline = latest.min(start + pace.timeout());
         let probes = endpoints.iter().map(|endpoint| async {
-            let probe = self.probe(endpoint, deadline).await;
+            let probe = Box::pin(self.probe(endpoint, deadline)).await;
             let took = self.clock.instant().saturating_duration_since(start);
             (effort(&probe, took), probe)
         });
@@ -76,7 +76,9 @@ impl Prober {
 
     async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {
         let target = endpoint.target.clone();
-        let Met { member, status } = match within(deadline, self.meet(endpoint)).await {
+        // Boxed, as handshakes and calls make large futures.
+        let meeting = within(deadline, Box::pin(self.meet(endpoint)));
+        let Met { member, status } = match meeting.await {
             Ok(met) => met,
             Err(why) => {
                 // A status costs etcd nothing. Where not even that came, the path may be dead: the next round tries another.

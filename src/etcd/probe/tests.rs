@@ -16,7 +16,7 @@ const NEVER: Duration = Duration::from_secs(60);
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     read: Result<(), Unanswered>,
-    /// The how-manieth list was kept.
+    /// Which list was kept, counted from 1.
     kept: Result<u64, Unanswered>,
     asked: u64,
 }
