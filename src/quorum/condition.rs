@@ -140,9 +140,8 @@ fn of_heard(heard: &Heard<'_>, bench: &Bench<'_>) -> Condition {
         Some((true, _)) => Condition::Learning,
         Some((false, _)) if heard.status.learner => Condition::Unknown(Why::NotPromoted),
         Some((false, true)) => confirmed(heard, bench, id),
-        Some((false, false)) => unconfirmed(heard, Why::NoMemberList),
         None if bench.list.is_some() => Condition::Unknown(Why::NotListed),
-        None => unconfirmed(heard, Why::NoMemberList),
+        Some((false, false)) | None => unconfirmed(heard, Why::NoMemberList),
     }
 }
 

@@ -116,6 +116,7 @@ impl Grants {
     }
 
     /// Says yes to one more cause, or again to one that is open: the returned ledger differs from this one in any case.
+    #[must_use]
     pub fn issue(&self, member: &PodName, what: Permitted, by: String, at: String) -> Self {
         let mut next = self.clone();
         next.last_seq = next.last_seq.saturating_add(1);

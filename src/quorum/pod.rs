@@ -4,6 +4,10 @@ use super::id::{MemberId, Ordinal, PodName, PodUid};
 
 /// A pod of the cluster's StatefulSet, read uncached.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact as the API states it, and they do not exclude each other"
+)]
 pub struct Pod {
     /// Its name.
     pub name: PodName,

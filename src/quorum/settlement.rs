@@ -114,7 +114,7 @@ pub fn settlement(cause: &Cause, seen: Seen, age: Duration, settle_time: Duratio
 mod tests {
     use super::*;
 
-    const SETTLE: Duration = Duration::from_secs(120);
+    const SETTLE: Duration = Duration::from_mins(2);
 
     fn cause(what: Permitted) -> Cause {
         Cause {

@@ -1,4 +1,12 @@
 //! The integration tests, in one binary so that there is one link.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed, and what its own fixtures hold is known"
+)]
+
+mod architecture;
+mod properties;
 mod scenarios;
 mod world;

@@ -4,6 +4,7 @@ use super::Case;
 use crate::quorum::body::Body;
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::Unanswered;
+use crate::quorum::membership::Membership;
 use crate::quorum::policy::{EvidenceMode, SmallCluster};
 use crate::quorum::snapshot::{Member, Role};
 use crate::quorum::tolerance::majority;
@@ -26,9 +27,9 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
         .learner_stuck_for
         .is_some_and(|stuck| stuck >= case.snapshot.policy.progress_deadline);
     if case.others >= needed || dead || (case.is_rollout_step() && (failing || stuck)) {
-        return granted(Basis::Learner);
+        return Some(granted(Basis::Learner));
     }
-    Case::wait(Reason::Learner(case.count(needed)))
+    Some(Verdict::Wait(Reason::Learner(case.count(needed))))
 }
 
 /// Rule 12: a member that does not run costs nothing, where the others make no majority. But the delete may land after the member has come
@@ -36,15 +37,15 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
 /// that could not be asked may serve already.) Then only one that cannot come back goes, or a step of the gate's own, which is fenced by
 /// resourceVersion.
 pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
-    let needed = case.majority();
+    let needed = needed_after(case);
     if !case.body().is_down() || case.others >= needed || lets_single_member_go(case) {
         return None;
     }
-    let may_complete = case.others_at_most().saturating_add(1) >= needed;
+    let may_complete = case.others_at_most().saturating_add(1) >= needed.min(case.least_majority());
     if may_complete && case.body() != Body::DeadForGood && !case.is_own_step() {
-        return Case::wait(Reason::MayComplete(case.count(needed)));
+        return Some(Verdict::Wait(Reason::MayComplete(case.count(needed))));
     }
-    granted(Basis::CostsNothing)
+    Some(granted(Basis::CostsNothing))
 }
 
 /// Rule 13: quorum is lost and this member is alive, so it is needed to bring quorum back. A rollout step may take it once quorum has been
@@ -59,45 +60,41 @@ pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
         .quorum_lost_for
         .is_some_and(|lost| lost >= snapshot.policy.quorum_loss_grace);
     if case.is_rollout_step() && lost_for_long {
-        return granted(Basis::Repair);
+        return Some(granted(Basis::Repair));
     }
-    Case::wait(Reason::QuorumLost(case.count(case.majority())))
+    let count = case.count(case.majority());
+    Some(Verdict::Wait(Reason::QuorumLost(count)))
 }
 
 /// Rule 14: a cluster of one or two cannot spare a member; its policy says who may take one all the same. Of two, only while the other serves.
 pub(super) fn rule_14_small_cluster(case: &Case<'_>) -> Option<Verdict> {
     if is_single(case) {
         let policy = case.snapshot.policy.single_member;
-        return if permits(policy, case) {
+        return Some(if permits(policy, case) {
             granted(Basis::SingleMember)
         } else {
             too_small(case, policy)
-        };
+        });
     }
     if case.snapshot.replicas != 2 || case.voters != 2 {
         return None;
     }
     let policy = case.snapshot.policy.two_members;
     if !permits(policy, case) {
-        return too_small(case, policy);
+        return Some(too_small(case, policy));
     }
-    if case.others >= 1 {
-        return granted(Basis::TwoMembers);
-    }
-    None
+    (case.others >= 1 && knows_both(case)).then(|| granted(Basis::TwoMembers))
 }
 
 /// Rule 15: the others make the majority. While a scale-out may add a voter at any moment, the majority of one more.
 pub(super) fn rule_15_majority(case: &Case<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
-    (case.others >= needed)
-        .then(|| {
-            granted(Basis::Majority {
-                others: case.others,
-                majority: needed,
-            })
+    (case.others >= needed).then(|| {
+        granted(Basis::Majority {
+            others: case.others,
+            majority: needed,
         })
-        .flatten()
+    })
 }
 
 /// Rule 16: no voter could be asked.
@@ -119,7 +116,7 @@ pub(super) fn rule_16_no_evidence(case: &Case<'_>) -> Option<Verdict> {
                 .map(|why| format!("{}: {why}", member.name))
         })
         .collect();
-    Case::wait(Reason::NoEvidence { because })
+    Some(Verdict::Wait(Reason::NoEvidence { because }))
 }
 
 /// Rule 17: otherwise.
@@ -127,12 +124,20 @@ pub(super) fn rule_17_no_headroom(case: &Case<'_>) -> Verdict {
     Verdict::Wait(Reason::NoHeadroom(case.count(needed_after(case))))
 }
 
-fn granted(basis: Basis) -> Option<Verdict> {
-    Some(Verdict::Allow(Permission::Grant(basis)))
+fn granted(basis: Basis) -> Verdict {
+    Verdict::Allow(Permission::Grant(basis))
 }
 
-fn too_small(case: &Case<'_>, policy: SmallCluster) -> Option<Verdict> {
-    Case::wait(Reason::TooSmall {
+/// Whether the one that serves does so in a cluster of both: not in one that it started for itself.
+fn knows_both(case: &Case<'_>) -> bool {
+    match case.snapshot.policy.evidence {
+        EvidenceMode::Live => case.snapshot.membership == Membership::Confirmed { voters: 2 },
+        EvidenceMode::Readiness => true,
+    }
+}
+
+fn too_small(case: &Case<'_>, policy: SmallCluster) -> Verdict {
+    Verdict::Wait(Reason::TooSmall {
         voters: case.voters,
         policy,
     })
@@ -155,6 +160,7 @@ fn lets_single_member_go(case: &Case<'_>) -> bool {
     is_single(case) && permits(case.snapshot.policy.single_member, case)
 }
 
+/// How many have to serve without the target: the majority, or that of one voter more while a scale-out may add one at any moment.
 fn needed_after(case: &Case<'_>) -> u32 {
     let snapshot = case.snapshot;
     let recent = snapshot

@@ -15,7 +15,7 @@ use super::id::PodName;
 use super::membership::Membership;
 use super::snapshot::{Member, Role, Snapshot};
 use super::tolerance::{count, in_flight, majority};
-use super::verdict::{Count, NotServing, Reason, Verdict};
+use super::verdict::{Count, NotServing, Verdict};
 use super::why::Why;
 
 pub use early::decide_early;
@@ -101,7 +101,8 @@ impl<'a> Case<'a> {
         self.is_own_step() && self.disruption.kind == Kind::RolloutStep
     }
 
-    /// The others that serve, or that would as soon as there is a leader to follow, or that may for all that is known.
+    /// The others that serve, or that would as soon as there is a leader to follow, or that may for all that is known: also those that are
+    /// expected and were not seen.
     fn others_at_most(&self) -> u32 {
         let out = self
             .other_voters()
@@ -112,13 +113,20 @@ impl<'a> Case<'a> {
             .members
             .iter()
             .filter(|m| m.role == Role::Voter);
-        let unseen = match self.snapshot.membership {
-            Membership::Confirmed { .. } => 0,
-            Membership::Stale { .. } | Membership::Unread => {
-                self.voters.saturating_sub(count(present.count()))
-            }
-        };
+        let unseen = self
+            .voters
+            .max(self.snapshot.replicas)
+            .saturating_sub(count(present.count()));
         count(self.other_voters().count() - out).saturating_add(unseen)
+    }
+
+    /// The smallest majority that there may be. Without a list from a quorum the voters that count are a safe guess, and too many for a
+    /// rule that lets members go because a majority is out of reach.
+    fn least_majority(&self) -> u32 {
+        match self.snapshot.membership {
+            Membership::Confirmed { .. } => self.majority(),
+            Membership::Stale { .. } | Membership::Unread => majority(self.snapshot.latch.voters),
+        }
     }
 
     /// The voters that the target leaves behind. One with a grant is among them: what it was granted for may never happen.
@@ -161,10 +169,6 @@ impl<'a> Case<'a> {
 
     fn majority(&self) -> u32 {
         majority(self.voters)
-    }
-
-    fn wait(reason: Reason) -> Option<Verdict> {
-        Some(Verdict::Wait(reason))
     }
 }
 

@@ -23,9 +23,8 @@ pub(super) fn rule_5_at_most_once(case: &Case<'_>) -> Option<Verdict> {
         match pod.map_or(Node::Unread, |pod| pod.node) {
             Node::NotReady => return Some(Verdict::Deny(at_most_once())),
             Node::Unread => {
-                return Case::wait(Reason::Unavailable {
-                    what: format!("the node of {} could not be read", case.target()),
-                });
+                let what = format!("the node of {} could not be read", case.target());
+                return Some(Verdict::Wait(Reason::Unavailable { what }));
             }
             Node::Unscheduled | Node::Ready | Node::OutOfService | Node::Gone => {}
         }
@@ -55,14 +54,14 @@ pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
 /// Rule 8: another budget guards the same etcd cluster, so neither knows what the other has permitted.
 pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
     let other = case.snapshot.circumstances.shared_with.clone()?;
-    Case::wait(Reason::SharedCluster { other })
+    Some(Verdict::Wait(Reason::SharedCluster { other }))
 }
 
 /// Rule 9: while the ledger may lack open grants, only members that are dead for good go.
 pub(super) fn rule_9_cold_ledger(case: &Case<'_>) -> Option<Verdict> {
     match case.snapshot.circumstances.ledger {
         Temperature::Cold { remaining } if case.body() != Body::DeadForGood => {
-            Case::wait(Reason::LedgerCold { remaining })
+            Some(Verdict::Wait(Reason::LedgerCold { remaining }))
         }
         Temperature::Cold { .. } | Temperature::Warm => None,
     }
@@ -78,5 +77,5 @@ pub(super) fn rule_10_disruption_budget(case: &Case<'_>) -> Option<Verdict> {
         DisruptionBudget::Refuses { name } => vec![name.clone()],
         DisruptionBudget::Several { names } => names.clone(),
     };
-    Case::wait(Reason::DisruptionBudget { names })
+    Some(Verdict::Wait(Reason::DisruptionBudget { names }))
 }

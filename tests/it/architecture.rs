@@ -1,0 +1,332 @@
+//! The import rules of the modules, and the purity of the core: what the compiler does not keep.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
+const MAY_USE: [(&str, &[&str]); 14] = [
+    ("quorum", &[]),
+    ("plan", &["quorum"]),
+    // A budget's spec is read as the policy that decisions depend on.
+    ("api", &["quorum"]),
+    ("clock", &[]),
+    ("telemetry", &["quorum"]),
+    ("etcd", &["quorum", "clock"]),
+    ("observe", &["quorum", "api", "etcd", "clock"]),
+    ("ledger", &["quorum", "api", "clock", "telemetry"]),
+    (
+        "judge",
+        &[
+            "quorum",
+            "api",
+            "etcd",
+            "observe",
+            "ledger",
+            "clock",
+            "telemetry",
+        ],
+    ),
+    ("serve", &["clock", "telemetry"]),
+    (
+        "admission",
+        &[
+            "quorum",
+            "api",
+            "judge",
+            "observe",
+            "ledger",
+            "clock",
+            "telemetry",
+        ],
+    ),
+    (
+        "reconcile",
+        &[
+            "quorum",
+            "plan",
+            "api",
+            "etcd",
+            "observe",
+            "ledger",
+            "judge",
+            "clock",
+            "telemetry",
+        ],
+    ),
+    ("cli", &EVERYTHING),
+    ("app", &EVERYTHING),
+];
+
+const EVERYTHING: [&str; 13] = [
+    "quorum",
+    "plan",
+    "api",
+    "clock",
+    "telemetry",
+    "etcd",
+    "observe",
+    "ledger",
+    "judge",
+    "serve",
+    "admission",
+    "reconcile",
+    "cli",
+];
+
+/// Words that a pure module has no use for.
+const IMPURE: [&str; 13] = [
+    "async",
+    "await",
+    "tokio",
+    "kube",
+    "k8s_openapi",
+    "axum",
+    "tracing",
+    "unwrap",
+    "Instant",
+    "SystemTime",
+    "Timestamp",
+    "println",
+    "spawn",
+];
+
+const PURE: [&str; 2] = ["quorum", "plan"];
+
+struct Source {
+    path: PathBuf,
+    top: String,
+    words: Vec<String>,
+}
+
+#[test]
+fn modules_use_only_what_they_may() {
+    let allowed: BTreeMap<&str, &[&str]> = MAY_USE.into_iter().collect();
+    let mut broken = Vec::new();
+    for source in sources() {
+        let Some(may) = allowed.get(source.top.as_str()) else {
+            broken.push(format!(
+                "{} has no place in the table",
+                source.path.display()
+            ));
+            continue;
+        };
+        for used in uses(&source.words) {
+            let known = allowed.contains_key(used.as_str());
+            if known && used != source.top && !may.contains(&used.as_str()) {
+                broken.push(format!("{} uses crate::{used}", source.path.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn the_core_is_pure() {
+    let mut impure = Vec::new();
+    for source in sources() {
+        if PURE.contains(&source.top.as_str()) {
+            let words: BTreeSet<&str> = source.words.iter().map(String::as_str).collect();
+            for word in IMPURE.iter().filter(|word| words.contains(**word)) {
+                impure.push(format!("{} says {word}", source.path.display()));
+            }
+        }
+    }
+    assert!(impure.is_empty(), "{}", impure.join("\n"));
+}
+
+#[test]
+fn webhooks_and_loops_meet_only_in_the_ledger() {
+    let allowed: BTreeMap<&str, &[&str]> = MAY_USE.into_iter().collect();
+    assert!(!allowed["admission"].contains(&"reconcile"));
+    assert!(!allowed["reconcile"].contains(&"admission"));
+}
+
+#[test]
+fn nobody_uses_each_other_in_a_circle() {
+    let allowed: BTreeMap<&str, &[&str]> = MAY_USE.into_iter().collect();
+    let mut placed: BTreeSet<&str> = BTreeSet::new();
+    while placed.len() < allowed.len() {
+        let next = allowed.iter().find(|(name, may)| {
+            !placed.contains(*name) && may.iter().all(|m| m == *name || placed.contains(m))
+        });
+        let (name, _) = next.unwrap_or_else(|| panic!("a circle beyond {placed:?}"));
+        placed.insert(name);
+    }
+}
+
+#[test]
+fn paths_are_found_however_they_are_written() {
+    let words = words(
+        "use crate::{\n    judge::{self, Yes}, quorum::Snapshot,\n};\nfn f() { crate :: etcd::ask() }\n// crate::serve\n\"crate::app\"",
+    );
+    let used: Vec<String> = uses(&words).into_iter().collect();
+    assert_eq!(used, ["etcd", "judge", "quorum"]);
+}
+
+#[test]
+fn tests_inside_a_file_are_not_part_of_it() {
+    let words =
+        words("fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() { x.unwrap(); }\n}\nfn c() {}");
+    assert!(words.contains(&"a".into()) && words.contains(&"c".into()));
+    assert!(!words.contains(&"unwrap".into()));
+}
+
+/// Every file under `src` that belongs to a module: `lib.rs` and `main.rs` belong to none.
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    collect(&root, &mut paths);
+    let sources: Vec<Source> = paths
+        .into_iter()
+        .filter_map(|path| {
+            let inside = path.strip_prefix(&root).unwrap().to_path_buf();
+            let first = inside.iter().next().unwrap().to_str().unwrap();
+            let top = first.trim_end_matches(".rs").to_owned();
+            let tests_only = inside.file_stem().is_some_and(|stem| stem == "tests")
+                || inside.iter().any(|part| part == "tests");
+            (top != "lib" && top != "main" && !tests_only).then(|| Source {
+                words: words(&fs::read_to_string(&path).unwrap()),
+                path: inside,
+                top,
+            })
+        })
+        .collect();
+    assert!(
+        sources.iter().any(|source| source.top == "quorum"),
+        "no sources under {}",
+        root.display()
+    );
+    sources
+}
+
+fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, paths);
+        } else if path.extension().is_some_and(|ext| ext == "rs") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+}
+
+/// The words and brackets of a file: without comments, strings, and modules that only tests see.
+fn words(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut rest = without_tests(text)
+        .chars()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '/' if rest.peek() == Some(&'/') => {
+                for c in rest.by_ref() {
+                    if c == '\n' {
+                        break;
+                    }
+                }
+            }
+            '"' => {
+                let mut escaped = false;
+                for c in rest.by_ref() {
+                    if c == '"' && !escaped {
+                        break;
+                    }
+                    escaped = c == '\\' && !escaped;
+                }
+            }
+            '\'' => skip_char_literal(&mut rest),
+            c if c.is_alphanumeric() || c == '_' => {
+                let mut word = c.to_string();
+                while let Some(next) = rest.next_if(|n| n.is_alphanumeric() || *n == '_') {
+                    word.push(next);
+                }
+                words.push(word);
+            }
+            c if c.is_whitespace() => {}
+            c => words.push(c.to_string()),
+        }
+    }
+    words
+}
+
+/// `'"'` and `'\\''` would be taken for the start of a string; a lifetime has no closing quote.
+fn skip_char_literal(rest: &mut std::iter::Peekable<std::vec::IntoIter<char>>) {
+    let ahead: Vec<char> = rest.clone().take(3).collect();
+    let length = match ahead.as_slice() {
+        ['\\', _, '\''] => 3,
+        [_, '\'', ..] => 2,
+        _ => 0,
+    };
+    rest.by_ref().take(length).for_each(drop);
+}
+
+/// Inline test modules end at the first line that is a closing brace in the first column, as rustfmt writes it.
+fn without_tests(text: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let inline = lines
+            .peek()
+            .is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
+        if line == "#[cfg(test)]" && inline {
+            for skipped in lines.by_ref() {
+                if skipped == "}" {
+                    break;
+                }
+            }
+        } else {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// The first segment of every path that begins with `crate::`, also inside braces.
+fn uses(words: &[String]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in words
+        .iter()
+        .enumerate()
+        .filter(|(_, word)| *word == "crate")
+    {
+        let mut rest = words[at + 1..].iter().map(String::as_str);
+        if (rest.next(), rest.next()) != (Some(":"), Some(":")) {
+            continue;
+        }
+        match rest.next() {
+            Some("{") => found.extend(firsts_in_braces(rest)),
+            Some(segment) => {
+                found.insert(segment.to_owned());
+            }
+            None => {}
+        }
+    }
+    found
+}
+
+fn firsts_in_braces<'a>(rest: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut depth = 1;
+    let mut expecting = true;
+    let mut firsts = Vec::new();
+    for word in rest {
+        match word {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            "," if depth == 1 => expecting = true,
+            word if expecting && depth == 1 => {
+                firsts.push(word.to_owned());
+                expecting = false;
+            }
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    firsts
+}
