@@ -2,14 +2,17 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
+use crate::agent;
 use crate::builder::{self, tell};
 use crate::control_plane::ControlPlane;
+use crate::kubeconfig;
 use crate::member::MemberCommand;
 use crate::paths::Cache;
 use crate::status;
@@ -48,6 +51,23 @@ enum Subcommands {
     #[command(subcommand)]
     Member(MemberCommand),
     Write(WriteCommand),
+    #[command(hide = true)]
+    Agent(Box<agent::Args>),
+    /// Run one container to its end; started by the agent.
+    #[command(hide = true)]
+    ContainerInit {
+        /// The container's directory.
+        directory: PathBuf,
+    },
+    /// Run a command in a container; started by the agent.
+    #[command(hide = true)]
+    ContainerExec {
+        /// The container's directory.
+        directory: PathBuf,
+        /// The command.
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
     /// Run kubectl as the administrator.
     #[command(disable_help_flag = true)]
     Kubectl {
@@ -67,27 +87,46 @@ fn etcd(version: &str) -> Result<&'static Release> {
 
 impl Cli {
     /// Does what the command line asks for.
-    pub async fn run(self) -> Result<ExitCode> {
-        let Self {
-            kubernetes,
-            command,
-        } = self;
-        match command {
-            Subcommands::Build { etcd } => build(kubernetes, &etcd),
-            Subcommands::Up => up(&ControlPlane::with_kubernetes(kubernetes)?).await,
-            Subcommands::Down => down(&ControlPlane::with_kubernetes(kubernetes)?).await,
-            Subcommands::Status => status::print(&ControlPlane::with_kubernetes(kubernetes)?).await,
-            Subcommands::Member(command) => {
+    ///
+    /// The node agent's commands come first: containers are set up by a process without threads.
+    pub fn run(self) -> Result<ExitCode> {
+        let done = match self.command {
+            Subcommands::ContainerInit { directory } => agent::container::init::run(&directory),
+            Subcommands::ContainerExec { directory, command } => {
+                agent::container::exec::run(&directory, &command)
+            }
+            Subcommands::Agent(args) => agent::run(*args),
+            command => {
+                kubeconfig::install_crypto();
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .enable_all()
+                    .build()?;
+                return runtime.block_on(command.run(self.kubernetes));
+            }
+        };
+        done.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+impl Subcommands {
+    async fn run(self, kubernetes: &'static Release) -> Result<ExitCode> {
+        match self {
+            Self::ContainerInit { .. } | Self::ContainerExec { .. } | Self::Agent(_) => {
+                anyhow::bail!("not a command that runs asynchronously")
+            }
+            Self::Build { etcd } => build(kubernetes, &etcd),
+            Self::Up => up(&ControlPlane::with_kubernetes(kubernetes)?).await,
+            Self::Down => down(&ControlPlane::with_kubernetes(kubernetes)?).await,
+            Self::Status => status::print(&ControlPlane::with_kubernetes(kubernetes)?).await,
+            Self::Member(command) => {
                 let plane = ControlPlane::with_kubernetes(kubernetes)?;
                 command.run(plane.client().await?, &plane.cache).await
             }
-            Subcommands::Write(command) => {
+            Self::Write(command) => {
                 let plane = ControlPlane::with_kubernetes(kubernetes)?;
                 command.run(plane.client().await?).await
             }
-            Subcommands::Kubectl { args } => {
-                kubectl(&ControlPlane::with_kubernetes(kubernetes)?, &args)
-            }
+            Self::Kubectl { args } => kubectl(&ControlPlane::with_kubernetes(kubernetes)?, &args),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! Everything that runs is found again by its pid file, so that a crash of a test or of a person's shell never
 //! leaves processes that `testbed down` cannot stop.
 
+pub mod agent;
 pub mod balancer;
 pub mod bed;
 pub mod builder;

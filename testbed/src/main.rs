@@ -4,12 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use quorumgate_testbed::cli::Cli;
-use quorumgate_testbed::kubeconfig;
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    kubeconfig::install_crypto();
-    match Cli::parse().run().await {
+fn main() -> ExitCode {
+    match Cli::parse().run() {
         Ok(code) => code,
         Err(error) => {
             eprintln!("testbed: {error:#}");

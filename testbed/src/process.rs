@@ -16,11 +16,12 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::{Pid, getpgid};
+use serde::{Deserialize, Serialize};
 
 use crate::eventually::eventually;
 
 /// One process, told apart from later ones that reuse its pid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pid: i32,
     /// Clock ticks between boot and the start of the process (`/proc/PID/stat`, field 22).

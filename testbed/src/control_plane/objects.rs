@@ -1,10 +1,14 @@
 //! What every cluster of the test bed has from the start.
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::api::storage::v1::StorageClass;
 use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
+
+/// Lets nodes read the names of Services' pods.
+const NODE_NAMES: &str = "testbed:node-names";
 
 /// Creates them, or leaves them as they are.
 pub(super) async fn apply(client: &Client) -> Result<()> {
@@ -28,5 +32,33 @@ pub(super) async fn apply(client: &Client) -> Result<()> {
         )
         .await
         .context("cannot create the StorageClass `standard`")?;
+    let rules = [json!({
+        "apiGroups": ["discovery.k8s.io"],
+        "resources": ["endpointslices"],
+        "verbs": ["get", "list", "watch"],
+    })];
+    // Node agents stand for cluster DNS too, and a kubelet may not read what that reads.
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": { "name": NODE_NAMES },
+        "rules": rules,
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": { "name": NODE_NAMES },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NODE_NAMES },
+        "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes" }],
+    });
+    let apply = PatchParams::apply("testbed").force();
+    Api::<ClusterRole>::all(client.clone())
+        .patch(NODE_NAMES, &apply, &Patch::Apply(role))
+        .await
+        .context("cannot create the ClusterRole for node agents")?;
+    Api::<ClusterRoleBinding>::all(client.clone())
+        .patch(NODE_NAMES, &apply, &Patch::Apply(binding))
+        .await
+        .context("cannot create the ClusterRoleBinding for node agents")?;
     Ok(())
 }

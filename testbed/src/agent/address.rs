@@ -1,0 +1,107 @@
+//! Addresses of pods and nodes: each is used once.
+//!
+//! Pods have no network namespace, but the whole of 127.0.0.0/8 is local, so that every incarnation of a pod can listen
+//! on an address of its own. They come from 127.64.0.0/10, counted up in a file that all agents share under a lock; after
+//! four million they begin again. The same count yields the group id of the pod's processes.
+
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, Write};
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use nix::fcntl::{Flock, FlockArg};
+
+/// First address of the range, 127.64.0.0.
+const BASE: u32 = 0x7f40_0000;
+/// Addresses in a /10.
+const SIZE: u32 = 1 << 22;
+/// Group ids stay below 65536, which is what a nested user namespace usually maps.
+const FIRST_GID: u32 = 20_000;
+const GIDS: u32 = 40_000;
+
+/// What sets one incarnation of a pod apart on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Address in 127.64.0.0/10.
+    pub ip: Ipv4Addr,
+    /// Group id of its processes, where the agent is root.
+    pub gid: u32,
+}
+
+/// Takes the next address from the counter file in the test bed's state directory.
+pub fn allocate(state: &Path) -> io::Result<Address> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(state.join("pod-addresses"))?;
+    let mut file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    let next = after(text.trim().parse().unwrap_or(0));
+    file.rewind()?;
+    file.set_len(0)?;
+    write!(file, "{next}")?;
+    Ok(address(next))
+}
+
+/// The next count whose address is neither the first nor the last of a /24: people read those as network and broadcast.
+fn after(count: u32) -> u32 {
+    let mut next = (count + 1) % SIZE;
+    while matches!(next & 0xff, 0 | 0xff) {
+        next = (next + 1) % SIZE;
+    }
+    next
+}
+
+fn address(count: u32) -> Address {
+    Address {
+        ip: Ipv4Addr::from(BASE + count),
+        gid: FIRST_GID + count % GIDS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_allocation_is_new_and_in_range() {
+        let dir = tempfile::tempdir().unwrap();
+        let ips: HashSet<_> = (0..600).map(|_| allocate(dir.path()).unwrap().ip).collect();
+        assert_eq!(ips.len(), 600);
+        assert!(
+            ips.iter()
+                .all(|ip| ip.octets()[0] == 127 && (64..128).contains(&ip.octets()[1]))
+        );
+        assert!(ips.iter().all(|ip| !matches!(ip.octets()[3], 0 | 255)));
+    }
+
+    #[test]
+    fn agents_that_allocate_at_once_never_share_an_address() {
+        let dir = tempfile::tempdir().unwrap();
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let path = dir.path().to_owned();
+                std::thread::spawn(move || {
+                    (0..50)
+                        .map(|_| allocate(&path).unwrap().ip)
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let ips: Vec<_> = threads
+            .into_iter()
+            .flat_map(|t| t.join().unwrap())
+            .collect();
+        assert_eq!(ips.iter().collect::<HashSet<_>>().len(), ips.len());
+    }
+
+    #[test]
+    fn the_range_wraps_around() {
+        assert_eq!(after(SIZE - 2), 1);
+    }
+}

@@ -1,0 +1,137 @@
+//! How long a container that ended waits before it is started again.
+//!
+//! The kubelet's rule: the first restart comes at once, the next one `base` after the container ended, then twice as long
+//! each time up to `max`; a container that ran for ten minutes since the last restart begins anew.
+
+use std::time::{Duration, Instant};
+
+/// A container that ran this long is forgiven (the kubelet's 10 minutes).
+const RESET_AFTER: Duration = Duration::from_secs(600);
+
+/// Where the delays begin and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Delay before the second restart.
+    pub base: Duration,
+    /// The longest delay.
+    pub max: Duration,
+}
+
+impl std::str::FromStr for Limits {
+    type Err = String;
+
+    /// `BASE..MAX` in seconds, fractions allowed: `1..300`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = |part: &str| {
+            part.trim_end_matches('s')
+                .parse::<f64>()
+                .ok()
+                .and_then(|n| Duration::try_from_secs_f64(n).ok())
+                .ok_or_else(|| format!("{part:?} is not a number of seconds"))
+        };
+        let (base, max) = text
+            .split_once("..")
+            .ok_or("expected BASE..MAX in seconds, as 1..300")?;
+        let (base, max) = (seconds(base)?, seconds(max)?);
+        if base.is_zero() || base > max {
+            return Err("the base must be above 0 and not above the maximum".to_owned());
+        }
+        Ok(Self { base, max })
+    }
+}
+
+/// The back-off of one container.
+#[derive(Clone, Debug)]
+pub struct BackOff {
+    limits: Limits,
+    current: Option<Duration>,
+    last_restart: Option<Instant>,
+}
+
+impl BackOff {
+    /// A back-off without history.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            current: None,
+            last_restart: None,
+        }
+    }
+
+    /// When a container that ended at `ended` may start again; `None` means at once.
+    pub fn until(&self, ended: Instant) -> Option<Instant> {
+        if self.forgiven(ended) {
+            None
+        } else {
+            self.current.map(|delay| ended + delay)
+        }
+    }
+
+    /// The delay in force.
+    pub fn delay(&self) -> Duration {
+        self.current.unwrap_or_default()
+    }
+
+    /// Notes that the container is started again at `now` after it ended at `ended`.
+    pub fn restarted(&mut self, ended: Instant, now: Instant) {
+        self.current = Some(match self.current {
+            Some(delay) if !self.forgiven(ended) => (delay * 2).min(self.limits.max),
+            _ => self.limits.base,
+        });
+        self.last_restart = Some(now);
+    }
+
+    fn forgiven(&self, ended: Instant) -> bool {
+        self.last_restart
+            .is_some_and(|at| ended.saturating_duration_since(at) > RESET_AFTER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        base: Duration::from_secs(1),
+        max: Duration::from_secs(5),
+    };
+
+    #[test]
+    fn the_first_restart_comes_at_once_then_delays_double_up_to_the_maximum() {
+        let mut back_off = BackOff::new(LIMITS);
+        let mut now = Instant::now();
+        let mut delays = Vec::new();
+        for _ in 0..6 {
+            let wait = back_off
+                .until(now)
+                .map_or(Duration::ZERO, |until| until - now);
+            delays.push(wait.as_secs());
+            back_off.restarted(now, now + wait);
+            now += wait;
+        }
+        assert_eq!(delays, [0, 1, 2, 4, 5, 5]);
+    }
+
+    #[test]
+    fn ten_minutes_of_running_are_forgiven() {
+        let mut back_off = BackOff::new(LIMITS);
+        let start = Instant::now();
+        back_off.restarted(start, start);
+        back_off.restarted(start, start);
+        let ended = start + RESET_AFTER + Duration::from_secs(1);
+        assert_eq!(back_off.until(ended), None);
+        back_off.restarted(ended, ended);
+        assert_eq!(back_off.until(ended), Some(ended + LIMITS.base));
+    }
+
+    #[test]
+    fn limits_are_read_from_the_command_line() {
+        assert_eq!(
+            "0.5..300".parse::<Limits>().unwrap().base,
+            Duration::from_millis(500)
+        );
+        assert!("5..1".parse::<Limits>().is_err());
+        assert!("0..1".parse::<Limits>().is_err());
+        assert!("1".parse::<Limits>().is_err());
+    }
+}

@@ -1,0 +1,114 @@
+//! A container: a process with a root file system, a group and a process group of its own.
+//!
+//! Three processes take part. The agent (`launch`) writes what is to run and starts `container-init`; that one (`init`)
+//! builds the file system, starts the command, waits for it and writes down how it ended; so a container outlives its agent
+//! and its exit code is never lost. `exec` joins a running container for probes and hooks.
+
+pub mod exec;
+pub mod init;
+pub mod launch;
+mod root;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::layout::{ContainerDir, replace};
+use crate::process::Identity;
+
+/// What `container-init` is told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// Unique name of this attempt, the status' `containerID`.
+    pub id: String,
+    /// Restarts before this attempt.
+    pub attempt: i32,
+    /// The image asked for.
+    pub image: String,
+    /// Fingerprint of the resources it was started with.
+    pub resources: String,
+    /// Command and arguments, expanded.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Working directory.
+    pub working_dir: PathBuf,
+    /// Host name.
+    pub hostname: String,
+    /// Group id, where the agent is root.
+    pub gid: Option<u32>,
+    /// Mounts, in the order they are made.
+    pub mounts: Vec<Mount>,
+}
+
+/// A bind mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// File or directory of the host.
+    pub source: PathBuf,
+    /// Absolute path in the container.
+    pub target: PathBuf,
+    /// Whether writing is refused.
+    pub read_only: bool,
+}
+
+/// A started attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Unique name of the attempt.
+    pub id: String,
+    /// Restarts before it.
+    pub attempt: i32,
+    /// The image it was started from.
+    pub image: String,
+    /// Fingerprint of the resources it was started with.
+    pub resources: String,
+    /// The process that waits for the container.
+    pub init: Identity,
+    /// The container's own process, leader of its process group.
+    pub process: Identity,
+    /// When it was started.
+    pub started_at: Timestamp,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// Unique name of the attempt.
+    pub id: String,
+    /// Exit code as a runtime reports it: 128 plus the signal for a killed process.
+    pub exit_code: i32,
+    /// When it was started; `None` if it could not be.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub finished_at: Timestamp,
+    /// Why it could not be started.
+    pub start_error: Option<String>,
+}
+
+/// Reads one of the files above; `None` where it does not exist.
+pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Writes one of the files above, as a whole or not at all.
+pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    replace(path, &serde_json::to_vec(value)?)
+}
+
+/// The attempt that is recorded in a container's directory, if it still runs.
+pub fn running(dir: &ContainerDir) -> io::Result<Option<Run>> {
+    let run: Option<Run> = read(&dir.run())?;
+    let ended: Option<Exit> = read(&dir.exit())?;
+    Ok(run.filter(|run| {
+        ended.as_ref().is_none_or(|exit| exit.id != run.id) && run.process.is_running()
+    }))
+}

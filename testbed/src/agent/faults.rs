@@ -1,0 +1,82 @@
+//! Faults in force on a node, in `faults.json`: written by whoever makes them, read by the agent at each decision.
+//!
+//! A file needs no agent: a fault can be set before a node starts, and stays over its restarts.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{NodeDir, replace};
+
+/// What goes wrong with a pod, in this and every later incarnation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PodFaults {
+    /// Its containers are never started: it stays in `ContainerCreating`.
+    pub hold: bool,
+    /// Its containers exit at once: it goes into `CrashLoopBackOff`.
+    pub crash: bool,
+    /// Its readiness probes are reported as failing.
+    pub unready: bool,
+}
+
+type All = BTreeMap<String, PodFaults>;
+
+/// The faults of a pod.
+pub fn of(node: &NodeDir, namespace: &str, pod: &str) -> PodFaults {
+    let all = read(node).unwrap_or_else(|error| {
+        tracing::warn!(%error, "faults.json");
+        All::new()
+    });
+    all.get(&format!("{namespace}/{pod}"))
+        .copied()
+        .unwrap_or_default()
+}
+
+/// Changes the faults of a pod.
+pub fn change(
+    node: &NodeDir,
+    namespace: &str,
+    pod: &str,
+    edit: impl FnOnce(&mut PodFaults),
+) -> io::Result<()> {
+    fs::create_dir_all(node.path())?;
+    let lock = File::create(node.path().join("faults.lock"))?;
+    let _lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+    let mut all = read(node)?;
+    let key = format!("{namespace}/{pod}");
+    edit(all.entry(key.clone()).or_default());
+    if all.get(&key) == Some(&PodFaults::default()) {
+        all.remove(&key);
+    }
+    replace(&node.faults(), &serde_json::to_vec_pretty(&all)?)
+}
+
+fn read(node: &NodeDir) -> io::Result<All> {
+    match fs::read(node.faults()) {
+        Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(All::new()),
+        Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_kept_per_pod_until_they_are_mended() {
+        let state = tempfile::tempdir().unwrap();
+        let node = NodeDir::new(state.path(), "n1");
+        assert_eq!(of(&node, "ns", "a-0"), PodFaults::default());
+        change(&node, "ns", "a-0", |f| f.hold = true).unwrap();
+        change(&node, "ns", "a-1", |f| f.crash = true).unwrap();
+        assert!(of(&node, "ns", "a-0").hold && !of(&node, "ns", "a-0").crash);
+        change(&node, "ns", "a-0", |f| f.hold = false).unwrap();
+        assert_eq!(of(&node, "ns", "a-0"), PodFaults::default());
+        assert!(of(&node, "ns", "a-1").crash);
+    }
+}

@@ -1,0 +1,159 @@
+//! From a container's spec to a running attempt: image, environment, mounts, command.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+use kube::ResourceExt;
+
+use super::Agent;
+use super::container::{Exit, Mount, Run, Spec, launch};
+use super::env::{self, Environment};
+use super::fields::Placement;
+use super::hosts;
+use super::image::Image;
+use super::layout::ContainerDir;
+use super::sandbox::PodSandbox;
+use super::volumes::Volumes;
+
+/// What a container exits with at once when the fault says so.
+const CRASH: [&str; 3] = [
+    "/bin/sh",
+    "-c",
+    "echo 'crashed by a fault of the test bed' >&2; exit 1",
+];
+
+/// Why an attempt could not even be tried.
+#[derive(Debug)]
+pub enum Refusal {
+    /// No such image.
+    Image(String),
+    /// Something it refers to is missing: `CreateContainerConfigError`.
+    Config(String),
+}
+
+/// One attempt to start a container.
+pub struct Attempt {
+    /// The agent.
+    pub agent: Arc<Agent>,
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// The container.
+    pub container: Container,
+    /// Its directory.
+    pub dir: ContainerDir,
+    /// Its pod's sandbox.
+    pub sandbox: PodSandbox,
+    /// Its pod's volumes.
+    pub volumes: Arc<Volumes>,
+    /// Restarts before this attempt.
+    pub number: i32,
+    /// The fault: exit at once.
+    pub crash: bool,
+}
+
+impl Attempt {
+    /// Starts it. The inner result tells how a command failed to start.
+    pub async fn start(self) -> Result<Result<Run, Exit>, Refusal> {
+        let name = self.container.image.as_deref().unwrap_or_default();
+        let image = self.agent.images.find(name).map_err(Refusal::Image)?;
+        let spec = self.spec(&image).await.map_err(Refusal::Config)?;
+        let launched = launch::launch(&self.agent.program, &self.dir, &spec).await;
+        launched.map_err(|error| Refusal::Config(format!("{error:#}")))
+    }
+
+    async fn spec(&self, image: &Image) -> Result<Spec, String> {
+        let place = Placement {
+            ip: self.sandbox.ip,
+            host_ip: self.agent.host_ip,
+        };
+        let base = self.base_environment(image);
+        let built = env::build(base, &self.pod, &self.container, place, &self.agent.objects).await;
+        let environment = built.map_err(|missing| missing.to_string())?;
+        let mounts = self
+            .mounts(&environment)
+            .map_err(|error| format!("{error:#}"))?;
+        let working_dir = self
+            .container
+            .working_dir
+            .as_deref()
+            .filter(|d| !d.is_empty());
+        Ok(Spec {
+            id: format!(
+                "{}/{}/{}",
+                self.pod.uid().unwrap_or_default(),
+                self.dir.name(),
+                self.number
+            ),
+            attempt: self.number,
+            image: self.container.image.clone().unwrap_or_default(),
+            resources: fingerprint(&self.container),
+            argv: self.argv(image, &environment),
+            working_dir: PathBuf::from(working_dir.unwrap_or("/")),
+            hostname: hosts::hostname(&self.pod),
+            gid: self.sandbox.gid,
+            mounts,
+            env: environment.into_map(),
+        })
+    }
+
+    fn base_environment(&self, image: &Image) -> Environment {
+        let (host, port) = &self.agent.api_server;
+        let mut base = Environment::default();
+        base.set("PATH", image.path.clone());
+        base.set("HOME", "/root".to_owned());
+        base.set("HOSTNAME", hosts::hostname(&self.pod));
+        base.set("KUBERNETES_SERVICE_HOST", host.clone());
+        base.set("KUBERNETES_SERVICE_PORT", port.to_string());
+        base.set("KUBERNETES_SERVICE_PORT_HTTPS", port.to_string());
+        base
+    }
+
+    fn argv(&self, image: &Image, environment: &Environment) -> Vec<String> {
+        if self.crash {
+            return CRASH.map(str::to_owned).into();
+        }
+        let command = self.container.command.as_deref().unwrap_or_default();
+        let arguments = self.container.args.as_deref().unwrap_or_default();
+        let mut words: Vec<_> = if command.is_empty() {
+            image.entrypoint.clone()
+        } else {
+            command
+                .iter()
+                .map(|word| environment.expand(word))
+                .collect()
+        };
+        words.extend(arguments.iter().map(|word| environment.expand(word)));
+        words
+    }
+
+    /// Volumes, hosts file and resolver, the deeper ones later. What the container mounts itself wins.
+    fn mounts(&self, environment: &Environment) -> anyhow::Result<Vec<Mount>> {
+        let mut mounts = self.volumes.mounts(&self.container, environment)?;
+        let own = [
+            ("/etc/hosts", self.sandbox.dir.hosts()),
+            ("/etc/resolv.conf", self.sandbox.dir.resolv_conf()),
+        ];
+        for (target, source) in own {
+            let target = PathBuf::from(target);
+            if !mounts.iter().any(|mount| mount.target == target) {
+                mounts.push(Mount {
+                    source,
+                    target,
+                    read_only: false,
+                });
+            }
+        }
+        mounts.sort_by_key(|mount| mount.target.components().count());
+        Ok(mounts)
+    }
+}
+
+/// Tells whether resources have changed since a container was started.
+pub fn fingerprint(container: &Container) -> String {
+    container
+        .resources
+        .as_ref()
+        .and_then(|resources| serde_json::to_string(resources).ok())
+        .unwrap_or_default()
+}

@@ -1,0 +1,228 @@
+//! Where a node's agent keeps what it must find again after a restart, and what faults and people look at.
+//!
+//! ```text
+//! <state>/pod-addresses                     counter for pod and node addresses, shared by all agents
+//! <state>/nodes/<node>/agent.pid, agent.log the agent's own
+//! <state>/nodes/<node>/lock                 held by the agent while it runs
+//! <state>/nodes/<node>/ip                   the node's address
+//! <state>/nodes/<node>/faults.json          faults in force
+//! <state>/nodes/<node>/logs/                logs of pods that are gone
+//! <state>/nodes/<node>/pods/<ns>_<name>_<uid>/
+//!     ip, gid                               address and group of this incarnation
+//!     hosts, resolv.conf                    mounted into every container
+//!     volumes/<volume>/
+//!     containers/<container>/
+//!         spec.json                         what `container-init` was told
+//!         run.json, exit.json               the current attempt: its processes, and how it ended
+//!         last.json                         how the attempt before ended
+//!         process.pid                       the container's process, leader of its process group
+//!         init.pid                          the process that waits for it
+//!         log                               standard output and error, all attempts
+//! ```
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// One node's directory.
+#[derive(Clone, Debug)]
+pub struct NodeDir(PathBuf);
+
+impl NodeDir {
+    /// The directory of `node` under the test bed's state directory.
+    pub fn new(state: &Path, node: &str) -> Self {
+        Self(state.join("nodes").join(node))
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Directory of all pods.
+    pub fn pods(&self) -> PathBuf {
+        self.0.join("pods")
+    }
+
+    /// Held by the agent while it runs, so that a node never has two.
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("lock")
+    }
+
+    /// The node's own address.
+    pub fn ip(&self) -> PathBuf {
+        self.0.join("ip")
+    }
+
+    /// Faults in force, kept over restarts of the agent.
+    pub fn faults(&self) -> PathBuf {
+        self.0.join("faults.json")
+    }
+
+    /// Logs of containers whose pods are gone.
+    pub fn old_logs(&self) -> PathBuf {
+        self.0.join("logs")
+    }
+
+    /// Directory of one incarnation of a pod.
+    pub fn pod(&self, namespace: &str, name: &str, uid: &str) -> PodDir {
+        PodDir(self.pods().join(format!("{namespace}_{name}_{uid}")))
+    }
+
+    /// All pod directories there are, with the UID that each belongs to.
+    pub fn all_pods(&self) -> io::Result<Vec<(PodDir, String)>> {
+        let entries = match fs::read_dir(self.pods()) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if let Some((_, uid)) = name.rsplit_once('_') {
+                found.push((PodDir(entry.path()), uid.to_owned()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The directories of every incarnation of a pod that has left traces here.
+    pub fn incarnations(&self, namespace: &str, name: &str) -> io::Result<Vec<PodDir>> {
+        let prefix = format!("{namespace}_{name}_");
+        let mut dirs = self.all_pods()?;
+        dirs.retain(|(dir, _)| {
+            dir.0
+                .file_name()
+                .is_some_and(|n| n.to_string_lossy().starts_with(&prefix))
+        });
+        Ok(dirs.into_iter().map(|(dir, _)| dir).collect())
+    }
+}
+
+/// One incarnation of a pod.
+#[derive(Clone, Debug)]
+pub struct PodDir(PathBuf);
+
+impl PodDir {
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// File with the pod's address.
+    pub fn ip(&self) -> PathBuf {
+        self.0.join("ip")
+    }
+
+    /// File with the group id that all processes of the pod run with.
+    pub fn gid(&self) -> PathBuf {
+        self.0.join("gid")
+    }
+
+    /// The pod's `/etc/hosts`.
+    pub fn hosts(&self) -> PathBuf {
+        self.0.join("hosts")
+    }
+
+    /// The pod's `/etc/resolv.conf`.
+    pub fn resolv_conf(&self) -> PathBuf {
+        self.0.join("resolv.conf")
+    }
+
+    /// Directory of a volume that lives with the pod.
+    pub fn volume(&self, volume: &str) -> PathBuf {
+        self.0.join("volumes").join(volume)
+    }
+
+    /// Directory of one container.
+    pub fn container(&self, container: &str) -> ContainerDir {
+        ContainerDir(self.0.join("containers").join(container))
+    }
+
+    /// All containers that were ever started in this pod.
+    pub fn containers(&self) -> io::Result<Vec<ContainerDir>> {
+        match fs::read_dir(self.0.join("containers")) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            entries => entries?.map(|e| Ok(ContainerDir(e?.path()))).collect(),
+        }
+    }
+}
+
+/// One container of a pod.
+#[derive(Clone, Debug)]
+pub struct ContainerDir(PathBuf);
+
+impl ContainerDir {
+    /// A container's directory at a known path.
+    pub fn at(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// The directory itself.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The container's name.
+    pub fn name(&self) -> String {
+        self.0
+            .file_name()
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    }
+
+    /// What `container-init` was told.
+    pub fn spec(&self) -> PathBuf {
+        self.0.join("spec.json")
+    }
+
+    /// The current attempt.
+    pub fn run(&self) -> PathBuf {
+        self.0.join("run.json")
+    }
+
+    /// How the current attempt ended.
+    pub fn exit(&self) -> PathBuf {
+        self.0.join("exit.json")
+    }
+
+    /// How the attempt before ended.
+    pub fn last(&self) -> PathBuf {
+        self.0.join("last.json")
+    }
+
+    /// Pid file of the container's process.
+    pub fn process_pid(&self) -> PathBuf {
+        self.0.join("process.pid")
+    }
+
+    /// Pid file of the process that waits for it. Its name sorts first: whoever ends all processes of a node in the order
+    /// of their pid files ends it before it can record an exit, and so leaves a trace of a power failure.
+    pub fn init_pid(&self) -> PathBuf {
+        self.0.join("init.pid")
+    }
+
+    /// Standard output and error of all attempts.
+    pub fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+}
+
+/// Replaces a file as a whole: a reader sees the old content or the new one.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut next = path.as_os_str().to_owned();
+    next.push(".next");
+    fs::write(&next, content)?;
+    fs::rename(&next, path)
+}
+
+/// Writes into the file that is there, so that bind mounts of it see the new content.
+pub fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)?;
+    file.write_all(content)?;
+    file.set_len(content.len() as u64)
+}

@@ -1,0 +1,142 @@
+//! Secrets and ConfigMaps that pods of this node refer to, each watched by name, once, while somebody uses it.
+//!
+//! Node authorization lets a node read only what its pods name, and only one object per request: so one watch each, as
+//! the kubelet does it.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use futures::StreamExt;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::retry::Retry;
+
+/// What is known of an object.
+#[derive(Clone, Debug, Default)]
+pub enum Lookup<K> {
+    /// The API server has not answered yet.
+    #[default]
+    Unknown,
+    /// It does not exist.
+    Absent,
+    /// Its current state.
+    Present(Arc<K>),
+}
+
+/// A watch of one object; the watch ends with its last user.
+#[derive(Debug)]
+pub struct Subscription<K> {
+    receiver: watch::Receiver<Lookup<K>>,
+    task: AbortHandle,
+}
+
+impl<K> Subscription<K> {
+    /// Follows the object.
+    pub fn follow(&self) -> watch::Receiver<Lookup<K>> {
+        self.receiver.clone()
+    }
+}
+
+impl<K: Clone> Subscription<K> {
+    /// Its state as soon as the API server has answered.
+    pub async fn known(&self) -> Lookup<K> {
+        let mut receiver = self.receiver.clone();
+        match receiver
+            .wait_for(|lookup| !matches!(lookup, Lookup::Unknown))
+            .await
+        {
+            Ok(lookup) => lookup.clone(),
+            Err(_ended) => Lookup::Unknown,
+        }
+    }
+}
+
+impl<K> Drop for Subscription<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+type Shared<K> = Mutex<HashMap<(String, String), Weak<Subscription<K>>>>;
+
+/// The watches of this node.
+pub struct Objects {
+    client: Client,
+    secrets: Shared<Secret>,
+    config_maps: Shared<ConfigMap>,
+}
+
+impl Objects {
+    /// Nothing watched yet.
+    pub fn new(client: Client) -> Self {
+        Self {
+            client,
+            secrets: Mutex::default(),
+            config_maps: Mutex::default(),
+        }
+    }
+
+    /// A Secret.
+    pub fn secret(&self, namespace: &str, name: &str) -> Arc<Subscription<Secret>> {
+        subscribe(&self.client, &self.secrets, namespace, name)
+    }
+
+    /// A ConfigMap.
+    pub fn config_map(&self, namespace: &str, name: &str) -> Arc<Subscription<ConfigMap>> {
+        subscribe(&self.client, &self.config_maps, namespace, name)
+    }
+}
+
+fn subscribe<K>(
+    client: &Client,
+    shared: &Shared<K>,
+    namespace: &str,
+    name: &str,
+) -> Arc<Subscription<K>>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + Debug
+        + Send
+        + Sync
+        + 'static,
+{
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (namespace.to_owned(), name.to_owned());
+    if let Some(found) = shared.get(&key).and_then(Weak::upgrade) {
+        return found;
+    }
+    shared.retain(|_, weak| weak.strong_count() > 0);
+    let api = Api::<K>::namespaced(client.clone(), namespace);
+    let (sender, receiver) = watch::channel(Lookup::Unknown);
+    let task = tokio::spawn(follow(api, name.to_owned(), sender)).abort_handle();
+    let subscription = Arc::new(Subscription { receiver, task });
+    shared.insert(key, Arc::downgrade(&subscription));
+    subscription
+}
+
+async fn follow<K>(api: Api<K>, name: String, sender: watch::Sender<Lookup<K>>)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let mut stream = watcher::watch_object(api, &name)
+        .backoff(Retry::default())
+        .boxed();
+    while let Some(event) = stream.next().await {
+        match event {
+            Ok(object) => {
+                let lookup = object.map_or(Lookup::Absent, |o| Lookup::Present(Arc::new(o)));
+                sender.send_replace(lookup);
+            }
+            Err(error) => tracing::debug!(%name, %error, "watch"),
+        }
+    }
+}

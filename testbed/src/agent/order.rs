@@ -1,0 +1,186 @@
+//! Which containers of a pod should run now. Pure.
+
+use super::status::Role;
+
+/// What the order depends on, for one container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Never started in this sandbox.
+    New,
+    /// Being started.
+    Launching,
+    /// Running; `started` once its startup probe has succeeded.
+    Running {
+        /// Whether the next init container may go on.
+        started: bool,
+    },
+    /// Ended with this code.
+    Exited(i32),
+}
+
+/// What is to be done with a pod's containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// These should be started, now or after their back-off.
+    Start(Vec<usize>),
+    /// An init container failed and nothing is restarted: the pod has failed.
+    InitFailed,
+    /// Every main container has ended for good.
+    Completed,
+}
+
+/// Decides. Init containers come first, as in the spec.
+pub fn next(containers: &[(Role, Progress)], restart_policy: &str) -> Next {
+    let mains = || {
+        containers
+            .iter()
+            .enumerate()
+            .filter(|(_, (role, _))| *role == Role::Main)
+    };
+    let initialized = mains().any(|(_, (_, progress))| *progress != Progress::New);
+    let mut start = Vec::new();
+    for (index, (role, progress)) in containers.iter().enumerate() {
+        let step = match role {
+            Role::Main => break,
+            Role::Sidecar => sidecar(*progress),
+            Role::Init if initialized => Step::Go,
+            Role::Init => init(*progress, restart_policy),
+        };
+        match step {
+            Step::Go => {}
+            Step::Fail => return Next::InitFailed,
+            Step::Start | Step::Wait => {
+                if step == Step::Start {
+                    start.push(index);
+                }
+                if !initialized {
+                    return Next::Start(start);
+                }
+            }
+        }
+    }
+    let restarts = |code| match restart_policy {
+        "Always" => true,
+        "OnFailure" => code != 0,
+        _ => false,
+    };
+    let ended =
+        |progress: &Progress| matches!(progress, Progress::Exited(code) if !restarts(*code));
+    if mains().all(|(_, (_, progress))| ended(progress)) {
+        return Next::Completed;
+    }
+    start.extend(mains().filter_map(|(index, (_, progress))| match progress {
+        Progress::New => Some(index),
+        Progress::Exited(code) if restarts(*code) => Some(index),
+        Progress::Exited(_) | Progress::Launching | Progress::Running { .. } => None,
+    }));
+    Next::Start(start)
+}
+
+#[derive(PartialEq, Eq)]
+enum Step {
+    Go,
+    Wait,
+    Start,
+    Fail,
+}
+
+fn sidecar(progress: Progress) -> Step {
+    match progress {
+        Progress::Running { started: true } => Step::Go,
+        Progress::Running { started: false } | Progress::Launching => Step::Wait,
+        Progress::New | Progress::Exited(_) => Step::Start,
+    }
+}
+
+fn init(progress: Progress, restart_policy: &str) -> Step {
+    match progress {
+        Progress::Exited(0) => Step::Go,
+        Progress::Exited(_) if restart_policy == "Never" => Step::Fail,
+        Progress::New | Progress::Exited(_) => Step::Start,
+        Progress::Launching | Progress::Running { .. } => Step::Wait,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Progress::{Exited, Launching, New, Running};
+    use Role::{Init, Main, Sidecar};
+
+    const UP: Progress = Running { started: true };
+    const NONE: [usize; 0] = [];
+
+    fn starts(containers: &[(Role, Progress)], policy: &str) -> Vec<usize> {
+        match next(containers, policy) {
+            Next::Start(list) => list,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn init_containers_run_one_after_another_before_the_others() {
+        assert_eq!(
+            starts(&[(Init, New), (Init, New), (Main, New)], "Always"),
+            [0]
+        );
+        assert_eq!(
+            starts(&[(Init, UP), (Init, New), (Main, New)], "Always"),
+            NONE
+        );
+        assert_eq!(
+            starts(&[(Init, Exited(0)), (Init, New), (Main, New)], "Always"),
+            [1]
+        );
+        assert_eq!(
+            starts(&[(Init, Exited(0)), (Main, New), (Main, New)], "Always"),
+            [1, 2]
+        );
+    }
+
+    #[test]
+    fn a_failed_init_container_is_retried_or_fails_the_pod() {
+        assert_eq!(starts(&[(Init, Exited(1)), (Main, New)], "OnFailure"), [0]);
+        assert_eq!(
+            next(&[(Init, Exited(1)), (Main, New)], "Never"),
+            Next::InitFailed
+        );
+    }
+
+    #[test]
+    fn a_sidecar_lets_the_next_one_go_once_it_has_started() {
+        let not_yet = Running { started: false };
+        assert_eq!(starts(&[(Sidecar, not_yet), (Main, New)], "Always"), NONE);
+        assert_eq!(starts(&[(Sidecar, UP), (Main, New)], "Always"), [1]);
+    }
+
+    #[test]
+    fn a_sidecar_that_ends_is_restarted_whatever_the_policy_is() {
+        assert_eq!(starts(&[(Sidecar, Exited(0)), (Main, UP)], "Never"), [0]);
+    }
+
+    #[test]
+    fn restart_policy_governs_main_containers() {
+        let exits = [
+            (Main, Exited(0)),
+            (Main, Exited(1)),
+            (Main, UP),
+            (Main, Launching),
+        ];
+        assert_eq!(starts(&exits, "Always"), [0, 1]);
+        assert_eq!(starts(&exits, "OnFailure"), [1]);
+        assert_eq!(starts(&exits, "Never"), NONE);
+    }
+
+    #[test]
+    fn a_pod_is_completed_when_nothing_will_run_again() {
+        assert_eq!(
+            next(&[(Sidecar, UP), (Main, Exited(0))], "OnFailure"),
+            Next::Completed
+        );
+        assert_eq!(
+            next(&[(Main, Exited(3)), (Main, Exited(0))], "Never"),
+            Next::Completed
+        );
+    }
+}

@@ -1,0 +1,59 @@
+//! Delays between attempts against an API server that is away or not yet convinced.
+//!
+//! Node authorization learns of a pod a moment after the agent does, and tests restart the API server: so begin with
+//! milliseconds and stay below a few seconds.
+
+use std::time::Duration;
+
+use kube::runtime::utils::Backoff;
+
+const FIRST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// Doubling delays from 20 ms to 2 s.
+#[derive(Clone, Debug)]
+pub struct Retry(Duration);
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self(FIRST)
+    }
+}
+
+impl Retry {
+    /// Waits, each time longer.
+    pub async fn wait(&mut self) {
+        let delay = self.next().unwrap_or(LONGEST);
+        tokio::time::sleep(delay).await;
+    }
+}
+
+impl Iterator for Retry {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let delay = self.0;
+        self.0 = (delay * 2).min(LONGEST);
+        Some(delay)
+    }
+}
+
+impl Backoff for Retry {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_double_up_to_two_seconds_and_begin_anew() {
+        let mut retry = Retry::default();
+        let delays: Vec<_> = retry.by_ref().take(9).map(|d| d.as_millis()).collect();
+        assert_eq!(delays, [20, 40, 80, 160, 320, 640, 1280, 2000, 2000]);
+        retry.reset();
+        assert_eq!(retry.next(), Some(FIRST));
+    }
+}

@@ -1,0 +1,304 @@
+//! One container of a pod, over all its attempts: what it does, what it did, and the tasks that look after it.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, Pod};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::backoff::{BackOff, Limits};
+use super::container::{self, Exit, Run};
+use super::layout::{ContainerDir, PodDir};
+use super::order::Progress;
+use super::probe::Outcome;
+use super::status::{ContainerView, Role, State, Waiting, time};
+
+/// A container.
+#[derive(Debug)]
+pub struct Slot {
+    /// Its spec, as it is now.
+    pub spec: Container,
+    /// What it is for.
+    pub role: Role,
+    /// Its directory.
+    pub dir: ContainerDir,
+    /// What it does.
+    pub state: State,
+    /// How the attempt before ended.
+    pub last: Option<ContainerStateTerminated>,
+    /// The current or last attempt.
+    pub run: Option<Run>,
+    /// Whether the current sandbox has started it at all.
+    pub fresh: bool,
+    /// A launch is under way.
+    pub launching: bool,
+    /// When the last attempt ended.
+    pub ended_at: Option<Instant>,
+    /// Startup probe passed.
+    pub started: bool,
+    /// What the readiness probe says.
+    pub readiness: Option<Outcome>,
+    /// Back-off of restarts.
+    pub back_off: BackOff,
+    /// Back-off of pulls.
+    pub pull: BackOff,
+    /// Not before, whatever else allows it.
+    pub not_before: Option<Instant>,
+    /// Set while the container is being stopped: when it is killed.
+    pub stopping: Option<watch::Sender<Instant>>,
+    /// To be started again though its policy would not: its definition has changed.
+    pub replaced: bool,
+    /// Watches, probes and hooks of the current attempt; they end with it.
+    pub tasks: JoinSet<()>,
+}
+
+/// The containers of a pod, with what an earlier agent left of them.
+///
+/// `same_sandbox` is false when the pod's processes went down with the node: then everything starts anew.
+pub fn slots(pod: &Pod, dir: &PodDir, limits: Limits, same_sandbox: bool) -> Vec<Slot> {
+    let Some(spec) = &pod.spec else {
+        return Vec::new();
+    };
+    let inits = spec.init_containers.iter().flatten().map(|c| {
+        let always = c.restart_policy.as_deref() == Some("Always");
+        (if always { Role::Sidecar } else { Role::Init }, c)
+    });
+    let mains = spec.containers.iter().map(|c| (Role::Main, c));
+    inits
+        .chain(mains)
+        .map(|(role, c)| Slot::load(pod, c, role, dir, limits, same_sandbox))
+        .collect()
+}
+
+impl Slot {
+    fn load(
+        pod: &Pod,
+        spec: &Container,
+        role: Role,
+        pod_dir: &PodDir,
+        limits: Limits,
+        same_sandbox: bool,
+    ) -> Self {
+        let dir = pod_dir.container(&spec.name);
+        let run: Option<Run> = container::read(&dir.run()).ok().flatten();
+        let exit: Option<Exit> = container::read(&dir.exit()).ok().flatten();
+        let before: Option<Exit> = container::read(&dir.last()).ok().flatten();
+        let mut slot = Self {
+            spec: spec.clone(),
+            role,
+            dir,
+            state: waiting("ContainerCreating", None),
+            last: before.as_ref().map(terminated),
+            run,
+            fresh: true,
+            launching: false,
+            ended_at: None,
+            started: false,
+            readiness: None,
+            back_off: BackOff::new(limits),
+            pull: BackOff::new(limits),
+            not_before: None,
+            stopping: None,
+            replaced: false,
+            tasks: JoinSet::new(),
+        };
+        match (&slot.run, exit) {
+            (run, Some(exit)) if run.as_ref().is_none_or(|run| run.id == exit.id) => {
+                slot.fresh = !same_sandbox;
+                if same_sandbox {
+                    slot.state = State::Terminated(terminated(&exit));
+                    slot.ended_at = Some(Instant::now());
+                } else {
+                    slot.last = Some(terminated(&exit));
+                }
+            }
+            (Some(run), _) if same_sandbox => {
+                slot.state = State::Running(run.started_at);
+                slot.fresh = false;
+                slot.recall(pod);
+            }
+            (Some(run), _) => slot.last = Some(lost(run)),
+            (None, _) => {}
+        }
+        slot
+    }
+
+    /// A container that ran before this agent started keeps what was said of it until its probes say otherwise.
+    fn recall(&mut self, pod: &Pod) {
+        let Some(status) = &pod.status else { return };
+        let lists = [&status.init_container_statuses, &status.container_statuses];
+        let mut all = lists.into_iter().flat_map(|list| list.iter().flatten());
+        let Some(said) = all.find(|s| s.name == self.spec.name) else {
+            return;
+        };
+        self.started = said.started == Some(true);
+        self.readiness = said.ready.then_some(Outcome::Success);
+    }
+
+    /// For the order of containers.
+    pub fn progress(&self) -> Progress {
+        if self.launching {
+            return Progress::Launching;
+        }
+        match &self.state {
+            State::Running(_) => Progress::Running {
+                started: self.started,
+            },
+            _ if self.fresh => Progress::New,
+            State::Terminated(end) => Progress::Exited(end.exit_code),
+            // In back-off; how it ended is kept in `last`.
+            State::Waiting(_) => self
+                .last
+                .as_ref()
+                .map_or(Progress::New, |end| Progress::Exited(end.exit_code)),
+        }
+    }
+
+    /// Whether a process of it runs or is about to.
+    pub fn is_alive(&self) -> bool {
+        self.launching || matches!(self.state, State::Running(_))
+    }
+
+    /// Restarts so far.
+    pub fn restarts(&self) -> i32 {
+        self.run.as_ref().map_or(0, |run| run.attempt)
+    }
+
+    /// Shows it as waiting; how it ended moves to `last`.
+    pub fn wait(&mut self, reason: &'static str, message: Option<String>) {
+        if let State::Terminated(end) = &self.state {
+            self.last = Some(end.clone());
+        }
+        self.state = waiting(reason, message);
+    }
+
+    /// Takes note of a start.
+    pub fn begin(&mut self, run: Run) {
+        if let State::Terminated(end) = &self.state {
+            self.last = Some(end.clone());
+        }
+        self.state = State::Running(run.started_at);
+        self.run = Some(run);
+        self.fresh = false;
+        self.started = false;
+        self.readiness = None;
+        self.stopping = None;
+        self.replaced = false;
+    }
+
+    /// Takes note of an end.
+    pub fn end(&mut self, exit: &Exit) {
+        self.state = State::Terminated(terminated(exit));
+        self.ended_at = Some(Instant::now());
+        self.fresh = false;
+        self.started = false;
+        self.readiness = None;
+        self.stopping = None;
+        self.tasks = JoinSet::new();
+    }
+
+    /// Takes note of a command that could not be started: an end without a beginning.
+    pub fn refused(&mut self, exit: &Exit) {
+        if let Some(run) = &mut self.run {
+            // The attempt counts as a restart though it has no process.
+            run.attempt += 1;
+        }
+        self.end(exit);
+    }
+
+    /// Takes note of an image that is not there: `ErrImagePull` first, `ImagePullBackOff` until the next try.
+    pub fn pull_failed(&mut self, message: String) {
+        let now = Instant::now();
+        let first = !matches!(&self.state, State::Waiting(w) if w.reason.ends_with("ImagePullBackOff")
+            || w.reason == "ErrImagePull");
+        self.pull.restarted(now, now);
+        self.not_before = self.pull.until(now);
+        self.wait(
+            if first {
+                "ErrImagePull"
+            } else {
+                "ImagePullBackOff"
+            },
+            Some(message),
+        );
+    }
+
+    /// When the attempt started, on the monotonic clock.
+    pub fn started_at(&self) -> Instant {
+        let started = self
+            .run
+            .as_ref()
+            .map_or_else(Timestamp::now, |run| run.started_at);
+        let age = Timestamp::now().duration_since(started);
+        let age = Duration::try_from(age).unwrap_or_default();
+        Instant::now().checked_sub(age).unwrap_or_else(Instant::now)
+    }
+
+    /// For the status. `unready` is the fault of that name.
+    pub fn view(&self, unready: bool) -> ContainerView {
+        let ready = match self.readiness {
+            _ if unready && self.spec.readiness_probe.is_none() => false,
+            Some(outcome) => outcome == Outcome::Success,
+            None => self.spec.readiness_probe.is_none(),
+        };
+        let state = match &self.state {
+            // A status with a waiting container names the initial wait after what it waits for.
+            State::Waiting(Waiting {
+                reason: "ContainerCreating",
+                ..
+            }) if self.role == Role::Init => waiting("PodInitializing", None),
+            state => state.clone(),
+        };
+        ContainerView {
+            name: self.spec.name.clone(),
+            role: self.role,
+            image: self.spec.image.clone().unwrap_or_default(),
+            id: self
+                .run
+                .as_ref()
+                .filter(|_| !self.fresh)
+                .map(|run| run.id.clone()),
+            state,
+            last: self.last.clone(),
+            restarts: self.restarts(),
+            started: self.started,
+            ready: ready && self.started,
+            resources: self.spec.resources.clone(),
+        }
+    }
+}
+
+/// A waiting state.
+pub fn waiting(reason: &'static str, message: Option<String>) -> State {
+    State::Waiting(Waiting { reason, message })
+}
+
+fn terminated(exit: &Exit) -> ContainerStateTerminated {
+    let reason = match (&exit.start_error, exit.exit_code) {
+        (Some(_), _) => "StartError",
+        (None, 0) => "Completed",
+        (None, _) => "Error",
+    };
+    ContainerStateTerminated {
+        container_id: Some(format!("host://{}", exit.id)),
+        exit_code: exit.exit_code,
+        started_at: exit.started_at.map(time),
+        finished_at: Some(time(exit.finished_at)),
+        reason: Some(reason.to_owned()),
+        message: exit.start_error.clone(),
+        signal: None,
+    }
+}
+
+/// An attempt that went down with its node, whose end nobody saw.
+fn lost(run: &Run) -> ContainerStateTerminated {
+    ContainerStateTerminated {
+        container_id: Some(format!("host://{}", run.id)),
+        exit_code: 255,
+        started_at: Some(time(run.started_at)),
+        finished_at: Some(time(Timestamp::now())),
+        reason: Some("Unknown".to_owned()),
+        ..ContainerStateTerminated::default()
+    }
+}

@@ -1,0 +1,118 @@
+//! The end of a container and of a pod: hook, `SIGTERM`, grace, `SIGKILL`; clean up; the final DELETE.
+
+use std::fs;
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::{LifecycleHandler, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, Preconditions};
+use nix::sys::signal::Signal;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::layout::{NodeDir, PodDir};
+use super::probe::check::Target;
+use super::process::{kill_all_of_group_id, signal_group};
+use super::retry::Retry;
+use crate::process::Identity;
+
+/// Asks a container to end, and kills it at its deadline, which may come nearer meanwhile. The hook's time counts.
+pub async fn stop(
+    process: Identity,
+    hook: Option<LifecycleHandler>,
+    target: Target,
+    mut deadline: watch::Receiver<Instant>,
+) {
+    if let Some(hook) = hook {
+        let left = deadline.borrow().saturating_duration_since(Instant::now());
+        tokio::select! {
+            result = target.hook(&hook, left) => if let Err(error) = result {
+                tracing::info!(%error, "preStop hook");
+            },
+            () = reached(&mut deadline) => {}
+        }
+    }
+    send(process, Signal::SIGTERM);
+    reached(&mut deadline).await;
+    send(process, Signal::SIGKILL);
+}
+
+async fn reached(deadline: &mut watch::Receiver<Instant>) {
+    loop {
+        let at = *deadline.borrow_and_update();
+        tokio::select! {
+            () = tokio::time::sleep_until(at.into()) => return,
+            changed = deadline.changed() => if changed.is_err() {
+                return tokio::time::sleep_until(at.into()).await;
+            },
+        }
+    }
+}
+
+fn send(process: Identity, signal: Signal) {
+    if let Err(error) = signal_group(process, signal) {
+        tracing::warn!(%error, pid = process.pid(), %signal, "signal");
+    }
+}
+
+/// Removes what a pod had on this node, except its logs. No container may run.
+pub fn clean_up(node: &NodeDir, pod: &PodDir) {
+    let gid = fs::read_to_string(pod.gid())
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    if let Some(gid) = gid
+        && let Err(error) = kill_all_of_group_id(gid)
+    {
+        tracing::warn!(%error, "leftover processes");
+    }
+    if let Err(error) = keep_logs(node, pod) {
+        tracing::warn!(%error, "logs not kept");
+    }
+    if let Err(error) = fs::remove_dir_all(pod.path())
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!(%error, "pod directory not removed");
+    }
+}
+
+fn keep_logs(node: &NodeDir, pod: &PodDir) -> std::io::Result<()> {
+    fs::create_dir_all(node.old_logs())?;
+    let name = pod
+        .path()
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
+    for container in pod.containers()? {
+        if container.log().exists() {
+            let kept = node
+                .old_logs()
+                .join(format!("{name}_{}.log", container.name()));
+            fs::rename(container.log(), kept)?;
+        }
+    }
+    Ok(())
+}
+
+/// The final DELETE: grace 0, this very incarnation. Tries until the object is gone.
+pub async fn delete(api: &Api<Pod>, pod: &Pod, gone: &CancellationToken) {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let params = DeleteParams {
+        grace_period_seconds: Some(0),
+        preconditions: Some(Preconditions {
+            uid: pod.metadata.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::default()
+    };
+    let mut retry = Retry::default();
+    while !gone.is_cancelled() {
+        match api.delete(&name, &params).await {
+            Ok(_) => return,
+            // Gone, or another incarnation.
+            Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409) => return,
+            Err(error) => tracing::info!(%name, %error, "final delete"),
+        }
+        retry.wait().await;
+    }
+}

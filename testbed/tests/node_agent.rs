@@ -1,0 +1,14 @@
+//! The node agent against a real control plane: does it do what a kubelet is documented to do?
+
+#[path = "node_agent/containers.rs"]
+mod containers;
+#[path = "node_agent/deletion.rs"]
+mod deletion;
+#[path = "node_agent/files.rs"]
+mod files;
+#[path = "node_agent/nodes.rs"]
+mod nodes;
+#[path = "node_agent/pods.rs"]
+mod pods;
+#[path = "node_agent/probes.rs"]
+mod probes;
