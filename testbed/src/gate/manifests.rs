@@ -56,3 +56,24 @@ pub(super) fn is_at_home(object: &Value) -> bool {
         .and_then(Value::as_str);
     namespace.is_none_or(|namespace| namespace == INSTALLED_NAMESPACE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_is_read_and_the_gate_s_user_is_rewritten() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().join("base");
+        fs::create_dir(&base).unwrap();
+        let text = "kind: A\nmetadata: {namespace: quorumgate}\n---\nkind: B\n\
+            metadata: {namespace: kube-system}\nexpression: \"x == 'system:serviceaccount:quorumgate:quorumgate'\"\n";
+        fs::write(base.join("all.yaml"), text).unwrap();
+        fs::write(base.join("notes.txt"), "kind: C").unwrap();
+        fs::write(base.join("empty.yaml"), "---\n# nothing\n").unwrap();
+        let objects = read(directory.path(), "ns").unwrap();
+        assert_eq!(objects.iter().map(kind).collect::<Vec<_>>(), ["A", "B"]);
+        assert_eq!(objects.iter().map(is_at_home).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(objects[1]["expression"], "x == 'system:serviceaccount:ns:quorumgate'");
+    }
+}

@@ -83,3 +83,30 @@ impl ServingCertificate {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(certificate: &ServingCertificate) -> (String, String) {
+        let read = |file| fs::read_to_string(file).unwrap();
+        (read(certificate.certificate_file()), read(certificate.key_file()))
+    }
+
+    #[test]
+    fn a_rotation_replaces_both_files_by_one_rename_twice_in_a_row() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("tls");
+        let serving = ServingCertificate::create(root.clone(), vec!["localhost".into()]).unwrap();
+        let mut seen = vec![read(&serving)];
+        for _ in 0..2 {
+            let before = fs::read_link(root.join("..data")).unwrap();
+            serving.rotate().unwrap();
+            assert_ne!(fs::read_link(root.join("..data")).unwrap(), before);
+            let now = read(&serving);
+            assert!(seen.iter().all(|(certificate, key)| *certificate != now.0 && *key != now.1));
+            seen.push(now);
+        }
+        assert_eq!(fs::read_link(root.join("tls.crt")).unwrap(), Path::new("..data/tls.crt"));
+    }
+}

@@ -165,3 +165,70 @@ impl Target<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata:
+  name: quorumgate
+  annotations: {cert-manager.io/inject-ca-from: quorumgate/serving}
+webhooks:
+- name: pods.quorumgate.io
+  clientConfig:
+    service: {name: quorumgate, namespace: quorumgate, path: /validate/pods}
+  namespaceSelector:
+    matchLabels: {quorumgate.io/gated: "true"}
+  matchConditions:
+  - {name: not-terminating, expression: "!has(oldObject.metadata.deletionTimestamp)"}
+  rules:
+  - {apiGroups: [""], apiVersions: [v1], operations: [DELETE], resources: [pods]}
+  sideEffects: NoneOnDryRun
+  timeoutSeconds: 5
+  admissionReviewVersions: [v1]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: quorumgate}
+webhooks: []
+"#;
+
+    fn rewritten() -> Webhooks {
+        let objects = manifests::parse(MANIFEST).unwrap();
+        let balancer = "127.0.0.1:4321".parse().unwrap();
+        Webhooks::new(&objects, "quorumgate-a", "a", balancer, "PEM").unwrap()
+    }
+
+    #[test]
+    fn webhooks_are_sent_to_the_balancer_for_one_namespace_only() {
+        let validating = rewritten().validating;
+        assert_eq!(validating.metadata.name.as_deref(), Some("quorumgate-a"));
+        assert_eq!(validating.metadata.annotations, None);
+        let hook = &validating.webhooks.unwrap()[0];
+        assert_eq!(hook.client_config.url.as_deref(), Some("https://0.0.0.0:4321/validate/pods"));
+        assert!(hook.client_config.service.is_none());
+        assert_eq!(hook.client_config.ca_bundle.as_ref().unwrap().0, b"PEM");
+        let selected = hook.namespace_selector.clone().unwrap().match_labels.unwrap();
+        assert_eq!(selected["kubernetes.io/metadata.name"], "a");
+        assert_eq!(selected["quorumgate.io/gated"], "true");
+    }
+
+    #[test]
+    fn the_rest_of_a_webhook_is_what_the_manifest_says() {
+        let hook = rewritten().validating.webhooks.unwrap().remove(0);
+        assert_eq!(hook.timeout_seconds, Some(5));
+        assert_eq!(hook.match_conditions.unwrap().len(), 1);
+        assert_eq!(hook.rules.unwrap()[0].operations.as_ref().unwrap(), &["DELETE"]);
+    }
+
+    #[test]
+    fn manifests_without_a_configuration_are_refused() {
+        let objects = manifests::parse("kind: Namespace").unwrap();
+        let address = "127.0.0.1:1".parse().unwrap();
+        let error = Webhooks::new(&objects, "n", "n", address, "PEM").unwrap_err().to_string();
+        assert!(error.contains("ValidatingWebhookConfiguration"), "{error}");
+    }
+}
