@@ -78,7 +78,7 @@ impl GateBuilder {
         let mut leftovers = Leftovers::default();
         leftovers.webhook_configuration(&name);
         self.apply_crds(&bed.client()).await?;
-        permissions::apply(&bed.client(), namespace, &objects, &mut leftovers).await?;
+        permissions::apply(&bed.client(), namespace, &name, &objects, &mut leftovers).await?;
         let kubeconfig = bed
             .service_account_kubeconfig(namespace, SERVICE_ACCOUNT)
             .await?;

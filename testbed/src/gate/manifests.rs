@@ -73,7 +73,13 @@ mod tests {
         fs::write(base.join("empty.yaml"), "---\n# nothing\n").unwrap();
         let objects = read(directory.path(), "ns").unwrap();
         assert_eq!(objects.iter().map(kind).collect::<Vec<_>>(), ["A", "B"]);
-        assert_eq!(objects.iter().map(is_at_home).collect::<Vec<_>>(), [true, false]);
-        assert_eq!(objects[1]["expression"], "x == 'system:serviceaccount:ns:quorumgate'");
+        assert_eq!(
+            objects.iter().map(is_at_home).collect::<Vec<_>>(),
+            [true, false]
+        );
+        assert_eq!(
+            objects[1]["expression"],
+            "x == 'system:serviceaccount:ns:quorumgate'"
+        );
     }
 }

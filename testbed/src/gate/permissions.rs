@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use super::cleanup::Leftovers;
 use super::manifests::{self, SERVICE_ACCOUNT};
 
-/// Applies all of it; objects without namespace get names of their own, and are left to `leftovers`.
+/// Applies all of it, for webhook configurations of this name; objects without namespace get names of their own, and are left to `leftovers`.
 pub(super) async fn apply(
     client: &Client,
     namespace: &str,
+    configuration: &str,
     objects: &[Value],
     leftovers: &mut Leftovers,
 ) -> Result<()> {
@@ -35,6 +36,7 @@ pub(super) async fn apply(
             }
             "ClusterRole" => {
                 let mut role: ClusterRole = read(object)?;
+                rename_webhook_configuration(&mut role, configuration);
                 role.metadata.name = Some(own_name(&role.name_any(), namespace));
                 leftovers.cluster_role(&role.name_any());
                 apply_cluster_wide(client, role).await?;
@@ -56,6 +58,21 @@ pub(super) async fn apply(
 /// Roles without namespace are shared by all tests of a control plane, unless each has its own.
 fn own_name(name: &str, namespace: &str) -> String {
     format!("{name}-{namespace}")
+}
+
+/// The gate may look at its own webhook configurations only; here they have another name.
+fn rename_webhook_configuration(role: &mut ClusterRole, configuration: &str) {
+    for rule in role.rules.iter_mut().flatten() {
+        let groups = rule.api_groups.iter().flatten();
+        if groups
+            .into_iter()
+            .any(|group| group == "admissionregistration.k8s.io")
+        {
+            for name in rule.resource_names.iter_mut().flatten() {
+                configuration.clone_into(name);
+            }
+        }
+    }
 }
 
 fn move_subjects<'a>(

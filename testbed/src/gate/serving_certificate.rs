@@ -90,7 +90,10 @@ mod tests {
 
     fn read(certificate: &ServingCertificate) -> (String, String) {
         let read = |file| fs::read_to_string(file).unwrap();
-        (read(certificate.certificate_file()), read(certificate.key_file()))
+        (
+            read(certificate.certificate_file()),
+            read(certificate.key_file()),
+        )
     }
 
     #[test]
@@ -104,9 +107,15 @@ mod tests {
             serving.rotate().unwrap();
             assert_ne!(fs::read_link(root.join("..data")).unwrap(), before);
             let now = read(&serving);
-            assert!(seen.iter().all(|(certificate, key)| *certificate != now.0 && *key != now.1));
+            assert!(
+                seen.iter()
+                    .all(|(certificate, key)| *certificate != now.0 && *key != now.1)
+            );
             seen.push(now);
         }
-        assert_eq!(fs::read_link(root.join("tls.crt")).unwrap(), Path::new("..data/tls.crt"));
+        assert_eq!(
+            fs::read_link(root.join("tls.crt")).unwrap(),
+            Path::new("..data/tls.crt")
+        );
     }
 }

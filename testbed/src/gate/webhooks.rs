@@ -208,10 +208,18 @@ webhooks: []
         assert_eq!(validating.metadata.name.as_deref(), Some("quorumgate-a"));
         assert_eq!(validating.metadata.annotations, None);
         let hook = &validating.webhooks.unwrap()[0];
-        assert_eq!(hook.client_config.url.as_deref(), Some("https://0.0.0.0:4321/validate/pods"));
+        assert_eq!(
+            hook.client_config.url.as_deref(),
+            Some("https://0.0.0.0:4321/validate/pods")
+        );
         assert!(hook.client_config.service.is_none());
         assert_eq!(hook.client_config.ca_bundle.as_ref().unwrap().0, b"PEM");
-        let selected = hook.namespace_selector.clone().unwrap().match_labels.unwrap();
+        let selected = hook
+            .namespace_selector
+            .clone()
+            .unwrap()
+            .match_labels
+            .unwrap();
         assert_eq!(selected["kubernetes.io/metadata.name"], "a");
         assert_eq!(selected["quorumgate.io/gated"], "true");
     }
@@ -221,14 +229,32 @@ webhooks: []
         let hook = rewritten().validating.webhooks.unwrap().remove(0);
         assert_eq!(hook.timeout_seconds, Some(5));
         assert_eq!(hook.match_conditions.unwrap().len(), 1);
-        assert_eq!(hook.rules.unwrap()[0].operations.as_ref().unwrap(), &["DELETE"]);
+        assert_eq!(
+            hook.rules.unwrap()[0].operations.as_ref().unwrap(),
+            &["DELETE"]
+        );
+    }
+
+    #[test]
+    fn the_repository_s_own_manifests_can_be_registered() {
+        let manifests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
+        let objects = manifests::read(&manifests, "a").unwrap();
+        let address = "127.0.0.1:4321".parse().unwrap();
+        let webhooks = Webhooks::new(&objects, "quorumgate-a", "a", address, "PEM").unwrap();
+        for hook in webhooks.validating.webhooks.unwrap() {
+            let url = hook.client_config.url.unwrap();
+            assert!(url.starts_with("https://0.0.0.0:4321/validate/"), "{url}");
+        }
+        assert!(!webhooks.mutating.webhooks.unwrap().is_empty());
     }
 
     #[test]
     fn manifests_without_a_configuration_are_refused() {
         let objects = manifests::parse("kind: Namespace").unwrap();
         let address = "127.0.0.1:1".parse().unwrap();
-        let error = Webhooks::new(&objects, "n", "n", address, "PEM").unwrap_err().to_string();
+        let error = Webhooks::new(&objects, "n", "n", address, "PEM")
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("ValidatingWebhookConfiguration"), "{error}");
     }
 }
