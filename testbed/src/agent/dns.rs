@@ -125,7 +125,7 @@ fn lookup(name: &str, namespaces: &HashMap<String, ServiceNames>) -> Vec<Ipv4Add
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::discovery::v1::EndpointSlice;
+    use k8s_openapi::api::core::v1::{Pod, Service};
     use serde_json::json;
 
     use super::*;
@@ -141,12 +141,18 @@ mod tests {
     }
 
     fn namespaces() -> HashMap<String, ServiceNames> {
-        let slice: EndpointSlice = serde_json::from_value(json!({
-            "metadata": {"labels": {"kubernetes.io/service-name": "peers"}}, "addressType": "IPv4",
-            "endpoints": [{"addresses": ["127.64.0.8"], "hostname": "a-1"}]
+        let service: Service = serde_json::from_value(json!({
+            "metadata": {"name": "peers"},
+            "spec": {"selector": {"app": "a"}, "publishNotReadyAddresses": true}
         }))
         .unwrap();
-        HashMap::from([("ns".to_owned(), ServiceNames::from_slices([&slice]))])
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "a-1", "labels": {"app": "a"}},
+            "spec": {"hostname": "a-1", "subdomain": "peers", "containers": []},
+            "status": {"podIP": "127.64.0.8"}
+        }))
+        .unwrap();
+        HashMap::from([("ns".to_owned(), ServiceNames::new([&service], [&pod]))])
     }
 
     #[test]

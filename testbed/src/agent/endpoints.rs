@@ -1,12 +1,14 @@
-//! The names of a namespace's Services, kept current from its EndpointSlices while a pod of this node lives there.
+//! The names of a namespace's Services, kept current from its Services and pods while a pod of this node lives there.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures::StreamExt;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -56,8 +58,9 @@ impl Endpoints {
         }
         shared.retain(|_, weak| weak.strong_count() > 0);
         let (sender, receiver) = watch::channel(ServiceNames::default());
-        let api = Api::namespaced(self.client.clone(), namespace);
-        let task = tokio::spawn(follow(api, sender)).abort_handle();
+        let services = Api::namespaced(self.client.clone(), namespace);
+        let pods = Api::namespaced(self.client.clone(), namespace);
+        let task = tokio::spawn(follow(services, pods, sender)).abort_handle();
         let names = Arc::new(NamespaceNames { receiver, task });
         shared.insert(namespace.to_owned(), Arc::downgrade(&names));
         names
@@ -75,40 +78,67 @@ impl Endpoints {
     }
 }
 
-async fn follow(api: Api<EndpointSlice>, sender: watch::Sender<ServiceNames>) {
-    let mut slices: HashMap<String, EndpointSlice> = HashMap::new();
-    let mut stream = watcher(api, watcher::Config::default())
-        .backoff(Retry::default())
-        .boxed();
-    let mut listing = None::<HashMap<String, EndpointSlice>>;
-    while let Some(event) = stream.next().await {
-        match event {
-            Ok(watcher::Event::Init) => listing = Some(HashMap::new()),
-            Ok(watcher::Event::InitApply(slice)) => {
-                listing
-                    .get_or_insert_default()
-                    .insert(slice.name_any(), slice);
-                continue;
-            }
-            Ok(watcher::Event::InitDone) => slices = listing.take().unwrap_or_default(),
-            Ok(watcher::Event::Apply(slice)) => {
-                slices.insert(slice.name_any(), slice);
-            }
-            Ok(watcher::Event::Delete(slice)) => {
-                slices.remove(&slice.name_any());
-            }
-            Err(error) => {
-                tracing::debug!(%error, "watch of endpoint slices");
-                continue;
-            }
+async fn follow(services: Api<Service>, pods: Api<Pod>, sender: watch::Sender<ServiceNames>) {
+    let (mut services, mut pods) = (Listing::watch(services), Listing::watch(pods));
+    loop {
+        let changed = tokio::select! {
+            changed = services.next() => changed,
+            changed = pods.next() => changed,
+        };
+        if !changed {
+            return;
         }
-        if listing.is_none() {
-            let names = ServiceNames::from_slices(slices.values());
+        if let (Some(services), Some(pods)) = (&services.objects, &pods.objects) {
+            let names = ServiceNames::new(services.values(), pods.values());
             sender.send_if_modified(|old| {
                 let changed = *old != names;
                 *old = names;
                 changed
             });
         }
+    }
+}
+
+/// All objects of one kind in a namespace, as a watch tells of them.
+struct Listing<K: Resource + Clone + 'static> {
+    stream: BoxStream<'static, watcher::Result<watcher::Event<K>>>,
+    /// What there is; none until it was listed for the first time.
+    objects: Option<HashMap<String, K>>,
+    relisting: HashMap<String, K>,
+}
+
+impl<K> Listing<K>
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+{
+    fn watch(api: Api<K>) -> Self {
+        let stream = watcher(api, watcher::Config::default()).backoff(Retry::default());
+        Self { stream: stream.boxed(), objects: None, relisting: HashMap::new() }
+    }
+
+    /// Waits for news; `false` when there will be none any more.
+    async fn next(&mut self) -> bool {
+        while let Some(event) = self.stream.next().await {
+            match event {
+                Ok(watcher::Event::Init) => self.relisting.clear(),
+                Ok(watcher::Event::InitApply(object)) => {
+                    self.relisting.insert(object.name_any(), object);
+                }
+                Ok(watcher::Event::InitDone) => {
+                    self.objects = Some(std::mem::take(&mut self.relisting));
+                    return true;
+                }
+                Ok(watcher::Event::Apply(object)) => {
+                    self.objects.get_or_insert_default().insert(object.name_any(), object);
+                    return true;
+                }
+                Ok(watcher::Event::Delete(object)) => {
+                    self.objects.get_or_insert_default().remove(&object.name_any());
+                    return true;
+                }
+                Err(error) => tracing::debug!(%error, "watch for names"),
+            }
+        }
+        false
     }
 }

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
 
 /// Names of a namespace's Services: the first label or two of each name, and the addresses behind it.
@@ -16,27 +15,22 @@ use kube::ResourceExt;
 pub struct ServiceNames(BTreeMap<String, BTreeSet<Ipv4Addr>>);
 
 impl ServiceNames {
-    /// Reads them off EndpointSlices: `<service>` for every ready address, `<hostname>.<service>` where an endpoint has a
-    /// host name. The endpoint slice controller has already applied `publishNotReadyAddresses`.
-    pub fn from_slices<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>) -> Self {
+    /// Reads them off Services and pods: `<service>` for every ready pod that it selects, `<hostname>.<service>` where the
+    /// pod has that Service as its subdomain. Not off EndpointSlices: those must not hold loopback addresses.
+    pub fn new<'a>(
+        services: impl IntoIterator<Item = &'a Service>,
+        pods: impl IntoIterator<Item = &'a Pod> + Clone,
+    ) -> Self {
         let mut names: BTreeMap<String, BTreeSet<Ipv4Addr>> = BTreeMap::new();
-        for slice in slices {
-            let Some(service) = slice.labels().get("kubernetes.io/service-name") else {
-                continue;
-            };
-            for endpoint in &slice.endpoints {
-                // An unset condition reads as ready.
-                if endpoint.conditions.as_ref().and_then(|c| c.ready) == Some(false) {
+        for service in services {
+            let name = service.name_any();
+            for pod in pods.clone() {
+                let Some(ip) = address(pod).filter(|_| is_endpoint(service, pod)) else {
                     continue;
-                }
-                for ip in endpoint.addresses.iter().filter_map(|a| a.parse().ok()) {
-                    names.entry(service.clone()).or_default().insert(ip);
-                    if let Some(hostname) = &endpoint.hostname {
-                        names
-                            .entry(format!("{hostname}.{service}"))
-                            .or_default()
-                            .insert(ip);
-                    }
+                };
+                names.entry(name.clone()).or_default().insert(ip);
+                if let Some(own) = own_service_name(pod).filter(|own| is_in(own, &name)) {
+                    names.entry(own).or_default().insert(ip);
                 }
             }
         }
@@ -83,6 +77,33 @@ pub fn render(pod: &Pod, ip: Ipv4Addr, names: &ServiceNames) -> String {
     out
 }
 
+/// Whether the endpoints controller would list the pod: selected, not ended, and ready where the Service asks for it.
+fn is_endpoint(service: &Service, pod: &Pod) -> bool {
+    let spec = service.spec.as_ref();
+    let selector = spec.and_then(|spec| spec.selector.as_ref());
+    // Without a selector nobody lists pods for the Service.
+    let selects = selector.is_some_and(|selector| {
+        !selector.is_empty() && selector.iter().all(|(k, v)| pod.labels().get(k) == Some(v))
+    });
+    let status = pod.status.as_ref();
+    let phase = status.and_then(|status| status.phase.as_deref());
+    let ended = matches!(phase, Some("Failed" | "Succeeded"));
+    let unready_too = spec.and_then(|spec| spec.publish_not_ready_addresses) == Some(true);
+    let mut conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());
+    let ready = pod.metadata.deletion_timestamp.is_none()
+        && conditions.any(|c| c.type_ == "Ready" && c.status == "True");
+    selects && !ended && (unready_too || ready)
+}
+
+fn address(pod: &Pod) -> Option<Ipv4Addr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+}
+
+/// Whether `<hostname>.<subdomain>` belongs to this Service.
+fn is_in(own: &str, service: &str) -> bool {
+    own.split_once('.').is_some_and(|(_, subdomain)| subdomain == service)
+}
+
 /// The pod's host name: `spec.hostname`, else its name.
 pub fn hostname(pod: &Pod) -> String {
     let set = pod.spec.as_ref().and_then(|s| s.hostname.clone());
@@ -127,10 +148,19 @@ mod tests {
         .unwrap()
     }
 
-    fn slice(service: &str, endpoints: serde_json::Value) -> EndpointSlice {
+    fn service(unready_too: bool) -> Service {
         serde_json::from_value(json!({
-            "metadata": {"labels": {"kubernetes.io/service-name": service}},
-            "addressType": "IPv4", "endpoints": endpoints
+            "metadata": {"name": "peers"},
+            "spec": {"selector": {"app": "a"}, "publishNotReadyAddresses": unready_too}
+        }))
+        .unwrap()
+    }
+
+    fn peer(name: &str, ip: &str, app: &str, ready: &str) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"app": app}},
+            "spec": {"hostname": name, "subdomain": "peers", "containers": []},
+            "status": {"podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}
         }))
         .unwrap()
     }
@@ -158,14 +188,12 @@ mod tests {
 
     #[test]
     fn peers_have_every_form_of_their_name_and_the_service_names_all_of_them() {
-        let slice = slice(
-            "peers",
-            json!([
-                {"addresses": ["127.64.0.8"], "hostname": "a-1", "conditions": {"ready": true}},
-                {"addresses": ["127.64.0.9"], "hostname": "a-2"}
-            ]),
-        );
-        let names = ServiceNames::from_slices([&slice]);
+        let pods = [
+            peer("a-1", "127.64.0.8", "a", "True"),
+            peer("a-2", "127.64.0.9", "a", "True"),
+            peer("b-0", "127.64.0.10", "b", "True"),
+        ];
+        let names = ServiceNames::new([&service(false)], &pods);
         let text = render(&pod(), IP, &names);
         assert!(text.contains("127.64.0.8\ta-1.peers.ns.svc.cluster.local\ta-1.peers.ns.svc\t"));
         assert!(text.contains("127.64.0.9\tpeers.ns.svc.cluster.local\t"));
@@ -173,13 +201,9 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_is_not_ready_has_no_name() {
-        let slice = slice(
-            "peers",
-            json!([
-                {"addresses": ["127.64.0.8"], "hostname": "a-1", "conditions": {"ready": false}}
-            ]),
-        );
-        assert_eq!(ServiceNames::from_slices([&slice]), ServiceNames::default());
+    fn a_pod_that_is_not_ready_has_a_name_only_where_the_service_says_so() {
+        let pods = [peer("a-1", "127.64.0.8", "a", "False")];
+        assert_eq!(ServiceNames::new([&service(false)], &pods), ServiceNames::default());
+        assert_eq!(ServiceNames::new([&service(true)], &pods).addresses("a-1.peers").count(), 1);
     }
 }

@@ -33,8 +33,8 @@ pub(super) async fn apply(client: &Client) -> Result<()> {
         .await
         .context("cannot create the StorageClass `standard`")?;
     let rules = [json!({
-        "apiGroups": ["discovery.k8s.io"],
-        "resources": ["endpointslices"],
+        "apiGroups": [""],
+        "resources": ["services", "pods"],
         "verbs": ["get", "list", "watch"],
     })];
     // Node agents stand for cluster DNS too, and a kubelet may not read what that reads.

@@ -8,6 +8,7 @@ mod data;
 mod firewall;
 mod network;
 mod process;
+mod standing;
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -21,6 +22,7 @@ use crate::paths::State;
 
 pub use firewall::Cut;
 pub use process::Frozen;
+pub use standing::{Standing, crash_loop, fail_readiness, hold_in_container_creating};
 
 /// One incarnation of a member's pod, about to be broken.
 #[derive(Clone, Debug)]
