@@ -113,7 +113,11 @@ where
 {
     fn watch(api: Api<K>) -> Self {
         let stream = watcher(api, watcher::Config::default()).backoff(Retry::default());
-        Self { stream: stream.boxed(), objects: None, relisting: HashMap::new() }
+        Self {
+            stream: stream.boxed(),
+            objects: None,
+            relisting: HashMap::new(),
+        }
     }
 
     /// Waits for news; `false` when there will be none any more.
@@ -129,11 +133,15 @@ where
                     return true;
                 }
                 Ok(watcher::Event::Apply(object)) => {
-                    self.objects.get_or_insert_default().insert(object.name_any(), object);
+                    self.objects
+                        .get_or_insert_default()
+                        .insert(object.name_any(), object);
                     return true;
                 }
                 Ok(watcher::Event::Delete(object)) => {
-                    self.objects.get_or_insert_default().remove(&object.name_any());
+                    self.objects
+                        .get_or_insert_default()
+                        .remove(&object.name_any());
                     return true;
                 }
                 Err(error) => tracing::debug!(%error, "watch for names"),

@@ -89,7 +89,9 @@ fn is_endpoint(service: &Service, pod: &Pod) -> bool {
     let phase = status.and_then(|status| status.phase.as_deref());
     let ended = matches!(phase, Some("Failed" | "Succeeded"));
     let unready_too = spec.and_then(|spec| spec.publish_not_ready_addresses) == Some(true);
-    let mut conditions = status.into_iter().flat_map(|s| s.conditions.iter().flatten());
+    let mut conditions = status
+        .into_iter()
+        .flat_map(|s| s.conditions.iter().flatten());
     let ready = pod.metadata.deletion_timestamp.is_none()
         && conditions.any(|c| c.type_ == "Ready" && c.status == "True");
     selects && !ended && (unready_too || ready)
@@ -101,7 +103,8 @@ fn address(pod: &Pod) -> Option<Ipv4Addr> {
 
 /// Whether `<hostname>.<subdomain>` belongs to this Service.
 fn is_in(own: &str, service: &str) -> bool {
-    own.split_once('.').is_some_and(|(_, subdomain)| subdomain == service)
+    own.split_once('.')
+        .is_some_and(|(_, subdomain)| subdomain == service)
 }
 
 /// The pod's host name: `spec.hostname`, else its name.
@@ -203,7 +206,15 @@ mod tests {
     #[test]
     fn a_pod_that_is_not_ready_has_a_name_only_where_the_service_says_so() {
         let pods = [peer("a-1", "127.64.0.8", "a", "False")];
-        assert_eq!(ServiceNames::new([&service(false)], &pods), ServiceNames::default());
-        assert_eq!(ServiceNames::new([&service(true)], &pods).addresses("a-1.peers").count(), 1);
+        assert_eq!(
+            ServiceNames::new([&service(false)], &pods),
+            ServiceNames::default()
+        );
+        assert_eq!(
+            ServiceNames::new([&service(true)], &pods)
+                .addresses("a-1.peers")
+                .count(),
+            1
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! What is in the cluster: filling it up, and the alarms that this raises.
 
 use anyhow::{Result, ensure};
-use etcd_client::{AlarmAction, AlarmType, Error};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Error};
 
 use super::EtcdCluster;
 
@@ -32,11 +32,15 @@ impl EtcdCluster {
         Ok(answer.alarms().iter().map(alarm).collect())
     }
 
-    /// Withdraws all alarms.
+    /// Withdraws all alarms that stand.
     pub async fn disarm(&self) -> Result<()> {
         let mut etcd = self.connect().await?;
-        etcd.alarm(AlarmAction::Deactivate, AlarmType::None, None)
-            .await?;
+        for alarm in self.alarms().await? {
+            let mut whose = AlarmOptions::new();
+            whose.with_member(alarm.member_id);
+            etcd.alarm(AlarmAction::Deactivate, alarm.kind, Some(whose))
+                .await?;
+        }
         Ok(())
     }
 

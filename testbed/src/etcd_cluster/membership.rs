@@ -1,5 +1,7 @@
 //! Members as etcd lists them, and changes to them.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use etcd_client::MemberAddOptions;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -8,6 +10,10 @@ use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
 use super::{EtcdCluster, objects};
+use crate::eventually;
+
+/// How long etcd may take to find all members well enough connected for a change.
+const HEALTHY: Duration = Duration::from_secs(30);
 
 /// An entry of etcd's member list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,11 +104,13 @@ impl EtcdCluster {
 
     async fn add_member(&self, pod: &str, options: MemberAddOptions) -> Result<Member> {
         let url = self.spec.peer_url(&self.namespace, pod);
-        let answer = self
-            .connect()
-            .await?
-            .member_add([&url], Some(options))
-            .await?;
+        // etcd refuses ("unhealthy cluster") until all members have been connected for five seconds.
+        let what = format!("{self:?} takes a member");
+        let answer = eventually(HEALTHY, what, || async {
+            let mut etcd = self.connect().await?;
+            anyhow::Ok(etcd.member_add([&url], Some(options.clone())).await?)
+        })
+        .await?;
         let added = answer.member().context("etcd added nobody")?;
         let entries: Vec<_> = answer
             .member_list()

@@ -30,9 +30,17 @@ impl Standing {
         mend: fn(&mut PodFaults),
     ) -> Result<Self> {
         let state = sandbox.bed().state();
-        let nodes = sandbox.nodes().iter().map(|node| NodePods::new(state, node.name()));
+        let nodes = sandbox
+            .nodes()
+            .iter()
+            .map(|node| NodePods::new(state, node.name()));
         let namespace = sandbox.namespace().to_owned();
-        let fault = Self { nodes: nodes.collect(), namespace, pod: pod.to_owned(), mend };
+        let fault = Self {
+            nodes: nodes.collect(),
+            namespace,
+            pod: pod.to_owned(),
+            mend,
+        };
         for node in &fault.nodes {
             node.change_faults(&fault.namespace, &fault.pod, make)?;
         }
@@ -52,15 +60,30 @@ impl Drop for Standing {
 
 /// The pod's containers are killed, and end as soon as they start again: it goes into `CrashLoopBackOff`.
 pub fn crash_loop(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
-    Standing::new(sandbox, pod, |faults| faults.crash = true, |faults| faults.crash = false)
+    Standing::new(
+        sandbox,
+        pod,
+        |faults| faults.crash = true,
+        |faults| faults.crash = false,
+    )
 }
 
 /// The pod's containers are not started when it is next created: it stays in `ContainerCreating`.
 pub fn hold_in_container_creating(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
-    Standing::new(sandbox, pod, |faults| faults.hold = true, |faults| faults.hold = false)
+    Standing::new(
+        sandbox,
+        pod,
+        |faults| faults.hold = true,
+        |faults| faults.hold = false,
+    )
 }
 
 /// The pod's readiness probes fail, while its member goes on to serve.
 pub fn fail_readiness(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
-    Standing::new(sandbox, pod, |faults| faults.unready = true, |faults| faults.unready = false)
+    Standing::new(
+        sandbox,
+        pod,
+        |faults| faults.unready = true,
+        |faults| faults.unready = false,
+    )
 }
