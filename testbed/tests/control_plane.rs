@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
+use quorumgate_testbed::node::ready_condition;
 use quorumgate_testbed::paths::State;
 use quorumgate_testbed::process::{Background, Identity};
 use quorumgate_testbed::{Bed, eventually};
@@ -335,5 +336,51 @@ fn the_program_passes_the_exit_code_of_kubectl_through() -> Result<()> {
     let output = testbed().args(["status"]).output()?;
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).contains("kube-apiserver"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_whose_lease_lapses_is_not_ready_and_comes_back_with_its_agent() -> Result<()> {
+    let bed = Bed::up().await?;
+    let mut sandbox = bed.sandbox("lapse").await?;
+    sandbox.add_nodes(2).await?;
+    let [lapsing, other] = sandbox.nodes() else {
+        panic!("two nodes were added")
+    };
+    lapsing.freeze()?;
+    lapsing.wait_ready("Unknown").await?;
+    eventually(PATIENCE, "it is tainted as unreachable", async || {
+        let taints = lapsing.object().await.ok()?.spec?.taints?;
+        taints
+            .into_iter()
+            .find(|taint| taint.key == "node.kubernetes.io/unreachable")
+    })
+    .await?;
+    assert_eq!(
+        ready_condition(&other.object().await?).as_deref(),
+        Some("True")
+    );
+    lapsing.thaw()?;
+    lapsing.wait_ready("True").await?;
+    lapsing.stop_agent().await?;
+    lapsing.wait_ready("Unknown").await?;
+    lapsing.start().await?;
+    lapsing.wait_ready("True").await?;
+    sandbox.close().await
+}
+
+#[tokio::test]
+async fn a_sandbox_takes_its_nodes_and_their_agents_with_it() -> Result<()> {
+    let bed = Bed::up().await?;
+    let mut sandbox = bed.sandbox("nodes").await?;
+    sandbox.add_nodes(1).await?;
+    let [node] = sandbox.nodes() else {
+        panic!("one node was added")
+    };
+    let node = node.clone();
+    assert!(node.agent().running().is_some());
+    sandbox.close().await?;
+    assert_eq!(node.agent().running(), None);
+    assert!(node.object().await.is_err());
     Ok(())
 }
