@@ -13,7 +13,8 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("clock", &[]),
     ("telemetry", &["quorum"]),
     ("etcd", &["quorum", "clock"]),
-    ("observe", &["quorum", "api", "etcd", "clock"]),
+    // Evidence belongs to the ledger page it was gathered after.
+    ("observe", &["quorum", "api", "etcd", "ledger", "clock"]),
     ("ledger", &["quorum", "api", "clock", "telemetry"]),
     (
         "judge",

@@ -6,6 +6,8 @@
 mod early;
 mod members;
 mod requests;
+#[cfg(test)]
+mod tests;
 
 use super::body::Body;
 use super::condition::Condition;

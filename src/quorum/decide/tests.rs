@@ -1,0 +1,533 @@
+//! Each rule on its own, on the smallest cluster that shows it. `tests/it/scenarios` has them together.
+
+use std::time::Duration;
+
+use super::{decide, decide_early};
+use crate::quorum::circumstances::{
+    Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
+};
+use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
+use crate::quorum::pod::{Containers, Node, Pod};
+use crate::quorum::{
+    Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, Kind, Latch,
+    MemberId, Observation, Ordinal, Permission, Permitted, Policy, Reason, SmallCluster, Snapshot,
+    TargetPod, Verdict, Waiver,
+};
+
+/// Voters `m-0`, `m-1`, … that all serve; `m-0` leads.
+fn healthy(voters: u32) -> Observation {
+    let list: Vec<ListedMember> = (0..voters).map(listed).collect();
+    Observation {
+        cluster: ClusterRef::new("ns", "m"),
+        circumstances: Circumstances::ordinary(),
+        policy: Policy::default(),
+        replicas: voters,
+        update_revision: None,
+        latch: Latch {
+            voters,
+            replicas: voters,
+        },
+        scaled_out_for: None,
+        quorum_lost_for: None,
+        learner_stuck_for: None,
+        pods: (0..voters).map(pod).collect(),
+        round: Round {
+            probes: (0..voters).map(|n| probe(n, &list)).collect(),
+        },
+    }
+}
+
+fn listed(n: u32) -> ListedMember {
+    ListedMember {
+        id: MemberId(u64::from(n) + 1),
+        name: format!("m-{n}"),
+        learner: false,
+        peer_urls: vec![format!("https://m-{n}:2380")],
+        client_urls: vec![format!("https://m-{n}:2379")],
+    }
+}
+
+fn pod(n: u32) -> Pod {
+    Pod {
+        name: format!("m-{n}").as_str().into(),
+        uid: format!("uid-{n}").as_str().into(),
+        ordinal: Some(Ordinal(n)),
+        terminating: false,
+        has_address: true,
+        node: Node::Ready,
+        containers: Containers::Running,
+        etcd_ready: true,
+        ready: true,
+        revision: None,
+        lease_role: None,
+        recorded_id: Some(MemberId(u64::from(n) + 1)),
+    }
+}
+
+fn probe(n: u32, list: &[ListedMember]) -> Probe {
+    Probe {
+        target: Target::Pod(format!("uid-{n}").as_str().into()),
+        status: Ok(Status {
+            cluster_id: ClusterId(1),
+            member_id: MemberId(u64::from(n) + 1),
+            leader: Some(MemberId(1)),
+            term: 2,
+            raft_index: 10,
+            applied_index: 10,
+            learner: false,
+            alarms: Vec::new(),
+            db_size: 0,
+            db_size_in_use: 0,
+            db_size_quota: None,
+            version: "3.6.16".into(),
+        }),
+        read: Ok(()),
+        members: Ok(list.to_vec()),
+    }
+}
+
+fn silent(observation: &mut Observation, n: usize, why: Unanswered) {
+    let target = observation.round.probes[n].target.clone();
+    observation.round.probes[n] = Probe::unanswered(target, why);
+}
+
+fn crashed(observation: &mut Observation, n: usize) {
+    silent(observation, n, Unanswered::Refused);
+    observation.pods[n].containers = Containers::EtcdFailed {
+        reason: "Error".into(),
+    };
+}
+
+fn leaderless(observation: &mut Observation, n: usize) {
+    let probe = &mut observation.round.probes[n];
+    probe.status.as_mut().unwrap().leader = None;
+    probe.read = Err(Unanswered::NoLeader);
+}
+
+fn learner(observation: &mut Observation, n: usize) {
+    for probe in &mut observation.round.probes {
+        probe.members.as_mut().unwrap()[n].learner = true;
+    }
+    let probe = &mut observation.round.probes[n];
+    probe.status.as_mut().unwrap().learner = true;
+    probe.read = Err(Unanswered::Learner);
+    probe.members = Err(Unanswered::Learner);
+    observation.latch.voters -= 1;
+}
+
+fn quorum_lost() -> Observation {
+    let mut observation = healthy(3);
+    leaderless(&mut observation, 0);
+    crashed(&mut observation, 1);
+    crashed(&mut observation, 2);
+    observation
+}
+
+fn ask(kind: Kind, n: u32) -> Disruption {
+    Disruption {
+        target: TargetPod {
+            name: format!("m-{n}").as_str().into(),
+            uid: format!("uid-{n}").as_str().into(),
+        },
+        kind,
+        actor: match kind {
+            Kind::Delete | Kind::Evict => Actor::Stranger,
+            Kind::RolloutStep | Kind::Defragment | Kind::Replace => Actor::Gate,
+        },
+        grace: Grace::Graceful,
+        precondition: None,
+    }
+}
+
+fn force(n: u32) -> Disruption {
+    Disruption {
+        grace: Grace::Forced,
+        ..ask(Kind::Delete, n)
+    }
+}
+
+fn granted(pods: &[u32]) -> Grants {
+    pods.iter().fold(Grants::default(), |grants, n| {
+        let what = Permitted::Delete {
+            uid: format!("uid-{n}").as_str().into(),
+            rollout: false,
+        };
+        let name = format!("m-{n}").as_str().into();
+        grants.issue(&name, what, "somebody".into(), String::new())
+    })
+}
+
+fn judge(observation: &Observation, grants: &Grants, disruption: &Disruption) -> Verdict {
+    decide(&Snapshot::assemble(observation), grants, disruption)
+}
+
+fn verdict(observation: &Observation, kind: Kind, n: u32) -> Verdict {
+    judge(observation, &Grants::default(), &ask(kind, n))
+}
+
+fn waived(waiver: Waiver) -> Verdict {
+    Verdict::Allow(Permission::Waived(waiver))
+}
+
+fn based(basis: Basis) -> Verdict {
+    Verdict::Allow(Permission::Grant(basis))
+}
+
+#[track_caller]
+fn assert_waits(verdict: &Verdict, slug: &str) {
+    match verdict {
+        Verdict::Wait(reason) => assert_eq!(reason.slug(), slug),
+        other => panic!("{other:?} instead of Wait {slug}"),
+    }
+}
+
+#[test]
+fn rule_1_a_foreign_pod_passes_and_an_enrolled_one_needs_its_budget() {
+    let mut o = healthy(1);
+    o.circumstances.scope = Scope::Foreign;
+    assert_eq!(verdict(&o, Kind::Delete, 0), waived(Waiver::Foreign));
+    o.circumstances.scope = Scope::NoLedger;
+    assert_eq!(
+        verdict(&o, Kind::Delete, 0),
+        Verdict::Wait(Reason::NoLedger)
+    );
+    o.circumstances.scope = Scope::NoDefinition;
+    assert_eq!(
+        verdict(&o, Kind::Delete, 0),
+        Verdict::Wait(Reason::NoDefinition)
+    );
+    o.circumstances.scope = Scope::Ambiguous(vec![ClusterRef::new("ns", "a")]);
+    assert_waits(&verdict(&o, Kind::Delete, 0), "ambiguous");
+}
+
+#[test]
+fn rule_1_needs_neither_pod_nor_member() {
+    let foreign = Circumstances {
+        scope: Scope::Foreign,
+        ..Circumstances::ordinary()
+    };
+    let disruption = ask(Kind::Evict, 7);
+    assert_eq!(
+        decide_early(&foreign, None, &disruption),
+        Some(waived(Waiver::Foreign))
+    );
+    assert_eq!(
+        decide_early(&Circumstances::ordinary(), None, &disruption),
+        None
+    );
+}
+
+#[test]
+fn rule_2_a_terminating_pod_finishes() {
+    let mut o = quorum_lost();
+    o.pods[0].terminating = true;
+    assert_eq!(verdict(&o, Kind::Delete, 0), waived(Waiver::Terminating));
+}
+
+#[test]
+fn rule_2_its_grace_is_shortened_only_where_it_cannot_run_on() {
+    let mut o = healthy(3);
+    o.pods[0].terminating = true;
+    let none = Grants::default();
+    assert_eq!(judge(&o, &none, &force(0)), waived(Waiver::Terminating));
+    o.pods[0].node = Node::NotReady;
+    assert!(matches!(judge(&o, &none, &force(0)), Verdict::Deny(_)));
+    let kubelet = Disruption {
+        actor: Actor::NodeOrPodGc,
+        ..force(0)
+    };
+    assert_eq!(judge(&o, &none, &kubelet), waived(Waiver::Terminating));
+}
+
+#[test]
+fn rule_3_a_teardown_passes_and_what_stays_listed_is_granted() {
+    let mut o = quorum_lost();
+    for teardown in [Teardown::Namespace, Teardown::StatefulSet, Teardown::Owner] {
+        o.circumstances.teardown = Some(teardown);
+        assert_eq!(
+            verdict(&o, Kind::Delete, 0),
+            waived(Waiver::Teardown(teardown))
+        );
+    }
+    for teardown in [Teardown::Hibernation, Teardown::ScaleIn] {
+        o.circumstances.teardown = Some(teardown);
+        assert_eq!(
+            verdict(&o, Kind::Delete, 0),
+            based(Basis::Teardown(teardown))
+        );
+    }
+}
+
+#[test]
+fn rule_4_a_request_for_another_incarnation_passes() {
+    let o = quorum_lost();
+    let for_uid = |uid: &str| Disruption {
+        precondition: Some(uid.into()),
+        ..ask(Kind::Evict, 0)
+    };
+    let none = Grants::default();
+    assert_eq!(
+        judge(&o, &none, &for_uid("uid-before")),
+        waived(Waiver::WrongIncarnation)
+    );
+    assert_waits(&judge(&o, &none, &for_uid("uid-0")), "quorum-lost");
+}
+
+#[test]
+fn rule_5_force_needs_proof_that_the_pod_cannot_run_on() {
+    let mut o = healthy(3);
+    silent(&mut o, 0, Unanswered::Deadline);
+    let mut forced = |node| {
+        o.pods[0].node = node;
+        judge(&o, &Grants::default(), &force(0))
+    };
+    assert!(matches!(
+        forced(Node::NotReady),
+        Verdict::Deny(Reason::AtMostOnce { .. })
+    ));
+    assert_waits(&forced(Node::Unread), "unavailable");
+    for passes in [Node::Ready, Node::OutOfService, Node::Gone] {
+        assert!(matches!(forced(passes), Verdict::Allow(_)), "{passes:?}");
+    }
+}
+
+#[test]
+fn rule_5_is_lifted_by_an_override_on_the_pod_alone() {
+    let mut o = healthy(3);
+    o.pods[0].node = Node::NotReady;
+    let mut forced = |on| {
+        o.circumstances.lifted = Some(Override {
+            on,
+            until: String::new(),
+        });
+        judge(&o, &Grants::default(), &force(0))
+    };
+    assert_eq!(forced(OverrideOn::Pod), based(Basis::Override));
+    assert!(matches!(forced(OverrideOn::StatefulSet), Verdict::Deny(_)));
+    assert!(matches!(forced(OverrideOn::Budget), Verdict::Deny(_)));
+}
+
+#[test]
+fn rule_6_an_override_is_for_others_never_for_the_gates_own_steps() {
+    let mut o = quorum_lost();
+    o.circumstances.lifted = Some(Override {
+        on: OverrideOn::Budget,
+        until: String::new(),
+    });
+    assert_eq!(verdict(&o, Kind::Evict, 0), based(Basis::Override));
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "quorum-lost");
+}
+
+#[test]
+fn rule_7_a_pod_that_is_no_member_passes() {
+    let mut o = healthy(4);
+    o.latch.voters = 3;
+    crashed(&mut o, 0);
+    for probe in &mut o.round.probes {
+        if let Ok(members) = &mut probe.members {
+            members.truncate(3);
+        }
+    }
+    assert_eq!(verdict(&o, Kind::Evict, 3), waived(Waiver::NotAMember));
+}
+
+#[test]
+fn rule_8_a_cluster_with_two_budgets_waits() {
+    let mut o = healthy(3);
+    o.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
+    assert_waits(&verdict(&o, Kind::Evict, 1), "shared-cluster");
+}
+
+#[test]
+fn rule_9_a_cold_ledger_lets_only_members_go_that_are_dead_for_good() {
+    let mut o = healthy(3);
+    o.circumstances.ledger = Temperature::Cold {
+        remaining: Duration::from_secs(7),
+    };
+    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-cold");
+    crashed(&mut o, 1);
+    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-cold");
+    o.pods[1].node = Node::Gone;
+    assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
+}
+
+#[test]
+fn rule_10_an_eviction_that_a_disruption_budget_refuses_takes_no_grant() {
+    let mut o = healthy(3);
+    o.circumstances.disruption_budget = DisruptionBudget::Refuses { name: "m".into() };
+    assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
+    assert!(matches!(verdict(&o, Kind::Delete, 1), Verdict::Allow(_)));
+    o.circumstances.disruption_budget = DisruptionBudget::Several {
+        names: vec!["m".into(), "n".into()],
+    };
+    assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
+}
+
+#[test]
+fn rule_11_a_learner_goes_while_one_more_voter_could_be_borne() {
+    let mut o = healthy(4);
+    learner(&mut o, 3);
+    assert_eq!(verdict(&o, Kind::Evict, 3), based(Basis::Learner));
+    crashed(&mut o, 1);
+    assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
+    o.learner_stuck_for = Some(o.policy.progress_deadline);
+    assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
+    assert_eq!(verdict(&o, Kind::RolloutStep, 3), based(Basis::Learner));
+    o.learner_stuck_for = None;
+    crashed(&mut o, 3);
+    assert_eq!(verdict(&o, Kind::Evict, 3), based(Basis::Learner));
+}
+
+#[test]
+fn rule_12_a_member_that_is_down_is_free_while_a_majority_is_out_of_reach() {
+    let mut o = healthy(5);
+    leaderless(&mut o, 0);
+    (1..5).for_each(|n| crashed(&mut o, n));
+    assert_eq!(verdict(&o, Kind::Evict, 1), based(Basis::CostsNothing));
+}
+
+#[test]
+fn rule_12_one_that_may_complete_the_majority_waits_for_proof_or_for_the_gate() {
+    let mut o = quorum_lost();
+    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 1),
+        based(Basis::CostsNothing)
+    );
+    o.pods[1].node = Node::OutOfService;
+    assert_eq!(verdict(&o, Kind::Evict, 1), based(Basis::CostsNothing));
+}
+
+#[test]
+fn rule_12_those_that_could_not_be_asked_may_serve() {
+    let mut o = healthy(3);
+    silent(&mut o, 0, Unanswered::Deadline);
+    silent(&mut o, 2, Unanswered::Deadline);
+    crashed(&mut o, 1);
+    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+}
+
+#[test]
+fn rule_13_an_alive_member_waits_while_quorum_is_lost() {
+    let mut o = quorum_lost();
+    assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");
+    o.quorum_lost_for = Some(
+        o.policy
+            .quorum_loss_grace
+            .saturating_sub(Duration::from_secs(1)),
+    );
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "quorum-lost");
+    o.quorum_lost_for = Some(o.policy.quorum_loss_grace);
+    assert_eq!(verdict(&o, Kind::RolloutStep, 0), based(Basis::Repair));
+    assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::Defragment, 0), "quorum-lost");
+}
+
+#[test]
+fn rule_13_never_rests_on_readiness() {
+    let mut o = quorum_lost();
+    o.policy.evidence = EvidenceMode::Readiness;
+    o.quorum_lost_for = Some(Duration::from_hours(1));
+    o.pods.iter_mut().for_each(|pod| pod.ready = false);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-headroom");
+}
+
+#[test]
+fn rule_13_all_unknown_is_no_lost_quorum() {
+    let mut o = healthy(3);
+    (0..3).for_each(|n| silent(&mut o, n, Unanswered::Deadline));
+    o.quorum_lost_for = Some(Duration::from_hours(1));
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-evidence");
+}
+
+#[test]
+fn rule_14_one_member_goes_by_its_policy() {
+    let mut o = healthy(1);
+    assert_eq!(verdict(&o, Kind::Evict, 0), based(Basis::SingleMember));
+    o.policy.single_member = SmallCluster::AllowRollout;
+    assert_waits(&verdict(&o, Kind::Evict, 0), "too-small");
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 0),
+        based(Basis::SingleMember)
+    );
+    o.policy.single_member = SmallCluster::Never;
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "too-small");
+}
+
+#[test]
+fn rule_14_one_of_two_goes_by_its_policy_while_the_other_serves() {
+    let mut o = healthy(2);
+    assert_waits(&verdict(&o, Kind::Evict, 1), "too-small");
+    assert_eq!(verdict(&o, Kind::RolloutStep, 1), based(Basis::TwoMembers));
+    let other = granted(&[0]);
+    assert_waits(
+        &judge(&o, &other, &ask(Kind::RolloutStep, 1)),
+        "no-headroom",
+    );
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+}
+
+#[test]
+fn rule_15_the_others_make_the_majority() {
+    let o = healthy(3);
+    let two_left = based(Basis::Majority {
+        others: 2,
+        majority: 2,
+    });
+    assert_eq!(verdict(&o, Kind::Evict, 1), two_left);
+    assert_eq!(
+        judge(&o, &granted(&[1]), &ask(Kind::Evict, 1)),
+        two_left,
+        "its own grant is left out"
+    );
+    assert_waits(
+        &judge(&o, &granted(&[2]), &ask(Kind::Evict, 1)),
+        "no-headroom",
+    );
+}
+
+#[test]
+fn rule_15_keeps_the_majority_of_one_more_after_a_scale_out() {
+    let mut o = healthy(3);
+    o.replicas = 5;
+    o.scaled_out_for = Some(Duration::from_secs(1));
+    assert_waits(&verdict(&o, Kind::Evict, 1), "no-headroom");
+    o.scaled_out_for = Some(o.policy.scale_out_grace);
+    assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
+}
+
+#[test]
+fn rule_16_nobody_could_be_asked() {
+    let mut o = healthy(3);
+    (0..3).for_each(|n| silent(&mut o, n, Unanswered::Deadline));
+    let Verdict::Wait(Reason::NoEvidence { because }) = verdict(&o, Kind::Evict, 1) else {
+        panic!("not NoEvidence");
+    };
+    assert_eq!(because.len(), 3);
+    assert_eq!(because[0], "m-0: it did not answer in time");
+}
+
+#[test]
+fn rule_17_names_what_is_missing() {
+    let mut o = healthy(3);
+    crashed(&mut o, 2);
+    let Verdict::Wait(reason @ Reason::NoHeadroom(_)) = verdict(&o, Kind::Evict, 1) else {
+        panic!("not NoHeadroom");
+    };
+    assert_eq!(
+        reason.to_string(),
+        "m-1 has to stay: 2 of 3 voters serve, 1 without it, and 2 are needed; \
+         not serving: m-2 (dead: it refused the connection)"
+    );
+}
+
+#[test]
+fn a_pod_that_nobody_knows_counts_as_an_unknown_voter() {
+    let mut o = healthy(3);
+    assert!(matches!(verdict(&o, Kind::Evict, 7), Verdict::Allow(_)));
+    crashed(&mut o, 0);
+    crashed(&mut o, 1);
+    leaderless(&mut o, 2);
+    assert_waits(&verdict(&o, Kind::Evict, 7), "quorum-lost");
+}
