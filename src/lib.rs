@@ -11,3 +11,6 @@ pub mod observe;
 pub mod quorum;
 pub mod serve;
 pub mod telemetry;
+
+#[cfg(test)]
+mod fake_api;

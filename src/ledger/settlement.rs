@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Page, Seen};
-use crate::quorum::{Cause, Permitted, PodName, PodUid};
+use crate::quorum::{
+    self, Cause, Defragmentation, Incarnation, Permitted, PodName, PodUid, Replacement, Settlement,
+    settlement,
+};
 
 /// What an uncached read showed of a pod, after the page was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +49,9 @@ pub fn due(
     causes
         .filter(|(member, cause)| {
             let watched = seen.cause_for(&page.cluster, &page.uid, cause.seq);
-            has_ended(cause, looks.get(member), watched, settle_time)
+            seen_of(cause, looks.get(member)).is_some_and(|seen| {
+                settlement(cause, seen, watched, settle_time) != Settlement::Keep
+            })
         })
         .map(|(member, cause)| Due {
             member: member.clone(),
@@ -55,26 +60,23 @@ pub fn due(
         .collect()
 }
 
-fn has_ended(cause: &Cause, look: Option<&Look>, watched: Duration, settle_time: Duration) -> bool {
-    match &cause.what {
-        Permitted::Delete { uid, .. } => match look {
-            Some(Look::Gone) => true,
-            Some(Look::Here { uid: now, .. }) if now != uid => true,
-            // Still there, and no request from back then can be alive: the delete never happened.
-            Some(Look::Here {
-                terminating: false, ..
-            }) => watched >= settle_time,
-            // However long it takes to terminate, it counts as going; and so does one that nobody looked at.
-            Some(Look::Here {
-                terminating: true, ..
-            })
-            | None => false,
-        },
-        // Its holder renews it right before the call. One that has not been renewed for so long has no holder any more.
-        Permitted::Defragment {
-            timeout_seconds, ..
-        } => watched >= settle_time.saturating_add(Duration::from_secs(*timeout_seconds)),
-        // Ends when the new voter serves or the step was undone: whoever replaces the member says so.
-        Permitted::Replace => false,
-    }
+/// What somebody sees of a cause who neither holds it nor works at it. `None`: nobody looked.
+fn seen_of(cause: &Cause, look: Option<&Look>) -> Option<quorum::Seen> {
+    Some(match &cause.what {
+        Permitted::Delete { uid, .. } => quorum::Seen::Incarnation(match look? {
+            Look::Here {
+                uid: now,
+                terminating,
+            } if now == uid => {
+                if *terminating {
+                    Incarnation::Terminating
+                } else {
+                    Incarnation::Stands
+                }
+            }
+            Look::Here { .. } | Look::Gone => Incarnation::Gone,
+        }),
+        Permitted::Defragment { .. } => quorum::Seen::Defragmentation(Defragmentation::NotMine),
+        Permitted::Replace => quorum::Seen::Replacement(Replacement::Underway),
+    })
 }

@@ -1,1 +1,62 @@
+mod queue;
+mod settling;
+mod swap;
+mod warmth;
+mod wiring;
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Ledger, Page};
+use crate::clock::{Clock, Hands};
+use crate::fake_api::FakeApi;
+use crate::quorum::{ClusterRef, Grants, Permitted, PodName};
+
+const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
+const SETTLE: Duration = Duration::from_secs(120);
+
+/// A server with one budget of this status, a ledger on it, and the hands of the ledger's clock.
+fn ledger_with(status: &Value) -> (FakeApi, Ledger, Hands) {
+    let api = FakeApi::default();
+    put_budget(&api, "uid-a", status);
+    let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
+    let ledger = Ledger::new(api.client(), clock);
+    (api, ledger, hands)
+}
+
+fn put_budget(api: &FakeApi, uid: &str, status: &Value) {
+    api.put(
+        BUDGET,
+        json!({
+            "apiVersion": "quorumgate.io/v1alpha1",
+            "kind": "QuorumDisruptionBudget",
+            "metadata": {"name": "etcd", "namespace": "db", "uid": uid},
+            "spec": {"statefulSetName": "etcd"},
+            "status": status,
+        }),
+    );
+}
+
+fn cluster() -> ClusterRef {
+    ClusterRef::new("db", "etcd")
+}
+
+async fn read(ledger: &Ledger) -> Page {
+    ledger.read(&cluster()).await.unwrap().unwrap()
+}
+
+fn delete(uid: &str) -> Permitted {
+    Permitted::Delete {
+        uid: uid.into(),
+        rollout: false,
+    }
+}
+
+/// One yes more to the delete of `etcd-<ordinal>`'s incarnation `u<ordinal>`.
+fn yes(grants: &Grants, ordinal: u32) -> Grants {
+    let member = PodName::new(format!("etcd-{ordinal}"));
+    let uid = format!("u{ordinal}");
+    grants.issue(&member, delete(&uid), "ann".into(), "noon".into())
+}

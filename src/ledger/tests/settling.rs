@@ -1,0 +1,118 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{BUDGET, SETTLE, ledger_with, read, yes};
+use crate::fake_api::FakeApi;
+use crate::ledger::{Due, Ledger, LedgerError, Page, Witness};
+
+const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
+
+fn put_pod(api: &FakeApi, uid: &str, terminating: bool) {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "etcd-0", "namespace": "db", "uid": uid},
+    });
+    if terminating {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    api.put(POD, pod);
+}
+
+/// A ledger with an open grant for the incarnation `u0` of `etcd-0`.
+async fn granted() -> (FakeApi, Ledger, crate::clock::Hands, Page) {
+    let (api, ledger, hands) = ledger_with(&json!({}));
+    put_pod(&api, "u0", false);
+    let page = read(&ledger).await;
+    let grants = yes(&page.grants, 0);
+    let (page, _) = ledger
+        .record(&page, &grants, Witness::default())
+        .await
+        .unwrap();
+    (api, ledger, hands, page)
+}
+
+#[tokio::test]
+async fn a_delete_settles_when_its_incarnation_is_gone() {
+    let (api, ledger, _, page) = granted().await;
+    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
+    api.remove(POD);
+    let after = ledger.settle_due(&page, SETTLE).await.unwrap().unwrap();
+    assert!(!after.grants.holds(&"etcd-0".into()));
+    assert_eq!(after.grants.last_seq(), 1, "numbers are never given again");
+}
+
+#[tokio::test]
+async fn a_delete_settles_when_another_incarnation_stands_there() {
+    let (api, ledger, _, page) = granted().await;
+    put_pod(&api, "u1", false);
+    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_delete_that_never_happened_settles_after_the_settle_time_and_not_before() {
+    let (_, ledger, hands, page) = granted().await;
+    hands.advance(SETTLE.checked_sub(Duration::from_millis(1)).unwrap());
+    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
+    hands.advance(Duration::from_millis(1));
+    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_settle_time_begins_when_this_replica_first_saw_the_yes() {
+    let (api, _, _, _) = granted().await;
+    let (clock, hands) = crate::clock::Clock::frozen(jiff::Timestamp::UNIX_EPOCH);
+    hands.advance(SETTLE * 10);
+    let other = Ledger::new(api.client(), clock);
+    let page = read(&other).await;
+    assert!(other.settle_due(&page, SETTLE).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_repeated_yes_begins_a_settle_time_of_its_own() {
+    let (_, ledger, hands, page) = granted().await;
+    hands.advance(SETTLE);
+    let again = yes(&page.grants, 0);
+    let (page, _) = ledger
+        .record(&page, &again, Witness::default())
+        .await
+        .unwrap();
+    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_terminating_pod_keeps_its_grant_however_long_it_takes() {
+    let (api, ledger, hands, page) = granted().await;
+    put_pod(&api, "u0", true);
+    hands.advance(SETTLE * 100);
+    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn settling_over_an_old_page_changes_nothing() {
+    let (api, ledger, _, page) = granted().await;
+    api.remove(POD);
+    let again = yes(&page.grants, 0);
+    let _ = ledger
+        .record(&page, &again, Witness::default())
+        .await
+        .unwrap();
+    let late = ledger.settle_due(&page, SETTLE).await;
+    assert!(matches!(late, Err(LedgerError::Conflict)), "{late:?}");
+    assert_eq!(
+        api.get(BUDGET).unwrap()["status"]["grants"][0]["causes"][0]["seq"],
+        2
+    );
+}
+
+#[tokio::test]
+async fn settling_what_is_not_open_writes_nothing() {
+    let (api, ledger, _, page) = granted().await;
+    api.take_requests();
+    let other = Due {
+        member: "etcd-0".into(),
+        seq: 7,
+    };
+    assert!(ledger.settle(&page, &[other]).await.unwrap().is_none());
+    assert!(api.take_requests().is_empty());
+}

@@ -1,0 +1,319 @@
+use serde_json::json;
+
+use super::{BUDGET, cluster, ledger_with, put_budget, read, yes};
+use crate::api::{RecordedDelete, StatefulSetStatus};
+use crate::ledger::{LedgerError, Recorded, Witness};
+use crate::quorum::{ClusterId, Latch};
+
+#[tokio::test]
+async fn a_yes_is_proven_by_an_accepted_write() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let grants = yes(&page.grants, 0);
+    let (after, proof) = ledger
+        .record(&page, &grants, Witness::default())
+        .await
+        .unwrap();
+    assert_eq!(proof.seq(), 1);
+    assert_eq!(after.grants, grants);
+    assert_ne!(after.resource_version, page.resource_version);
+    let stored = api.get(BUDGET).unwrap();
+    assert_eq!(stored["status"]["grants"][0]["member"], "etcd-0");
+    assert_eq!(stored["status"]["ledger"]["lastSeq"], 1);
+}
+
+#[tokio::test]
+async fn of_two_yeses_over_one_page_only_the_first_is_recorded() {
+    let (_, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let first = ledger
+        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .await;
+    let second = ledger
+        .record(&page, &yes(&page.grants, 1), Witness::default())
+        .await;
+    assert!(first.is_ok());
+    assert!(matches!(second, Err(LedgerError::Conflict)), "{second:?}");
+    let now = read(&ledger).await;
+    assert!(now.grants.holds(&"etcd-0".into()));
+    assert!(!now.grants.holds(&"etcd-1".into()));
+}
+
+#[tokio::test]
+async fn a_repeated_yes_is_a_write_of_its_own() {
+    let (_, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let (once, first) = record(&ledger, &page, 0).await;
+    let (_, again) = record(&ledger, &once, 0).await;
+    assert_eq!((first.seq(), again.seq()), (1, 2));
+}
+
+#[tokio::test]
+async fn grants_without_a_new_yes_prove_nothing() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let (page, _) = record(&ledger, &page, 0).await;
+    api.take_requests();
+    let unchanged = ledger
+        .record(&page, &page.grants.clone(), Witness::default())
+        .await;
+    assert!(matches!(unchanged, Err(LedgerError::NoFence)));
+    assert!(api.take_requests().is_empty(), "it was not even sent");
+}
+
+#[tokio::test]
+async fn a_budget_that_was_deleted_or_recreated_since_takes_no_yes() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    api.remove(BUDGET);
+    let gone = ledger
+        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .await;
+    assert!(matches!(gone, Err(LedgerError::Gone)), "{gone:?}");
+    put_budget(&api, "uid-b", &json!({}));
+    let recreated = ledger
+        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .await;
+    assert!(
+        matches!(recreated, Err(LedgerError::Conflict)),
+        "{recreated:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_definition_that_does_not_keep_grants_gives_no_proof() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    api.prune("grants");
+    let page = read(&ledger).await;
+    let lost = ledger
+        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .await;
+    assert!(matches!(lost, Err(LedgerError::NotKept)), "{lost:?}");
+}
+
+#[tokio::test]
+async fn no_budget_and_no_definition_are_told_apart() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    api.remove(BUDGET);
+    assert!(ledger.read(&cluster()).await.unwrap().is_none());
+    api.undefine("quorumdisruptionbudgets");
+    let read = ledger.read(&cluster()).await;
+    assert!(matches!(read, Err(LedgerError::NoDefinition)), "{read:?}");
+    let listed = ledger.in_namespace("db").await;
+    assert!(
+        matches!(listed, Err(LedgerError::NoDefinition)),
+        "{listed:?}"
+    );
+    let created = ledger.create(&cluster()).await;
+    assert!(
+        matches!(created, Err(LedgerError::NoDefinition)),
+        "{created:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_not_understood_is_not_read() {
+    for (what, status) in [
+        (
+            "kind",
+            json!({"grants": [{"member": "etcd-0", "causes": [{"kind": "Teleport", "seq": 1, "by": "", "at": ""}]}]}),
+        ),
+        (
+            "field",
+            json!({"grants": [{"member": "etcd-0", "colour": "red", "causes": [{"kind": "Replace", "seq": 1, "by": "", "at": ""}]}]}),
+        ),
+        (
+            "cause",
+            json!({"grants": [{"member": "etcd-0", "causes": []}]}),
+        ),
+        (
+            "uid",
+            json!({"grants": [{"member": "etcd-0", "causes": [{"kind": "Delete", "seq": 1, "by": "", "at": ""}]}]}),
+        ),
+        ("shape", json!({"grants": "none"})),
+    ] {
+        let (_, ledger, _) = ledger_with(&status);
+        let read = ledger.read(&cluster()).await;
+        assert!(
+            matches!(read, Err(LedgerError::Unreadable { .. })),
+            "{what}: {read:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_shown_cannot_touch_what_is_permitted() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let (page, _) = record(&ledger, &page, 0).await;
+    let written = ledger.write_status(&page, |status| {
+        status.voters = Some(3);
+        status.grants.clear();
+        status.ledger.last_seq = 0;
+        status.ledger.warm = true;
+        status.recorded_deletes.stateful_sets.clear();
+    });
+    let after = written.await.unwrap().unwrap();
+    assert_eq!(after.grants, page.grants);
+    assert_eq!(api.get(BUDGET).unwrap()["status"]["voters"], 3);
+    assert_eq!(api.get(BUDGET).unwrap()["status"]["ledger"]["warm"], false);
+}
+
+#[tokio::test]
+async fn what_is_shown_is_not_written_when_nothing_changed_nor_over_a_newer_grant() {
+    let (api, ledger, _) = ledger_with(&json!({"voters": 3}));
+    let page = read(&ledger).await;
+    api.take_requests();
+    let same = ledger
+        .write_status(&page, |status| status.voters = Some(3))
+        .await;
+    assert!(same.unwrap().is_none());
+    assert!(api.take_requests().is_empty());
+
+    let (granted, _) = record(&ledger, &page, 0).await;
+    let late = ledger
+        .write_status(&page, |status| status.voters = Some(2))
+        .await;
+    assert!(matches!(late, Err(LedgerError::Conflict)), "{late:?}");
+    assert_eq!(read(&ledger).await.grants, granted.grants);
+}
+
+#[tokio::test]
+async fn a_grant_keeps_what_others_wrote() {
+    let (api, ledger, _) = ledger_with(&json!({"voters": 3, "leader": "etcd-1"}));
+    let page = read(&ledger).await;
+    let _ = record(&ledger, &page, 0).await;
+    let status = api.get(BUDGET).unwrap()["status"].clone();
+    assert_eq!(
+        (&status["voters"], &status["leader"]),
+        (&json!(3), &json!("etcd-1"))
+    );
+}
+
+#[tokio::test]
+async fn what_a_judgement_saw_is_kept_with_its_grant() {
+    let (_, ledger, _) = ledger_with(&json!({"expectedMembers": 3, "observedReplicas": 3}));
+    let page = read(&ledger).await;
+    let set = StatefulSetStatus {
+        uid: "s".into(),
+        owner: None,
+    };
+    let witness = Witness {
+        latch: Some(Latch {
+            voters: 3,
+            replicas: 5,
+        }),
+        cluster_id: Some(ClusterId(0xabc)),
+        stateful_set: Some(set.clone()),
+        selector: Some("app=etcd".into()),
+        ..Witness::default()
+    };
+    let (after, _) = ledger
+        .record(&page, &yes(&page.grants, 0), witness)
+        .await
+        .unwrap();
+    let status = after.status().unwrap();
+    assert_eq!(
+        after.latch,
+        Latch {
+            voters: 3,
+            replicas: 5
+        }
+    );
+    assert_eq!(after.cluster_id(), Some(ClusterId(0xabc)));
+    assert_eq!(status.stateful_set, Some(set));
+    assert_eq!(status.selector.as_deref(), Some("app=etcd"));
+    let grown = status.scale_out.clone().unwrap();
+    assert_eq!(
+        (grown.to, grown.settled),
+        (5, false),
+        "it grew since the last look"
+    );
+
+    let smaller = Witness {
+        latch: Some(Latch {
+            voters: 3,
+            replicas: 3,
+        }),
+        ..Witness::default()
+    };
+    let after = ledger.testify(&after, smaller).await.unwrap().unwrap();
+    assert_eq!(
+        after.status().unwrap().scale_out,
+        None,
+        "a scale-in ends a scale-out"
+    );
+}
+
+#[tokio::test]
+async fn a_first_look_is_no_scale_out() {
+    let (_, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let witness = Witness {
+        latch: Some(Latch {
+            voters: 3,
+            replicas: 3,
+        }),
+        ..Witness::default()
+    };
+    let after = ledger.testify(&page, witness).await.unwrap().unwrap();
+    assert_eq!(after.status().unwrap().scale_out, None);
+}
+
+#[tokio::test]
+async fn a_budget_is_created_once_and_read_by_whoever_comes_second() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    api.remove(BUDGET);
+    let first = ledger.create(&cluster()).await.unwrap();
+    let second = ledger.create(&cluster()).await.unwrap();
+    assert_eq!(first.uid, second.uid);
+    assert_eq!(first.budget().spec.stateful_set_name, "etcd");
+}
+
+#[tokio::test]
+async fn a_second_budget_for_one_etcd_cluster_is_found() {
+    let (api, ledger, _) = ledger_with(&json!({"clusterID": "abc"}));
+    let other = "/apis/quorumgate.io/v1alpha1/namespaces/other/quorumdisruptionbudgets/copy";
+    let budget = |id: &str| {
+        json!({
+            "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
+            "metadata": {"name": "copy", "namespace": "other"}, "spec": {"statefulSetName": "copy"},
+            "status": {"clusterID": id},
+        })
+    };
+    api.put(other, budget("def"));
+    let id = read(&ledger).await.cluster_id().unwrap();
+    assert_eq!(ledger.sharing(&cluster(), id).await.unwrap(), []);
+    api.put(other, budget("abc"));
+    let sharing = ledger.sharing(&cluster(), id).await.unwrap();
+    assert_eq!(sharing, [crate::quorum::ClusterRef::new("other", "copy")]);
+}
+
+#[tokio::test]
+async fn admitted_deletes_are_remembered_once_each_and_not_without_end() {
+    let (_, ledger, _) = ledger_with(&json!({}));
+    let mut page = read(&ledger).await;
+    for uid in (0..10).chain([9]) {
+        let admitted = RecordedDelete {
+            uid: format!("s{uid}"),
+            by: "ann".into(),
+            at: "noon".into(),
+        };
+        page = ledger.admit_delete(&page, admitted).await.unwrap();
+    }
+    let kept = &page.status().unwrap().recorded_deletes.stateful_sets;
+    let kept: Vec<_> = kept.iter().map(|set| set.uid.as_str()).collect();
+    assert_eq!(kept, ["s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9"]);
+}
+
+async fn record(
+    ledger: &crate::ledger::Ledger,
+    page: &crate::ledger::Page,
+    ordinal: u32,
+) -> (crate::ledger::Page, Recorded) {
+    let grants = yes(&page.grants, ordinal);
+    ledger
+        .record(page, &grants, Witness::default())
+        .await
+        .unwrap()
+}
