@@ -95,7 +95,7 @@ impl FakeApi {
         let body: Option<Value> = serde_json::from_slice(body).ok();
         let (code, answer) = match (method.as_str(), body) {
             ("GET", _) => state.read(path, query),
-            ("PUT", Some(object)) => state.replace_status(path, object),
+            ("PUT", Some(object)) => state.replace_status(path, &object),
             ("POST", Some(object)) => state.create(path, object),
             _ => failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", path),
         };
@@ -127,11 +127,11 @@ impl State {
         });
         let listed = listed.map(|(_, object)| object.clone());
         let items: Vec<Value> = listed.filter(|object| selected(object, query)).collect();
-        let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items});
-        (StatusCode::OK, list)
+        let found = json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items});
+        (StatusCode::OK, found)
     }
 
-    fn replace_status(&mut self, path: &str, object: Value) -> Answer {
+    fn replace_status(&mut self, path: &str, object: &Value) -> Answer {
         let path = path.trim_end_matches("/status");
         let Some(stored) = self.objects.get(path).cloned() else {
             return failure(StatusCode::NOT_FOUND, "NotFound", path);

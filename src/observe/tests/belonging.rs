@@ -1,0 +1,62 @@
+use serde_json::json;
+
+use super::pod;
+use crate::observe::scope::{Belonging, belonging, is_of, ordinal};
+use crate::quorum::Ordinal;
+
+#[test]
+fn a_pod_belongs_to_the_stateful_set_that_controls_it() {
+    let of_set = Belonging::ToSet {
+        name: "etcd".into(),
+        uid: "set-1".into(),
+    };
+    assert_eq!(belonging(&pod(&json!({}))), of_set);
+}
+
+#[test]
+fn druids_compaction_pod_is_foreign_whatever_its_labels() {
+    let compaction = pod(&json!({"metadata": {
+        "name": "etcd-compactor-0",
+        "labels": {"app.kubernetes.io/managed-by": "etcd-druid", "app.kubernetes.io/part-of": "etcd"},
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "etcd-compactor", "uid": "j", "controller": true}],
+    }}));
+    assert_eq!(belonging(&compaction), Belonging::Foreign);
+    assert!(!is_of("etcd", &compaction));
+}
+
+#[test]
+fn an_owner_that_does_not_control_is_no_owner() {
+    let mentioned = pod(&json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "j"},
+    ]}}));
+    assert_eq!(belonging(&mentioned), Belonging::Orphan);
+}
+
+#[test]
+fn a_stateful_set_of_another_group_is_foreign() {
+    let kruise = pod(&json!({"metadata": {"ownerReferences": [
+        {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "etcd", "uid": "k", "controller": true},
+    ]}}));
+    assert_eq!(belonging(&kruise), Belonging::Foreign);
+}
+
+#[test]
+fn a_pod_without_owner_is_an_orphan_where_it_may_have_been_of_a_set() {
+    let orphan = pod(&json!({"metadata": {"ownerReferences": null}}));
+    assert_eq!(belonging(&orphan), Belonging::Orphan);
+    assert!(is_of("etcd", &orphan));
+    assert!(!is_of("etc", &orphan));
+    let bare =
+        pod(&json!({"metadata": {"name": "shell", "labels": null, "ownerReferences": null}}));
+    assert_eq!(belonging(&bare), Belonging::Foreign);
+}
+
+#[test]
+fn an_ordinal_counts_only_after_the_sets_own_name() {
+    assert_eq!(ordinal("etcd", &"etcd-2".into()), Some(Ordinal(2)));
+    assert_eq!(ordinal("etcd", &"etcd-main-2".into()), None);
+    assert_eq!(
+        ordinal("etcd-main", &"etcd-main-2".into()),
+        Some(Ordinal(2))
+    );
+}

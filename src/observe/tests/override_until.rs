@@ -1,0 +1,90 @@
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{budget, pod, set};
+use crate::observe::overrides::{Standing, of_pod, standing};
+use crate::quorum::OverrideOn;
+
+const VALID: &str = "2026-01-01T13:00:00Z";
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+fn until(time: &str) -> Value {
+    json!({"metadata": {"annotations": {"quorumgate.io/override-until": time}}})
+}
+
+fn stands(time: &str) -> bool {
+    let pod = pod(&until(time));
+    matches!(standing(pod.metadata.annotations.as_ref(), now()), Standing::Valid(written) if written == time)
+}
+
+#[test]
+fn rule_6_an_override_stands_for_at_most_24_hours() {
+    assert!(stands(VALID));
+    assert!(stands("2026-01-02T12:00:00Z"), "24 h ahead");
+    assert!(stands("2026-01-01T13:30:00+01:00"), "with an offset");
+    for bad in [
+        "2026-01-02T12:00:01Z",
+        "2026-01-01T12:00:00Z",
+        "2025-12-31T23:59:59Z",
+        "2026-01-01T11:30:00-00:00",
+        "tomorrow",
+        "2026-01-01",
+        "true",
+        "",
+    ] {
+        assert!(!stands(bad), "{bad}");
+    }
+    assert_eq!(standing(None, now()), Standing::None);
+}
+
+#[test]
+fn rule_6_the_pods_own_override_comes_first() {
+    let none = json!({});
+    let cases = [
+        (
+            until(VALID),
+            until(VALID),
+            until(VALID),
+            Some(OverrideOn::Pod),
+        ),
+        (
+            none.clone(),
+            until(VALID),
+            until(VALID),
+            Some(OverrideOn::StatefulSet),
+        ),
+        (
+            until("never"),
+            none.clone(),
+            until(VALID),
+            Some(OverrideOn::Budget),
+        ),
+        (none.clone(), none.clone(), none, None),
+    ];
+    for (on_pod, on_set, on_budget, expected) in cases {
+        let found = of_pod(
+            &pod(&on_pod),
+            Some(&set(&on_set)),
+            &budget(&on_budget),
+            now(),
+        );
+        assert_eq!(found.map(|lifted| lifted.on), expected);
+    }
+}
+
+#[test]
+fn rule_6_an_override_that_the_template_sets_is_no_persons_word() {
+    let template = set(&json!({"spec": {"template": until(VALID)}}));
+    assert_eq!(
+        of_pod(
+            &pod(&until(VALID)),
+            Some(&template),
+            &budget(&json!({})),
+            now()
+        ),
+        None
+    );
+}

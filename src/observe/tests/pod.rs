@@ -1,0 +1,250 @@
+use serde_json::{Value, json};
+
+use super::{budget, pod};
+use crate::ledger::Page;
+use crate::observe::{containers, lease, nodes, pods};
+use crate::quorum::MemberId;
+use crate::quorum::pod::{Containers, LeaseRole, Node};
+
+fn reported(status: &Value) -> Containers {
+    containers::reported(&pod(&json!({"status": status})))
+}
+
+fn etcd_in(state: &Value) -> Containers {
+    reported(&json!({"containerStatuses": [container("etcd", state)]}))
+}
+
+fn container(name: &str, state: &Value) -> Value {
+    json!({"name": name, "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state})
+}
+
+fn failed(reason: &str) -> Containers {
+    Containers::EtcdFailed {
+        reason: reason.into(),
+    }
+}
+
+#[test]
+fn what_is_reported_of_etcd_is_named() {
+    assert_eq!(etcd_in(&json!({"running": {}})), Containers::Running);
+    assert_eq!(
+        etcd_in(&json!({"waiting": {"reason": "ContainerCreating"}})),
+        Containers::Creating
+    );
+    assert_eq!(
+        etcd_in(&json!({"waiting": {"reason": "PodInitializing"}})),
+        Containers::Creating
+    );
+    for reason in [
+        "CrashLoopBackOff",
+        "ErrImagePull",
+        "CreateContainerConfigError",
+    ] {
+        assert_eq!(
+            etcd_in(&json!({"waiting": {"reason": reason}})),
+            failed(reason)
+        );
+    }
+    assert_eq!(etcd_in(&json!({"waiting": {}})), Containers::Unreported);
+    assert_eq!(etcd_in(&json!({})), Containers::Unreported);
+    assert_eq!(
+        reported(&json!({"containerStatuses": null})),
+        Containers::Unreported
+    );
+}
+
+#[test]
+fn all_terminated_needs_every_container_and_the_phase_says_whether_it_is_final() {
+    let over = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
+    let phase = |phase: &str| {
+        reported(&json!({"phase": phase, "containerStatuses": [container("etcd", &over)]}))
+    };
+    assert_eq!(
+        phase("Failed"),
+        Containers::AllTerminated { finished: true }
+    );
+    assert_eq!(
+        phase("Succeeded"),
+        Containers::AllTerminated { finished: true }
+    );
+    assert_eq!(
+        phase("Running"),
+        Containers::AllTerminated { finished: false }
+    );
+}
+
+#[test]
+fn a_container_that_nothing_is_reported_of_may_run() {
+    let over = json!({"terminated": {"exitCode": 137}});
+    let sidecar = |statuses: Value| {
+        containers::reported(&pod(&json!({
+            "spec": {"containers": [{"name": "etcd"}, {"name": "backup-restore"}]},
+            "status": {"phase": "Failed", "containerStatuses": statuses},
+        })))
+    };
+    assert_eq!(
+        sidecar(json!([container("etcd", &over)])),
+        failed("exit code 137")
+    );
+    assert_eq!(
+        sidecar(json!([
+            container("etcd", &over),
+            container("backup-restore", &json!({"running": {}}))
+        ])),
+        failed("exit code 137"),
+    );
+    assert_eq!(
+        sidecar(json!([
+            container("etcd", &over),
+            container("backup-restore", &over)
+        ])),
+        Containers::AllTerminated { finished: true },
+    );
+}
+
+#[test]
+fn a_failed_phase_alone_proves_nothing() {
+    assert_eq!(reported(&json!({"phase": "Failed"})), Containers::Running);
+}
+
+#[test]
+fn a_sidecar_among_the_init_containers_counts_and_other_init_containers_do_not() {
+    let over = json!({"terminated": {"exitCode": 0}});
+    let with_init = |policy: Value, state: &Value| {
+        containers::reported(&pod(&json!({
+            "spec": {"initContainers": [{"name": "init", "restartPolicy": policy}]},
+            "status": {
+                "containerStatuses": [container("etcd", &over)],
+                "initContainerStatuses": [container("init", state)],
+            },
+        })))
+    };
+    let running = json!({"running": {}});
+    let ended = Containers::AllTerminated { finished: false };
+    assert_eq!(with_init(json!("Always"), &running), failed("exit code 0"));
+    assert_eq!(with_init(json!("Always"), &over), ended);
+    assert_eq!(with_init(Value::Null, &running), ended);
+}
+
+#[test]
+fn etcd_is_the_container_of_that_name_or_the_only_one() {
+    let named = |names: &[&str]| {
+        let containers: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+        let pod = pod(&json!({"spec": {"containers": containers}}));
+        containers::etcd(&pod).map(|container| container.name.clone())
+    };
+    assert_eq!(named(&["backup-restore", "etcd"]), Some("etcd".into()));
+    assert_eq!(named(&["main"]), Some("main".into()));
+    assert_eq!(named(&["main", "other"]), None);
+}
+
+#[test]
+fn a_node_is_what_its_conditions_and_taints_say() {
+    let node = |ready: &str, taint: &str| {
+        let node = json!({
+            "metadata": {"name": "n"},
+            "spec": {"taints": [{"key": taint, "effect": "NoExecute"}]},
+            "status": {"conditions": [{"type": "DiskPressure", "status": "True"}, {"type": "Ready", "status": ready}]},
+        });
+        nodes::state(&serde_json::from_value(node).unwrap())
+    };
+    let (gone, other) = (
+        "node.kubernetes.io/out-of-service",
+        "node.kubernetes.io/unreachable",
+    );
+    assert_eq!(node("True", other), Node::Ready);
+    assert_eq!(
+        node("True", gone),
+        Node::Ready,
+        "a taint alone, on a node that reports, proves nothing"
+    );
+    assert_eq!(node("Unknown", other), Node::NotReady);
+    assert_eq!(node("False", gone), Node::OutOfService);
+    assert_eq!(
+        nodes::state(&serde_json::from_value(json!({"metadata": {}})).unwrap()),
+        Node::NotReady
+    );
+}
+
+#[test]
+fn a_pod_becomes_facts() {
+    let page = Page::of(budget(&json!({"status": {"members": [
+        {"name": "etcd-0", "pod": "etcd-0", "podUID": "u0", "memberID": "a1", "role": "Voter", "serving": true},
+    ]}})))
+    .unwrap();
+    let facts = pods::facts(
+        &pod(&json!({})),
+        Node::Ready,
+        Some(LeaseRole::Leader),
+        &page,
+    );
+    assert_eq!(facts.name, "etcd-0".into());
+    assert_eq!(facts.uid, "u0".into());
+    assert_eq!(facts.ordinal.map(|o| o.0), Some(0));
+    assert!(facts.has_address && facts.ready && facts.etcd_ready && !facts.terminating);
+    assert_eq!(facts.revision.as_deref(), Some("etcd-1"));
+    assert_eq!(facts.recorded_id, Some(MemberId(0xa1)));
+    assert_eq!(facts.lease_role, Some(LeaseRole::Leader));
+
+    let going = pods::facts(
+        &pod(&json!({
+            "metadata": {"uid": "u9", "deletionTimestamp": "2026-01-01T00:00:00Z"},
+            "status": {"podIP": null, "conditions": [{"type": "Ready", "status": "False"}]},
+        })),
+        Node::NotReady,
+        None,
+        &page,
+    );
+    assert!(going.terminating && !going.has_address && !going.ready);
+    assert_eq!(
+        going.recorded_id,
+        Some(MemberId(0xa1)),
+        "by its name, for a new incarnation"
+    );
+}
+
+#[test]
+fn an_id_recorded_for_the_incarnation_comes_before_one_for_the_name() {
+    let page = Page::of(budget(&json!({"status": {"members": [
+        {"name": "etcd-0", "pod": "etcd-0", "podUID": "old", "memberID": "a1", "role": "Voter", "serving": true},
+        {"name": "renamed", "podUID": "u0", "memberID": "b2", "role": "Voter", "serving": true},
+    ]}})))
+    .unwrap();
+    assert_eq!(
+        page.recorded_id(&"etcd-0".into(), &"u0".into()),
+        Some(MemberId(0xb2))
+    );
+}
+
+#[test]
+fn roles_come_from_leases_of_two_or_three_fields() {
+    let lease = |name: &str, holder: &str| {
+        serde_json::from_value(
+            json!({"metadata": {"name": name}, "spec": {"holderIdentity": holder}}),
+        )
+        .unwrap()
+    };
+    for (holder, role) in [
+        ("a1:Leader", Some(LeaseRole::Leader)),
+        ("a1:c1:Leader", Some(LeaseRole::Leader)),
+        ("a1:c1:Member", Some(LeaseRole::Follower)),
+        ("a1", None),
+        ("a:b:c:Leader", None),
+    ] {
+        assert_eq!(lease::role(&lease("etcd-0", holder)), role, "{holder}");
+    }
+    let leases = [
+        lease("shoot-etcd-0", "a:Leader"),
+        lease("etcd-1", "b:Member"),
+    ];
+    assert_eq!(
+        lease::role_of(&"etcd-0".into(), &leases),
+        Some(LeaseRole::Leader),
+        "with a prefix"
+    );
+    assert_eq!(
+        lease::role_of(&"etcd-1".into(), &leases),
+        Some(LeaseRole::Follower)
+    );
+    assert_eq!(lease::role_of(&"etcd-2".into(), &leases), None);
+}

@@ -1,0 +1,522 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{budget_json, pod_json, set_json};
+use crate::clock::{Clock, Hands};
+use crate::fake_api::FakeApi;
+use crate::ledger::{Ledger, Page};
+use crate::observe::{Ages, ObserveError, Observer, World};
+use crate::quorum::evidence::{Round, Target, Unanswered};
+use crate::quorum::pod::Node;
+use crate::quorum::{
+    ClusterRef, DisruptionBudget, Kind, Latch, PodName, Snapshot, Teardown, Temperature,
+};
+
+const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
+const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
+const NAMESPACE: &str = "/api/v1/namespaces/db";
+const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
+const SETTLE: Duration = Duration::from_secs(120);
+
+/// A cluster of three on three Ready nodes, and somebody who looks at it.
+struct Site {
+    api: FakeApi,
+    observer: Observer,
+    hands: Hands,
+}
+
+impl Site {
+    fn new() -> Self {
+        let api = FakeApi::default();
+        api.put(
+            NAMESPACE,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "db"}}),
+        );
+        let (clock, hands) = Clock::frozen("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap());
+        let ledger = Ledger::new(api.client(), clock.clone());
+        let observer = Observer::new(api.client(), ledger, clock, SETTLE);
+        let site = Self {
+            api,
+            observer,
+            hands,
+        };
+        site.put_budget(&json!({}));
+        site.put_set(&json!({}));
+        for ordinal in 0..3 {
+            site.put_pod(ordinal, &json!({}));
+            site.put_node(&format!("node-{ordinal}"), "True");
+        }
+        site
+    }
+
+    fn put_budget(&self, change: &Value) {
+        self.api.put(BUDGET, budget_json(change));
+    }
+
+    fn put_set(&self, change: &Value) {
+        self.api.put(SET, set_json(change));
+    }
+
+    fn put_pod(&self, ordinal: u32, change: &Value) {
+        let path = format!("{NAMESPACE}/pods/etcd-{ordinal}");
+        self.api.put(&path, pod_json(ordinal, change));
+    }
+
+    fn put_node(&self, name: &str, ready: &str) {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        });
+        self.api.put(&format!("/api/v1/nodes/{name}"), node);
+    }
+
+    /// The StatefulSet gets an owner of a kind that the API server knows.
+    fn put_owner(&self, change: &Value) {
+        let kinds = json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "druid.gardener.cloud/v1alpha1",
+            "resources": [{"name": "etcds", "singularName": "etcd", "namespaced": true, "kind": "Etcd", "verbs": ["get"]}],
+        });
+        self.api.put("/apis/druid.gardener.cloud/v1alpha1", kinds);
+        let mut owner = json!({
+            "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "metadata": {"name": "etcd", "uid": "o1"},
+        });
+        json_patch::merge(&mut owner, change);
+        self.api.put(OWNER, owner);
+        self.put_set(&json!({"metadata": {"ownerReferences": [owner_of_set()]}}));
+    }
+
+    async fn page(&self) -> Page {
+        let cluster = ClusterRef::new("db", "etcd");
+        self.observer
+            .ledger()
+            .read(&cluster)
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    async fn look(&self) -> (Page, World) {
+        self.look_for(Kind::Delete).await
+    }
+
+    async fn look_for(&self, kind: Kind) -> (Page, World) {
+        let page = self.page().await;
+        let world = self
+            .observer
+            .world(&page, Some(&target()), kind)
+            .await
+            .unwrap();
+        (page, world)
+    }
+
+    async fn teardown(&self) -> Option<Teardown> {
+        let (page, world) = self.look().await;
+        world.circumstances(&page, Some(&target())).teardown
+    }
+}
+
+fn owner_of_set() -> Value {
+    json!({
+        "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "name": "etcd", "uid": "o1", "controller": true,
+    })
+}
+
+fn target() -> PodName {
+    "etcd-0".into()
+}
+
+fn node_of(world: &World, page: &Page, pod: &str) -> Node {
+    world.pod_facts(page, &pod.into()).unwrap().node
+}
+
+#[tokio::test]
+async fn a_cluster_is_seen_with_its_pods_and_their_nodes() {
+    let site = Site::new();
+    site.put_node("node-1", "Unknown");
+    site.api.remove("/api/v1/nodes/node-2");
+    let (page, world) = site.look().await;
+    let observation = world.observation(&page, Some(&target()), Round::default(), Ages::default());
+    let nodes: Vec<_> = observation.pods.iter().map(|pod| pod.node).collect();
+    assert_eq!(nodes, [Node::Ready, Node::NotReady, Node::Gone]);
+    assert_eq!(observation.replicas, 3);
+    assert_eq!(observation.update_revision.as_deref(), Some("etcd-2"));
+    assert_eq!(world.endpoints().len(), 3);
+    assert_eq!(observation.circumstances.teardown, None);
+}
+
+#[tokio::test]
+async fn what_was_seen_before_only_says_what_to_ask_for() {
+    let site = Site::new();
+    let (page, world) = site.look().await;
+    assert_eq!(node_of(&world, &page, "etcd-0"), Node::Ready);
+    assert!(world.confirms(&site.observer.likely_endpoints(&page.cluster)));
+
+    site.put_node("node-0", "False");
+    site.put_pod(
+        1,
+        &json!({"metadata": {"uid": "u9"}, "spec": {"nodeName": "node-9"}}),
+    );
+    site.put_node("node-9", "Unknown");
+    let likely = site.observer.likely_endpoints(&page.cluster);
+    let (page, world) = site.look().await;
+    assert_eq!(
+        node_of(&world, &page, "etcd-0"),
+        Node::NotReady,
+        "asked again"
+    );
+    assert_eq!(
+        node_of(&world, &page, "etcd-1"),
+        Node::NotReady,
+        "asked for besides"
+    );
+    assert!(
+        !world.confirms(&likely),
+        "an answer of the old incarnation would not count"
+    );
+}
+
+#[tokio::test]
+async fn every_look_reads_everything_again() {
+    let site = Site::new();
+    site.look().await;
+    site.api.take_requests();
+    site.look().await;
+    let requests = site.api.take_requests();
+    for what in [
+        "/pods?",
+        "/statefulsets/etcd",
+        "/namespaces/db ",
+        "/nodes/node-0",
+        "/nodes/node-1",
+        "/nodes/node-2",
+    ] {
+        let asked = requests
+            .iter()
+            .filter(|r| format!("{r} ").contains(what))
+            .count();
+        assert_eq!(asked, 1, "{what} in {requests:?}");
+    }
+}
+
+#[tokio::test]
+async fn pods_of_others_are_left_out_and_orphans_are_not() {
+    let site = Site::new();
+    site.put_pod(2, &json!({"metadata": {"ownerReferences": null}}));
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
+    site.put_pod(7, &json!({"metadata": {"ownerReferences": [job]}}));
+    let (_, world) = site.look().await;
+    assert_eq!(world.pods().len(), 3);
+}
+
+#[tokio::test]
+async fn a_member_that_lost_its_labels_is_still_found() {
+    let site = Site::new();
+    site.put_pod(0, &json!({"metadata": {"labels": {"app": "hidden"}}}));
+    let (_, world) = site.look().await;
+    assert!(world.pod(&target()).is_some());
+}
+
+#[tokio::test]
+async fn a_pod_without_address_and_secrets_that_cannot_be_used_are_answers_too() {
+    let site = Site::new();
+    site.put_pod(1, &json!({"status": {"podIP": null}}));
+    let (page, world) = site.look().await;
+    let round = world
+        .observation(&page, None, Round::default(), Ages::default())
+        .round;
+    assert_eq!(round.probes.len(), 1);
+    assert_eq!(round.probes[0].target, Target::Pod("u1".into()));
+    assert_eq!(round.probes[0].status, Err(Unanswered::NoAddress));
+
+    site.put_budget(&json!({"spec": {"members": {"tls": {"caSecret": {"name": "ca"}}}}}));
+    let (page, world) = site.look().await;
+    assert!(world.endpoints().is_empty());
+    let round = world
+        .observation(&page, None, Round::default(), Ages::default())
+        .round;
+    let why = Unanswered::Tls("Secret ca does not exist".into());
+    assert!(
+        round
+            .probes
+            .iter()
+            .all(|probe| probe.status == Err(why.clone())),
+        "{round:?}"
+    );
+    assert_eq!(round.probes.len(), 3);
+}
+
+#[tokio::test]
+async fn a_certificate_authority_is_read_again_when_its_secret_changes() {
+    let site = Site::new();
+    site.put_budget(&json!({"spec": {"members": {"tls": {"caSecret": {"name": "ca"}}}}}));
+    let secret = |pem: &str| {
+        let data = {
+            use k8s_openapi::ByteString;
+            serde_json::to_value(ByteString(pem.as_bytes().to_vec())).unwrap()
+        };
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ca"}, "data": {"ca.crt": data}});
+        site.api.put(&format!("{NAMESPACE}/secrets/ca"), secret);
+    };
+    let authority = || {
+        rcgen::generate_simple_self_signed(["ca".to_owned()])
+            .unwrap()
+            .cert
+            .pem()
+    };
+    let print = |world: &World| *world.endpoints()[0].tls.as_ref().unwrap().fingerprint();
+    secret(&authority());
+    let first = print(&site.look().await.1);
+    assert_eq!(print(&site.look().await.1), first);
+    secret(&authority());
+    assert_ne!(print(&site.look().await.1), first);
+}
+
+#[tokio::test]
+async fn voters_without_a_pod_are_asked_too_until_they_have_one() {
+    let site = Site::new();
+    let external = |name: &str| json!({"name": name, "memberID": "f1", "role": "Voter", "serving": false, "clientURLs": ["http://far:2379"]});
+    let members = json!([
+        external("far"),
+        external("etcd-1"),
+        external("shoot-etcd-2")
+    ]);
+    site.put_budget(&json!({"status": {"members": members}}));
+    let (_, world) = site.look().await;
+    let addresses: Vec<_> = world
+        .endpoints()
+        .iter()
+        .map(|e| e.address.as_str())
+        .collect();
+    assert_eq!(
+        addresses,
+        [
+            "10.0.0.0:2379",
+            "10.0.0.1:2379",
+            "10.0.0.2:2379",
+            "far:2379"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn with_readiness_as_evidence_nobody_is_asked_and_leases_are_read() {
+    let site = Site::new();
+    site.put_budget(&json!({"spec": {"members": {"evidence": "Readiness"}}}));
+    site.api.put(
+        "/apis/coordination.k8s.io/v1/namespaces/db/leases/etcd-0",
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "etcd-0"},
+            "spec": {"holderIdentity": "a1:Leader"},
+        }),
+    );
+    let (page, world) = site.look().await;
+    assert!(world.endpoints().is_empty());
+    let leader = world.pod_facts(&page, &target()).unwrap().lease_role;
+    assert_eq!(leader, Some(crate::quorum::pod::LeaseRole::Leader));
+}
+
+#[tokio::test]
+async fn disruption_budgets_are_read_for_evictions_only() {
+    let site = Site::new();
+    site.api.put(
+        "/apis/policy/v1/namespaces/db/poddisruptionbudgets/pdb",
+        json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "pdb"},
+            "spec": {"selector": {}},
+        }),
+    );
+    let said = |(page, world): (Page, World)| {
+        world
+            .circumstances(&page, Some(&target()))
+            .disruption_budget
+    };
+    assert_eq!(said(site.look().await), DisruptionBudget::Permits);
+    let refused = DisruptionBudget::Refuses { name: "pdb".into() };
+    assert_eq!(said(site.look_for(Kind::Evict).await), refused);
+}
+
+#[tokio::test]
+async fn rule_3_a_terminating_namespace_is_seen() {
+    let site = Site::new();
+    site.api.put(
+        NAMESPACE,
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "db", "deletionTimestamp": "2026-01-01T00:00:00Z"}}),
+    );
+    assert_eq!(site.teardown().await, Some(Teardown::Namespace));
+}
+
+#[tokio::test]
+async fn rule_3_an_owner_is_found_by_its_kind_and_uid() {
+    let site = Site::new();
+    site.put_owner(&json!({}));
+    assert_eq!(site.teardown().await, None);
+    site.put_owner(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    assert_eq!(site.teardown().await, Some(Teardown::Owner));
+    let orphaning = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["orphan"]}});
+    site.put_owner(&orphaning);
+    assert_eq!(site.teardown().await, None);
+    site.put_owner(&json!({"metadata": {"uid": "o2"}}));
+    assert_eq!(
+        site.teardown().await,
+        Some(Teardown::Owner),
+        "a namesake is not the owner"
+    );
+    site.api.remove(OWNER);
+    assert_eq!(site.teardown().await, Some(Teardown::Owner));
+}
+
+#[tokio::test]
+async fn rule_3_an_owner_that_cannot_be_asked_proves_nothing() {
+    let site = Site::new();
+    site.put_owner(&json!({}));
+    site.look().await;
+    site.api.undefine("druid.gardener.cloud");
+    assert_eq!(site.teardown().await, None);
+}
+
+#[tokio::test]
+async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it() {
+    let site = Site::new();
+    site.put_owner(&json!({}));
+    let recorded = |owner: Value| {
+        site.put_budget(&json!({"status": {"statefulSet": {"uid": "set-1", "owner": owner}}}));
+    };
+    site.api.remove(SET);
+    let owner = json!({"apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "name": "etcd", "uid": "o1"});
+    recorded(owner);
+    assert_eq!(site.teardown().await, None, "its owner lives");
+    site.hands.advance(SETTLE);
+    assert_eq!(
+        site.teardown().await,
+        Some(Teardown::StatefulSet),
+        "gone for a settle time"
+    );
+    recorded(Value::Null);
+    assert_eq!(
+        site.teardown().await,
+        Some(Teardown::StatefulSet),
+        "it had no owner"
+    );
+}
+
+#[tokio::test]
+async fn without_a_stateful_set_the_recorded_replicas_count() {
+    let site = Site::new();
+    site.put_budget(
+        &json!({"status": {"observedReplicas": 5, "expectedMembers": 5, "selector": "app=etcd"}}),
+    );
+    site.api.remove(SET);
+    let (page, world) = site.look().await;
+    assert_eq!(world.replicas(&page), 5);
+    assert_eq!(world.pods().len(), 3);
+    let witness = world.witness(None);
+    assert_eq!(witness.latch, None);
+    site.put_budget(&json!({"status": null}));
+    let (page, world) = site.look().await;
+    assert_eq!(
+        world.replicas(&page),
+        3,
+        "nothing recorded: as many as there are pods"
+    );
+}
+
+#[tokio::test]
+async fn rule_8_another_budget_of_the_same_etcd_cluster_is_seen() {
+    let site = Site::new();
+    site.put_budget(&json!({"status": {"clusterID": "c1"}}));
+    let other = budget_json(&json!({
+        "metadata": {"name": "copy", "namespace": "other"}, "spec": {"statefulSetName": "copy"}, "status": {"clusterID": "c1"},
+    }));
+    site.api.put(
+        "/apis/quorumgate.io/v1alpha1/namespaces/other/quorumdisruptionbudgets/copy",
+        other,
+    );
+    let (page, world) = site.look().await;
+    let shared = world.circumstances(&page, Some(&target())).shared_with;
+    assert_eq!(shared, Some(ClusterRef::new("other", "copy")));
+}
+
+#[tokio::test]
+async fn rule_9_a_ledger_is_cold_where_a_pod_is_not_younger() {
+    let site = Site::new();
+    let cold = Temperature::Cold { remaining: SETTLE };
+    assert_eq!(site.look().await.1.temperature(), cold);
+    let born = |second: u32| json!({"metadata": {"creationTimestamp": format!("2026-01-01T00:00:{second}Z")}});
+    for ordinal in 0..3 {
+        site.put_pod(ordinal, &born(21));
+    }
+    assert_eq!(site.look().await.1.temperature(), Temperature::Warm);
+    site.put_pod(2, &born(20));
+    assert_eq!(
+        site.look().await.1.temperature(),
+        cold,
+        "within one second nothing is known"
+    );
+    site.put_pod(2, &born(21));
+    site.put_budget(&json!({"status": {"ledger": {"epoch": 1}}}));
+    assert_eq!(
+        site.look().await.1.temperature(),
+        cold,
+        "it turned cold since"
+    );
+}
+
+#[tokio::test]
+async fn rule_15_a_scale_out_is_known_from_the_first_look_until_its_grace_has_passed() {
+    let site = Site::new();
+    let age = |page: &Page, world: &World| {
+        world
+            .observation(page, None, Round::default(), Ages::default())
+            .scaled_out_for
+    };
+    site.put_budget(&json!({"status": {"observedReplicas": 3, "expectedMembers": 3}}));
+    let (page, world) = site.look().await;
+    assert_eq!(age(&page, &world), None);
+    site.put_set(&json!({"spec": {"replicas": 5}}));
+    let (page, world) = site.look().await;
+    assert_eq!(
+        age(&page, &world),
+        Some(Duration::ZERO),
+        "nobody recorded it yet"
+    );
+    let snapshot =
+        Snapshot::assemble(&world.observation(&page, None, Round::default(), Ages::default()));
+    let witness = world.witness(Some(&snapshot));
+    assert_eq!(
+        witness.latch.map(|Latch { replicas, .. }| replicas),
+        Some(5)
+    );
+    site.observer
+        .ledger()
+        .testify(&page, witness)
+        .await
+        .unwrap()
+        .unwrap();
+
+    site.hands.advance(Duration::from_secs(60));
+    let (page, world) = site.look().await;
+    assert_eq!(age(&page, &world), Some(Duration::from_secs(60)));
+    site.hands.advance(Duration::from_secs(540));
+    let (page, world) = site.look().await;
+    let witness = world.witness(None);
+    assert!(witness.scale_out_settled);
+    site.observer
+        .ledger()
+        .testify(&page, witness)
+        .await
+        .unwrap()
+        .unwrap();
+    let (page, world) = site.look().await;
+    assert_eq!(age(&page, &world), None, "for every replica");
+}
+
+#[tokio::test]
+async fn a_spec_that_says_nonsense_is_an_error() {
+    let site = Site::new();
+    site.put_budget(&json!({"spec": {"policy": {"scaleOutGrace": "soon"}}}));
+    let page = site.page().await;
+    let world = site.observer.world(&page, None, Kind::Delete).await;
+    assert!(matches!(world, Err(ObserveError::Spec(_))), "{world:?}");
+}

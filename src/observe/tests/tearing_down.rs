@@ -1,0 +1,232 @@
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use serde_json::{Value, json};
+
+use super::{budget, pod, pod_json, set};
+use crate::api::QuorumDisruptionBudgetStatus;
+use crate::observe::teardown::{Around, Owner, of_pod};
+use crate::quorum::Teardown;
+
+const SETTLE: Duration = Duration::from_secs(120);
+
+fn around(set: Option<&StatefulSet>, owner: Owner) -> Around<'_> {
+    Around {
+        namespace_terminating: false,
+        set,
+        owner,
+        status: None,
+        set_gone_for: Duration::ZERO,
+        settle_time: SETTLE,
+    }
+}
+
+fn going(finalizers: &[&str]) -> StatefulSet {
+    set(
+        &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers}}),
+    )
+}
+
+fn status(recorded: &Value) -> QuorumDisruptionBudgetStatus {
+    budget(&json!({"status": {"recordedDeletes": recorded}}))
+        .status
+        .unwrap()
+}
+
+fn admitted() -> QuorumDisruptionBudgetStatus {
+    status(&json!({"statefulSets": [{"uid": "set-1", "by": "ann", "at": "noon"}]}))
+}
+
+#[test]
+fn a_cluster_that_stays_is_not_torn_down() {
+    let set = set(&json!({}));
+    for owner in [Owner::None, Owner::Lives, Owner::Unknown] {
+        assert_eq!(
+            of_pod(&pod(&json!({})), &around(Some(&set), owner)),
+            None,
+            "{owner:?}"
+        );
+    }
+}
+
+#[test]
+fn rule_3_a_terminating_namespace_frees_everything_also_orphans() {
+    let orphan = pod(&json!({"metadata": {"ownerReferences": null}}));
+    let around = Around {
+        namespace_terminating: true,
+        ..around(None, Owner::Unknown)
+    };
+    assert_eq!(of_pod(&orphan, &around), Some(Teardown::Namespace));
+}
+
+#[test]
+fn rule_3_a_stateful_set_without_owner_takes_its_pods_along() {
+    assert_eq!(
+        of_pod(
+            &pod(&json!({})),
+            &around(Some(&going(&["foregroundDeletion"])), Owner::None)
+        ),
+        Some(Teardown::StatefulSet),
+    );
+}
+
+#[test]
+fn rule_3_a_stateful_set_whose_owner_lives_needs_a_recorded_delete() {
+    let (pod, set) = (pod(&json!({})), going(&[]));
+    for owner in [Owner::Lives, Owner::Unknown] {
+        let around = around(Some(&set), owner);
+        assert_eq!(of_pod(&pod, &around), None);
+        let status = admitted();
+        let around = Around {
+            status: Some(&status),
+            ..around
+        };
+        assert_eq!(of_pod(&pod, &around), Some(Teardown::StatefulSet));
+    }
+}
+
+#[test]
+fn rule_3_orphaning_is_not_a_teardown() {
+    let set = going(&["orphan"]);
+    let status = admitted();
+    let around = Around {
+        status: Some(&status),
+        ..around(Some(&set), Owner::None)
+    };
+    assert_eq!(of_pod(&pod(&json!({})), &around), None);
+    let orphan = pod(&json!({"metadata": {"ownerReferences": null}}));
+    assert_eq!(
+        of_pod(
+            &orphan,
+            &Around {
+                set: None,
+                ..around
+            }
+        ),
+        None,
+        "and stays none afterwards"
+    );
+}
+
+#[test]
+fn rule_3_an_owner_that_goes_frees_everything() {
+    let set = set(&json!({}));
+    assert_eq!(
+        of_pod(&pod(&json!({})), &around(Some(&set), Owner::Goes)),
+        Some(Teardown::Owner)
+    );
+    assert_eq!(
+        of_pod(&pod(&json!({})), &around(None, Owner::Goes)),
+        Some(Teardown::Owner)
+    );
+}
+
+#[test]
+fn rule_3_a_stateful_set_that_is_gone_needs_a_record_or_a_settle_time() {
+    let pod = pod(&json!({}));
+    let recreated = set(&json!({"metadata": {"uid": "set-2"}}));
+    for set in [None, Some(&recreated)] {
+        assert_eq!(of_pod(&pod, &around(set, Owner::Lives)), None);
+        assert_eq!(
+            of_pod(&pod, &around(set, Owner::Unknown)),
+            None,
+            "nobody knows whose it was"
+        );
+        assert_eq!(
+            of_pod(&pod, &around(set, Owner::None)),
+            Some(Teardown::StatefulSet)
+        );
+        let status = admitted();
+        let recorded = Around {
+            status: Some(&status),
+            ..around(set, Owner::Lives)
+        };
+        assert_eq!(of_pod(&pod, &recorded), Some(Teardown::StatefulSet));
+        let just = Duration::from_secs(119);
+        let short = Around {
+            set_gone_for: just,
+            ..around(set, Owner::Lives)
+        };
+        assert_eq!(of_pod(&pod, &short), None);
+        let long = Around {
+            set_gone_for: SETTLE,
+            ..around(set, Owner::Lives)
+        };
+        assert_eq!(of_pod(&pod, &long), Some(Teardown::StatefulSet));
+    }
+}
+
+#[test]
+fn rule_3_the_recorded_delete_of_another_incarnation_frees_nothing() {
+    let recreated = set(&json!({"metadata": {"uid": "set-2"}}));
+    let pod = pod(&json!({"metadata": {"ownerReferences": [super::owner_of_pods("set-2")]}}));
+    let status = admitted();
+    let around = Around {
+        status: Some(&status),
+        ..around(Some(&recreated), Owner::Lives)
+    };
+    assert_eq!(of_pod(&pod, &around), None);
+}
+
+#[test]
+fn rule_3_no_replicas_is_hibernation() {
+    let set = set(&json!({"spec": {"replicas": 0}}));
+    assert_eq!(
+        of_pod(&pod(&json!({})), &around(Some(&set), Owner::Lives)),
+        Some(Teardown::Hibernation),
+    );
+    let of_another =
+        pod(&json!({"metadata": {"ownerReferences": [super::owner_of_pods("set-0")]}}));
+    assert_eq!(of_pod(&of_another, &around(Some(&set), Owner::Lives)), None);
+}
+
+#[test]
+fn rule_3_a_scale_in_frees_recorded_ordinals_that_left_the_range() {
+    let recorded = |from: u32, to: u32| {
+        status(
+            &json!({"scaleIn": {"statefulSetUID": "set-1", "from": from, "to": to, "by": "", "at": ""}}),
+        )
+    };
+    let judge = |ordinal: u32, set: &StatefulSet, status: &QuorumDisruptionBudgetStatus| {
+        let pod = serde_json::from_value(pod_json(ordinal, &json!({}))).unwrap();
+        of_pod(
+            &pod,
+            &Around {
+                status: Some(status),
+                ..around(Some(set), Owner::Lives)
+            },
+        )
+    };
+    let set_of = |replicas: u32| set(&json!({"spec": {"replicas": replicas}}));
+    let status = recorded(5, 3);
+    assert_eq!(judge(3, &set_of(3), &status), Some(Teardown::ScaleIn));
+    assert_eq!(judge(4, &set_of(3), &status), Some(Teardown::ScaleIn));
+    assert_eq!(judge(2, &set_of(3), &status), None, "inside of the range");
+    assert_eq!(
+        judge(4, &set_of(5), &status),
+        None,
+        "grown back: inside of the range again"
+    );
+    assert_eq!(
+        judge(5, &set_of(3), &status),
+        None,
+        "never part of what was admitted"
+    );
+    assert_eq!(
+        judge(3, &set_of(3), &recorded(5, 4)),
+        None,
+        "not so far down was admitted"
+    );
+    let counted_from_10 = set(&json!({"spec": {"ordinals": {"start": 10}}}));
+    assert_eq!(
+        judge(13, &counted_from_10, &status),
+        Some(Teardown::ScaleIn)
+    );
+    assert_eq!(judge(12, &counted_from_10, &status), None);
+    let recreated =
+        json!({"scaleIn": {"statefulSetUID": "set-0", "from": 5, "to": 3, "by": "", "at": ""}});
+    assert_eq!(
+        judge(3, &set_of(3), &super::tearing_down::status(&recreated)),
+        None
+    );
+}
