@@ -201,6 +201,23 @@ async fn every_look_reads_everything_again() {
 }
 
 #[tokio::test]
+async fn a_recreated_stateful_set_with_another_selector_is_looked_up_by_that() {
+    let site = Site::new();
+    site.look().await;
+    site.put_set(&json!({"metadata": {"uid": "set-2"}, "spec": {"selector": {"matchLabels": {"app": "new"}}}}));
+    for ordinal in 0..2 {
+        site.put_pod(ordinal, &json!({"metadata": {"labels": {"app": "new"}}}));
+    }
+    let (_, world) = site.look().await;
+    let names: Vec<_> = world
+        .pods()
+        .iter()
+        .map(crate::observe::scope::name)
+        .collect();
+    assert_eq!(names, ["etcd-0".into(), "etcd-1".into()]);
+}
+
+#[tokio::test]
 async fn pods_of_others_are_left_out_and_orphans_are_not() {
     let site = Site::new();
     site.put_pod(2, &json!({"metadata": {"ownerReferences": null}}));
