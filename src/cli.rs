@@ -24,7 +24,7 @@ pub enum Command {
     ///
     /// The cluster is the one that KUBECONFIG names, or the one this process runs in. SIGTERM drains and ends it.
     Run(Box<Run>),
-    /// Print the CustomResourceDefinitions, for `kubectl apply -f -`.
+    /// Print the custom resource definitions, for `kubectl apply -f -`.
     Crds,
     /// Print the version.
     Version,
@@ -75,7 +75,7 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_NAMESPACES", value_name = "NAMESPACE", value_delimiter = ',', value_parser = dns_label, help_heading = "Scope")]
     pub namespaces: Vec<String>,
 
-    /// Name of the ValidatingWebhookConfiguration and of the MutatingWebhookConfiguration that call this gate: while one of them is
+    /// Name of the validating and of the mutating webhook configuration that call this gate: while one of them is
     /// missing or was just made, the gate knows that it was not in force.
     #[arg(long, env = "QUORUMGATE_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain, help_heading = "Scope")]
     pub webhook_configuration: String,

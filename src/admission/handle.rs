@@ -207,7 +207,7 @@ async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
     }
     axum::body::to_bytes(body, limit).await.map_err(|error| {
         let too_large = std::error::Error::source(&error)
-            .is_some_and(|source| source.is::<http_body_util::LengthLimitError>());
+            .is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
         if too_large {
             Problem::TooLarge(limit)
         } else {

@@ -69,6 +69,10 @@ pub fn router(admission: Admission) -> Router {
 }
 
 /// A panic takes down its own request and nothing else.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the layer hands the panic over"
+)]
 fn broken(panic: Box<dyn std::any::Any + Send>) -> Response {
     let what = panic
         .downcast_ref::<String>()

@@ -98,10 +98,10 @@ impl Report<'_> {
         );
         metrics.took(Phase::Total, self.took);
         self.log();
-        if let (Err(objection), DryRun::No) = (&self.ruling.outcome, self.dry_run) {
-            if objection.code != Code::NotFound {
-                notices.notify(self.notice(objection));
-            }
+        if let (Err(objection), DryRun::No) = (&self.ruling.outcome, self.dry_run)
+            && objection.code != Code::NotFound
+        {
+            notices.notify(self.notice(objection));
         }
     }
 

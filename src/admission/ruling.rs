@@ -48,7 +48,7 @@ impl Permit {
         let reason = match yes {
             SetYes::Passes(passing) => (*passing).into(),
             SetYes::Recorded(because, _) | SetYes::DryRun(because) => (*because).into(),
-            SetYes::Unrecorded => "override-unrecorded",
+            SetYes::Unrecorded => "unrecorded",
         };
         Self {
             reason,

@@ -1,6 +1,7 @@
 //! One reading of a cluster: the Kubernetes half and etcd's answers, both asked for after the ledger was read.
 
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures::future::{Either, select};
 use tokio::time::Instant;
@@ -35,13 +36,7 @@ pub(super) async fn read(
     question: &Question,
     latest: Instant,
 ) -> Result<Reading, ObserveError> {
-    let base = page
-        .budget()
-        .spec
-        .members
-        .probe_timeout()
-        .map_err(ObserveError::Spec)?;
-    let pace = paces.of(&page.cluster, base);
+    let pace = pace(paces, page)?;
     let likely = bench.observer.likely_endpoints(&page.cluster);
     let world = pin!(
         bench
@@ -71,6 +66,27 @@ pub(super) async fn read(
     };
     count_failures(&bench.metrics, &round);
     Ok(Reading::Full(Box::new(world), disruption, round))
+}
+
+/// Asks these endpoints, and counts those that did not answer.
+pub(super) async fn ask_all(
+    bench: &Bench,
+    paces: &Paces,
+    page: &Page,
+    endpoints: &[crate::etcd::Endpoint],
+    latest: Instant,
+) -> Result<Round, ObserveError> {
+    let pace = pace(paces, page)?;
+    let round = ask(bench, endpoints, &pace, latest).await;
+    count_failures(&bench.metrics, &round);
+    Ok(round)
+}
+
+/// The pace at which the cluster answers.
+fn pace(paces: &Paces, page: &Page) -> Result<Arc<Pace>, ObserveError> {
+    let members = &page.budget().spec.members;
+    let base = members.probe_timeout().map_err(ObserveError::Spec)?;
+    Ok(paces.of(&page.cluster, base))
 }
 
 async fn ask(

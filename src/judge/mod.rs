@@ -7,6 +7,7 @@ mod evidence;
 mod hearing;
 mod judging;
 mod leadership;
+mod looking;
 mod moves;
 mod noted;
 mod paces;
@@ -21,6 +22,7 @@ use futures::future::BoxFuture;
 use tokio::time::timeout_at;
 
 pub use judging::Judging;
+pub use looking::Looking;
 pub use question::{Answer, Asker, DryRun, Question, Refusal, Yes};
 
 use crate::clock::Clock;

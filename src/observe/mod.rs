@@ -22,6 +22,7 @@ mod reads;
 mod scope;
 mod secrets;
 mod selector;
+mod set_surroundings;
 mod teardown;
 mod volumes;
 mod wants;
@@ -32,6 +33,7 @@ pub use error::ObserveError;
 pub use identify::{Found, Identity};
 pub use observer::Observer;
 pub use overrides::{Standing, standing};
+pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use world::{Ages, World};
 
 #[cfg(test)]

@@ -309,7 +309,7 @@ impl Metrics {
         self.serving.remove(&labels);
     }
 
-    /// The exposition in OpenMetrics text format.
+    /// The exposition, in the text format of `OpenMetrics`.
     pub fn exposition(&self) -> Result<String, fmt::Error> {
         let mut page = String::new();
         text::encode(&mut page, &self.registry)?;

@@ -6,7 +6,9 @@
     reason = "a test that cannot go on has failed, and what its own fixtures hold is known"
 )]
 
+mod admission;
 mod architecture;
 mod properties;
 mod scenarios;
+mod serve;
 mod world;

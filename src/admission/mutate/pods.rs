@@ -6,6 +6,8 @@ use json_patch::Patch;
 use serde_json::json;
 
 use crate::judge::DryRun;
+use crate::observe::Observer;
+use crate::quorum::ClusterRef;
 
 use super::super::actor;
 use super::super::deadline::Deadline;
@@ -29,6 +31,22 @@ pub trait Enrolment: Send + Sync + 'static {
         namespace: &'a str,
         stateful_set: &'a str,
     ) -> BoxFuture<'a, Result<bool, String>>;
+}
+
+/// By what the API server says now.
+impl Enrolment for Observer {
+    fn is_enrolled<'a>(
+        &'a self,
+        namespace: &'a str,
+        stateful_set: &'a str,
+    ) -> BoxFuture<'a, Result<bool, String>> {
+        Box::pin(async move {
+            let set = ClusterRef::new(namespace, stateful_set);
+            self.is_guarded(&set)
+                .await
+                .map_err(|error| error.to_string())
+        })
+    }
 }
 
 pub(in super::super) async fn answer(

@@ -184,12 +184,13 @@ fn ordinals(object: &Object, is_scale: bool) -> Ordinals {
         .map_or(0, |o| o.start);
     Ordinals {
         start: (!is_scale).then_some(start),
-        count: replicas.unwrap_or(if is_scale { 0 } else { 1 }),
+        count: replicas.unwrap_or(u32::from(!is_scale)),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Dependents::{Follow, Orphaned};
     use super::*;
 
     fn ordinals(start: u32, count: u32) -> Ordinals {
@@ -218,7 +219,6 @@ mod tests {
                 serde_json::from_value(serde_json::json!({"finalizers": finalizers})).unwrap();
             dependents(&serde_json::from_value(options).unwrap(), &set)
         };
-        use Dependents::{Follow, Orphaned};
         assert_eq!(told(serde_json::json!({}), &[]), Follow);
         assert_eq!(told(serde_json::json!({}), &["orphan"]), Orphaned);
         assert_eq!(

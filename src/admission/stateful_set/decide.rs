@@ -13,7 +13,7 @@ use crate::api::names::INTENT;
 pub struct Facts {
     /// Whether it is an enrolled cluster.
     pub scope: Scope,
-    /// Whether its namespace or its owner goes (rule 3).
+    /// Whether its namespace or its owner goes, or is gone (rule 3).
     pub teardown: Option<Teardown>,
     /// Whether a valid override is in force (rule 6).
     pub lifted: bool,
@@ -30,8 +30,6 @@ pub struct Facts {
 pub enum Owner {
     /// It has none: whoever deletes it is its owner.
     None,
-    /// It is gone.
-    Gone,
     /// It lives.
     Lives {
         /// Its kind and name.
@@ -190,7 +188,7 @@ fn delete(facts: &Facts, ignored: Option<String>) -> SetVerdict {
         return SetVerdict::Record(Because::Intent);
     }
     match &facts.owner {
-        Owner::None | Owner::Gone => SetVerdict::Record(Because::NoOwner),
+        Owner::None => SetVerdict::Record(Because::NoOwner),
         Owner::Lives { owner } => SetVerdict::Deny(SetReason::OwnerLives {
             owner: owner.clone(),
             ignored,
@@ -325,8 +323,11 @@ mod tests {
             verdict(&Change::Delete, &announced),
             SetVerdict::Record(Because::Intent)
         );
-        for owner in [Owner::None, Owner::Gone] {
-            let facts = Facts { owner, ..facts() };
+        {
+            let facts = Facts {
+                owner: Owner::None,
+                ..facts()
+            };
             assert_eq!(
                 verdict(&Change::Delete, &facts),
                 SetVerdict::Record(Because::NoOwner)

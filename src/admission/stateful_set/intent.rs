@@ -5,6 +5,7 @@
 //! the announcement does not count.
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ pub enum Intent {
 /// One owner of fields, as far as it matters here.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FieldsOwner {
+pub(super) struct FieldsOwner {
     time: Option<Timestamp>,
     #[serde(default)]
     fields_v1: Value,
@@ -44,8 +45,23 @@ pub struct Intents {
 
 impl Intents {
     /// Reads the annotations of an object, and their age from the owners of its fields.
-    pub fn of(metadata: &Metadata, owners: &[FieldsOwner]) -> Self {
+    pub(super) fn of(metadata: &Metadata, owners: &[FieldsOwner]) -> Self {
         let annotation = |key| metadata.annotations.as_ref()?.get(key).cloned();
+        let owners = owners.iter().map(|owner| (owner.time, &owner.fields_v1));
+        Self {
+            announced: annotation(INTENT).map(|value| (value, written(owners))),
+            override_until: annotation(OVERRIDE_UNTIL),
+        }
+    }
+
+    /// The same of an object as it was read.
+    pub fn of_stored(metadata: &ObjectMeta) -> Self {
+        let annotation = |key| metadata.annotations.as_ref()?.get(key).cloned();
+        let owners = metadata.managed_fields.iter().flatten();
+        let owners = owners.filter_map(|entry| {
+            let fields = &entry.fields_v1.as_ref()?.0;
+            Some((entry.time.as_ref().map(|time| time.0), fields))
+        });
         Self {
             announced: annotation(INTENT).map(|value| (value, written(owners))),
             override_until: annotation(OVERRIDE_UNTIL),
@@ -80,16 +96,12 @@ impl Intents {
 }
 
 /// When the annotation was last written: the newest of the owners that hold it.
-fn written(owners: &[FieldsOwner]) -> Option<Timestamp> {
+fn written<'a>(owners: impl Iterator<Item = (Option<Timestamp>, &'a Value)>) -> Option<Timestamp> {
     let path = ["f:metadata", "f:annotations", "f:quorumgate.io/intent"];
+    let holds = |fields: &'a Value| path.iter().try_fold(fields, |f, key| f.get(key)).is_some();
     owners
-        .iter()
-        .filter(|owner| {
-            path.iter()
-                .try_fold(&owner.fields_v1, |fields, key| fields.get(key))
-                .is_some()
-        })
-        .filter_map(|owner| owner.time)
+        .filter(|(_, fields)| holds(fields))
+        .filter_map(|(time, _)| time)
         .max()
 }
 

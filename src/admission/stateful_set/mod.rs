@@ -6,16 +6,18 @@
 mod change;
 mod decide;
 mod intent;
+mod judge;
+mod listed;
 
 pub use change::{Change, Dependents, Ordinals};
 pub use decide::{Because, Facts, Listed, Owner, Passing, SetReason, SetVerdict, decide};
 pub use intent::{Intent, Intents};
+pub use judge::{OnRecord, StatefulSetJudge};
 
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::judge::{Asker, DryRun};
-use crate::ledger::Recorded;
 use crate::quorum::{ClusterRef, PodUid};
 
 use super::actor;
@@ -60,8 +62,8 @@ pub enum SetYes {
     /// It takes nothing that would have to be recorded.
     Passes(Passing),
     /// The admission was recorded in the budget.
-    Recorded(Because, Recorded),
-    /// An override passed although the budget could not be written in time.
+    Recorded(Because, OnRecord),
+    /// It passes without a record, because there is no budget to write to or none that would take it: its pods are judged one by one.
     Unrecorded,
     /// It would be admitted; nothing was written.
     DryRun(Because),

@@ -1,0 +1,76 @@
+//! What surrounds a change of a StatefulSet itself, read uncached.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+
+use super::teardown::Owner;
+use super::{ObserveError, Observer, is_enrolled, owner, scope};
+use crate::ledger::LedgerError;
+use crate::quorum::ClusterRef;
+
+/// A StatefulSet and what holds it.
+#[derive(Debug)]
+pub struct SetSurroundings {
+    /// The StatefulSet as it is stored; `None` where it is gone.
+    pub set: Option<StatefulSet>,
+    /// Whether the namespace is terminating, or gone.
+    pub namespace_terminating: bool,
+    /// The object that controls it.
+    pub owner: SetOwner,
+}
+
+/// The object that controls a StatefulSet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetOwner {
+    /// There is none.
+    None,
+    /// It is there, or goes without taking its dependents along. Kind and name.
+    Lives(String),
+    /// It is gone, or goes and takes its dependents along.
+    Goes,
+    /// It could not be asked. Kind and name.
+    Unknown(String),
+}
+
+impl Observer {
+    /// Reads a StatefulSet and what holds it.
+    pub async fn set_surroundings(
+        &self,
+        cluster: &ClusterRef,
+    ) -> Result<SetSurroundings, ObserveError> {
+        let (set, namespace_terminating) =
+            tokio::try_join!(self.set(cluster), self.namespace_terminating(cluster))?;
+        let controller = set.as_ref().and_then(|s| scope::controller(&s.metadata));
+        let owner = match controller.map(owner::recorded) {
+            None => SetOwner::None,
+            Some(reference) => {
+                let name = format!("{} {}", reference.kind, reference.name);
+                match self
+                    .owner_states()
+                    .state(&cluster.namespace, &reference)
+                    .await
+                {
+                    Owner::None => SetOwner::None,
+                    Owner::Lives => SetOwner::Lives(name),
+                    Owner::Goes => SetOwner::Goes,
+                    Owner::Unknown => SetOwner::Unknown(name),
+                }
+            }
+        };
+        Ok(SetSurroundings {
+            set,
+            namespace_terminating,
+            owner,
+        })
+    }
+
+    /// Whether the StatefulSet is guarded: it has a budget, or is enrolled and will have one.
+    pub async fn is_guarded(&self, cluster: &ClusterRef) -> Result<bool, ObserveError> {
+        match self.ledger().read(cluster).await {
+            Ok(Some(_)) => return Ok(true),
+            Ok(None) | Err(LedgerError::NoDefinition) => {}
+            Err(error) => return Err(ObserveError::Ledger(error)),
+        }
+        let set = self.set(cluster).await?;
+        Ok(set.as_ref().is_some_and(is_enrolled))
+    }
+}

@@ -1,0 +1,281 @@
+//! The webhooks under test, with everything behind them made up and everything asked of it written down.
+
+use std::collections::BTreeSet;
+use std::panic::panic_any;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use futures::future::BoxFuture;
+use quorumgate::admission::mutate::evictions::Incarnations;
+use quorumgate::admission::mutate::pods::Enrolment;
+use quorumgate::admission::stateful_set::{SetAnswer, SetJudging, SetQuestion};
+use quorumgate::admission::{Admission, Limits, router};
+use quorumgate::judge::{Answer, Judging, Question, Refusal, Yes};
+use quorumgate::quorum::{ClusterRef, PodUid, Reason, Waiver};
+use quorumgate::telemetry::events::{Notice, Notices};
+use quorumgate::telemetry::metrics::Metrics;
+use serde_json::Value;
+use tower::ServiceExt;
+
+pub(crate) const OWN_USERNAME: &str = "system:serviceaccount:quorumgate:quorumgate";
+
+type Judgement = Box<dyn Fn(&Question) -> Answer + Send + Sync>;
+type SetJudgement = Box<dyn Fn(&SetQuestion) -> SetAnswer + Send + Sync>;
+
+/// What a made-up world does when it is asked.
+pub(crate) struct World {
+    pub(crate) judgement: Judgement,
+    pub(crate) set_judgement: SetJudgement,
+    /// How long the judge takes.
+    pub(crate) judge_takes: Duration,
+    /// The pod that [`Incarnations`] finds.
+    pub(crate) incarnation: Result<Option<PodUid>, String>,
+    pub(crate) enrolled: BTreeSet<String>,
+    pub(crate) limits: Limits,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            judgement: Box::new(|_| yes(Waiver::Foreign)),
+            set_judgement: Box::new(|question| panic_any(format!("not expected: {question:?}"))),
+            judge_takes: Duration::ZERO,
+            incarnation: Ok(None),
+            enrolled: BTreeSet::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Written {
+    questions: Mutex<Vec<Question>>,
+    set_questions: Mutex<Vec<SetQuestion>>,
+    notices: Mutex<Vec<Notice>>,
+    lookups: Mutex<Vec<String>>,
+}
+
+struct Behind {
+    world: World,
+    written: Arc<Written>,
+}
+
+/// The webhooks, and what was written down behind them.
+pub(crate) struct Door {
+    router: Router,
+    written: Arc<Written>,
+    metrics: Arc<Metrics>,
+}
+
+/// An HTTP answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Reply {
+    /// The response inside the review.
+    pub(crate) fn response(&self) -> &Value {
+        assert_eq!(self.status, StatusCode::OK, "{}", self.body);
+        assert_eq!(self.body["apiVersion"], "admission.k8s.io/v1");
+        assert_eq!(self.body["kind"], "AdmissionReview");
+        &self.body["response"]
+    }
+
+    pub(crate) fn is_allowed(&self) -> bool {
+        self.response()["allowed"].as_bool().unwrap()
+    }
+}
+
+impl Door {
+    pub(crate) fn new(world: World) -> Self {
+        let written = Arc::new(Written::default());
+        let metrics = Arc::new(Metrics::new());
+        let limits = world.limits;
+        let behind = Arc::new(Behind {
+            world,
+            written: Arc::clone(&written),
+        });
+        let router = router(Admission {
+            judge: behind.clone(),
+            set_judge: behind.clone(),
+            incarnations: behind.clone(),
+            enrolment: behind.clone(),
+            notices: behind,
+            metrics: Arc::clone(&metrics),
+            own_username: OWN_USERNAME.to_owned(),
+            limits,
+        });
+        Self {
+            router,
+            written,
+            metrics,
+        }
+    }
+
+    /// A door behind which everything is allowed.
+    pub(crate) fn open() -> Self {
+        Self::new(World::default())
+    }
+
+    /// A door whose judge always answers like this.
+    pub(crate) fn answering(
+        judgement: impl Fn(&Question) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(World {
+            judgement: Box::new(judgement),
+            ..World::default()
+        })
+    }
+
+    pub(crate) async fn post(&self, path: &str, review: &Value) -> Reply {
+        self.send(Request::post(path), Body::from(review.to_string()))
+            .await
+    }
+
+    pub(crate) async fn send(&self, request: axum::http::request::Builder, body: Body) -> Reply {
+        let request = request.body(body).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        Reply {
+            status,
+            headers,
+            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        }
+    }
+
+    pub(crate) fn questions(&self) -> Vec<Question> {
+        self.written.questions.lock().unwrap().clone()
+    }
+
+    /// The one question that was asked.
+    pub(crate) fn question(&self) -> Question {
+        let questions = self.questions();
+        assert_eq!(questions.len(), 1, "{questions:?}");
+        questions.into_iter().next().unwrap()
+    }
+
+    pub(crate) fn set_questions(&self) -> Vec<SetQuestion> {
+        self.written.set_questions.lock().unwrap().clone()
+    }
+
+    pub(crate) fn notices(&self) -> Vec<Notice> {
+        self.written.notices.lock().unwrap().clone()
+    }
+
+    pub(crate) fn lookups(&self) -> Vec<String> {
+        self.written.lookups.lock().unwrap().clone()
+    }
+
+    pub(crate) fn exposition(&self) -> String {
+        self.metrics.exposition().unwrap()
+    }
+}
+
+impl Judging for Behind {
+    fn judge(&self, question: Question) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            tokio::time::sleep(self.world.judge_takes).await;
+            let answer = (self.world.judgement)(&question);
+            self.written.questions.lock().unwrap().push(question);
+            answer
+        })
+    }
+}
+
+impl SetJudging for Behind {
+    fn judge(&self, question: SetQuestion) -> BoxFuture<'_, SetAnswer> {
+        Box::pin(async move {
+            let answer = (self.world.set_judgement)(&question);
+            self.written.set_questions.lock().unwrap().push(question);
+            answer
+        })
+    }
+}
+
+impl Incarnations for Behind {
+    fn uid_of<'a>(
+        &'a self,
+        namespace: &'a str,
+        pod: &'a str,
+    ) -> BoxFuture<'a, Result<Option<PodUid>, String>> {
+        let name = format!("{namespace}/{pod}");
+        self.written.lookups.lock().unwrap().push(name);
+        Box::pin(async { self.world.incarnation.clone() })
+    }
+}
+
+impl Enrolment for Behind {
+    fn is_enrolled<'a>(
+        &'a self,
+        namespace: &'a str,
+        stateful_set: &'a str,
+    ) -> BoxFuture<'a, Result<bool, String>> {
+        let enrolled = self
+            .world
+            .enrolled
+            .contains(&format!("{namespace}/{stateful_set}"));
+        Box::pin(async move { Ok(enrolled) })
+    }
+}
+
+impl Notices for Behind {
+    fn notify(&self, notice: Notice) {
+        self.written.notices.lock().unwrap().push(notice);
+    }
+}
+
+/// A review as an API server sends it.
+pub(crate) fn fixture(name: &str) -> Value {
+    let path = format!(
+        "{}/tests/it/fixtures/{name}.json",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The review with one field set, by JSON pointer; objects above it are made where they are missing.
+pub(crate) fn with(mut review: Value, pointer: &str, value: Value) -> Value {
+    let mut place = &mut review;
+    for key in pointer.split('/').skip(1) {
+        place = &mut place[key];
+    }
+    *place = value;
+    review
+}
+
+/// The review without one field.
+pub(crate) fn without(mut review: Value, pointer: &str) -> Value {
+    let (above, key) = pointer.rsplit_once('/').unwrap();
+    let above = review.pointer_mut(above).unwrap().as_object_mut().unwrap();
+    above.remove(key).unwrap();
+    review
+}
+
+pub(crate) fn yes(waiver: Waiver) -> Answer {
+    answer(Ok(Yes::Waived(waiver)))
+}
+
+pub(crate) fn wait(reason: Reason) -> Answer {
+    answer(Err(Refusal::Wait(reason)))
+}
+
+pub(crate) fn deny(reason: Reason) -> Answer {
+    answer(Err(Refusal::Deny(reason)))
+}
+
+pub(crate) fn answer(outcome: Result<Yes, Refusal>) -> Answer {
+    Answer {
+        cluster: Some(ClusterRef::new("shoot", "etcd-main")),
+        outcome,
+        headroom: Some(-1),
+        warnings: Vec::new(),
+    }
+}

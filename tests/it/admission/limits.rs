@@ -1,0 +1,138 @@
+//! What the webhooks bear: slow judges, slow bodies, panics, and more requests than there is room for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::Request;
+use quorumgate::admission::Limits;
+use quorumgate::quorum::Waiver;
+use tokio::time::Instant;
+
+use super::door::{Door, World, fixture, yes};
+
+#[tokio::test(start_paused = true)]
+async fn the_judge_gets_90_percent_of_the_time_the_api_server_waits() {
+    let door = Door::open();
+    let start = Instant::now();
+    door.post("/validate/pods?timeout=10s", &fixture("pod-delete"))
+        .await;
+    door.post("/validate/pods", &fixture("pod-delete")).await;
+    let left: Vec<Duration> = door
+        .questions()
+        .iter()
+        .map(|q| q.deadline - start)
+        .collect();
+    assert_eq!(left, [Duration::from_secs(9), Duration::from_millis(4500)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn n10_a_judge_that_overruns_is_left_behind_with_a_429_in_time() {
+    let door = Door::new(World {
+        judge_takes: Duration::from_secs(60),
+        ..World::default()
+    });
+    let start = Instant::now();
+    let reply = door
+        .post("/validate/pods?timeout=5s", &fixture("pod-delete"))
+        .await;
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    let status = &reply.response()["status"];
+    assert_eq!(status["code"], 429);
+    assert_eq!(status["details"]["causes"][0]["reason"], "unavailable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_arrive_is_408() {
+    let door = Door::open();
+    let never = futures::stream::pending::<Result<Bytes, std::io::Error>>();
+    let reply = door
+        .send(Request::post("/validate/pods"), Body::from_stream(never))
+        .await;
+    assert_eq!(reply.status, 408);
+}
+
+#[tokio::test]
+async fn a_panic_is_500_and_the_next_request_is_answered() {
+    let door = Door::answering(|question| {
+        assert!(question.pod.as_str() != "etcd-main-0", "broken on purpose");
+        yes(Waiver::Foreign)
+    });
+    let reply = door.post("/validate/pods", &fixture("pod-delete")).await;
+    assert_eq!(reply.status, 500);
+    assert_eq!(reply.body["kind"], "Status");
+    assert!(
+        door.post("/validate/evictions", &fixture("eviction"))
+            .await
+            .is_allowed()
+    );
+    assert!(
+        door.exposition()
+            .contains("quorumgate_requests_in_flight 0")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_judgements_than_there_is_room_for_wait_inside_their_review() {
+    let limits = Limits {
+        judgements: 1,
+        ..Limits::default()
+    };
+    let door = Door::new(World {
+        judge_takes: Duration::from_secs(1),
+        limits,
+        ..World::default()
+    });
+    let (pod, eviction) = (fixture("pod-delete"), fixture("eviction"));
+    let (first, second) = tokio::join!(
+        door.post("/validate/pods", &pod),
+        door.post("/validate/evictions", &eviction)
+    );
+    assert!(first.is_allowed());
+    assert!(!second.is_allowed());
+    assert_eq!(second.response()["status"]["code"], 429);
+    assert!(
+        door.post("/validate/evictions", &eviction)
+            .await
+            .is_allowed()
+    );
+}
+
+#[tokio::test]
+async fn more_requests_than_there_is_room_for_are_told_to_come_back() {
+    let limits = Limits {
+        requests: 1,
+        ..Limits::default()
+    };
+    let door = Arc::new(Door::new(World {
+        limits,
+        ..World::default()
+    }));
+    let (pieces, body) = tokio::sync::mpsc::channel::<Bytes>(1);
+    let body = Body::from_stream(futures::stream::unfold(body, |mut body| async move {
+        let piece = body.recv().await?;
+        Some((Ok::<_, std::io::Error>(piece), body))
+    }));
+    let slow = tokio::spawn({
+        let door = Arc::clone(&door);
+        async move { door.send(Request::post("/validate/pods"), body).await }
+    });
+    // Once the first piece was taken, the slow request has the only place.
+    pieces.send(Bytes::from_static(b" ")).await.unwrap();
+    pieces.reserve().await.unwrap();
+    let shed = door.post("/validate/evictions", &fixture("eviction")).await;
+    assert_eq!(shed.status, 429);
+    assert_eq!(shed.headers["retry-after"], "1");
+    pieces
+        .send(Bytes::from(fixture("pod-delete").to_string()))
+        .await
+        .unwrap();
+    drop(pieces);
+    assert!(slow.await.unwrap().is_allowed());
+    let page = door.exposition();
+    assert!(page.contains(r#"reason="overloaded"} 1"#), "{page}");
+}

@@ -1,0 +1,308 @@
+//! Whatever is not a review of what a webhook is for: a 4xx in words, with the uid where there is one, and never an allow.
+
+use axum::body::{Body, Bytes};
+use axum::http::{Method, Request};
+use serde_json::{Value, json};
+
+use super::door::{Door, Reply, World, fixture, with, without};
+use quorumgate::admission::Limits;
+
+const UID: &str = "5c6f0e1e-8f3f-4f1a-9d39-0c6a1bd1c0aa";
+
+async fn refused(door: &Door, path: &str, body: impl Into<Body>) -> Reply {
+    let reply = door.send(Request::post(path), body.into()).await;
+    assert!(reply.status.is_client_error(), "{reply:?}");
+    assert!(
+        reply.body.pointer("/response/allowed").is_none(),
+        "{reply:?}"
+    );
+    assert_eq!(reply.body["kind"], "Status", "{reply:?}");
+    assert!(
+        reply.body["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("quorumgate: ")
+    );
+    assert!(door.questions().is_empty());
+    reply
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_review_are_refused() {
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let doubled = r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{},"request":{}}"#;
+    for body in [
+        "",
+        " ",
+        "null",
+        "[]",
+        "0",
+        "\"x\"",
+        "{",
+        "{}",
+        "not json",
+        "\u{0}",
+        doubled,
+        r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}"#,
+        r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":null}"#,
+        r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":[]}"#,
+        &deep,
+    ] {
+        for path in [
+            "/validate/pods",
+            "/validate/evictions",
+            "/validate/statefulsets",
+            "/mutate/evictions",
+            "/mutate/pods",
+        ] {
+            let reply = refused(&Door::open(), path, body.to_owned()).await;
+            assert_eq!(reply.status, 400, "{body:.40}");
+        }
+    }
+    let door = Door::open();
+    refused(&door, "/validate/pods", Bytes::from_static(b"\xff\xfe{}")).await;
+    let truncated = fixture("pod-delete").to_string();
+    refused(
+        &door,
+        "/validate/pods",
+        truncated.split_at(truncated.len() / 2).0.to_owned(),
+    )
+    .await;
+    refused(&door, "/validate/pods", format!("{truncated} trailing")).await;
+}
+
+#[tokio::test]
+async fn fields_of_a_wrong_type_are_refused_with_the_uid() {
+    for (pointer, value) in [
+        ("/request/operation", json!("DESTROY")),
+        ("/request/operation", json!(7)),
+        ("/request/resource", json!("pods")),
+        ("/request/userInfo", json!("root")),
+        ("/request/userInfo", Value::Null),
+        ("/request/userInfo/groups", json!("system:nodes")),
+        ("/request/oldObject", json!([])),
+        ("/request/oldObject/metadata", json!(1)),
+        ("/request/oldObject/metadata/name", json!({})),
+        ("/request/oldObject/spec/nodeName", json!(["a"])),
+        ("/request/options/gracePeriodSeconds", json!("0")),
+        ("/request/options/gracePeriodSeconds", json!(0.5)),
+        ("/request/options/dryRun", json!("All")),
+        ("/request/dryRun", json!("true")),
+        ("/request/name", json!(0)),
+    ] {
+        let review = with(fixture("pod-delete"), pointer, value);
+        let reply = refused(&Door::open(), "/validate/pods", review.to_string()).await;
+        assert_eq!(reply.status, 400, "{pointer}");
+        assert_eq!(reply.body["details"]["uid"], UID, "{pointer}");
+    }
+}
+
+#[tokio::test]
+async fn reviews_that_lack_what_a_verdict_needs_are_refused() {
+    for (review, said) in [
+        (
+            with(fixture("pod-delete"), "/request/uid", json!("")),
+            "no uid",
+        ),
+        (
+            with(fixture("pod-delete"), "/request/oldObject", Value::Null),
+            "no oldObject",
+        ),
+        (
+            without(fixture("pod-delete"), "/request/oldObject"),
+            "no oldObject",
+        ),
+        (
+            without(
+                without(fixture("pod-delete"), "/request/name"),
+                "/request/oldObject/metadata/name",
+            ),
+            "names no object",
+        ),
+        (
+            with(
+                fixture("pod-delete"),
+                "/request/namespace",
+                json!("elsewhere"),
+            ),
+            "two namespaces",
+        ),
+        (
+            with(fixture("pod-delete"), "/request/name", json!("etcd-main-2")),
+            "two objects",
+        ),
+    ] {
+        let reply = refused(&Door::open(), "/validate/pods", review.to_string()).await;
+        assert_eq!(reply.status, 400);
+        let message = reply.body["message"].as_str().unwrap();
+        assert!(message.contains(said), "{message}");
+    }
+    for (path, review) in [
+        (
+            "/validate/evictions",
+            with(fixture("eviction"), "/request/object", Value::Null),
+        ),
+        (
+            "/mutate/evictions",
+            with(fixture("eviction"), "/request/object", Value::Null),
+        ),
+        (
+            "/mutate/pods",
+            with(fixture("pod-create"), "/request/object", Value::Null),
+        ),
+        (
+            "/validate/statefulsets",
+            with(fixture("scale"), "/request/object", Value::Null),
+        ),
+        (
+            "/validate/statefulsets",
+            with(fixture("scale"), "/request/object/spec/replicas", json!(-1)),
+        ),
+    ] {
+        refused(&Door::open(), path, review.to_string()).await;
+    }
+}
+
+#[tokio::test]
+async fn reviews_of_another_version_or_kind_are_refused() {
+    for (pointer, value) in [
+        ("/apiVersion", "admission.k8s.io/v1beta1"),
+        ("/apiVersion", "v1"),
+        ("/kind", "ConversionReview"),
+        ("/kind", ""),
+    ] {
+        let review = with(fixture("pod-delete"), pointer, json!(value));
+        let reply = refused(&Door::open(), "/validate/pods", review.to_string()).await;
+        assert_eq!(reply.body["details"]["uid"], UID);
+    }
+}
+
+#[tokio::test]
+async fn reviews_for_another_webhook_are_refused_with_what_this_one_is_for() {
+    let reviews = [
+        "pod-delete",
+        "eviction",
+        "statefulset-delete",
+        "statefulset-update",
+        "scale",
+        "pod-create",
+    ];
+    for (path, own) in [
+        ("/validate/pods", &["pod-delete"][..]),
+        ("/validate/evictions", &["eviction"]),
+        (
+            "/validate/statefulsets",
+            &["statefulset-delete", "statefulset-update", "scale"],
+        ),
+        ("/mutate/evictions", &["eviction"]),
+        ("/mutate/pods", &["pod-create"]),
+    ] {
+        for name in reviews.iter().filter(|name| !own.contains(name)) {
+            let reply = refused(&Door::open(), path, fixture(name).to_string()).await;
+            assert_eq!(reply.status, 400, "{path} {name}");
+            assert!(
+                reply.body["details"]["uid"].is_string(),
+                "{path} {name}: {reply:?}"
+            );
+        }
+    }
+    let connect = with(
+        fixture("pod-delete"),
+        "/request/operation",
+        json!("CONNECT"),
+    );
+    let reply = refused(&Door::open(), "/validate/pods", connect.to_string()).await;
+    let message = reply.body["message"].as_str().unwrap();
+    assert!(
+        message.contains("/validate/pods is for DELETE of pods"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn a_timeout_that_is_none_is_refused() {
+    for query in ["timeout=soon", "timeout=-5s", "timeout=0s"] {
+        let door = Door::open();
+        let path = format!("/validate/pods?{query}");
+        let reply = refused(&door, &path, fixture("pod-delete").to_string()).await;
+        assert_eq!(reply.status, 400);
+    }
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_refused() {
+    let door = Door::open();
+    assert_eq!(refused(&door, "/", "").await.status, 404);
+    assert_eq!(refused(&door, "/validate/pods/", "").await.status, 404);
+    for method in [Method::GET, Method::PUT, Method::DELETE] {
+        let request = Request::builder().method(method).uri("/validate/pods");
+        let reply = door.send(request, Body::empty()).await;
+        assert_eq!(reply.status, 405);
+        assert_eq!(reply.body["reason"], "MethodNotAllowed");
+    }
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_413_whether_or_not_it_says_so() {
+    let limits = Limits {
+        body_bytes: 10_000,
+        ..Limits::default()
+    };
+    let door = Door::new(World {
+        limits,
+        ..World::default()
+    });
+    let long = "x".repeat(10_001);
+    assert_eq!(
+        refused(&door, "/validate/pods", long.clone()).await.status,
+        413
+    );
+    let pieces = futures::stream::iter(
+        long.into_bytes()
+            .chunks(100)
+            .map(|piece| Ok::<_, std::io::Error>(Bytes::copy_from_slice(piece)))
+            .collect::<Vec<_>>(),
+    );
+    assert_eq!(
+        refused(&door, "/validate/pods", Body::from_stream(pieces))
+            .await
+            .status,
+        413
+    );
+    assert!(
+        door.post("/validate/pods", &fixture("pod-delete"))
+            .await
+            .is_allowed()
+    );
+}
+
+#[tokio::test]
+async fn a_review_of_the_largest_objects_fits() {
+    let padding = "x".repeat(1_500_000);
+    let review = with(
+        fixture("statefulset-update"),
+        "/request/object/metadata/annotations/padding",
+        json!(padding),
+    );
+    let review = with(
+        review,
+        "/request/oldObject/metadata/annotations",
+        json!({"padding": padding}),
+    );
+    let same = with(review, "/request/oldObject/spec/replicas", json!(3));
+    assert!(
+        Door::open()
+            .post("/validate/statefulsets", &same)
+            .await
+            .is_allowed()
+    );
+}
+
+#[tokio::test]
+async fn rejected_requests_are_counted_by_reason() {
+    let door = Door::open();
+    refused(&door, "/validate/pods", "{").await;
+    let page = door.exposition();
+    let line = r#"quorumgate_rejected_requests_total{hook="pods",reason="unreadable"} 1"#;
+    assert!(page.lines().any(|l| l == line), "{page}");
+}

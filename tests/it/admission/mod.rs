@@ -1,0 +1,12 @@
+//! The webhooks over HTTP, with judges of the test's own behind them: what is asked, and what is answered.
+//!
+//! Rows of the conformance table are named by their ids (S: Strimzi, P: PodDisruptionBudget, N: ours).
+
+mod door;
+mod evictions;
+mod limits;
+mod malformed;
+mod mutations;
+mod pods;
+mod refusals;
+mod stateful_sets;

@@ -1,0 +1,148 @@
+//! `/mutate/evictions` and `/mutate/pods`.
+
+use serde_json::{Value, json};
+
+use super::door::{Door, Reply, World, fixture, with};
+
+const EVICTIONS: &str = "/mutate/evictions";
+const PODS: &str = "/mutate/pods";
+
+/// The object of the review as the API server would have it after the answer.
+fn patched(review: &Value, reply: &Reply) -> Value {
+    let response = reply.response();
+    assert_eq!(response["allowed"], true);
+    let mut object = review["request"]["object"].clone();
+    if let Some(patch) = response.get("patch") {
+        assert_eq!(response["patchType"], "JSONPatch");
+        let bytes: k8s_openapi::ByteString = serde_json::from_value(patch.clone()).unwrap();
+        let patch: json_patch::Patch = serde_json::from_slice(&bytes.0).unwrap();
+        json_patch::patch(&mut object, &patch).unwrap();
+    }
+    object
+}
+
+fn finding(uid: Option<&str>) -> Door {
+    Door::new(World {
+        incarnation: Ok(uid.map(Into::into)),
+        ..World::default()
+    })
+}
+
+#[tokio::test]
+async fn an_eviction_is_tied_to_the_incarnation_there_is() {
+    let door = finding(Some("u-1"));
+    let review = fixture("eviction");
+    let object = patched(&review, &door.post(EVICTIONS, &review).await);
+    assert_eq!(
+        object["deleteOptions"],
+        json!({"preconditions": {"uid": "u-1"}})
+    );
+    assert_eq!(door.lookups(), ["shoot/etcd-main-1"]);
+}
+
+#[tokio::test]
+async fn s9_what_an_eviction_has_stays_as_it_is() {
+    let door = finding(Some("u-1"));
+    let options = json!({"gracePeriodSeconds": 7, "dryRun": ["All"], "preconditions": {"resourceVersion": "9"}});
+    let review = with(
+        fixture("eviction"),
+        "/request/object/deleteOptions",
+        options,
+    );
+    let object = patched(&review, &door.post(EVICTIONS, &review).await);
+    assert_eq!(
+        object["deleteOptions"],
+        json!({"gracePeriodSeconds": 7, "dryRun": ["All"], "preconditions": {"resourceVersion": "9", "uid": "u-1"}})
+    );
+}
+
+#[tokio::test]
+async fn a_precondition_that_is_there_is_never_changed_nor_looked_up() {
+    let door = finding(Some("u-1"));
+    let options = json!({"preconditions": {"uid": "u-0"}});
+    let review = with(
+        fixture("eviction"),
+        "/request/object/deleteOptions",
+        options.clone(),
+    );
+    let reply = door.post(EVICTIONS, &review).await;
+    assert_eq!(patched(&review, &reply)["deleteOptions"], options);
+    assert!(reply.response().get("patch").is_none());
+    assert!(door.lookups().is_empty());
+}
+
+#[tokio::test]
+async fn an_eviction_of_a_pod_that_does_not_exist_is_left_to_the_validating_webhook() {
+    let door = finding(None);
+    let reply = door.post(EVICTIONS, &fixture("eviction")).await;
+    assert!(reply.is_allowed());
+    assert!(reply.response().get("patch").is_none());
+    assert!(reply.response().get("patchType").is_none());
+}
+
+#[tokio::test]
+async fn an_eviction_waits_while_its_pod_cannot_be_read() {
+    let door = Door::new(World {
+        incarnation: Err("the API server is away".to_owned()),
+        ..World::default()
+    });
+    let reply = door.post(EVICTIONS, &fixture("eviction")).await;
+    assert!(!reply.is_allowed());
+    assert_eq!(reply.response()["status"]["code"], 429);
+}
+
+#[tokio::test]
+async fn members_tell_cluster_autoscaler_to_leave_them() {
+    let door = Door::new(World {
+        enrolled: ["shoot/etcd-main".to_owned()].into(),
+        ..World::default()
+    });
+    let review = fixture("pod-create");
+    let object = patched(&review, &door.post(PODS, &review).await);
+    assert_eq!(
+        object["metadata"]["annotations"],
+        json!({"checksum/config": "7", "cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    );
+}
+
+#[tokio::test]
+async fn an_owners_own_word_and_s11_pods_of_others_are_left_alone() {
+    let door = Door::new(World {
+        enrolled: ["shoot/etcd-main".to_owned()].into(),
+        ..World::default()
+    });
+    let own = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
+    let owners = "/request/object/metadata/ownerReferences";
+    for review in [
+        with(
+            fixture("pod-create"),
+            "/request/object/metadata/annotations",
+            own,
+        ),
+        with(
+            fixture("pod-create"),
+            "/request/namespace",
+            json!("elsewhere"),
+        ),
+        with(fixture("pod-create"), owners, json!([])),
+        with(
+            fixture("pod-create"),
+            owners,
+            json!([{"kind": "StatefulSet", "name": "other", "controller": true}]),
+        ),
+        with(
+            fixture("pod-create"),
+            owners,
+            json!([{"kind": "ReplicaSet", "name": "etcd-main", "controller": true}]),
+        ),
+        with(
+            fixture("pod-create"),
+            owners,
+            json!([{"kind": "StatefulSet", "name": "etcd-main"}]),
+        ),
+    ] {
+        let reply = door.post(PODS, &review).await;
+        assert!(reply.is_allowed());
+        assert!(reply.response().get("patch").is_none(), "{review}");
+    }
+}

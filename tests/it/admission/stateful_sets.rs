@@ -1,0 +1,156 @@
+//! `/validate/statefulsets`: what is asked, and what is answered. The decision itself has tests beside it.
+
+use quorumgate::admission::stateful_set::{
+    Because, Change, Ordinals, Passing, SetAnswer, SetReason, SetYes,
+};
+use quorumgate::judge::DryRun;
+use serde_json::json;
+
+use super::door::{Door, World, fixture, with, without};
+
+const PATH: &str = "/validate/statefulsets";
+
+fn passing() -> Door {
+    Door::new(World {
+        set_judgement: Box::new(|_| SetAnswer::passes(Passing::Foreign)),
+        ..World::default()
+    })
+}
+
+#[tokio::test]
+async fn a_delete_is_asked_about() {
+    let door = passing();
+    assert!(
+        door.post(PATH, &fixture("statefulset-delete"))
+            .await
+            .is_allowed()
+    );
+    let [question] = door.set_questions().try_into().unwrap();
+    assert_eq!(question.change, Change::Delete);
+    assert_eq!(question.set.to_string(), "shoot/etcd-main");
+    assert_eq!(
+        question.uid.unwrap().as_str(),
+        "0f8b9c9f-4d36-4a4e-a5a5-8f1a6a3d5b1c"
+    );
+    assert_eq!(question.dry_run, DryRun::No);
+}
+
+#[tokio::test]
+async fn a_delete_that_orphans_or_goes_on_passes_unasked() {
+    let options = "/request/options/propagationPolicy";
+    let terminating = with(
+        fixture("statefulset-delete"),
+        "/request/oldObject/metadata/deletionTimestamp",
+        json!("2026-11-21T09:00:00Z"),
+    );
+    for (review, reason) in [
+        (
+            with(fixture("statefulset-delete"), options, json!("Orphan")),
+            "orphans",
+        ),
+        (terminating, "terminating"),
+    ] {
+        let reply = Door::open().post(PATH, &review).await;
+        assert!(reply.is_allowed());
+        assert_eq!(reply.response()["auditAnnotations"]["reason"], reason);
+    }
+}
+
+#[tokio::test]
+async fn a_delete_that_stops_orphaning_is_asked_about_although_it_terminates() {
+    let door = passing();
+    let review = with(
+        with(
+            fixture("statefulset-delete"),
+            "/request/oldObject/metadata/finalizers",
+            json!(["orphan"]),
+        ),
+        "/request/oldObject/metadata/deletionTimestamp",
+        json!("2026-11-21T09:00:00Z"),
+    );
+    door.post(PATH, &review).await;
+    assert_eq!(door.set_questions().len(), 1);
+}
+
+#[tokio::test]
+async fn a_scale_in_is_asked_about_by_update_and_by_scale() {
+    let ordinals = |start, count| Ordinals { start, count };
+    let (update, scale) = (fixture("statefulset-update"), fixture("scale"));
+    let hibernation = without(scale.clone(), "/request/object/spec/replicas");
+    for (review, from, to) in [
+        (update, ordinals(Some(0), 5), ordinals(Some(0), 3)),
+        (scale, ordinals(None, 5), ordinals(None, 3)),
+        (hibernation, ordinals(None, 5), ordinals(None, 0)),
+    ] {
+        let door = passing();
+        door.post(PATH, &review).await;
+        let [question] = door.set_questions().try_into().unwrap();
+        assert_eq!(question.change, Change::Resize { from, to });
+    }
+}
+
+#[tokio::test]
+async fn an_update_shows_its_own_announcement() {
+    let door = passing();
+    door.post(PATH, &fixture("statefulset-update")).await;
+    let [question] = door.set_questions().try_into().unwrap();
+    let soon = "2026-11-21T08:00:30Z".parse().unwrap();
+    let late = "2026-11-23T08:00:30Z".parse().unwrap();
+    let intents = question.intents.unwrap();
+    assert!(intents.announced(soon).is_some());
+    assert!(intents.announced(late).is_none());
+}
+
+#[tokio::test]
+async fn an_update_that_takes_no_ordinal_passes_unasked() {
+    let same = with(
+        fixture("statefulset-update"),
+        "/request/oldObject/spec/replicas",
+        json!(3),
+    );
+    let out = with(fixture("scale"), "/request/object/spec/replicas", json!(7));
+    for review in [same, out] {
+        let reply = Door::open().post(PATH, &review).await;
+        assert!(reply.is_allowed());
+        assert_eq!(
+            reply.response()["auditAnnotations"]["reason"],
+            "nothing-leaves"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_scale_in_of_members_that_etcd_lists_is_403() {
+    let door = Door::new(World {
+        set_judgement: Box::new(|_| {
+            SetAnswer::deny(SetReason::MembersListed {
+                members: vec!["etcd-main-3".into()],
+                ignored: None,
+            })
+        }),
+        ..World::default()
+    });
+    let reply = door.post(PATH, &fixture("scale")).await;
+    let status = &reply.response()["status"];
+    assert_eq!(status["code"], 403);
+    assert_eq!(status["details"]["group"], "apps");
+    assert_eq!(status["details"]["causes"][0]["reason"], "members-listed");
+    assert_eq!(status["details"]["causes"][0]["field"], "spec.replicas");
+    let [notice] = door.notices().try_into().unwrap();
+    assert_eq!(notice.regarding.kind.as_deref(), Some("StatefulSet"));
+    assert_eq!(notice.regarding.api_version.as_deref(), Some("apps/v1"));
+}
+
+#[tokio::test]
+async fn a_dry_run_is_told() {
+    let door = Door::new(World {
+        set_judgement: Box::new(|_| SetAnswer {
+            outcome: Ok(SetYes::DryRun(Because::Intent)),
+            warnings: vec![],
+        }),
+        ..World::default()
+    });
+    let review = with(fixture("scale"), "/request/dryRun", json!(true));
+    assert!(door.post(PATH, &review).await.is_allowed());
+    assert_eq!(door.set_questions()[0].dry_run, DryRun::Yes);
+}

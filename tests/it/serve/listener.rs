@@ -1,0 +1,192 @@
+//! A listener under test on loopback, and clients that speak to it.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use quorumgate::clock::Clock;
+use quorumgate::serve::certificate::{Certificate, Files};
+use quorumgate::serve::{ServeLimits, Shutdown, Transport, serve};
+use quorumgate::telemetry::metrics::Metrics;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::sync::CancellationToken;
+
+/// Long enough for a loaded machine, short enough to notice that something hangs.
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+
+/// How often the certificate is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A certificate authority and a Secret mounted as a kubelet does it: files are links into `..data`, which is a link itself.
+pub(crate) struct Pki {
+    authority: CertifiedIssuer<'static, KeyPair>,
+    mount: TempDir,
+    generation: u32,
+}
+
+impl Pki {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let mount = TempDir::new().unwrap();
+        for file in ["tls.crt", "tls.key"] {
+            symlink(format!("..data/{file}"), mount.path().join(file)).unwrap();
+        }
+        let mut pki = Self {
+            authority,
+            mount,
+            generation: 0,
+        };
+        pki.rotate();
+        pki
+    }
+
+    pub(crate) fn files(&self) -> Files {
+        Files {
+            certificate: self.mount.path().join("tls.crt"),
+            key: self.mount.path().join("tls.key"),
+        }
+    }
+
+    /// A new pair takes the place of the one before, by a swap of links. Returns the new certificate.
+    pub(crate) fn rotate(&mut self) -> CertificateDer<'static> {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["gate.test".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.authority).unwrap();
+        self.publish(&certificate.pem(), &key.serialize_pem());
+        certificate.der().clone()
+    }
+
+    pub(crate) fn publish(&mut self, certificate: &str, key: &str) {
+        self.generation += 1;
+        let name = format!("..generation-{}", self.generation);
+        let directory = self.mount.path().join(&name);
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("tls.crt"), certificate).unwrap();
+        std::fs::write(directory.join("tls.key"), key).unwrap();
+        let (fresh, data) = (self.path("..data_tmp"), self.path("..data"));
+        symlink(&name, &fresh).unwrap();
+        std::fs::rename(&fresh, &data).unwrap();
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        Path::new(self.mount.path()).join(name)
+    }
+
+    fn client_config(&self) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.authority.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        // A resumed session shows the certificate it began with.
+        config.resumption = rustls::client::Resumption::disabled();
+        config
+    }
+}
+
+/// A listener, running.
+pub(crate) struct Listener {
+    pub(crate) address: SocketAddr,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) certificate: Arc<Certificate>,
+    pub(crate) ended: JoinHandle<()>,
+    connector: TlsConnector,
+}
+
+impl Listener {
+    pub(crate) async fn start(pki: &Pki, router: Router, limits: ServeLimits) -> Self {
+        let metrics = Arc::new(Metrics::new());
+        let certificate =
+            Certificate::open(pki.files(), Clock::system(), Arc::clone(&metrics)).unwrap();
+        let certificate = Arc::new(certificate);
+        tokio::spawn(Arc::clone(&certificate).watch(POLL, CancellationToken::new()));
+        let config = Arc::clone(&certificate).server_config().unwrap();
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let shutdown = Shutdown::default();
+        let transport = Transport::Tls(Arc::new(config));
+        let ended = tokio::spawn(serve(socket, transport, router, shutdown.clone(), limits));
+        Self {
+            address,
+            shutdown,
+            metrics,
+            certificate,
+            ended,
+            connector: TlsConnector::from(Arc::new(pki.client_config())),
+        }
+    }
+
+    /// A connection after its handshake.
+    pub(crate) async fn handshake(&self) -> std::io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(self.address).await?;
+        let name = ServerName::try_from("gate.test").unwrap();
+        self.connector.connect(name, stream).await
+    }
+
+    /// The certificate that a new connection is shown.
+    pub(crate) async fn shown(&self) -> CertificateDer<'static> {
+        let stream = self.handshake().await.unwrap();
+        let chain = stream.get_ref().1.peer_certificates().unwrap();
+        chain.first().unwrap().clone().into_owned()
+    }
+
+    /// A connection for requests.
+    pub(crate) async fn connect(&self) -> std::io::Result<Client> {
+        let stream = self.handshake().await?;
+        let (requests, connection) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(std::io::Error::other)?;
+        let ended = tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(Client { requests, ended })
+    }
+}
+
+/// One keep-alive connection.
+pub(crate) struct Client {
+    requests: SendRequest<Full<Bytes>>,
+    /// Ends with the connection.
+    pub(crate) ended: JoinHandle<()>,
+}
+
+impl Client {
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Response<String>, hyper::Error> {
+        self.requests.ready().await?;
+        let request = Request::get(path)
+            .header("host", "gate.test")
+            .body(Full::default())
+            .unwrap();
+        let (parts, body) = self.requests.send_request(request).await?.into_parts();
+        let bytes = body.collect().await?.to_bytes();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        Ok(Response::from_parts(parts, text))
+    }
+}
+
+/// The text of a plain response.
+pub(crate) async fn text(response: axum::http::Response<Body>) -> String {
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}

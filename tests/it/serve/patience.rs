@@ -1,0 +1,82 @@
+//! Peers that dawdle are left; idle ones are not.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use quorumgate::serve::{Patience, ServeLimits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::listener::{Listener, Pki, SOON};
+
+const SHORT: Duration = Duration::from_millis(200);
+
+fn limits(patience: Patience) -> ServeLimits {
+    ServeLimits {
+        patience,
+        ..ServeLimits::default()
+    }
+}
+
+fn router() -> Router {
+    Router::new().route("/", get(|| async { "ok" }))
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_in_ends_the_connection_and_an_idle_one_outlives_that() {
+    let pki = Pki::new();
+    let patience = Patience {
+        head: SHORT,
+        ..Patience::default()
+    };
+    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let mut idle = listener.connect().await.unwrap();
+    idle.get("/").await.unwrap();
+    let idle_since = Instant::now();
+    let mut slow = listener.handshake().await.unwrap();
+    slow.write_all(b"GET / HT").await.unwrap();
+    let mut rest = Vec::new();
+    let read = timeout(SOON, slow.read_to_end(&mut rest)).await;
+    read.expect("a slow head is waited for").ok();
+    assert!(rest.is_empty(), "{rest:?}");
+    assert!(idle_since.elapsed() > SHORT);
+    assert_eq!(idle.get("/").await.unwrap().body(), "ok");
+}
+
+#[tokio::test]
+async fn an_idle_connection_ends_after_its_time() {
+    let pki = Pki::new();
+    let patience = Patience {
+        idle: SHORT,
+        ..Patience::default()
+    };
+    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let mut idle = listener.connect().await.unwrap();
+    idle.get("/").await.unwrap();
+    timeout(SOON, idle.ended)
+        .await
+        .expect("it stays open")
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_handshake_that_does_not_come_ends_the_connection() {
+    let pki = Pki::new();
+    let patience = Patience {
+        handshake: SHORT,
+        ..Patience::default()
+    };
+    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let mut silent = TcpStream::connect(listener.address).await.unwrap();
+    let mut rest = Vec::new();
+    let read = timeout(SOON, silent.read_to_end(&mut rest)).await;
+    read.expect("a silent peer is waited for").ok();
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn idle_connections_outlive_those_of_an_api_server() {
+    assert!(Patience::default().idle > Duration::from_secs(90));
+}
