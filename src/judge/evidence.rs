@@ -36,14 +36,14 @@ pub(super) async fn read(
     question: &Question,
     latest: Instant,
 ) -> Result<Reading, ObserveError> {
-    let pace = pace(paces, page)?;
+    let tempo = tempo(paces, page)?;
     let likely = bench.observer.likely_endpoints(&page.cluster);
     let world = pin!(
         bench
             .observer
             .world(page, Some(&question.pod), question.kind)
     );
-    let early = pin!(ask(bench, &likely, &pace, latest));
+    let early = pin!(ask(bench, &likely, &tempo, latest));
     let (world, early) = match select(world, early).await {
         Either::Left((world, early)) => (world?, Either::Left(early)),
         Either::Right((round, world)) => (world.await?, Either::Right(round)),
@@ -62,7 +62,7 @@ pub(super) async fn read(
             Either::Right(round) => round,
         }
     } else {
-        ask(bench, world.endpoints(), &pace, latest).await
+        ask(bench, world.endpoints(), &tempo, latest).await
     };
     count_failures(&bench.metrics, &round);
     Ok(Reading::Full(Box::new(world), disruption, round))
@@ -76,14 +76,14 @@ pub(super) async fn ask_all(
     endpoints: &[crate::etcd::Endpoint],
     latest: Instant,
 ) -> Result<Round, ObserveError> {
-    let pace = pace(paces, page)?;
-    let round = ask(bench, endpoints, &pace, latest).await;
+    let tempo = tempo(paces, page)?;
+    let round = ask(bench, endpoints, &tempo, latest).await;
     count_failures(&bench.metrics, &round);
     Ok(round)
 }
 
 /// The pace at which the cluster answers.
-fn pace(paces: &Paces, page: &Page) -> Result<Arc<Pace>, ObserveError> {
+fn tempo(paces: &Paces, page: &Page) -> Result<Arc<Pace>, ObserveError> {
     let members = &page.budget().spec.members;
     let base = members.probe_timeout().map_err(ObserveError::Spec)?;
     Ok(paces.of(&page.cluster, base))
