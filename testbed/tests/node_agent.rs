@@ -4,6 +4,8 @@
 mod containers;
 #[path = "node_agent/deletion.rs"]
 mod deletion;
+#[path = "node_agent/etcd.rs"]
+mod etcd;
 #[path = "node_agent/files.rs"]
 mod files;
 #[path = "node_agent/nodes.rs"]

@@ -21,7 +21,7 @@ const GIDS: u32 = 40_000;
 
 /// What sets one incarnation of a pod apart on this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
+pub(super) struct Address {
     /// Address in 127.64.0.0/10.
     pub ip: Ipv4Addr,
     /// Group id of its processes, where the agent is root.
@@ -29,7 +29,7 @@ pub struct Address {
 }
 
 /// Takes the next address from the counter file in the test bed's state directory.
-pub fn allocate(state: &Path) -> io::Result<Address> {
+pub(super) fn allocate(state: &Path) -> io::Result<Address> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)

@@ -10,7 +10,7 @@ const RESET_AFTER: Duration = Duration::from_secs(600);
 
 /// Where the delays begin and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub(super) struct Limits {
     /// Delay before the second restart.
     pub base: Duration,
     /// The longest delay.
@@ -42,7 +42,7 @@ impl std::str::FromStr for Limits {
 
 /// The back-off of one container.
 #[derive(Clone, Debug)]
-pub struct BackOff {
+pub(super) struct BackOff {
     limits: Limits,
     current: Option<Duration>,
     last_restart: Option<Instant>,
@@ -50,7 +50,7 @@ pub struct BackOff {
 
 impl BackOff {
     /// A back-off without history.
-    pub fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
             current: None,
@@ -59,7 +59,7 @@ impl BackOff {
     }
 
     /// When a container that ended at `ended` may start again; `None` means at once.
-    pub fn until(&self, ended: Instant) -> Option<Instant> {
+    pub(super) fn until(&self, ended: Instant) -> Option<Instant> {
         if self.forgiven(ended) {
             None
         } else {
@@ -68,12 +68,12 @@ impl BackOff {
     }
 
     /// The delay in force.
-    pub fn delay(&self) -> Duration {
+    pub(super) fn delay(&self) -> Duration {
         self.current.unwrap_or_default()
     }
 
     /// Notes that the container is started again at `now` after it ended at `ended`.
-    pub fn restarted(&mut self, ended: Instant, now: Instant) {
+    pub(super) fn restarted(&mut self, ended: Instant, now: Instant) {
         self.current = Some(match self.current {
             Some(delay) if !self.forgiven(ended) => (delay * 2).min(self.limits.max),
             _ => self.limits.base,

@@ -19,7 +19,7 @@ const CLASS_IN: u16 = 1;
 const NAME_ERROR: u8 = 3;
 
 /// Answers for ever. Errors: the port cannot be had.
-pub async fn serve(ip: Ipv4Addr, endpoints: Arc<Endpoints>) -> std::io::Result<()> {
+pub(super) async fn serve(ip: Ipv4Addr, endpoints: Arc<Endpoints>) -> std::io::Result<()> {
     let socket = UdpSocket::bind((ip, 53)).await?;
     let mut buffer = [0; 1500];
     loop {
@@ -35,7 +35,7 @@ pub async fn serve(ip: Ipv4Addr, endpoints: Arc<Endpoints>) -> std::io::Result<(
 }
 
 /// `nameserver` and search list of a pod, as the kubelet writes them.
-pub fn resolv_conf(server: Ipv4Addr, namespace: &str) -> String {
+pub(super) fn resolv_conf(server: Ipv4Addr, namespace: &str) -> String {
     format!(
         "nameserver {server}\n\
          search {namespace}.svc.cluster.local svc.cluster.local cluster.local\n\
@@ -142,17 +142,16 @@ mod tests {
 
     fn namespaces() -> HashMap<String, ServiceNames> {
         let service: Service = serde_json::from_value(json!({
-            "metadata": {"name": "peers"},
-            "spec": {"selector": {"app": "a"}, "publishNotReadyAddresses": true}
+            "metadata": {"name": "peers"}, "spec": {"clusterIP": "None", "selector": {"app": "a"}}
         }))
         .unwrap();
         let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": "a-1", "labels": {"app": "a"}},
+            "metadata": {"labels": {"app": "a"}},
             "spec": {"hostname": "a-1", "subdomain": "peers", "containers": []},
-            "status": {"podIP": "127.64.0.8"}
+            "status": {"podIP": "127.64.0.8", "conditions": [{"type": "Ready", "status": "True"}]}
         }))
         .unwrap();
-        HashMap::from([("ns".to_owned(), ServiceNames::new([&service], [&pod]))])
+        HashMap::from([("ns".to_owned(), ServiceNames::of([&service], [&pod]))])
     }
 
     #[test]

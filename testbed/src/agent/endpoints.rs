@@ -4,11 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
+use kube::{Api, Client, ResourceExt};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -17,14 +15,14 @@ use super::retry::Retry;
 
 /// One namespace's names; the watch ends with its last user.
 #[derive(Debug)]
-pub struct NamespaceNames {
+pub(super) struct NamespaceNames {
     receiver: watch::Receiver<ServiceNames>,
     task: AbortHandle,
 }
 
 impl NamespaceNames {
     /// Follows the names.
-    pub fn follow(&self) -> watch::Receiver<ServiceNames> {
+    pub(super) fn follow(&self) -> watch::Receiver<ServiceNames> {
         self.receiver.clone()
     }
 }
@@ -36,14 +34,14 @@ impl Drop for NamespaceNames {
 }
 
 /// The namespaces that pods of this node live in.
-pub struct Endpoints {
+pub(super) struct Endpoints {
     client: Client,
     shared: Mutex<HashMap<String, Weak<NamespaceNames>>>,
 }
 
 impl Endpoints {
     /// Nothing watched yet.
-    pub fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self {
             client,
             shared: Mutex::default(),
@@ -51,7 +49,7 @@ impl Endpoints {
     }
 
     /// The names of a namespace.
-    pub fn namespace(&self, namespace: &str) -> Arc<NamespaceNames> {
+    pub(super) fn namespace(&self, namespace: &str) -> Arc<NamespaceNames> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = shared.get(namespace).and_then(Weak::upgrade) {
             return found;
@@ -67,7 +65,7 @@ impl Endpoints {
     }
 
     /// The namespaces in use, with their names, as they are now.
-    pub fn current(&self) -> HashMap<String, ServiceNames> {
+    pub(super) fn current(&self) -> HashMap<String, ServiceNames> {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = shared
             .iter()
@@ -79,74 +77,64 @@ impl Endpoints {
 }
 
 async fn follow(services: Api<Service>, pods: Api<Pod>, sender: watch::Sender<ServiceNames>) {
-    let (mut services, mut pods) = (Listing::watch(services), Listing::watch(pods));
+    let watch = watcher::Config::default;
+    let mut service_events = watcher(services, watch()).backoff(Retry::default()).boxed();
+    let mut pod_events = watcher(pods, watch()).backoff(Retry::default()).boxed();
+    let (mut services, mut pods) = (Objects::default(), Objects::default());
     loop {
-        let changed = tokio::select! {
-            changed = services.next() => changed,
-            changed = pods.next() => changed,
-        };
-        if !changed {
-            return;
+        tokio::select! {
+            Some(event) = service_events.next() => services.apply(event),
+            Some(event) = pod_events.next() => pods.apply(event),
+            else => return,
         }
-        if let (Some(services), Some(pods)) = (&services.objects, &pods.objects) {
-            let names = ServiceNames::new(services.values(), pods.values());
-            sender.send_if_modified(|old| {
-                let changed = *old != names;
-                *old = names;
-                changed
-            });
+        if services.listing.is_some() || pods.listing.is_some() {
+            continue;
         }
+        let names = ServiceNames::of(services.known.values(), pods.known.values());
+        sender.send_if_modified(|old| {
+            let changed = *old != names;
+            *old = names;
+            changed
+        });
     }
 }
 
-/// All objects of one kind in a namespace, as a watch tells of them.
-struct Listing<K: Resource + Clone + 'static> {
-    stream: BoxStream<'static, watcher::Result<watcher::Event<K>>>,
-    /// What there is; none until it was listed for the first time.
-    objects: Option<HashMap<String, K>>,
-    relisting: HashMap<String, K>,
+/// The objects of one kind.
+struct Objects<K> {
+    known: HashMap<String, K>,
+    /// A list that is being received; what is known stays until it is complete.
+    listing: Option<HashMap<String, K>>,
 }
 
-impl<K> Listing<K>
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
-{
-    fn watch(api: Api<K>) -> Self {
-        let stream = watcher(api, watcher::Config::default()).backoff(Retry::default());
+impl<K> Default for Objects<K> {
+    fn default() -> Self {
+        // Nothing is said before the first list.
         Self {
-            stream: stream.boxed(),
-            objects: None,
-            relisting: HashMap::new(),
+            known: HashMap::new(),
+            listing: Some(HashMap::new()),
         }
     }
+}
 
-    /// Waits for news; `false` when there will be none any more.
-    async fn next(&mut self) -> bool {
-        while let Some(event) = self.stream.next().await {
-            match event {
-                Ok(watcher::Event::Init) => self.relisting.clear(),
-                Ok(watcher::Event::InitApply(object)) => {
-                    self.relisting.insert(object.name_any(), object);
-                }
-                Ok(watcher::Event::InitDone) => {
-                    self.objects = Some(std::mem::take(&mut self.relisting));
-                    return true;
-                }
-                Ok(watcher::Event::Apply(object)) => {
-                    self.objects
-                        .get_or_insert_default()
-                        .insert(object.name_any(), object);
-                    return true;
-                }
-                Ok(watcher::Event::Delete(object)) => {
-                    self.objects
-                        .get_or_insert_default()
-                        .remove(&object.name_any());
-                    return true;
-                }
-                Err(error) => tracing::debug!(%error, "watch for names"),
+impl<K: ResourceExt> Objects<K> {
+    fn apply(&mut self, event: watcher::Result<watcher::Event<K>>) {
+        match event {
+            Ok(watcher::Event::Init) => self.listing = Some(HashMap::new()),
+            Ok(watcher::Event::InitApply(object)) => {
+                self.listing
+                    .get_or_insert_default()
+                    .insert(object.name_any(), object);
             }
+            Ok(watcher::Event::InitDone) => {
+                self.known = self.listing.take().unwrap_or_default();
+            }
+            Ok(watcher::Event::Apply(object)) => {
+                self.known.insert(object.name_any(), object);
+            }
+            Ok(watcher::Event::Delete(object)) => {
+                self.known.remove(&object.name_any());
+            }
+            Err(error) => tracing::debug!(%error, "watch of Services and their pods"),
         }
-        false
     }
 }

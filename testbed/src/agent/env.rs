@@ -13,31 +13,31 @@ use super::objects::{Lookup, Objects};
 /// Something the environment needs is not there: the kubelet's `CreateContainerConfigError`, with its message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0}")]
-pub struct Missing(String);
+pub(super) struct Missing(String);
 
 /// An environment under construction: later names replace earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment(BTreeMap<String, String>);
+pub(super) struct Environment(BTreeMap<String, String>);
 
 impl Environment {
     /// Sets a variable.
-    pub fn set(&mut self, name: &str, value: String) {
+    pub(super) fn set(&mut self, name: &str, value: String) {
         self.0.insert(name.to_owned(), value);
     }
 
     /// Expands `$(NAME)` by these variables.
-    pub fn expand(&self, text: &str) -> String {
+    pub(super) fn expand(&self, text: &str) -> String {
         expand(text, |name| self.0.get(name).map(String::as_str))
     }
 
     /// All variables.
-    pub fn into_map(self) -> BTreeMap<String, String> {
+    pub(super) fn into_map(self) -> BTreeMap<String, String> {
         self.0
     }
 }
 
 /// Adds what the container's spec asks for to `base`.
-pub async fn build(
+pub(super) async fn build(
     base: Environment,
     pod: &Pod,
     container: &Container,

@@ -1,7 +1,7 @@
 //! `$(VAR)` in commands, arguments and environment values, as the kubelet expands it.
 
 /// Replaces `$(NAME)` by its value; `$$` stands for one `$`, and an unknown name stays as it was written.
-pub fn expand<'a>(input: &str, value_of: impl Fn(&str) -> Option<&'a str>) -> String {
+pub(super) fn expand<'a>(input: &str, value_of: impl Fn(&str) -> Option<&'a str>) -> String {
     let mut out = String::with_capacity(input.len());
     let mut rest = input;
     while let Some(at) = rest.find('$') {

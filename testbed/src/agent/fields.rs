@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 /// What the agent knows of a pod beside its object.
 #[derive(Clone, Copy, Debug)]
-pub struct Placement {
+pub(super) struct Placement {
     /// The pod's address.
     pub ip: Ipv4Addr,
     /// The node's address.
@@ -18,7 +18,7 @@ pub struct Placement {
 }
 
 /// Value of a `fieldRef`; `None` where there is no such field.
-pub fn field(pod: &Pod, place: Placement, path: &str) -> Option<String> {
+pub(super) fn field(pod: &Pod, place: Placement, path: &str) -> Option<String> {
     let spec = pod.spec.as_ref();
     let value = match path {
         "metadata.name" => pod.name_any(),
@@ -66,7 +66,7 @@ fn listed(map: &BTreeMap<String, String>) -> String {
 
 /// Value of a `resourceFieldRef`: a limit or request, divided and rounded up. A limit that is not set reads as what the
 /// node has, which is why `None` stands only for an unknown resource.
-pub fn resource(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
+pub(super) fn resource(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
     let (kind, name) = selector.resource.split_once('.')?;
     let resources = container.resources.as_ref();
     let set = match kind {

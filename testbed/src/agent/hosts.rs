@@ -12,25 +12,39 @@ use kube::ResourceExt;
 
 /// Names of a namespace's Services: the first label or two of each name, and the addresses behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServiceNames(BTreeMap<String, BTreeSet<Ipv4Addr>>);
+pub(super) struct ServiceNames(BTreeMap<String, BTreeSet<Ipv4Addr>>);
 
 impl ServiceNames {
-    /// Reads them off Services and pods: `<service>` for every ready pod that it selects, `<hostname>.<service>` where the
-    /// pod has that Service as its subdomain. Not off EndpointSlices: those must not hold loopback addresses.
-    pub fn new<'a>(
+    /// What the endpoints of these Services are, by the endpoint slice controller's rules. (Its own slices cannot be used: the
+    /// API server refuses loopback addresses in them.) `<service>` leads to every ready pod, `<hostname>.<service>` to the pod
+    /// that names the Service as its subdomain.
+    pub(super) fn of<'a>(
         services: impl IntoIterator<Item = &'a Service>,
         pods: impl IntoIterator<Item = &'a Pod> + Clone,
     ) -> Self {
         let mut names: BTreeMap<String, BTreeSet<Ipv4Addr>> = BTreeMap::new();
         for service in services {
+            let Some(spec) = &service.spec else { continue };
+            let Some(selector) = spec.selector.as_ref().filter(|s| !s.is_empty()) else {
+                continue;
+            };
+            let any = spec.publish_not_ready_addresses == Some(true);
+            let headless = spec.cluster_ip.as_deref() == Some("None");
             let name = service.name_any();
             for pod in pods.clone() {
-                let Some(ip) = address(pod).filter(|_| is_endpoint(service, pod)) else {
+                let selected = selector.iter().all(|(k, v)| pod.labels().get(k) == Some(v));
+                let Some(ip) = address(pod).filter(|_| selected && (any || is_ready(pod))) else {
                     continue;
                 };
                 names.entry(name.clone()).or_default().insert(ip);
-                if let Some(own) = own_service_name(pod).filter(|own| is_in(own, &name)) {
-                    names.entry(own).or_default().insert(ip);
+                let spec = pod.spec.as_ref();
+                let hostname = spec.and_then(|s| s.hostname.as_ref());
+                let subdomain = spec.and_then(|s| s.subdomain.as_ref());
+                if let Some(hostname) = hostname.filter(|_| headless && subdomain == Some(&name)) {
+                    names
+                        .entry(format!("{hostname}.{name}"))
+                        .or_default()
+                        .insert(ip);
                 }
             }
         }
@@ -38,13 +52,34 @@ impl ServiceNames {
     }
 
     /// Addresses of `<service>` or `<hostname>.<service>`.
-    pub fn addresses(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> + '_ {
+    pub(super) fn addresses(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> + '_ {
         self.0.get(name).into_iter().flatten().copied()
     }
 }
 
+/// The address of a pod that may still be reached by it.
+fn address(pod: &Pod) -> Option<Ipv4Addr> {
+    let status = pod.status.as_ref()?;
+    if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
+        return None;
+    }
+    status.pod_ip.as_ref()?.parse().ok()
+}
+
+/// Ready, and not being deleted.
+fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod
+        .status
+        .iter()
+        .flat_map(|s| s.conditions.iter().flatten());
+    pod.metadata.deletion_timestamp.is_none()
+        && conditions
+            .into_iter()
+            .any(|c| c.type_ == "Ready" && c.status == "True")
+}
+
 /// The content of a pod's `/etc/hosts`.
-pub fn render(pod: &Pod, ip: Ipv4Addr, names: &ServiceNames) -> String {
+pub(super) fn render(pod: &Pod, ip: Ipv4Addr, names: &ServiceNames) -> String {
     let namespace = pod.namespace().unwrap_or_default();
     let mut out = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n".to_owned();
     let own = own_service_name(pod);
@@ -77,38 +112,8 @@ pub fn render(pod: &Pod, ip: Ipv4Addr, names: &ServiceNames) -> String {
     out
 }
 
-/// Whether the endpoints controller would list the pod: selected, not ended, and ready where the Service asks for it.
-fn is_endpoint(service: &Service, pod: &Pod) -> bool {
-    let spec = service.spec.as_ref();
-    let selector = spec.and_then(|spec| spec.selector.as_ref());
-    // Without a selector nobody lists pods for the Service.
-    let selects = selector.is_some_and(|selector| {
-        !selector.is_empty() && selector.iter().all(|(k, v)| pod.labels().get(k) == Some(v))
-    });
-    let status = pod.status.as_ref();
-    let phase = status.and_then(|status| status.phase.as_deref());
-    let ended = matches!(phase, Some("Failed" | "Succeeded"));
-    let unready_too = spec.and_then(|spec| spec.publish_not_ready_addresses) == Some(true);
-    let mut conditions = status
-        .into_iter()
-        .flat_map(|s| s.conditions.iter().flatten());
-    let ready = pod.metadata.deletion_timestamp.is_none()
-        && conditions.any(|c| c.type_ == "Ready" && c.status == "True");
-    selects && !ended && (unready_too || ready)
-}
-
-fn address(pod: &Pod) -> Option<Ipv4Addr> {
-    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
-}
-
-/// Whether `<hostname>.<subdomain>` belongs to this Service.
-fn is_in(own: &str, service: &str) -> bool {
-    own.split_once('.')
-        .is_some_and(|(_, subdomain)| subdomain == service)
-}
-
 /// The pod's host name: `spec.hostname`, else its name.
-pub fn hostname(pod: &Pod) -> String {
+pub(super) fn hostname(pod: &Pod) -> String {
     let set = pod.spec.as_ref().and_then(|s| s.hostname.clone());
     set.unwrap_or_else(|| pod.name_any())
 }
@@ -151,19 +156,20 @@ mod tests {
         .unwrap()
     }
 
-    fn service(unready_too: bool) -> Service {
+    /// A pod of the Service's, and its address.
+    fn peer(name: &str, ip: &str, ready: &str) -> Pod {
         serde_json::from_value(json!({
-            "metadata": {"name": "peers"},
-            "spec": {"selector": {"app": "a"}, "publishNotReadyAddresses": unready_too}
+            "metadata": {"name": name, "labels": {"app": "a"}},
+            "spec": {"hostname": name, "subdomain": "peers", "containers": []},
+            "status": {"podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}
         }))
         .unwrap()
     }
 
-    fn peer(name: &str, ip: &str, app: &str, ready: &str) -> Pod {
+    fn service(name: &str, cluster_ip: &str, any: bool) -> Service {
         serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {"app": app}},
-            "spec": {"hostname": name, "subdomain": "peers", "containers": []},
-            "status": {"podIP": ip, "conditions": [{"type": "Ready", "status": ready}]}
+            "metadata": {"name": name},
+            "spec": {"selector": {"app": "a"}, "clusterIP": cluster_ip, "publishNotReadyAddresses": any}
         }))
         .unwrap()
     }
@@ -191,30 +197,38 @@ mod tests {
 
     #[test]
     fn peers_have_every_form_of_their_name_and_the_service_names_all_of_them() {
-        let pods = [
-            peer("a-1", "127.64.0.8", "a", "True"),
-            peer("a-2", "127.64.0.9", "a", "True"),
-            peer("b-0", "127.64.0.10", "b", "True"),
+        let peers = [
+            peer("a-1", "127.64.0.8", "True"),
+            peer("a-2", "127.64.0.9", "True"),
         ];
-        let names = ServiceNames::new([&service(false)], &pods);
+        let services = [
+            service("peers", "None", false),
+            service("client", "10.96.0.7", false),
+        ];
+        let names = ServiceNames::of(&services, &peers);
         let text = render(&pod(), IP, &names);
         assert!(text.contains("127.64.0.8\ta-1.peers.ns.svc.cluster.local\ta-1.peers.ns.svc\t"));
         assert!(text.contains("127.64.0.9\tpeers.ns.svc.cluster.local\t"));
-        assert_eq!(names.addresses("peers").count(), 2);
+        assert_eq!(names.addresses("client").count(), 2);
+        assert_eq!(names.addresses("a-1.client").count(), 0);
     }
 
     #[test]
-    fn a_pod_that_is_not_ready_has_a_name_only_where_the_service_says_so() {
-        let pods = [peer("a-1", "127.64.0.8", "a", "False")];
-        assert_eq!(
-            ServiceNames::new([&service(false)], &pods),
-            ServiceNames::default()
-        );
-        assert_eq!(
-            ServiceNames::new([&service(true)], &pods)
-                .addresses("a-1.peers")
-                .count(),
-            1
-        );
+    fn a_pod_that_is_not_ready_has_names_only_where_the_service_says_so() {
+        let peers = [peer("a-1", "127.64.0.8", "False")];
+        let hidden = ServiceNames::of(&[service("peers", "None", false)], &peers);
+        assert_eq!(hidden, ServiceNames::default());
+        let shown = ServiceNames::of(&[service("peers", "None", true)], &peers);
+        assert_eq!(shown.addresses("a-1.peers").count(), 1);
+    }
+
+    #[test]
+    fn pods_that_have_ended_or_have_other_labels_have_no_names() {
+        let mut ended = peer("a-1", "127.64.0.8", "True");
+        ended.status.as_mut().unwrap().phase = Some("Failed".to_owned());
+        let mut foreign = peer("a-2", "127.64.0.9", "True");
+        foreign.metadata.labels = None;
+        let names = ServiceNames::of(&[service("peers", "None", true)], &[ended, foreign]);
+        assert_eq!(names, ServiceNames::default());
     }
 }

@@ -17,7 +17,7 @@ const HOST_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 /// What an image stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub(super) struct Image {
     /// Value of `PATH`.
     pub path: String,
     /// What runs when neither command nor arguments are given.
@@ -26,14 +26,14 @@ pub struct Image {
 
 /// The images that this node can run.
 #[derive(Clone, Debug)]
-pub struct Images {
+pub(super) struct Images {
     etcd: PathBuf,
     more: BTreeMap<String, PathBuf>,
 }
 
 impl Images {
     /// Images from the binary cache, and `more`: image name (without tag) to a directory of binaries.
-    pub fn new(cache: &Path, more: BTreeMap<String, PathBuf>) -> Self {
+    pub(super) fn new(cache: &Path, more: BTreeMap<String, PathBuf>) -> Self {
         Self {
             etcd: cache.join("etcd"),
             more,
@@ -41,7 +41,7 @@ impl Images {
     }
 
     /// Finds an image. Errors: the message of a failed pull.
-    pub fn find(&self, image: &str) -> Result<Image, String> {
+    pub(super) fn find(&self, image: &str) -> Result<Image, String> {
         let (name, tag) = split(image);
         if let Some(dir) = self.more.get(name) {
             return Ok(Image::with_dir(dir, &[name]));

@@ -25,7 +25,7 @@ const CRASH: [&str; 3] = [
 
 /// Why an attempt could not even be tried.
 #[derive(Debug)]
-pub enum Refusal {
+pub(super) enum Refusal {
     /// No such image.
     Image(String),
     /// Something it refers to is missing: `CreateContainerConfigError`.
@@ -33,7 +33,7 @@ pub enum Refusal {
 }
 
 /// One attempt to start a container.
-pub struct Attempt {
+pub(super) struct Attempt {
     /// The agent.
     pub agent: Arc<Agent>,
     /// The pod.
@@ -54,7 +54,7 @@ pub struct Attempt {
 
 impl Attempt {
     /// Starts it. The inner result tells how a command failed to start.
-    pub async fn start(self) -> Result<Result<Run, Exit>, Refusal> {
+    pub(super) async fn start(self) -> Result<Result<Run, Exit>, Refusal> {
         let name = self.container.image.as_deref().unwrap_or_default();
         let image = self.agent.images.find(name).map_err(Refusal::Image)?;
         let spec = self.spec(&image).await.map_err(Refusal::Config)?;
@@ -150,7 +150,7 @@ impl Attempt {
 }
 
 /// Tells whether resources have changed since a container was started.
-pub fn fingerprint(container: &Container) -> String {
+pub(super) fn fingerprint(container: &Container) -> String {
     container
         .resources
         .as_ref()

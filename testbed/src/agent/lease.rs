@@ -15,7 +15,7 @@ use super::Agent;
 const NAMESPACE: &str = "kube-node-lease";
 
 /// Renews for ever. What fails is tried again at the next beat.
-pub async fn renew(agent: &Agent, owner: OwnerReference, every: Duration) {
+pub(super) async fn renew(agent: &Agent, owner: OwnerReference, every: Duration) {
     let api: Api<Lease> = Api::namespaced(agent.client.clone(), NAMESPACE);
     let mut beats = tokio::time::interval(every);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);

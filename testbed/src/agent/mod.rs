@@ -50,6 +50,7 @@ use kube::Client;
 use nix::fcntl::{Flock, FlockArg};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
 
 use self::backoff::Limits;
 use self::endpoints::Endpoints;
@@ -116,6 +117,11 @@ pub struct Agent {
 
 /// Runs an agent until it is told to end. Its containers go on.
 pub fn run(args: Args) -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -20,7 +20,7 @@ use super::retry::Retry;
 use super::status::time;
 
 /// Enough that no test pod is ever refused for lack of it.
-pub fn capacity() -> BTreeMap<String, Quantity> {
+pub(super) fn capacity() -> BTreeMap<String, Quantity> {
     [
         ("cpu", "64"),
         ("memory", "256Gi"),
@@ -32,7 +32,7 @@ pub fn capacity() -> BTreeMap<String, Quantity> {
 }
 
 /// Creates the Node or takes over the one that is there, and reports it Ready. Tries until it succeeds.
-pub async fn register(agent: &Agent, labels: &BTreeMap<String, String>) -> OwnerReference {
+pub(super) async fn register(agent: &Agent, labels: &BTreeMap<String, String>) -> OwnerReference {
     let api: Api<Node> = Api::all(agent.client.clone());
     let mut retry = Retry::default();
     loop {
@@ -74,7 +74,7 @@ async fn try_register(
 }
 
 /// Watches the Node object, and reports Ready again when the node lifecycle controller has said otherwise.
-pub async fn keep_ready(agent: &Agent) {
+pub(super) async fn keep_ready(agent: &Agent) {
     let api: Api<Node> = Api::all(agent.client.clone());
     let mut stream = watcher::watch_object(api.clone(), &agent.node)
         .backoff(Retry::default())

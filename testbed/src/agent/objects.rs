@@ -20,7 +20,7 @@ use super::retry::Retry;
 
 /// What is known of an object.
 #[derive(Clone, Debug, Default)]
-pub enum Lookup<K> {
+pub(super) enum Lookup<K> {
     /// The API server has not answered yet.
     #[default]
     Unknown,
@@ -32,21 +32,21 @@ pub enum Lookup<K> {
 
 /// A watch of one object; the watch ends with its last user.
 #[derive(Debug)]
-pub struct Subscription<K> {
+pub(super) struct Subscription<K> {
     receiver: watch::Receiver<Lookup<K>>,
     task: AbortHandle,
 }
 
 impl<K> Subscription<K> {
     /// Follows the object.
-    pub fn follow(&self) -> watch::Receiver<Lookup<K>> {
+    pub(super) fn follow(&self) -> watch::Receiver<Lookup<K>> {
         self.receiver.clone()
     }
 }
 
 impl<K: Clone> Subscription<K> {
     /// Its state as soon as the API server has answered.
-    pub async fn known(&self) -> Lookup<K> {
+    pub(super) async fn known(&self) -> Lookup<K> {
         let mut receiver = self.receiver.clone();
         match receiver
             .wait_for(|lookup| !matches!(lookup, Lookup::Unknown))
@@ -67,7 +67,7 @@ impl<K> Drop for Subscription<K> {
 type Shared<K> = Mutex<HashMap<(String, String), Weak<Subscription<K>>>>;
 
 /// The watches of this node.
-pub struct Objects {
+pub(super) struct Objects {
     client: Client,
     secrets: Shared<Secret>,
     config_maps: Shared<ConfigMap>,
@@ -75,7 +75,7 @@ pub struct Objects {
 
 impl Objects {
     /// Nothing watched yet.
-    pub fn new(client: Client) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self {
             client,
             secrets: Mutex::default(),
@@ -84,12 +84,12 @@ impl Objects {
     }
 
     /// A Secret.
-    pub fn secret(&self, namespace: &str, name: &str) -> Arc<Subscription<Secret>> {
+    pub(super) fn secret(&self, namespace: &str, name: &str) -> Arc<Subscription<Secret>> {
         subscribe(&self.client, &self.secrets, namespace, name)
     }
 
     /// A ConfigMap.
-    pub fn config_map(&self, namespace: &str, name: &str) -> Arc<Subscription<ConfigMap>> {
+    pub(super) fn config_map(&self, namespace: &str, name: &str) -> Arc<Subscription<ConfigMap>> {
         subscribe(&self.client, &self.config_maps, namespace, name)
     }
 }

@@ -4,7 +4,7 @@ use super::status::Role;
 
 /// What the order depends on, for one container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(super) enum Progress {
     /// Never started in this sandbox.
     New,
     /// Being started.
@@ -20,7 +20,7 @@ pub enum Progress {
 
 /// What is to be done with a pod's containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum Next {
     /// These should be started, now or after their back-off.
     Start(Vec<usize>),
     /// An init container failed and nothing is restarted: the pod has failed.
@@ -30,7 +30,7 @@ pub enum Next {
 }
 
 /// Decides. Init containers come first, as in the spec.
-pub fn next(containers: &[(Role, Progress)], restart_policy: &str) -> Next {
+pub(super) fn next(containers: &[(Role, Progress)], restart_policy: &str) -> Next {
     let mains = || {
         containers
             .iter()

@@ -21,10 +21,10 @@ use super::termination;
 use super::worker::Worker;
 
 /// Time between `SIGTERM` and `SIGKILL` for containers whose pod is gone, as in a kubelet.
-pub const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+pub(super) const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 
 /// Follows them for ever.
-pub async fn follow(agent: Arc<Agent>) {
+pub(super) async fn follow(agent: Arc<Agent>) {
     let api: Api<Pod> = Api::all(agent.client.clone());
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", agent.node));
     let mut stream = watcher(api, config).backoff(Retry::default()).boxed();

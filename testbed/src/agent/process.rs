@@ -15,7 +15,7 @@ use crate::process::Identity;
 /// Signals the process group that `leader` leads. A group that is gone is no error.
 ///
 /// A group may outlive its leader: then the rest of it gets the signal, unless the pid belongs to somebody else by now.
-pub fn signal_group(leader: Identity, signal: Signal) -> io::Result<()> {
+pub(super) fn signal_group(leader: Identity, signal: Signal) -> io::Result<()> {
     let pid = leader.pid();
     let reused = u32::try_from(pid)
         .ok()
@@ -31,7 +31,7 @@ pub fn signal_group(leader: Identity, signal: Signal) -> io::Result<()> {
 }
 
 /// Waits until a process has ended, without polling; it need not be a child.
-pub async fn ended(process: Identity) -> io::Result<()> {
+pub(super) async fn ended(process: Identity) -> io::Result<()> {
     let Some(pid) = rustix::process::Pid::from_raw(process.pid()) else {
         return Ok(());
     };
@@ -55,7 +55,7 @@ fn watched(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// Kills every process that runs with this group id: whatever a pod's containers left behind outside their own groups.
-pub fn kill_all_of_group_id(gid: u32) -> io::Result<usize> {
+pub(super) fn kill_all_of_group_id(gid: u32) -> io::Result<usize> {
     let mut killed = 0;
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();

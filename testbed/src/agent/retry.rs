@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 
 /// Doubling delays from 20 ms to 2 s.
 #[derive(Clone, Debug)]
-pub struct Retry(Duration);
+pub(super) struct Retry(Duration);
 
 impl Default for Retry {
     fn default() -> Self {
@@ -22,7 +22,7 @@ impl Default for Retry {
 
 impl Retry {
     /// Waits, each time longer.
-    pub async fn wait(&mut self) {
+    pub(super) async fn wait(&mut self) {
         let delay = self.next().unwrap_or(LONGEST);
         tokio::time::sleep(delay).await;
     }

@@ -13,7 +13,7 @@ use super::layout::{NodeDir, PodDir, replace};
 
 /// One incarnation's place on this machine.
 #[derive(Clone, Debug)]
-pub struct PodSandbox {
+pub(super) struct PodSandbox {
     /// Its directory.
     pub dir: PodDir,
     /// Its address.
@@ -25,7 +25,7 @@ pub struct PodSandbox {
 }
 
 /// Finds the sandbox that an earlier agent left, or makes one.
-pub fn prepare(state: &Path, dir: PodDir) -> io::Result<PodSandbox> {
+pub(super) fn prepare(state: &Path, dir: PodDir) -> io::Result<PodSandbox> {
     let found: Option<Ipv4Addr> = parsed(&dir.ip());
     let lost = went_down(&dir)?;
     if let Some(ip) = found
@@ -54,7 +54,7 @@ pub fn prepare(state: &Path, dir: PodDir) -> io::Result<PodSandbox> {
 }
 
 /// The address of a node, kept over restarts of its agent.
-pub fn node_ip(state: &Path, node: &NodeDir) -> io::Result<Ipv4Addr> {
+pub(super) fn node_ip(state: &Path, node: &NodeDir) -> io::Result<Ipv4Addr> {
     if let Some(ip) = parsed(&node.ip()) {
         return Ok(ip);
     }

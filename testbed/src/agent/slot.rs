@@ -16,7 +16,7 @@ use super::status::{ContainerView, Role, State, Waiting, time};
 
 /// A container.
 #[derive(Debug)]
-pub struct Slot {
+pub(super) struct Slot {
     /// Its spec, as it is now.
     pub spec: Container,
     /// What it is for.
@@ -56,7 +56,7 @@ pub struct Slot {
 /// The containers of a pod, with what an earlier agent left of them.
 ///
 /// `same_sandbox` is false when the pod's processes went down with the node: then everything starts anew.
-pub fn slots(pod: &Pod, dir: &PodDir, limits: Limits, same_sandbox: bool) -> Vec<Slot> {
+pub(super) fn slots(pod: &Pod, dir: &PodDir, limits: Limits, same_sandbox: bool) -> Vec<Slot> {
     let Some(spec) = &pod.spec else {
         return Vec::new();
     };
@@ -137,7 +137,7 @@ impl Slot {
     }
 
     /// For the order of containers.
-    pub fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> Progress {
         if self.launching {
             return Progress::Launching;
         }
@@ -156,17 +156,17 @@ impl Slot {
     }
 
     /// Whether a process of it runs or is about to.
-    pub fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         self.launching || matches!(self.state, State::Running(_))
     }
 
     /// Restarts so far.
-    pub fn restarts(&self) -> i32 {
+    pub(super) fn restarts(&self) -> i32 {
         self.run.as_ref().map_or(0, |run| run.attempt)
     }
 
     /// Shows it as waiting; how it ended moves to `last`.
-    pub fn wait(&mut self, reason: &'static str, message: Option<String>) {
+    pub(super) fn wait(&mut self, reason: &'static str, message: Option<String>) {
         if let State::Terminated(end) = &self.state {
             self.last = Some(end.clone());
         }
@@ -174,7 +174,7 @@ impl Slot {
     }
 
     /// Takes note of a start.
-    pub fn begin(&mut self, run: Run) {
+    pub(super) fn begin(&mut self, run: Run) {
         if let State::Terminated(end) = &self.state {
             self.last = Some(end.clone());
         }
@@ -188,7 +188,7 @@ impl Slot {
     }
 
     /// Takes note of an end.
-    pub fn end(&mut self, exit: &Exit) {
+    pub(super) fn end(&mut self, exit: &Exit) {
         self.state = State::Terminated(terminated(exit));
         self.ended_at = Some(Instant::now());
         self.fresh = false;
@@ -199,7 +199,7 @@ impl Slot {
     }
 
     /// Takes note of a command that could not be started: an end without a beginning.
-    pub fn refused(&mut self, exit: &Exit) {
+    pub(super) fn refused(&mut self, exit: &Exit) {
         if let Some(run) = &mut self.run {
             // The attempt counts as a restart though it has no process.
             run.attempt += 1;
@@ -208,7 +208,7 @@ impl Slot {
     }
 
     /// Takes note of an image that is not there: `ErrImagePull` first, `ImagePullBackOff` until the next try.
-    pub fn pull_failed(&mut self, message: String) {
+    pub(super) fn pull_failed(&mut self, message: String) {
         let now = Instant::now();
         let first = !matches!(&self.state, State::Waiting(w) if w.reason.ends_with("ImagePullBackOff")
             || w.reason == "ErrImagePull");
@@ -225,7 +225,7 @@ impl Slot {
     }
 
     /// When the attempt started, on the monotonic clock.
-    pub fn started_at(&self) -> Instant {
+    pub(super) fn started_at(&self) -> Instant {
         let started = self
             .run
             .as_ref()
@@ -236,7 +236,7 @@ impl Slot {
     }
 
     /// For the status. `unready` is the fault of that name.
-    pub fn view(&self, unready: bool) -> ContainerView {
+    pub(super) fn view(&self, unready: bool) -> ContainerView {
         let ready = match self.readiness {
             _ if unready && self.spec.readiness_probe.is_none() => false,
             Some(outcome) => outcome == Outcome::Success,
@@ -270,7 +270,7 @@ impl Slot {
 }
 
 /// A waiting state.
-pub fn waiting(reason: &'static str, message: Option<String>) -> State {
+pub(super) fn waiting(reason: &'static str, message: Option<String>) -> State {
     State::Waiting(Waiting { reason, message })
 }
 

@@ -11,7 +11,7 @@ use super::fields::Placement;
 
 /// What a container is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub(super) enum Role {
     /// Runs to its end before the next one starts.
     Init,
     /// An init container with `restartPolicy: Always`: started in its turn, then kept running.
@@ -22,7 +22,7 @@ pub enum Role {
 
 /// What a container does.
 #[derive(Clone, Debug, PartialEq)]
-pub enum State {
+pub(super) enum State {
     /// Not running, and why.
     Waiting(Waiting),
     /// Running since.
@@ -33,7 +33,7 @@ pub enum State {
 
 /// Why a container does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub(super) struct Waiting {
     /// The kubelet's word for it, as `CrashLoopBackOff`.
     pub reason: &'static str,
     /// More, where there is more to say.
@@ -42,7 +42,7 @@ pub struct Waiting {
 
 /// A container as the status shows it.
 #[derive(Clone, Debug)]
-pub struct ContainerView {
+pub(super) struct ContainerView {
     /// Its name.
     pub name: String,
     /// What it is for.
@@ -67,7 +67,7 @@ pub struct ContainerView {
 
 /// A pod that was ended by its node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub(super) struct Ended {
     /// As `DeadlineExceeded`.
     pub reason: String,
     /// For people.
@@ -76,7 +76,7 @@ pub struct Ended {
 
 /// A pod as the status shows it.
 #[derive(Clone, Debug)]
-pub struct PodView {
+pub(super) struct PodView {
     /// Init containers first, in the order of the spec.
     pub containers: Vec<ContainerView>,
     /// Addresses; `None` before the pod has one.
@@ -90,7 +90,7 @@ pub struct PodView {
 }
 
 /// The condition types that this agent owns.
-pub const CONDITIONS: [&str; 5] = [
+pub(super) const CONDITIONS: [&str; 5] = [
     "PodReadyToStartContainers",
     "Initialized",
     "Ready",
@@ -99,7 +99,12 @@ pub const CONDITIONS: [&str; 5] = [
 ];
 
 /// The status to publish; transition times are kept from the status before where nothing changed.
-pub fn compute(pod: &Pod, old: Option<&PodStatus>, view: &PodView, now: Timestamp) -> PodStatus {
+pub(super) fn compute(
+    pod: &Pod,
+    old: Option<&PodStatus>,
+    view: &PodView,
+    now: Timestamp,
+) -> PodStatus {
     let containers: Vec<_> = view.containers.iter().map(|c| settled(c, view)).collect();
     let phase = phase(pod, old, view, &containers);
     let (mains, inits): (Vec<_>, Vec<_>) = containers.iter().partition(|c| c.role == Role::Main);
@@ -129,7 +134,7 @@ pub fn compute(pod: &Pod, old: Option<&PodStatus>, view: &PodView, now: Timestam
 }
 
 /// API times have whole seconds.
-pub fn time(at: Timestamp) -> Time {
+pub(super) fn time(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
@@ -214,7 +219,7 @@ fn phase(
 }
 
 /// `spec.restartPolicy` with its default.
-pub fn restart_policy(pod: &Pod) -> &str {
+pub(super) fn restart_policy(pod: &Pod) -> &str {
     pod.spec
         .as_ref()
         .and_then(|s| s.restart_policy.as_deref())

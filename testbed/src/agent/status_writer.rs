@@ -19,7 +19,7 @@ const RESTORE_DELAY: Duration = Duration::from_millis(300);
 
 /// The worker's end.
 #[derive(Debug)]
-pub struct StatusWriter {
+pub(super) struct StatusWriter {
     wanted: watch::Sender<Wanted>,
     published: watch::Receiver<u64>,
 }
@@ -33,7 +33,7 @@ struct Wanted {
 
 impl StatusWriter {
     /// Starts the task, which ends with the writer or when the pod object is gone.
-    pub fn start(api: Api<Pod>, pod: watch::Receiver<Arc<Pod>>) -> Self {
+    pub(super) fn start(api: Api<Pod>, pod: watch::Receiver<Arc<Pod>>) -> Self {
         let (wanted, follow) = watch::channel(Wanted::default());
         let (done, published) = watch::channel(0);
         tokio::spawn(publish(api, pod, follow, done));
@@ -41,7 +41,7 @@ impl StatusWriter {
     }
 
     /// Asks for this status. Returns at once.
-    pub fn set(&self, status: PodStatus) {
+    pub(super) fn set(&self, status: PodStatus) {
         self.wanted.send_if_modified(|wanted| {
             let changed = wanted.number == 0 || wanted.status != status;
             if changed {
@@ -55,7 +55,7 @@ impl StatusWriter {
     }
 
     /// Waits until the last status that was asked for has been accepted, or the pod object is gone.
-    pub async fn flush(&self) {
+    pub(super) async fn flush(&self) {
         let number = self.wanted.borrow().number;
         // An error says that the task has ended: the object is gone.
         let mut published = self.published.clone();

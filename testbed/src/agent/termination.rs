@@ -17,7 +17,7 @@ use super::retry::Retry;
 use crate::process::Identity;
 
 /// Asks a container to end, and kills it at its deadline, which may come nearer meanwhile. The hook's time counts.
-pub async fn stop(
+pub(super) async fn stop(
     process: Identity,
     hook: Option<LifecycleHandler>,
     target: Target,
@@ -56,7 +56,7 @@ fn send(process: Identity, signal: Signal) {
 }
 
 /// Removes what a pod had on this node, except its logs. No container may run.
-pub fn clean_up(node: &NodeDir, pod: &PodDir) {
+pub(super) fn clean_up(node: &NodeDir, pod: &PodDir) {
     let gid = fs::read_to_string(pod.gid())
         .ok()
         .and_then(|text| text.trim().parse().ok());
@@ -95,7 +95,7 @@ fn keep_logs(node: &NodeDir, pod: &PodDir) -> std::io::Result<()> {
 }
 
 /// The final DELETE: grace 0, this very incarnation. Tries until the object is gone.
-pub async fn delete(api: &Api<Pod>, pod: &Pod, gone: &CancellationToken) {
+pub(super) async fn delete(api: &Api<Pod>, pod: &Pod, gone: &CancellationToken) {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let params = DeleteParams {
         grace_period_seconds: Some(0),

@@ -38,7 +38,7 @@ use super::{Agent, dns, termination};
 const HOLD: &str = "testbed.quorumgate.io/hold";
 
 /// The worker of one pod.
-pub struct Worker {
+pub(super) struct Worker {
     agent: Arc<Agent>,
     pod: Arc<Pod>,
     follow: watch::Receiver<Arc<Pod>>,
@@ -58,7 +58,7 @@ pub struct Worker {
 
 impl Worker {
     /// Looks after a pod until nothing of it is left on this node.
-    pub async fn run(
+    pub(super) async fn run(
         agent: Arc<Agent>,
         follow: watch::Receiver<Arc<Pod>>,
         gone: CancellationToken,

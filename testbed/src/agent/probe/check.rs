@@ -16,7 +16,7 @@ use crate::agent::layout::ContainerDir;
 
 /// The container that is asked.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub(crate) struct Target {
     /// This program, for `container-exec`.
     pub program: PathBuf,
     /// The container's directory.
@@ -29,7 +29,7 @@ pub struct Target {
 
 impl Target {
     /// One attempt of a probe.
-    pub async fn probe(&self, probe: &Probe, limit: Duration) -> Result<(), String> {
+    pub(crate) async fn probe(&self, probe: &Probe, limit: Duration) -> Result<(), String> {
         if let Some(action) = &probe.exec {
             self.exec(action, limit).await
         } else if let Some(action) = &probe.http_get {
@@ -42,7 +42,11 @@ impl Target {
     }
 
     /// Runs a lifecycle hook to its end.
-    pub async fn hook(&self, hook: &LifecycleHandler, limit: Duration) -> Result<(), String> {
+    pub(crate) async fn hook(
+        &self,
+        hook: &LifecycleHandler,
+        limit: Duration,
+    ) -> Result<(), String> {
         let run = async {
             if let Some(action) = &hook.exec {
                 self.exec(action, limit).await

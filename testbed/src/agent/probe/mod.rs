@@ -13,7 +13,7 @@ use tokio::time::MissedTickBehavior;
 
 /// Which question a probe answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Has the container started? Until it has, the other two do not run.
     Startup,
     /// Should it be in its Services' endpoints?
@@ -34,7 +34,7 @@ impl std::fmt::Display for Kind {
 
 /// A probe's schedule and thresholds, with the documented defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     /// Time from the container's start to the first attempt.
     pub initial_delay: Duration,
     /// Time between attempts.
@@ -68,7 +68,7 @@ impl From<&Probe> for Schedule {
 
 /// What a probe says once a threshold is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The last attempts succeeded.
     Success,
     /// The last attempts failed.
@@ -77,7 +77,7 @@ pub enum Outcome {
 
 /// Counts consecutive results.
 #[derive(Clone, Debug)]
-pub struct Counter {
+pub(crate) struct Counter {
     schedule: Schedule,
     last: Option<Outcome>,
     run: u32,
@@ -85,7 +85,7 @@ pub struct Counter {
 
 impl Counter {
     /// Nothing counted yet.
-    pub fn new(schedule: Schedule) -> Self {
+    pub(crate) fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
             last: None,
@@ -94,7 +94,7 @@ impl Counter {
     }
 
     /// Takes one result; answers the outcome where its threshold is reached by it or was before.
-    pub fn observe(&mut self, result: Outcome) -> Option<Outcome> {
+    pub(crate) fn observe(&mut self, result: Outcome) -> Option<Outcome> {
         if self.last == Some(result) {
             self.run = self.run.saturating_add(1);
         } else {
@@ -113,7 +113,7 @@ impl Counter {
 ///
 /// `report` gets every outcome that changes the answer, with the message of the last failure. A startup probe ends with its
 /// first success, and every probe with a liveness or startup failure: the container is restarted then.
-pub async fn watch<A: Future<Output = Result<(), String>>>(
+pub(crate) async fn watch<A: Future<Output = Result<(), String>>>(
     kind: Kind,
     schedule: Schedule,
     started: Instant,

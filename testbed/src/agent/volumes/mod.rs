@@ -24,13 +24,13 @@ use super::layout::PodDir;
 
 /// The prepared volumes of a pod. Files from the API are kept current until it is dropped.
 #[derive(Debug)]
-pub struct Volumes {
+pub(super) struct Volumes {
     paths: BTreeMap<String, PathBuf>,
     _updates: JoinSet<()>,
 }
 
 /// Prepares every volume; waits for what they refer to, as a kubelet does before it starts containers.
-pub async fn prepare(
+pub(super) async fn prepare(
     agent: Arc<Agent>,
     pod: watch::Receiver<Arc<Pod>>,
     dir: PodDir,
@@ -74,7 +74,11 @@ pub async fn prepare(
 
 impl Volumes {
     /// The mounts of a container, in order of their depth, so that nested ones come later.
-    pub fn mounts(&self, container: &Container, env: &Environment) -> anyhow::Result<Vec<Mount>> {
+    pub(super) fn mounts(
+        &self,
+        container: &Container,
+        env: &Environment,
+    ) -> anyhow::Result<Vec<Mount>> {
         let wanted = container.volume_mounts.iter().flatten();
         let mut mounts = wanted
             .map(|m| self.mount(m, env))
