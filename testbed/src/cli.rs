@@ -51,6 +51,13 @@ enum Subcommands {
     #[command(subcommand)]
     Member(MemberCommand),
     Write(WriteCommand),
+    /// Print what a pod's containers have written, also those of incarnations that are gone.
+    Logs {
+        /// The pod's namespace.
+        namespace: String,
+        /// The pod's name.
+        pod: String,
+    },
     #[command(hide = true)]
     Agent(Box<agent::Args>),
     /// Run one container to its end; started by the agent.
@@ -125,6 +132,10 @@ impl Subcommands {
             Self::Write(command) => {
                 let plane = ControlPlane::with_kubernetes(kubernetes)?;
                 command.run(plane.client().await?).await
+            }
+            Self::Logs { namespace, pod } => {
+                let plane = ControlPlane::with_kubernetes(kubernetes)?;
+                agent::control::print_logs(&plane.state, &namespace, &pod)
             }
             Self::Kubectl { args } => kubectl(&ControlPlane::with_kubernetes(kubernetes)?, &args),
         }

@@ -1,4 +1,8 @@
 //! The node agent against a real control plane: does it do what a kubelet is documented to do?
+#![expect(
+    clippy::indexing_slicing,
+    reason = "tests say what they expect by panicking"
+)]
 
 #[path = "node_agent/containers.rs"]
 mod containers;

@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -139,4 +140,18 @@ impl NodePods {
         }
         Ok(found)
     }
+}
+
+/// Copies the logs of a pod, on whichever nodes it has been, to standard output.
+pub fn print_logs(state: &State, namespace: &str, pod: &str) -> anyhow::Result<ExitCode> {
+    let mut found = false;
+    for node in fs::read_dir(state.nodes()).into_iter().flatten() {
+        let name = node?.file_name().to_string_lossy().into_owned();
+        for log in NodePods::new(state, &name).logs(namespace, pod)? {
+            found = true;
+            io::copy(&mut fs::File::open(log)?, &mut io::stdout().lock())?;
+        }
+    }
+    anyhow::ensure!(found, "no node has logs of {namespace}/{pod}");
+    Ok(ExitCode::SUCCESS)
 }

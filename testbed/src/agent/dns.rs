@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 use super::endpoints::Endpoints;
 use super::hosts::ServiceNames;
 
-/// Seconds that an answer may be kept, as with CoreDNS.
+/// Seconds that an answer may be kept, as in most clusters.
 const TTL: u32 = 5;
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
@@ -151,7 +151,7 @@ mod tests {
             "status": {"podIP": "127.64.0.8", "conditions": [{"type": "Ready", "status": "True"}]}
         }))
         .unwrap();
-        HashMap::from([("ns".to_owned(), ServiceNames::of([&service], [&pod]))])
+        HashMap::from([("ns".to_owned(), ServiceNames::of([&service], &[&pod]))])
     }
 
     #[test]

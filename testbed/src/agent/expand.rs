@@ -12,13 +12,12 @@ pub(super) fn expand<'a>(input: &str, value_of: impl Fn(&str) -> Option<&'a str>
             out.push('$');
             rest = tail;
         } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|r| r.split_once(')')) {
-            match value_of(name) {
-                Some(value) => out.push_str(value),
-                None => {
-                    out.push_str("$(");
-                    out.push_str(name);
-                    out.push(')');
-                }
+            if let Some(value) = value_of(name) {
+                out.push_str(value);
+            } else {
+                out.push_str("$(");
+                out.push_str(name);
+                out.push(')');
             }
             rest = tail;
         } else {

@@ -1,4 +1,4 @@
-//! Secrets and ConfigMaps that pods of this node refer to, each watched by name, once, while somebody uses it.
+//! Objects with configuration (Secret, `ConfigMap`) that pods of this node refer to, each watched by name, once, while somebody uses it.
 //!
 //! Node authorization lets a node read only what its pods name, and only one object per request: so one watch each, as
 //! the kubelet does it.

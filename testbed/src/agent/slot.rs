@@ -15,6 +15,10 @@ use super::probe::Outcome;
 use super::status::{ContainerView, Role, State, Waiting, time};
 
 /// A container.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts, each with a name; no two of them make a state together"
+)]
 #[derive(Debug)]
 pub(super) struct Slot {
     /// Its spec, as it is now.
@@ -29,7 +33,9 @@ pub(super) struct Slot {
     pub last: Option<ContainerStateTerminated>,
     /// The current or last attempt.
     pub run: Option<Run>,
-    /// Whether the current sandbox has started it at all.
+    /// Restarts so far, also those that failed to start.
+    pub restarts: i32,
+    /// Whether the current sandbox has not started it yet.
     pub fresh: bool,
     /// A launch is under way.
     pub launching: bool,
@@ -84,6 +90,7 @@ impl Slot {
         let run: Option<Run> = container::read(&dir.run()).ok().flatten();
         let exit: Option<Exit> = container::read(&dir.exit()).ok().flatten();
         let before: Option<Exit> = container::read(&dir.last()).ok().flatten();
+        let tried: Option<container::Spec> = container::read(&dir.spec()).ok().flatten();
         let mut slot = Self {
             spec: spec.clone(),
             role,
@@ -91,6 +98,7 @@ impl Slot {
             state: waiting("ContainerCreating", None),
             last: before.as_ref().map(terminated),
             run,
+            restarts: tried.as_ref().map_or(0, |spec| spec.attempt),
             fresh: true,
             launching: false,
             ended_at: None,
@@ -145,7 +153,7 @@ impl Slot {
             State::Running(_) => Progress::Running {
                 started: self.started,
             },
-            _ if self.fresh => Progress::New,
+            _ if self.fresh || self.replaced => Progress::New,
             State::Terminated(end) => Progress::Exited(end.exit_code),
             // In back-off; how it ended is kept in `last`.
             State::Waiting(_) => self
@@ -160,9 +168,10 @@ impl Slot {
         self.launching || matches!(self.state, State::Running(_))
     }
 
-    /// Restarts so far.
-    pub(super) fn restarts(&self) -> i32 {
-        self.run.as_ref().map_or(0, |run| run.attempt)
+    /// Number of the next attempt.
+    pub(super) fn next_attempt(&self) -> i32 {
+        let tried = self.run.is_some() || self.last.is_some() || self.ended_at.is_some();
+        if tried { self.restarts + 1 } else { 0 }
     }
 
     /// Shows it as waiting; how it ended moves to `last`.
@@ -179,6 +188,7 @@ impl Slot {
             self.last = Some(end.clone());
         }
         self.state = State::Running(run.started_at);
+        self.restarts = run.attempt;
         self.run = Some(run);
         self.fresh = false;
         self.started = false;
@@ -200,10 +210,7 @@ impl Slot {
 
     /// Takes note of a command that could not be started: an end without a beginning.
     pub(super) fn refused(&mut self, exit: &Exit) {
-        if let Some(run) = &mut self.run {
-            // The attempt counts as a restart though it has no process.
-            run.attempt += 1;
-        }
+        self.restarts = self.next_attempt();
         self.end(exit);
     }
 
@@ -261,7 +268,7 @@ impl Slot {
                 .map(|run| run.id.clone()),
             state,
             last: self.last.clone(),
-            restarts: self.restarts(),
+            restarts: self.restarts,
             started: self.started,
             ready: ready && self.started,
             resources: self.spec.resources.clone(),

@@ -252,7 +252,7 @@ impl Worker {
             dir: slot.dir.clone(),
             sandbox: self.sandbox.clone(),
             volumes: volumes.clone(),
-            number: slot.run.as_ref().map_or(0, |run| run.attempt + 1),
+            number: slot.next_attempt(),
             crash: faults.crash,
         };
         let report = self.report.clone();

@@ -314,13 +314,12 @@ impl Writer {
             .get(&index)
             .filter(|t| t.renew_at > Instant::now())
             .cloned();
-        let token = match held {
-            Some(token) => token,
-            None => {
-                let pod = self.pod.borrow().clone();
-                let fresh = token::request(&self.agent.client, &pod, from).await;
-                fresh.map_err(|error| format!("token: {error}"))?
-            }
+        let token = if let Some(token) = held {
+            token
+        } else {
+            let pod = self.pod.borrow().clone();
+            let fresh = token::request(&self.agent.client, &pod, from).await;
+            fresh.map_err(|error| format!("token: {error}"))?
         };
         // Tokens are for the owner alone, whatever the volume's mode is.
         out.insert(
