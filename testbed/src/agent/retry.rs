@@ -9,18 +9,34 @@ use kube::runtime::utils::Backoff;
 
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
+/// For what a pod waits for before it can start.
+const LONGEST_FOR_START: Duration = Duration::from_millis(160);
 
 /// Doubling delays from 20 ms to 2 s.
 #[derive(Clone, Debug)]
-pub(super) struct Retry(Duration);
+pub(super) struct Retry {
+    next: Duration,
+    longest: Duration,
+}
 
 impl Default for Retry {
     fn default() -> Self {
-        Self(FIRST)
+        Self {
+            next: FIRST,
+            longest: LONGEST,
+        }
     }
 }
 
 impl Retry {
+    /// Delays that stay short, for what holds up the start of a pod.
+    pub(super) fn for_start() -> Self {
+        Self {
+            longest: LONGEST_FOR_START,
+            ..Self::default()
+        }
+    }
+
     /// Waits, each time longer.
     pub(super) async fn wait(&mut self) {
         let delay = self.next().unwrap_or(LONGEST);
@@ -32,15 +48,15 @@ impl Iterator for Retry {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
-        let delay = self.0;
-        self.0 = (delay * 2).min(LONGEST);
+        let delay = self.next;
+        self.next = (delay * 2).min(self.longest);
         Some(delay)
     }
 }
 
 impl Backoff for Retry {
     fn reset(&mut self) {
-        *self = Self::default();
+        self.next = FIRST;
     }
 }
 

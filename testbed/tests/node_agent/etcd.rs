@@ -15,7 +15,7 @@ async fn three_members_are_quorate_soon_after_their_stateful_set() -> Result<()>
     cluster.quorate(Duration::from_secs(60)).await?;
     let took = begun.elapsed();
     eprintln!("quorate after {took:?}");
-    // 5 s on an idle machine; other tests may keep this one busy.
-    ensure!(took < Duration::from_secs(15), "{took:?}");
+    // Less than 5 s on an idle machine; other tests may keep this one ten times as busy.
+    ensure!(took < Duration::from_secs(45), "{took:?}");
     sandbox.close().await
 }

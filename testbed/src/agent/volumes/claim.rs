@@ -13,7 +13,7 @@ use crate::agent::retry::Retry;
 pub(super) async fn path(client: &Client, namespace: &str, claim: &str) -> anyhow::Result<PathBuf> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
-    let mut retry = Retry::default();
+    let mut retry = Retry::for_start();
     loop {
         match bound(&claims, &volumes, claim).await {
             Ok(Some(volume)) => return host_path(&volume),

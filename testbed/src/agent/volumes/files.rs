@@ -128,14 +128,14 @@ pub(super) struct Writer {
 impl Writer {
     /// Writes the files as soon as all sources are there.
     pub(super) async fn first(&mut self) -> std::io::Result<()> {
-        let mut retry = Retry::default();
+        let mut retry = Retry::for_start();
         loop {
             match self.render().await {
                 Ok(payload) => return atomic::write(&self.dir, &payload),
                 Err(missing) => tracing::debug!(dir = %self.dir.display(), %missing, "waiting"),
             }
             tokio::select! {
-                () = self.changed() => retry = Retry::default(),
+                () = self.changed() => retry = Retry::for_start(),
                 () = retry.wait() => {}
             }
         }
