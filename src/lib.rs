@@ -9,6 +9,7 @@ pub mod judge;
 pub mod ledger;
 pub mod observe;
 pub mod quorum;
+pub mod reconcile;
 pub mod serve;
 pub mod telemetry;
 

@@ -1,0 +1,324 @@
+//! Enrolment: a budget for every enrolled StatefulSet, and the label that puts a namespace under the webhooks.
+//!
+//! A budget has no owner reference: it must outlive its StatefulSet, which operators delete and recreate, because open
+//! permissions would be lost with it. Those that the gate made go when their StatefulSet and every pod of it have been gone
+//! for a settle time and no permission is open; those that people wrote stay. The label is set before a budget is made, so
+//! that there is no moment in which a cluster has a ledger that nobody asks. It is applied under a field manager of its own and
+//! given back the same way: where somebody else wants it too, it stays.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Client, Error, Resource as _, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::watches::{Watches, cluster_of};
+use crate::api::{QuorumDisruptionBudget, names};
+use crate::quorum::{ClusterRef, Ordinal, PodName};
+
+/// Who applies the namespace label, and makes budgets.
+const MANAGER: &str = "quorumgate";
+
+/// Whether a StatefulSet asks to be guarded by its labels. One with a budget is guarded whatever they say.
+pub(super) fn asks(set: &StatefulSet) -> bool {
+    let label = |name: &str| set.labels().get(name).map(String::as_str);
+    let by_druid = label(names::MANAGED_BY) == Some(names::MANAGED_BY_DRUID)
+        && label(names::COMPONENT) == Some(names::COMPONENT_STATEFUL_SET);
+    label(names::ENROLL) == Some(names::TRUE) || by_druid
+}
+
+/// The namespaces that are the gate's business.
+#[derive(Debug, Clone)]
+pub(super) struct Bounds {
+    /// Those that were named; empty for all.
+    pub(super) named: Vec<String>,
+    /// The gate's own.
+    pub(super) own: String,
+}
+
+impl Bounds {
+    /// Whether something may be enrolled in this namespace. Never in `kube-system`, never in the gate's own: it must not stand
+    /// between Kubernetes and itself, nor between itself and its pods.
+    pub(super) fn contain(&self, namespace: &str) -> bool {
+        let asked_for = self.named.is_empty() || self.named.iter().any(|name| name == namespace);
+        asked_for && namespace != "kube-system" && namespace != self.own
+    }
+}
+
+/// Whether the gate made this budget, rather than a person.
+pub(super) fn made_here(budget: &QuorumDisruptionBudget) -> bool {
+    budget.labels().get(names::MANAGED_BY).map(String::as_str) == Some(MANAGER)
+}
+
+/// What one look at the caches calls for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Work {
+    /// Namespaces to label.
+    label: BTreeSet<String>,
+    /// Clusters to make a budget for.
+    create: BTreeSet<ClusterRef>,
+    /// Budgets of the gate's making that seem to guard nothing any more.
+    abandoned: BTreeSet<ClusterRef>,
+    /// Labelled namespaces in which nothing is enrolled.
+    unlabel: BTreeSet<String>,
+}
+
+/// The caches, as far as enrolment goes.
+struct Seen<'a> {
+    sets: &'a [Arc<StatefulSet>],
+    budgets: &'a [Arc<QuorumDisruptionBudget>],
+    pods: &'a [Arc<Pod>],
+    namespaces: &'a [Arc<Namespace>],
+    bounds: &'a Bounds,
+}
+
+impl Seen<'_> {
+    fn work(&self) -> Work {
+        let guarded: BTreeSet<ClusterRef> = self
+            .budgets
+            .iter()
+            .map(|budget| budget.cluster())
+            .filter(|cluster| self.bounds.contain(&cluster.namespace))
+            .collect();
+        let asking: BTreeSet<ClusterRef> = self
+            .sets
+            .iter()
+            .filter(|set| asks(set) && set.meta().deletion_timestamp.is_none())
+            .filter_map(|set| named(set.as_ref()))
+            .filter(|cluster| self.lives(&cluster.namespace))
+            .collect();
+        let wanted: BTreeSet<&str> = guarded
+            .union(&asking)
+            .map(|cluster| cluster.namespace.as_str())
+            .collect();
+        let mut work = Work {
+            create: asking.difference(&guarded).cloned().collect(),
+            abandoned: self.abandoned(),
+            ..Work::default()
+        };
+        for namespace in self.namespaces {
+            let name = namespace.name_any();
+            if !self.lives(&name) {
+                continue;
+            }
+            match (wanted.contains(name.as_str()), is_gated(namespace)) {
+                (true, false) => work.label.insert(name),
+                (false, true) => work.unlabel.insert(name),
+                (true, true) | (false, false) => false,
+            };
+        }
+        work
+    }
+
+    /// Whether something may be enrolled there: the namespace is the gate's business, and not on its way out.
+    fn lives(&self, name: &str) -> bool {
+        self.bounds.contain(name)
+            && self.namespaces.iter().any(|namespace| {
+                namespace.name_any() == name && namespace.meta().deletion_timestamp.is_none()
+            })
+    }
+
+    fn abandoned(&self) -> BTreeSet<ClusterRef> {
+        let sets: BTreeSet<ClusterRef> =
+            self.sets.iter().filter_map(|s| named(s.as_ref())).collect();
+        let with_pods: BTreeSet<ClusterRef> =
+            self.pods.iter().filter_map(|pod| belongs_to(pod)).collect();
+        self.budgets
+            .iter()
+            .filter(|budget| made_here(budget))
+            .map(|budget| budget.cluster())
+            .filter(|cluster| !sets.contains(cluster) && !with_pods.contains(cluster))
+            .collect()
+    }
+}
+
+/// The cluster that a pod belongs to: by its owner, or, for one that was orphaned, by its name.
+fn belongs_to(pod: &Pod) -> Option<ClusterRef> {
+    cluster_of(pod).or_else(|| {
+        let name = pod.name_any();
+        Ordinal::of(&PodName::new(name.as_str()))?;
+        let (set, _) = name.rsplit_once('-')?;
+        Some(ClusterRef::new(pod.namespace()?, set))
+    })
+}
+
+fn named(set: &StatefulSet) -> Option<ClusterRef> {
+    Some(ClusterRef::new(set.namespace()?, set.name_any()))
+}
+
+/// Whether a namespace is under the webhooks.
+pub(super) fn is_gated(namespace: &Namespace) -> bool {
+    namespace.labels().get(names::GATED).map(String::as_str) == Some(names::TRUE)
+}
+
+/// Enrols and dismisses.
+pub(super) struct Enrolment {
+    client: Client,
+    bounds: Bounds,
+    settle_time: Duration,
+    /// Since when a budget has guarded nothing, on this replica's clock.
+    abandoned_since: HashMap<ClusterRef, Instant>,
+    /// Namespaces whose label was given back, and which somebody else keeps labelled.
+    given_back: BTreeSet<String>,
+}
+
+impl Enrolment {
+    pub(super) fn new(client: Client, bounds: Bounds, settle_time: Duration) -> Self {
+        Self {
+            client,
+            bounds,
+            settle_time,
+            abandoned_since: HashMap::new(),
+            given_back: BTreeSet::new(),
+        }
+    }
+
+    /// Does what the caches call for. Failures are told and tried again at the next pass.
+    pub(super) async fn pass(&mut self, watches: &Watches) {
+        let work = Seen {
+            sets: &watches.stateful_sets.all(),
+            budgets: &watches.budgets.all(),
+            pods: &watches.pods.all(),
+            namespaces: &watches.namespaces.state(),
+            bounds: &self.bounds,
+        }
+        .work();
+        let mut unlabelled = BTreeSet::new();
+        for namespace in &work.label {
+            self.given_back.remove(namespace);
+            match self.label(namespace, true).await {
+                Ok(()) => info!(namespace, "put under the webhooks"),
+                Err(error) => {
+                    warn!(namespace, %error, "could not be put under the webhooks");
+                    unlabelled.insert(namespace.as_str());
+                }
+            }
+        }
+        for cluster in &work.create {
+            if !unlabelled.contains(cluster.namespace.as_str()) {
+                self.create(cluster).await;
+            }
+        }
+        self.give_back(work.unlabel).await;
+        self.dismiss(work.abandoned, Instant::now()).await;
+    }
+
+    async fn label(&self, namespace: &str, gated: bool) -> Result<(), Error> {
+        let labels = if gated {
+            json!({ names::GATED: names::TRUE })
+        } else {
+            json!({})
+        };
+        let patch = json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": { "name": namespace, "labels": labels },
+        });
+        let params = PatchParams::apply(MANAGER).force();
+        Api::<Namespace>::all(self.client.clone())
+            .patch(namespace, &params, &Patch::Apply(&patch))
+            .await
+            .map(drop)
+    }
+
+    async fn give_back(&mut self, namespaces: BTreeSet<String>) {
+        self.given_back.retain(|name| namespaces.contains(name));
+        for namespace in namespaces {
+            if self.given_back.contains(&namespace) {
+                continue;
+            }
+            match self.label(&namespace, false).await {
+                Ok(()) => {
+                    info!(
+                        namespace,
+                        "nothing is enrolled any more: gave its label back"
+                    );
+                    self.given_back.insert(namespace);
+                }
+                Err(error) => warn!(namespace, %error, "its label could not be given back"),
+            }
+        }
+    }
+
+    async fn create(&self, cluster: &ClusterRef) {
+        let mut budget = QuorumDisruptionBudget::of(cluster);
+        budget
+            .labels_mut()
+            .insert(names::MANAGED_BY.into(), MANAGER.into());
+        let budgets: Api<QuorumDisruptionBudget> =
+            Api::namespaced(self.client.clone(), &cluster.namespace);
+        match budgets.create(&PostParams::default(), &budget).await {
+            Ok(_) => info!(%cluster, "enrolled"),
+            Err(Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => warn!(%cluster, %error, "its budget could not be made"),
+        }
+    }
+
+    /// Deletes budgets that have guarded nothing for a settle time.
+    async fn dismiss(&mut self, abandoned: BTreeSet<ClusterRef>, now: Instant) {
+        self.abandoned_since
+            .retain(|cluster, _| abandoned.contains(cluster));
+        for cluster in abandoned {
+            let since = *self.abandoned_since.entry(cluster.clone()).or_insert(now);
+            if now.saturating_duration_since(since) < self.settle_time {
+                continue;
+            }
+            match self.delete_if_unused(&cluster).await {
+                Ok(true) => info!(%cluster, "nothing is left to guard: its budget was deleted"),
+                Ok(false) => {}
+                Err(error) => warn!(%cluster, %error, "its unused budget could not be deleted"),
+            }
+            self.abandoned_since.remove(&cluster);
+        }
+    }
+
+    /// The budget is read first and deleted at that version: whatever was recorded meanwhile keeps it.
+    async fn delete_if_unused(&self, cluster: &ClusterRef) -> Result<bool, Error> {
+        let ClusterRef { namespace, name } = cluster;
+        let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
+        let Some(budget) = budgets.get_opt(name).await? else {
+            return Ok(false);
+        };
+        let open = budget.status.as_ref().is_some_and(|s| !s.grants.is_empty());
+        if !made_here(&budget) || open {
+            return Ok(false);
+        }
+        let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
+        if sets.get_opt(name).await?.is_some() {
+            return Ok(false);
+        }
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let members = ListParams::default().labels(names::POD_NAME);
+        let mut left = pods.list(&members).await?.into_iter();
+        if left.any(|pod| belongs_to(&pod).as_ref() == Some(cluster)) {
+            return Ok(false);
+        }
+        let only_this = DeleteParams::default().preconditions(Preconditions {
+            uid: budget.uid(),
+            resource_version: budget.resource_version(),
+        });
+        match budgets.delete(name, &only_this).await {
+            Ok(_) => Ok(true),
+            Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// When to look again although nothing happened.
+    pub(super) fn next(&self, now: Instant) -> Option<Duration> {
+        let left = |since: &Instant| {
+            self.settle_time
+                .saturating_sub(now.saturating_duration_since(*since))
+        };
+        self.abandoned_since.values().map(left).min()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+use super::*;
+
+const OWN: &str = "quorumgate";
+
+fn set(namespace: &str, name: &str, labels: &[(&str, &str)]) -> Arc<StatefulSet> {
+    let mut set = StatefulSet::default();
+    set.metadata.namespace = Some(namespace.into());
+    set.metadata.name = Some(name.into());
+    set.labels_mut().extend(owned(labels));
+    Arc::new(set)
+}
+
+fn owned<'a>(labels: &'a [(&str, &str)]) -> impl Iterator<Item = (String, String)> + 'a {
+    labels.iter().map(|(k, v)| ((*k).into(), (*v).into()))
+}
+
+fn namespace(name: &str, gated: bool) -> Arc<Namespace> {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.into());
+    if gated {
+        let labels = namespace.labels_mut();
+        labels.insert(names::GATED.into(), names::TRUE.into());
+    }
+    Arc::new(namespace)
+}
+
+fn budget(namespace: &str, name: &str, by: Option<&str>) -> Arc<QuorumDisruptionBudget> {
+    let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new(namespace, name));
+    if let Some(by) = by {
+        let labels = budget.labels_mut();
+        labels.insert(names::MANAGED_BY.into(), by.into());
+    }
+    Arc::new(budget)
+}
+
+fn pod(namespace: &str, name: &str) -> Arc<Pod> {
+    let mut pod = Pod::default();
+    pod.metadata.namespace = Some(namespace.into());
+    pod.metadata.name = Some(name.into());
+    Arc::new(pod)
+}
+
+const ENROLLED: &[(&str, &str)] = &[(names::ENROLL, names::TRUE)];
+
+#[derive(Default)]
+struct Caches {
+    sets: Vec<Arc<StatefulSet>>,
+    budgets: Vec<Arc<QuorumDisruptionBudget>>,
+    pods: Vec<Arc<Pod>>,
+    namespaces: Vec<Arc<Namespace>>,
+    named: Vec<String>,
+}
+
+impl Caches {
+    fn work(&self) -> Work {
+        Seen {
+            sets: &self.sets,
+            budgets: &self.budgets,
+            pods: &self.pods,
+            namespaces: &self.namespaces,
+            bounds: &Bounds {
+                named: self.named.clone(),
+                own: OWN.into(),
+            },
+        }
+        .work()
+    }
+}
+
+fn clusters(names: &[(&str, &str)]) -> BTreeSet<ClusterRef> {
+    let each = names.iter();
+    each.map(|(ns, name)| ClusterRef::new(*ns, *name)).collect()
+}
+
+#[test]
+fn an_enrolled_set_gets_a_label_on_its_namespace_and_a_budget() {
+    let work = Caches {
+        sets: vec![set("a", "etcd", ENROLLED), set("a", "web", &[])],
+        namespaces: vec![namespace("a", false), namespace("b", false)],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(work.label, BTreeSet::from(["a".to_owned()]));
+    assert_eq!(work.create, clusters(&[("a", "etcd")]));
+    assert_eq!(work.unlabel, BTreeSet::new());
+}
+
+#[test]
+fn druids_own_labels_enrol_only_its_etcd_sets() {
+    let druid = (names::MANAGED_BY, names::MANAGED_BY_DRUID);
+    let component = (names::COMPONENT, names::COMPONENT_STATEFUL_SET);
+    assert!(asks(&set("a", "etcd-main", &[druid, component])));
+    assert!(!asks(&set("a", "etcd-main", &[druid])));
+    assert!(!asks(&set("a", "x", &[(names::ENROLL, "false")])));
+}
+
+#[test]
+fn a_budget_written_by_hand_is_adopted_and_never_dismissed() {
+    let work = Caches {
+        sets: vec![set("a", "etcd", ENROLLED)],
+        budgets: vec![budget("a", "etcd", None), budget("a", "early", None)],
+        namespaces: vec![namespace("a", false)],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(work.create, BTreeSet::new());
+    assert_eq!(work.abandoned, BTreeSet::new());
+    assert_eq!(work.label, BTreeSet::from(["a".to_owned()]));
+}
+
+#[test]
+fn nothing_is_enrolled_in_kube_system_nor_in_the_gates_own_namespace() {
+    let work = Caches {
+        sets: vec![
+            set("kube-system", "etcd", ENROLLED),
+            set(OWN, "etcd", ENROLLED),
+        ],
+        budgets: vec![budget("kube-system", "other", None)],
+        namespaces: vec![namespace("kube-system", false), namespace(OWN, false)],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(work, Work::default());
+}
+
+#[test]
+fn namespaces_that_were_not_named_are_left_alone() {
+    let work = Caches {
+        sets: vec![set("a", "etcd", ENROLLED), set("b", "etcd", ENROLLED)],
+        namespaces: vec![
+            namespace("a", false),
+            namespace("b", false),
+            namespace("c", true),
+        ],
+        named: vec!["a".into()],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(work.create, clusters(&[("a", "etcd")]));
+    assert_eq!(work.label, BTreeSet::from(["a".to_owned()]));
+    assert_eq!(work.unlabel, BTreeSet::new());
+}
+
+#[test]
+fn a_terminating_namespace_is_left_alone() {
+    let mut going = (*namespace("a", false)).clone();
+    going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+        jiff::Timestamp::UNIX_EPOCH,
+    ));
+    let work = Caches {
+        sets: vec![set("a", "etcd", ENROLLED)],
+        namespaces: vec![Arc::new(going)],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(work, Work::default());
+}
+
+#[test]
+fn a_namespace_with_nothing_enrolled_gives_its_label_back() {
+    let work = Caches {
+        sets: vec![set("a", "web", &[])],
+        namespaces: vec![namespace("a", true)],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(work.unlabel, BTreeSet::from(["a".to_owned()]));
+}
+
+#[test]
+fn a_budget_of_the_gates_making_is_abandoned_only_when_set_and_pods_are_gone() {
+    let of_the_gate = || vec![budget("a", "etcd", Some(MANAGER))];
+    let namespaces = || vec![namespace("a", true)];
+    let with_set = Caches {
+        sets: vec![set("a", "etcd", &[])],
+        budgets: of_the_gate(),
+        namespaces: namespaces(),
+        ..Caches::default()
+    };
+    assert_eq!(with_set.work().abandoned, BTreeSet::new());
+    let with_orphan = Caches {
+        budgets: of_the_gate(),
+        pods: vec![pod("a", "etcd-0")],
+        namespaces: namespaces(),
+        ..Caches::default()
+    };
+    assert_eq!(with_orphan.work().abandoned, BTreeSet::new());
+    let alone = Caches {
+        budgets: of_the_gate(),
+        pods: vec![pod("a", "etcd-events-0")],
+        namespaces: namespaces(),
+        ..Caches::default()
+    };
+    assert_eq!(alone.work().abandoned, clusters(&[("a", "etcd")]));
+}

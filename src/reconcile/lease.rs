@@ -1,0 +1,228 @@
+//! Who leads: one replica writes observations, the others could as well. This only saves work; no safety rests on it.
+//!
+//! A lease is taken over when its record has not changed for its whole duration on this replica's own monotonic clock.
+//! The times written in it are for people: clocks of replicas are never compared.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::{Api, ObjectMeta, PostParams};
+use kube::{Client, Error};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+/// How long a lease is good after it was last seen to change.
+const DURATION: Duration = Duration::from_secs(15);
+/// How often it is looked at, and renewed by its holder.
+const PERIOD: Duration = Duration::from_secs(3);
+/// A holder that could not renew for this long no longer leads: others take over at [`DURATION`].
+const RENEW_WITHIN: Duration = Duration::from_secs(8);
+
+/// Whether this replica leads.
+#[derive(Debug, Clone)]
+pub struct Leading(watch::Receiver<bool>);
+
+impl Leading {
+    /// Whether it leads now.
+    pub fn now(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Returns when this changes; never, once nobody runs for election any more.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// A record as it was first seen: who holds it, at which version, since when on this replica's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Seen {
+    holder: Option<String>,
+    version: Option<String>,
+    since: Instant,
+}
+
+/// What a look at the lease calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Move {
+    /// There is none: make one.
+    Create,
+    /// It is this replica's: renew it.
+    Renew,
+    /// It is free, or its holder has not been heard of for its duration: take it.
+    Take,
+    /// Somebody else's, and alive.
+    Wait,
+}
+
+fn evaluate(seen: Option<&Seen>, me: &str, now: Instant) -> Move {
+    let Some(seen) = seen else {
+        return Move::Create;
+    };
+    match seen.holder.as_deref() {
+        None | Some("") => Move::Take,
+        Some(holder) if holder == me => Move::Renew,
+        Some(_) if now.saturating_duration_since(seen.since) >= DURATION => Move::Take,
+        Some(_) => Move::Wait,
+    }
+}
+
+/// A replica that runs for election.
+pub struct Candidate {
+    leases: Api<Lease>,
+    name: String,
+    me: String,
+    leading: watch::Sender<bool>,
+    seen: Option<Seen>,
+    renewed: Option<Instant>,
+}
+
+impl Candidate {
+    /// A candidate called `identity` for the Lease `name`, and how to learn whether it leads.
+    pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> (Self, Leading) {
+        let (leading, follow) = watch::channel(false);
+        let candidate = Self {
+            leases: Api::namespaced(client, namespace),
+            name: name.to_owned(),
+            me: identity.to_owned(),
+            leading,
+            seen: None,
+            renewed: None,
+        };
+        (candidate, Leading(follow))
+    }
+
+    /// Runs for election until cancelled; then gives the lease back, so that another replica need not wait.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while cancel.run_until_cancelled(ticks.tick()).await.is_some() {
+            match tokio::time::timeout(PERIOD, self.round()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => warn!(%error, "the leader election lease could not be looked at"),
+                Err(_) => warn!("the leader election lease could not be looked at in time"),
+            }
+            self.note(Instant::now());
+        }
+        self.release().await;
+    }
+
+    async fn round(&mut self) -> Result<(), Error> {
+        let current = self.leases.get_opt(&self.name).await?;
+        self.look(current.as_ref(), Instant::now());
+        let now = Instant::now();
+        let written = match evaluate(self.seen.as_ref(), &self.me, now) {
+            Move::Create => {
+                let lease = self.record(None);
+                self.leases.create(&PostParams::default(), &lease).await
+            }
+            Move::Renew | Move::Take => {
+                let lease = self.record(current);
+                self.leases
+                    .replace(&self.name, &PostParams::default(), &lease)
+                    .await
+            }
+            Move::Wait => {
+                self.renewed = None;
+                return Ok(());
+            }
+        };
+        match written {
+            Ok(lease) => {
+                self.look(Some(&lease), now);
+                self.renewed = Some(now);
+                Ok(())
+            }
+            // Somebody was faster: the next look shows who.
+            Err(Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes in what was read. The clock of a record starts anew only when the record changed.
+    fn look(&mut self, lease: Option<&Lease>, now: Instant) {
+        self.seen = lease.map(|lease| {
+            let version = lease.metadata.resource_version.clone();
+            match self.seen.take() {
+                Some(seen) if seen.version == version => seen,
+                _ => Seen {
+                    holder: lease.spec.as_ref().and_then(|s| s.holder_identity.clone()),
+                    version,
+                    since: now,
+                },
+            }
+        });
+    }
+
+    /// The lease with this replica as its holder, at the version that was read.
+    fn record(&self, current: Option<Lease>) -> Lease {
+        let mut lease = current.unwrap_or_else(|| Lease {
+            metadata: ObjectMeta {
+                name: Some(self.name.clone()),
+                ..ObjectMeta::default()
+            },
+            ..Lease::default()
+        });
+        let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+        let now = MicroTime(Timestamp::now());
+        if spec.holder_identity.as_deref() != Some(self.me.as_str()) {
+            let free = spec.holder_identity.as_deref().unwrap_or("").is_empty();
+            let first = spec.lease_transitions.is_none() && free;
+            spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + i32::from(!first));
+            spec.acquire_time = Some(now.clone());
+        }
+        spec.holder_identity = Some(self.me.clone());
+        spec.lease_duration_seconds = i32::try_from(DURATION.as_secs()).ok();
+        spec.renew_time = Some(now);
+        lease
+    }
+
+    /// Leads while the last renewal is young, whatever became of the latest attempt.
+    fn note(&self, now: Instant) {
+        let leads = self
+            .renewed
+            .is_some_and(|renewed| now.saturating_duration_since(renewed) < RENEW_WITHIN);
+        let changed = self.leading.send_if_modified(|leading| {
+            let changed = *leading != leads;
+            *leading = leads;
+            changed
+        });
+        if changed {
+            info!(leader = leads, identity = %self.me, "leadership changed");
+        }
+    }
+
+    async fn release(&mut self) {
+        self.leading.send_replace(false);
+        if self.renewed.is_none() {
+            return;
+        }
+        let give_back = async {
+            let mut lease = self.leases.get(&self.name).await?;
+            let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
+            if spec.holder_identity.as_deref() != Some(self.me.as_str()) {
+                return Ok(());
+            }
+            spec.holder_identity = Some(String::new());
+            let params = PostParams::default();
+            self.leases
+                .replace(&self.name, &params, &lease)
+                .await
+                .map(drop)
+        };
+        match tokio::time::timeout(PERIOD, give_back).await {
+            Ok(Ok(())) => info!("gave the leader election lease back"),
+            Ok(Err(error)) => warn!(%error, "the leader election lease could not be given back"),
+            Err(_) => warn!("the leader election lease could not be given back in time"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

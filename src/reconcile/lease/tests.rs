@@ -1,0 +1,91 @@
+use super::*;
+
+fn held_by(holder: &str, since: Instant) -> Seen {
+    Seen {
+        holder: Some(holder.into()),
+        version: Some("1".into()),
+        since,
+    }
+}
+
+#[test]
+fn a_missing_lease_is_created() {
+    assert_eq!(evaluate(None, "a", Instant::now()), Move::Create);
+}
+
+#[test]
+fn ones_own_lease_is_renewed_however_old_it_is() {
+    let now = Instant::now();
+    let seen = held_by("a", now);
+    assert_eq!(evaluate(Some(&seen), "a", now + DURATION * 9), Move::Renew);
+}
+
+#[test]
+fn a_lease_given_back_is_taken_at_once() {
+    let now = Instant::now();
+    assert_eq!(evaluate(Some(&held_by("", now)), "a", now), Move::Take);
+}
+
+#[test]
+fn anothers_lease_is_taken_only_after_its_duration_unchanged_on_this_clock() {
+    let now = Instant::now();
+    let seen = held_by("b", now);
+    assert_eq!(
+        evaluate(Some(&seen), "a", now + DURATION - PERIOD),
+        Move::Wait
+    );
+    assert_eq!(evaluate(Some(&seen), "a", now + DURATION), Move::Take);
+}
+
+fn lease(version: &str, holder: &str) -> Lease {
+    Lease {
+        metadata: ObjectMeta {
+            resource_version: Some(version.into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(holder.into()),
+            ..LeaseSpec::default()
+        }),
+    }
+}
+
+fn candidate() -> (Candidate, Leading) {
+    let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+    let client = Client::try_from(config).unwrap();
+    Candidate::new(client, "quorumgate", "quorumgate", "a")
+}
+
+#[tokio::test]
+async fn a_renewal_by_its_holder_starts_the_clock_anew() {
+    let (mut candidate, _) = candidate();
+    let start = Instant::now();
+    candidate.look(Some(&lease("1", "b")), start);
+    candidate.look(Some(&lease("1", "b")), start + PERIOD);
+    assert_eq!(candidate.seen.as_ref().unwrap().since, start);
+    candidate.look(Some(&lease("2", "b")), start + PERIOD * 2);
+    assert_eq!(candidate.seen.as_ref().unwrap().since, start + PERIOD * 2);
+}
+
+#[tokio::test]
+async fn one_who_cannot_renew_stops_leading_before_others_take_over() {
+    let (mut candidate, leading) = candidate();
+    let start = Instant::now();
+    candidate.renewed = Some(start);
+    candidate.note(start);
+    assert!(leading.now());
+    candidate.note(start + RENEW_WITHIN);
+    assert!(!leading.now());
+    assert!(RENEW_WITHIN + PERIOD < DURATION);
+}
+
+#[tokio::test]
+async fn taking_a_lease_counts_a_transition_and_renewing_none() {
+    let (candidate, _) = candidate();
+    let created = candidate.record(None);
+    assert_eq!(created.spec.as_ref().unwrap().lease_transitions, Some(0));
+    let renewed = candidate.record(Some(created));
+    assert_eq!(renewed.spec.as_ref().unwrap().lease_transitions, Some(0));
+    let taken = candidate.record(Some(lease("1", "b")));
+    assert_eq!(taken.spec.as_ref().unwrap().lease_transitions, Some(1));
+}

@@ -1,0 +1,270 @@
+//! Caches of what the controllers look after. They wake and they list; no verdict and no settlement rests on them.
+
+use std::future::Future;
+use std::hash::Hash;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::{self, watcher};
+use kube::runtime::{WatchStreamExt as _, reflector};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::api::{QuorumDisruptionBudget, names};
+use crate::quorum::ClusterRef;
+
+/// An object that changed, by what it means to a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Change {
+    /// A budget came, went, or was written to.
+    Budget(ClusterRef),
+    /// A StatefulSet came, went, or changed.
+    StatefulSet(ClusterRef),
+    /// A pod of a StatefulSet did.
+    Pod(ClusterRef),
+    /// Something in a namespace that concerns every cluster in it: its label, or a `PodDisruptionBudget`.
+    Namespace(String),
+    /// A node did: its readiness, its taints or its labels.
+    Node(String),
+    /// A webhook configuration of the gate did: every cluster is concerned.
+    Webhooks,
+}
+
+/// Objects of one namespaced kind, from one watch of all namespaces or one watch for each that was named.
+pub(super) struct Shelf<K>(Vec<Store<K>>)
+where
+    K: Resource<DynamicType = ()> + 'static;
+
+impl<K> Shelf<K>
+where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + 'static,
+{
+    /// The object of that name.
+    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        let key = ObjectRef::new(name).within(namespace);
+        self.0.iter().find_map(|store| store.get(&key))
+    }
+
+    /// Those for which it holds.
+    pub(super) fn filter(&self, holds: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        self.0
+            .iter()
+            .flat_map(|store| store.state_filter(&holds))
+            .collect()
+    }
+
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<K>> {
+        self.0.iter().flat_map(Store::state).collect()
+    }
+}
+
+/// One cache per kind.
+pub(super) struct Watches {
+    pub(super) budgets: Shelf<QuorumDisruptionBudget>,
+    pub(super) stateful_sets: Shelf<StatefulSet>,
+    pub(super) pods: Shelf<Pod>,
+    pub(super) disruption_budgets: Shelf<PodDisruptionBudget>,
+    pub(super) namespaces: Store<Namespace>,
+    pub(super) nodes: Store<Node>,
+    pub(super) validating: Store<ValidatingWebhookConfiguration>,
+    pub(super) mutating: Store<MutatingWebhookConfiguration>,
+}
+
+impl Watches {
+    /// The pods, as cached, of the StatefulSet of that name.
+    pub(super) fn pods_of(&self, cluster: &ClusterRef) -> Vec<Arc<Pod>> {
+        self.pods
+            .filter(|pod| cluster_of(pod).as_ref() == Some(cluster))
+    }
+
+    /// The namespace of that name.
+    pub(super) fn namespace(&self, name: &str) -> Option<Arc<Namespace>> {
+        self.namespaces.get(&ObjectRef::new(name))
+    }
+
+    /// Returns once every watch has listed what there is.
+    pub(super) async fn synced(&self) -> Result<(), reflector::store::WriterDropped> {
+        /// Waits for each store of a shelf.
+        async fn shelf<K>(shelf: &Shelf<K>) -> Result<(), reflector::store::WriterDropped>
+        where
+            K: Resource<DynamicType = ()> + Clone + 'static,
+        {
+            for store in &shelf.0 {
+                store.wait_until_ready().await?;
+            }
+            Ok(())
+        }
+        shelf(&self.budgets).await?;
+        shelf(&self.stateful_sets).await?;
+        shelf(&self.pods).await?;
+        shelf(&self.disruption_budgets).await?;
+        self.namespaces.wait_until_ready().await?;
+        self.nodes.wait_until_ready().await?;
+        self.validating.wait_until_ready().await?;
+        self.mutating.wait_until_ready().await
+    }
+}
+
+/// The cluster whose StatefulSet a pod names as its controller.
+pub(super) fn cluster_of(pod: &Pod) -> Option<ClusterRef> {
+    let owner = pod
+        .owner_references()
+        .iter()
+        .find(|owner| owner.controller == Some(true) && owner.kind == "StatefulSet")?;
+    Some(ClusterRef::new(pod.namespace()?, &owner.name))
+}
+
+fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
+    let meta = object.meta();
+    Some(ClusterRef::new(meta.namespace.clone()?, meta.name.clone()?))
+}
+
+type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Opens watches one by one, and collects what keeps them going.
+struct Opening<'a> {
+    client: &'a Client,
+    namespaces: &'a [String],
+    changes: &'a UnboundedSender<Change>,
+    following: Vec<Following>,
+}
+
+impl Opening<'_> {
+    fn shelf<K>(
+        &mut self,
+        config: &watcher::Config,
+        change: impl Fn(&K) -> Option<Change> + Clone + Send + 'static,
+    ) -> Shelf<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+    {
+        let client = self.client;
+        let apis: Vec<Api<K>> = if self.namespaces.is_empty() {
+            vec![Api::all(client.clone())]
+        } else {
+            let of = |namespace: &String| Api::namespaced(client.clone(), namespace);
+            self.namespaces.iter().map(of).collect()
+        };
+        let follow = |api| self.follow(api, config.clone(), change.clone());
+        Shelf(apis.into_iter().map(follow).collect())
+    }
+
+    fn everywhere<K>(
+        &mut self,
+        config: watcher::Config,
+        change: impl Fn(&K) -> Option<Change> + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+    {
+        let api = Api::all(self.client.clone());
+        self.follow(api, config, change)
+    }
+
+    fn follow<K>(
+        &mut self,
+        api: Api<K>,
+        config: watcher::Config,
+        change: impl Fn(&K) -> Option<Change> + Send + 'static,
+    ) -> Store<K>
+    where
+        K: Resource<DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+        K::DynamicType: Hash + Eq,
+    {
+        let (store, writer) = reflector::store();
+        let changes = self.changes.clone();
+        self.following.push(Box::pin(async move {
+            let mut events = watcher(api, config)
+                .default_backoff()
+                .modify(|object| object.managed_fields_mut().clear())
+                .reflect(writer)
+                .touched_objects()
+                .boxed();
+            while let Some(event) = events.next().await {
+                match event {
+                    Ok(object) => {
+                        if let Some(change) = change(&object) {
+                            // Nobody listens any more while the process ends.
+                            let _ = changes.send(change);
+                        }
+                    }
+                    Err(error) => {
+                        warn!(kind = %K::kind(&()), %error, "a watch failed and is opened again");
+                    }
+                }
+            }
+        }));
+        store
+    }
+}
+
+/// Opens every watch. The returned future keeps them going until it is cancelled.
+pub(super) fn open(
+    client: &Client,
+    namespaces: &[String],
+    webhooks: &str,
+    changes: &UnboundedSender<Change>,
+    cancel: CancellationToken,
+) -> (Watches, impl Future<Output = ()> + Send + use<>) {
+    let mut opening = Opening {
+        client,
+        namespaces,
+        changes,
+        following: Vec::new(),
+    };
+    let any = watcher::Config::default;
+    // The StatefulSet controller labels every pod it makes, so other pods need not be kept.
+    let members = any().labels(names::POD_NAME);
+    let ours = any().fields(&format!("metadata.name={webhooks}"));
+    let in_namespace = |object: &PodDisruptionBudget| object.namespace().map(Change::Namespace);
+    let watches = Watches {
+        budgets: opening.shelf(&any(), |budget| named(budget).map(Change::Budget)),
+        stateful_sets: opening.shelf(&any(), |set| named(set).map(Change::StatefulSet)),
+        pods: opening.shelf(&members, |pod| cluster_of(pod).map(Change::Pod)),
+        disruption_budgets: opening.shelf(&any(), in_namespace),
+        namespaces: opening.everywhere(any(), |namespace: &Namespace| {
+            Some(Change::Namespace(namespace.name_any()))
+        }),
+        nodes: opening.everywhere(any(), |node: &Node| Some(Change::Node(node.name_any()))),
+        validating: opening.everywhere(ours.clone(), |_| Some(Change::Webhooks)),
+        mutating: opening.everywhere(ours, |_| Some(Change::Webhooks)),
+    };
+    let following = opening.following;
+    let all = async move {
+        cancel
+            .run_until_cancelled(futures::future::join_all(following))
+            .await;
+    };
+    (watches, all)
+}
