@@ -87,6 +87,12 @@ pub struct LedgerStatus {
     /// How often it turned cold. Watching begins anew each time.
     #[serde(default, skip_serializing_if = "is_default")]
     pub epoch: i64,
+    /// Whether the API server does not ask the gate at present. It stays cold for as long, and for a settle time after.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub suspended: bool,
+    /// The webhook configurations by which the gate was last in force: their UIDs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_force_by: Option<String>,
     /// Why it turned cold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_because: Option<String>,

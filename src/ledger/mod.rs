@@ -8,6 +8,7 @@
 //! nothing would be no fence against a judgement that runs at the same time.
 
 mod error;
+mod force;
 mod page;
 mod recorded;
 mod settlement;

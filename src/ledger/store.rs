@@ -233,7 +233,7 @@ impl Ledger {
         Ok(try_join_all(looks).await?.into_iter().collect())
     }
 
-    async fn put_changed(
+    pub(super) async fn put_changed(
         &self,
         page: &Page,
         status: QuorumDisruptionBudgetStatus,
@@ -246,7 +246,7 @@ impl Ledger {
     }
 
     /// The compare-and-swap: the whole status, at the page's resourceVersion and of the page's UID.
-    async fn put(
+    pub(super) async fn put(
         &self,
         page: &Page,
         status: QuorumDisruptionBudgetStatus,

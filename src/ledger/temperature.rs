@@ -10,9 +10,14 @@ use super::{Page, Seen};
 use crate::quorum::Temperature;
 
 /// The temperature of the ledger on this page: warm where a replica wrote so for this very budget, or where this replica has
-/// seen it for one settle time since it was created or last turned cold.
+/// seen it for one settle time since it was created or last turned cold. Cold in any case while its gate is not in force.
 pub fn temperature(page: &Page, seen: &Seen, settle_time: Duration) -> Temperature {
     let ledger = page.status().map(|s| s.ledger.clone()).unwrap_or_default();
+    if ledger.suspended {
+        return Temperature::Cold {
+            remaining: settle_time,
+        };
+    }
     let for_this_budget = ledger.budget_uid.as_deref() == Some(page.uid.as_str());
     if ledger.warm && for_this_budget {
         return Temperature::Warm;

@@ -55,8 +55,11 @@ impl Witness {
     }
 }
 
-/// Says that the ledger on this page is warm.
+/// Says that the ledger on this page is warm, unless its gate is not in force.
 pub(super) fn warm(page: &Page, status: &mut QuorumDisruptionBudgetStatus) {
+    if status.ledger.suspended {
+        return;
+    }
     status.ledger.warm = true;
     status.ledger.budget_uid = Some(page.uid.to_string());
     status.ledger.cold_because = None;

@@ -1,0 +1,42 @@
+//! What a ledger makes of its gate being in force, or not.
+//!
+//! While the API server does not ask the gate, pods go without a permission, and their deletes may still be on their way when
+//! it asks again. So a ledger is suspended for as long as that lasts, which is cold however long anybody watches it, and begins
+//! anew afterwards. It remembers by which webhook configurations it was in force: others may have been missing in between.
+
+use super::{Ledger, LedgerError, Page};
+
+impl Ledger {
+    /// The gate is not in force: the ledger is cold until [`Ledger::in_force`] and one settle time more. `None` where that was
+    /// known.
+    pub async fn suspend(&self, page: &Page, because: &str) -> Result<Option<Page>, LedgerError> {
+        let (_, mut status) = page.draft();
+        let ledger = &mut status.ledger;
+        if ledger.suspended {
+            return Ok(None);
+        }
+        ledger.suspended = true;
+        ledger.warm = false;
+        ledger.epoch = ledger.epoch.saturating_add(1);
+        ledger.cold_because = Some(because.to_owned());
+        self.put(page, status).await.map(Some)
+    }
+
+    /// The gate is in force, by these webhook configurations. A ledger that was suspended, or in force by others, is cold for
+    /// one settle time from now. `None` where nothing changes.
+    pub async fn in_force(&self, page: &Page, by: &str) -> Result<Option<Page>, LedgerError> {
+        let (_, mut status) = page.draft();
+        let ledger = &mut status.ledger;
+        let others = ledger.in_force_by.as_deref().is_some_and(|was| was != by);
+        if others || ledger.suspended {
+            ledger.epoch = ledger.epoch.saturating_add(1);
+            ledger.warm = false;
+        }
+        if others {
+            ledger.cold_because = Some("the webhook configurations were made anew".into());
+        }
+        ledger.suspended = false;
+        ledger.in_force_by = Some(by.to_owned());
+        self.put_changed(page, status).await
+    }
+}

@@ -1,0 +1,206 @@
+//! Whether the API server asks the gate about a namespace: its label, and the two webhook configurations, as they stand.
+
+use std::fmt;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration,
+    WebhookClientConfig,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::ResourceExt as _;
+use kube::core::Selector;
+
+use super::enrol::is_gated;
+use crate::api::names;
+
+/// Why the API server does not ask the gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum OutOfForce {
+    /// The namespace is not there, or not labelled.
+    NotGated,
+    /// A webhook configuration is missing.
+    NoConfiguration(&'static str),
+    /// One has no hook that would ask on this path and refuse when nobody answers.
+    NoHook(&'static str),
+    /// The hook on this path does not select the namespace.
+    NotSelected(&'static str),
+}
+
+impl OutOfForce {
+    /// A CamelCase word for conditions.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::NotGated => "NamespaceNotGated",
+            Self::NoConfiguration(_) => "NoWebhookConfiguration",
+            Self::NoHook(_) => "WebhookMissing",
+            Self::NotSelected(_) => "NamespaceNotSelected",
+        }
+    }
+}
+
+impl fmt::Display for OutOfForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotGated => write!(f, "the namespace has no label {}=true", names::GATED),
+            Self::NoConfiguration(kind) => write!(f, "the gate's {kind} is missing"),
+            Self::NoHook(path) => write!(
+                f,
+                "no webhook asks the gate on {path} with failurePolicy Fail for what it guards"
+            ),
+            Self::NotSelected(path) => {
+                write!(f, "the webhook on {path} does not select the namespace")
+            }
+        }
+    }
+}
+
+/// What must be asked for the promise to hold.
+struct Needed {
+    path: &'static str,
+    operation: &'static str,
+    resource: &'static str,
+}
+
+const VALIDATING: [Needed; 2] = [
+    Needed {
+        path: "/validate/pods",
+        operation: "DELETE",
+        resource: "pods",
+    },
+    Needed {
+        path: "/validate/evictions",
+        operation: "CREATE",
+        resource: "pods/eviction",
+    },
+];
+
+const MUTATING: [Needed; 1] = [Needed {
+    path: "/mutate/evictions",
+    operation: "CREATE",
+    resource: "pods/eviction",
+}];
+
+/// A webhook of either configuration, as far as this goes.
+struct Hook<'a> {
+    client: &'a WebhookClientConfig,
+    failure_policy: Option<&'a str>,
+    rules: &'a [RuleWithOperations],
+    namespaces: Option<&'a LabelSelector>,
+}
+
+impl Hook<'_> {
+    fn path(&self) -> &str {
+        let service = self.client.service.as_ref();
+        let of_url = || {
+            let url = self.client.url.as_deref()?;
+            let (_, rest) = url.split_once("://")?;
+            let at = rest.find('/')?;
+            rest.get(at..)
+        };
+        let path = service.and_then(|s| s.path.as_deref()).or_else(of_url);
+        path.map_or("", |path| path.split('?').next().unwrap_or(path))
+    }
+
+    fn covers(&self, needed: &Needed) -> bool {
+        let fails_closed = self.failure_policy.is_none_or(|policy| policy == "Fail");
+        let says = |list: Option<&Vec<String>>, what: &str| {
+            list.is_some_and(|list| list.iter().any(|item| item == what || item == "*"))
+        };
+        fails_closed
+            && self.path() == needed.path
+            && self.rules.iter().any(|rule| {
+                says(rule.operations.as_ref(), needed.operation)
+                    && says(rule.resources.as_ref(), needed.resource)
+            })
+    }
+
+    fn selects(&self, namespace: &Namespace) -> bool {
+        let Some(selector) = self.namespaces else {
+            return true;
+        };
+        Selector::try_from(selector.clone())
+            .is_ok_and(|selector| selector.matches(namespace.labels()))
+    }
+}
+
+fn check(
+    hooks: &[Hook<'_>],
+    needed: &[Needed],
+    namespace: Option<&Namespace>,
+) -> Result<(), OutOfForce> {
+    for needed in needed {
+        let mut covering = hooks.iter().filter(|hook| hook.covers(needed)).peekable();
+        if covering.peek().is_none() {
+            return Err(OutOfForce::NoHook(needed.path));
+        }
+        if let Some(namespace) = namespace
+            && !covering.any(|hook| hook.selects(namespace))
+        {
+            return Err(OutOfForce::NotSelected(needed.path));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the validating configuration asks what it must; of this namespace, where one is given.
+pub(super) fn validating(
+    configuration: &ValidatingWebhookConfiguration,
+    namespace: Option<&Namespace>,
+) -> Result<(), OutOfForce> {
+    let hooks = configuration.webhooks.iter().flatten();
+    let hooks: Vec<_> = hooks
+        .map(|hook| Hook {
+            client: &hook.client_config,
+            failure_policy: hook.failure_policy.as_deref(),
+            rules: hook.rules.as_deref().unwrap_or_default(),
+            namespaces: hook.namespace_selector.as_ref(),
+        })
+        .collect();
+    check(&hooks, &VALIDATING, namespace)
+}
+
+/// Whether the mutating configuration asks what it must; of this namespace, where one is given.
+pub(super) fn mutating(
+    configuration: &MutatingWebhookConfiguration,
+    namespace: Option<&Namespace>,
+) -> Result<(), OutOfForce> {
+    let hooks = configuration.webhooks.iter().flatten();
+    let hooks: Vec<_> = hooks
+        .map(|hook| Hook {
+            client: &hook.client_config,
+            failure_policy: hook.failure_policy.as_deref(),
+            rules: hook.rules.as_deref().unwrap_or_default(),
+            namespaces: hook.namespace_selector.as_ref(),
+        })
+        .collect();
+    check(&hooks, &MUTATING, namespace)
+}
+
+/// What stands between the API server and the gate, for one namespace.
+pub(super) struct Standing<'a> {
+    pub(super) namespace: Option<&'a Namespace>,
+    pub(super) validating: Option<&'a ValidatingWebhookConfiguration>,
+    pub(super) mutating: Option<&'a MutatingWebhookConfiguration>,
+}
+
+impl Standing<'_> {
+    /// By which webhook configurations the gate is in force: their UIDs. Recreated ones are others.
+    pub(super) fn in_force_by(&self) -> Result<String, OutOfForce> {
+        let gated = |namespace: &&Namespace| is_gated(namespace);
+        let namespace = self.namespace.filter(gated).ok_or(OutOfForce::NotGated)?;
+        let by = self.validating.ok_or(OutOfForce::NoConfiguration(
+            "ValidatingWebhookConfiguration",
+        ))?;
+        let and = self.mutating.ok_or(OutOfForce::NoConfiguration(
+            "MutatingWebhookConfiguration",
+        ))?;
+        validating(by, Some(namespace))?;
+        mutating(and, Some(namespace))?;
+        let uid = |uid: Option<String>| uid.unwrap_or_default();
+        Ok(format!("{},{}", uid(by.uid()), uid(and.uid())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

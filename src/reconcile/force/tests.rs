@@ -1,0 +1,90 @@
+use super::*;
+
+/// The configurations as they are shipped, with UIDs as if they had been applied.
+fn shipped() -> (ValidatingWebhookConfiguration, MutatingWebhookConfiguration) {
+    let manifest = include_str!("../../../manifests/base/webhooks.yaml");
+    let (first, second) = manifest.split_once("\n---\n").unwrap();
+    let mut validating: ValidatingWebhookConfiguration = serde_saphyr::from_str(first).unwrap();
+    let mut mutating: MutatingWebhookConfiguration = serde_saphyr::from_str(second).unwrap();
+    validating.metadata.uid = Some("v".into());
+    mutating.metadata.uid = Some("m".into());
+    (validating, mutating)
+}
+
+fn namespace(name: &str, gated: bool) -> Namespace {
+    let mut namespace = Namespace::default();
+    namespace.metadata.name = Some(name.into());
+    let labels = namespace.labels_mut();
+    labels.insert("kubernetes.io/metadata.name".into(), name.into());
+    if gated {
+        labels.insert(names::GATED.into(), names::TRUE.into());
+    }
+    namespace
+}
+
+fn standing(
+    namespace: &Namespace,
+    (validating, mutating): &(ValidatingWebhookConfiguration, MutatingWebhookConfiguration),
+) -> Result<String, OutOfForce> {
+    Standing {
+        namespace: Some(namespace),
+        validating: Some(validating),
+        mutating: Some(mutating),
+    }
+    .in_force_by()
+}
+
+#[test]
+fn the_shipped_configurations_are_in_force_in_a_labelled_namespace_and_nowhere_else() {
+    let shipped = shipped();
+    assert_eq!(standing(&namespace("a", true), &shipped), Ok("v,m".into()));
+    let unlabelled = standing(&namespace("a", false), &shipped);
+    assert_eq!(unlabelled, Err(OutOfForce::NotGated));
+    for exempt in ["kube-system", "quorumgate"] {
+        let exempt = standing(&namespace(exempt, true), &shipped);
+        assert_eq!(exempt, Err(OutOfForce::NotSelected("/validate/pods")));
+    }
+}
+
+#[test]
+fn a_missing_configuration_is_out_of_force() {
+    let (validating, _) = shipped();
+    let without = Standing {
+        namespace: Some(&namespace("a", true)),
+        validating: Some(&validating),
+        mutating: None,
+    };
+    let kind = "MutatingWebhookConfiguration";
+    assert_eq!(
+        without.in_force_by(),
+        Err(OutOfForce::NoConfiguration(kind))
+    );
+}
+
+#[test]
+fn a_hook_that_fails_open_is_out_of_force() {
+    let mut shipped = shipped();
+    let hooks = shipped.0.webhooks.as_mut().unwrap();
+    hooks[1].failure_policy = Some("Ignore".into());
+    let found = standing(&namespace("a", true), &shipped);
+    assert_eq!(found, Err(OutOfForce::NoHook("/validate/evictions")));
+}
+
+#[test]
+fn a_hook_without_its_rule_is_out_of_force() {
+    let mut shipped = shipped();
+    let hooks = shipped.0.webhooks.as_mut().unwrap();
+    hooks[0].rules.as_mut().unwrap()[0].operations = Some(vec!["UPDATE".into()]);
+    let found = standing(&namespace("a", true), &shipped);
+    assert_eq!(found, Err(OutOfForce::NoHook("/validate/pods")));
+}
+
+#[test]
+fn hooks_may_be_registered_by_url() {
+    let mut shipped = shipped();
+    for hook in shipped.0.webhooks.iter_mut().flatten() {
+        let path = hook.client_config.service.take().unwrap().path.unwrap();
+        hook.client_config.url = Some(format!("https://127.0.0.1:8443{path}?timeout=5s"));
+    }
+    assert_eq!(standing(&namespace("a", true), &shipped), Ok("v,m".into()));
+}
