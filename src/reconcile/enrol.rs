@@ -139,7 +139,7 @@ impl Seen<'_> {
 }
 
 /// The cluster that a pod belongs to: by its owner, or, for one that was orphaned, by its name.
-fn belongs_to(pod: &Pod) -> Option<ClusterRef> {
+pub(super) fn belongs_to(pod: &Pod) -> Option<ClusterRef> {
     cluster_of(pod).or_else(|| {
         let name = pod.name_any();
         Ordinal::of(&PodName::new(name.as_str()))?;

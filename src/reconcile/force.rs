@@ -9,7 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
-use kube::core::Selector;
+use kube::core::{Selector, SelectorExt as _};
 
 use super::enrol::is_gated;
 use crate::api::names;
@@ -192,9 +192,9 @@ impl Standing<'_> {
         let by = self.validating.ok_or(OutOfForce::NoConfiguration(
             "ValidatingWebhookConfiguration",
         ))?;
-        let and = self.mutating.ok_or(OutOfForce::NoConfiguration(
-            "MutatingWebhookConfiguration",
-        ))?;
+        let and = self
+            .mutating
+            .ok_or(OutOfForce::NoConfiguration("MutatingWebhookConfiguration"))?;
         validating(by, Some(namespace))?;
         mutating(and, Some(namespace))?;
         let uid = |uid: Option<String>| uid.unwrap_or_default();

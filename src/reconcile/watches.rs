@@ -22,6 +22,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::enrol::is_gated;
+use super::force::{self, OutOfForce};
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::quorum::ClusterRef;
 
@@ -34,12 +36,23 @@ pub(super) enum Change {
     StatefulSet(ClusterRef),
     /// A pod of a StatefulSet did.
     Pod(ClusterRef),
-    /// Something in a namespace that concerns every cluster in it: its label, or a `PodDisruptionBudget`.
-    Namespace(String),
+    /// A `PodDisruptionBudget` in this namespace did.
+    DisruptionBudget(String),
+    /// A namespace did.
+    Namespace {
+        /// Its name.
+        name: String,
+        /// Why nobody asks the gate about it, as this event showed it. The next event may show otherwise, but pods may have
+        /// gone unasked in between.
+        lapse: Option<OutOfForce>,
+    },
     /// A node did: its readiness, its taints or its labels.
     Node(String),
     /// A webhook configuration of the gate did: every cluster is concerned.
-    Webhooks,
+    Webhooks {
+        /// What is wrong with it, as this event showed it.
+        lapse: Option<OutOfForce>,
+    },
 }
 
 /// Objects of one namespaced kind, from one watch of all namespaces or one watch for each that was named.
@@ -247,18 +260,28 @@ pub(super) fn open(
     // The StatefulSet controller labels every pod it makes, so other pods need not be kept.
     let members = any().labels(names::POD_NAME);
     let ours = any().fields(&format!("metadata.name={webhooks}"));
-    let in_namespace = |object: &PodDisruptionBudget| object.namespace().map(Change::Namespace);
+    let in_namespace =
+        |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
     let watches = Watches {
         budgets: opening.shelf(&any(), |budget| named(budget).map(Change::Budget)),
         stateful_sets: opening.shelf(&any(), |set| named(set).map(Change::StatefulSet)),
         pods: opening.shelf(&members, |pod| cluster_of(pod).map(Change::Pod)),
         disruption_budgets: opening.shelf(&any(), in_namespace),
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
-            Some(Change::Namespace(namespace.name_any()))
+            Some(Change::Namespace {
+                name: namespace.name_any(),
+                lapse: (!is_gated(namespace)).then_some(OutOfForce::NotGated),
+            })
         }),
         nodes: opening.everywhere(any(), |node: &Node| Some(Change::Node(node.name_any()))),
-        validating: opening.everywhere(ours.clone(), |_| Some(Change::Webhooks)),
-        mutating: opening.everywhere(ours, |_| Some(Change::Webhooks)),
+        validating: opening.everywhere(ours.clone(), |hooks| {
+            let lapse = force::validating(hooks, None).err();
+            Some(Change::Webhooks { lapse })
+        }),
+        mutating: opening.everywhere(ours, |hooks| {
+            let lapse = force::mutating(hooks, None).err();
+            Some(Change::Webhooks { lapse })
+        }),
     };
     let following = opening.following;
     let all = async move {

@@ -1,0 +1,136 @@
+//! One keeper per cluster and duty: a task that looks, does what is due, and sleeps until it is woken or its time has come.
+//!
+//! Keepers know no order among each other and share nothing but the ledger. A wake that comes while a keeper is at work is not
+//! lost: it looks once more.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::force::OutOfForce;
+use crate::quorum::ClusterRef;
+
+/// Looks at everything this often although nothing happened: events may be lost while a watch is down.
+pub(super) const RESYNC: Duration = Duration::from_secs(60);
+
+/// What wakes the keepers of one cluster.
+#[derive(Debug, Default)]
+pub(super) struct Wake {
+    ledger: Notify,
+    observer: Notify,
+    lapse: Mutex<Option<OutOfForce>>,
+}
+
+impl Wake {
+    /// The ledger may have something due.
+    pub(super) fn ledger(&self) {
+        self.ledger.notify_one();
+    }
+
+    /// There may be something new to see.
+    pub(super) fn observer(&self) {
+        self.observer.notify_one();
+    }
+
+    /// The gate was out of force at some moment.
+    pub(super) fn lapsed(&self, why: OutOfForce) {
+        *self.lapse.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.ledger();
+    }
+
+    /// Whether it was since this was last asked, and not put back.
+    pub(super) fn take_lapse(&self) -> Option<OutOfForce> {
+        let mut lapse = self.lapse.lock().unwrap_or_else(PoisonError::into_inner);
+        lapse.take()
+    }
+
+    /// Returns when the ledger's keeper is woken.
+    pub(super) async fn for_ledger(&self) {
+        self.ledger.notified().await;
+    }
+
+    /// Returns when the observer is woken.
+    pub(super) async fn for_observer(&self) {
+        self.observer.notified().await;
+    }
+}
+
+/// The keepers of every cluster.
+pub(super) struct Keepers {
+    of: HashMap<ClusterRef, Keeper>,
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+}
+
+struct Keeper {
+    wake: Arc<Wake>,
+    cancel: CancellationToken,
+    duties: Vec<JoinHandle<()>>,
+}
+
+impl Keepers {
+    pub(super) fn new(tasks: TaskTracker, cancel: CancellationToken) -> Self {
+        Self {
+            of: HashMap::new(),
+            tasks,
+            cancel,
+        }
+    }
+
+    /// Has exactly one keeper for each of these clusters. One whose duty has ended by itself is started anew.
+    pub(super) fn keep<F, D>(&mut self, clusters: &[ClusterRef], duties: F)
+    where
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<D>,
+        D: Future<Output = ()> + Send + 'static,
+    {
+        self.of.retain(|cluster, keeper| {
+            let ended = keeper.duties.iter().any(JoinHandle::is_finished);
+            let kept = clusters.contains(cluster) && !ended;
+            if !kept {
+                keeper.cancel.cancel();
+            }
+            kept
+        });
+        for cluster in clusters {
+            if self.of.contains_key(cluster) {
+                continue;
+            }
+            let wake = Arc::new(Wake::default());
+            let cancel = self.cancel.child_token();
+            let duties = duties(cluster.clone(), Arc::clone(&wake))
+                .into_iter()
+                .map(|duty| {
+                    let cancel = cancel.clone();
+                    self.tasks.spawn(async move {
+                        cancel.run_until_cancelled_owned(duty).await;
+                    })
+                })
+                .collect();
+            let keeper = Keeper {
+                wake,
+                cancel,
+                duties,
+            };
+            self.of.insert(cluster.clone(), keeper);
+        }
+    }
+
+    /// What wakes the keepers of this cluster.
+    pub(super) fn of(&self, cluster: &ClusterRef) -> Option<&Wake> {
+        self.of.get(cluster).map(|keeper| keeper.wake.as_ref())
+    }
+
+    /// What wakes those of every cluster of a namespace; of every cluster, without one.
+    pub(super) fn within(&self, namespace: Option<&str>) -> impl Iterator<Item = &Wake> {
+        self.of
+            .iter()
+            .filter(move |(cluster, _)| namespace.is_none_or(|name| cluster.namespace == name))
+            .map(|(_, keeper)| keeper.wake.as_ref())
+    }
+}

@@ -1,0 +1,388 @@
+//! What a budget shows of its cluster: pure, from a snapshot and the grants that are open.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
+
+use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, condition};
+use crate::quorum::evidence::{Round, Unanswered};
+use crate::quorum::{
+    Condition, EvidenceMode, Grants, Member, Role, Snapshot, Temperature, Tolerance, Why,
+};
+
+use super::force::OutOfForce;
+
+/// Everything a report is made of.
+pub(super) struct Sight<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) round: &'a Round,
+    pub(super) grants: &'a Grants,
+    pub(super) temperature: Temperature,
+    /// Why the ledger last turned cold, where it says so.
+    pub(super) cold_because: Option<&'a str>,
+    /// Whether the API server asks the gate.
+    pub(super) force: &'a Result<String, OutOfForce>,
+    /// What is wrong with the means of asking the members, for example a certificate.
+    pub(super) impediments: &'a [String],
+    pub(super) generation: Option<i64>,
+    pub(super) now: &'a Time,
+}
+
+/// How soon a change is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// Nothing changed.
+    None,
+    /// Numbers and words did.
+    Numbers,
+    /// A condition, the leader, or which pod is which member did.
+    Now,
+}
+
+impl Sight<'_> {
+    /// Puts what is seen in place of what was shown. Grants, ledger and what else verdicts rest on are not touched.
+    pub(super) fn show(&self, status: &mut QuorumDisruptionBudgetStatus) {
+        let tolerance = self.snapshot.tolerance(self.grants);
+        let leader = self.snapshot.members.iter().find(|member| member.leader);
+        status.observed_generation = self.generation;
+        status.voters = number(tolerance.voters);
+        status.current_healthy = number(tolerance.serving);
+        status.desired_healthy = number(tolerance.majority);
+        status.disruptions_allowed = number(tolerance.disruptions_allowed());
+        status.leader = leader.map(|member| member.name.clone());
+        status.updated_members = self.updated();
+        let members = self.snapshot.members.iter();
+        status.members = members
+            .map(|member| self.member(member, &status.members))
+            .collect();
+        for (kind, is, reason, message) in [
+            self.quorum_healthy(&tolerance),
+            self.cluster_id_consistent(),
+            self.evidence_live(),
+            self.ledger_warm(),
+            self.gate_active(),
+            self.all_members_updated(),
+        ] {
+            self.set(&mut status.conditions, kind, is, reason, message);
+        }
+    }
+
+    fn updated(&self) -> Option<i32> {
+        let update = self.snapshot.update_revision.as_deref()?;
+        let pods = self.snapshot.pods.iter();
+        let updated = pods.filter(|pod| pod.revision.as_deref() == Some(update));
+        i32::try_from(updated.count()).ok()
+    }
+
+    /// A member, with the id it was known by where it does not say so now.
+    fn member(&self, member: &Member, before: &[MemberStatus]) -> MemberStatus {
+        let pod = member.pod.as_ref();
+        let uid = pod.map(|pod| pod.uid.to_string());
+        let known = || {
+            let same_uid = |m: &&MemberStatus| uid.is_some() && m.pod_uid == uid;
+            let same_name = |m: &&MemberStatus| m.name == member.name;
+            let earlier = before.iter();
+            let found = earlier
+                .clone()
+                .find(same_uid)
+                .or_else(|| earlier.clone().find(same_name));
+            found?.member_id.clone()
+        };
+        let sizes = member.sizes;
+        let bytes = |bytes: u64| i64::try_from(bytes).ok();
+        MemberStatus {
+            name: member.name.clone(),
+            pod: pod.map(|pod| pod.name.to_string()),
+            pod_uid: uid.clone(),
+            member_id: member.id.map(|id| id.to_string()).or_else(known),
+            role: match member.role {
+                Role::Voter => MemberRole::Voter,
+                Role::Learner => MemberRole::Learner,
+            },
+            serving: member.condition == Condition::Serving,
+            why: member.condition.why().map(ToString::to_string),
+            revision: pod.and_then(|pod| pod.revision.clone()),
+            lag: member.lag.and_then(bytes),
+            db_size: sizes.and_then(|sizes| bytes(sizes.db)),
+            db_size_in_use: sizes.and_then(|sizes| bytes(sizes.in_use)),
+            db_size_quota: sizes.and_then(|sizes| bytes(sizes.quota?)),
+            client_urls: if pod.is_some() {
+                Vec::new()
+            } else {
+                self.client_urls(member)
+            },
+        }
+    }
+
+    /// Where a member without a pod serves clients, as the members that answered list it.
+    fn client_urls(&self, member: &Member) -> Vec<String> {
+        let lists = self.round.probes.iter().flat_map(|p| p.members.iter());
+        let mut listed = lists.flatten();
+        let found = listed.find(|l| Some(l.id) == member.id && !l.client_urls.is_empty());
+        found.map(|l| l.client_urls.clone()).unwrap_or_default()
+    }
+
+    fn quorum_healthy(&self, tolerance: &Tolerance) -> Verdict {
+        let Tolerance {
+            voters,
+            serving,
+            majority,
+            in_flight,
+        } = tolerance;
+        let mut text = format!(
+            "{serving} of {voters} voters serve without an open permission to go, {majority} are needed"
+        );
+        if !in_flight.is_empty() {
+            let names: Vec<&str> = in_flight.iter().map(|name| name.as_str()).collect();
+            text.push_str("; may be on their way: ");
+            text.push_str(&names.join(", "));
+        }
+        let voters = || self.snapshot.members.iter().filter(is_voter);
+        let idle: Vec<String> = voters().filter_map(not_serving).collect();
+        if !idle.is_empty() {
+            text.push_str("; not serving: ");
+            text.push_str(&idle.join(", "));
+        }
+        let nobody_answered = !voters().any(|m| !matches!(m.condition, Condition::Unknown(_)));
+        let (is, reason) = if self.snapshot.quorum_lost {
+            (Is::False, "QuorumLost")
+        } else if tolerance.headroom() < 0 && nobody_answered {
+            (Is::Unknown, "NoEvidence")
+        } else if tolerance.headroom() < 0 {
+            (Is::False, "BelowMajority")
+        } else if tolerance.headroom() == 0 {
+            (Is::True, "NoHeadroom")
+        } else if !idle.is_empty() || !in_flight.is_empty() {
+            (Is::True, "SomeNotServing")
+        } else {
+            (Is::True, "AllServing")
+        };
+        (condition::QUORUM_HEALTHY, is, reason, text)
+    }
+
+    fn cluster_id_consistent(&self) -> Verdict {
+        let ids = &self.snapshot.cluster_ids;
+        let (is, reason, text) = match (&self.snapshot.circumstances.shared_with, ids.as_slice()) {
+            (Some(other), _) => (
+                Is::False,
+                "SharedCluster",
+                format!("the budget {other} reports the same etcd cluster id"),
+            ),
+            (None, []) => (
+                Is::Unknown,
+                "NoEvidence",
+                "no member said which etcd cluster it belongs to".into(),
+            ),
+            (None, [id]) => (
+                Is::True,
+                "OneClusterID",
+                format!("every member that answered belongs to the etcd cluster {id}"),
+            ),
+            (None, several) => {
+                let ids: Vec<String> = several.iter().map(ToString::to_string).collect();
+                let text = format!(
+                    "the members belong to several etcd clusters: {}",
+                    ids.join(", ")
+                );
+                (Is::False, "SeveralClusterIDs", text)
+            }
+        };
+        (condition::CLUSTER_ID_CONSISTENT, is, reason, text)
+    }
+
+    fn evidence_live(&self) -> Verdict {
+        let kind = condition::EVIDENCE_LIVE;
+        if self.snapshot.policy.evidence == EvidenceMode::Readiness {
+            let text = "the budget asks for evidence from readiness, which is weaker and lags behind by up to 30 s";
+            return (kind, Is::False, "Readiness", text.into());
+        }
+        let members = self.snapshot.members.iter();
+        let silent = members.filter_map(|m| match m.condition.why()? {
+            Why::Silent(why) | Why::Unconfirmed(why) => Some((m, why)),
+            _ => None,
+        });
+        let mut hindered = Vec::from(self.impediments);
+        let mut reason = if hindered.is_empty() {
+            None
+        } else {
+            Some("Impeded")
+        };
+        for (member, why) in silent {
+            let found = match why {
+                Unanswered::Tls(_) => "TLSFailed",
+                Unanswered::Denied(_) => "AccessDenied",
+                _ => continue,
+            };
+            reason = reason.or(Some(found));
+            hindered.push(format!("{}: {why}", member.name));
+        }
+        if let Some(reason) = reason {
+            return (kind, Is::False, reason, hindered.join("; "));
+        }
+        let answered = self.round.probes.iter().filter(|p| p.status.is_ok());
+        match answered.count() {
+            0 => (kind, Is::False, "NoAnswer", "no member answered".to_owned()),
+            some => (
+                kind,
+                Is::True,
+                "Answered",
+                format!("{some} of {} endpoints answered", self.round.probes.len()),
+            ),
+        }
+    }
+
+    fn ledger_warm(&self) -> Verdict {
+        let kind = condition::LEDGER_WARM;
+        let because = self.cold_because.unwrap_or("the budget is new");
+        match self.temperature {
+            Temperature::Warm => (
+                kind,
+                Is::True,
+                "Watched",
+                "every open permission is known".into(),
+            ),
+            Temperature::Cold { .. } => (
+                kind,
+                Is::False,
+                "Cold",
+                format!(
+                    "{because}: permissions given elsewhere may still be open, so only members that are dead for good may go until a settle time has passed"
+                ),
+            ),
+        }
+    }
+
+    fn gate_active(&self) -> Verdict {
+        let kind = condition::GATE_ACTIVE;
+        match self.force {
+            Ok(_) => (
+                kind,
+                Is::True,
+                "InForce",
+                "the API server asks the gate about this cluster's pods".into(),
+            ),
+            Err(why) => (kind, Is::False, why.reason(), why.to_string()),
+        }
+    }
+
+    fn all_members_updated(&self) -> Verdict {
+        let kind = condition::ALL_MEMBERS_UPDATED;
+        let pods = self.snapshot.pods.len();
+        match self.updated().and_then(|n| usize::try_from(n).ok()) {
+            None => (
+                kind,
+                Is::Unknown,
+                "NoRevision",
+                "the StatefulSet names no update revision".into(),
+            ),
+            Some(updated) if updated == pods => (
+                kind,
+                Is::True,
+                "Updated",
+                "every pod has the update revision".into(),
+            ),
+            Some(updated) => (
+                kind,
+                Is::False,
+                "Outdated",
+                format!("{updated} of {pods} pods have the update revision"),
+            ),
+        }
+    }
+
+    fn set(&self, conditions: &mut Vec<Shown>, kind: &str, is: Is, reason: &str, message: String) {
+        let status = is.text();
+        let before = conditions.iter().position(|c| c.type_ == kind);
+        let since = before
+            .and_then(|at| conditions.get(at))
+            .filter(|before| before.status == status)
+            .map_or_else(|| self.now.clone(), |b| b.last_transition_time.clone());
+        let shown = Shown {
+            type_: kind.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message,
+            last_transition_time: since,
+            observed_generation: self.generation,
+        };
+        match before.and_then(|at| conditions.get_mut(at)) {
+            Some(place) => *place = shown,
+            None => conditions.push(shown),
+        }
+    }
+}
+
+/// A condition: its type, whether it holds, a word why, and a sentence.
+type Verdict = (&'static str, Is, &'static str, String);
+
+/// Whether a condition holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    True,
+    False,
+    Unknown,
+}
+
+impl Is {
+    fn text(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
+fn is_voter(member: &&Member) -> bool {
+    member.role == Role::Voter
+}
+
+fn not_serving(member: &Member) -> Option<String> {
+    let why = member.condition.why()?;
+    Some(format!("{} ({why})", member.name))
+}
+
+fn number(count: u32) -> Option<i32> {
+    i32::try_from(count).ok()
+}
+
+/// How soon the difference between what is shown and what would be is to be written.
+pub(super) fn urgency(
+    before: &QuorumDisruptionBudgetStatus,
+    after: &QuorumDisruptionBudgetStatus,
+) -> Urgency {
+    if before == after {
+        return Urgency::None;
+    }
+    if headline(before) == headline(after) {
+        Urgency::Numbers
+    } else {
+        Urgency::Now
+    }
+}
+
+/// The part that is no number.
+fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
+    let conditions: Vec<(String, String, String)> = status
+        .conditions
+        .iter()
+        .map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
+        .collect();
+    let members: Vec<(String, Option<String>, Option<String>)> = status
+        .members
+        .iter()
+        .map(|m| (m.name.clone(), m.pod_uid.clone(), m.member_id.clone()))
+        .collect();
+    let generation = status.observed_generation;
+    (conditions, members, status.leader.clone(), generation)
+}
+
+/// The conditions that changed, each as it is now.
+pub(super) fn turned<'a>(before: &[Shown], after: &'a [Shown]) -> Vec<&'a Shown> {
+    let same = |now: &Shown| {
+        let then = before.iter().find(|then| then.type_ == now.type_);
+        then.is_some_and(|then| then.status == now.status && then.reason == now.reason)
+    };
+    after.iter().filter(|now| !same(now)).collect()
+}
+
+#[cfg(test)]
+mod tests;
