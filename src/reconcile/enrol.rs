@@ -20,18 +20,11 @@ use tracing::{info, warn};
 
 use super::watches::{Watches, cluster_of};
 use crate::api::{QuorumDisruptionBudget, names};
+use crate::observe::is_enrolled;
 use crate::quorum::{ClusterRef, Ordinal, PodName};
 
 /// Who applies the namespace label, and makes budgets.
 const MANAGER: &str = "quorumgate";
-
-/// Whether a StatefulSet asks to be guarded by its labels. One with a budget is guarded whatever they say.
-pub(super) fn asks(set: &StatefulSet) -> bool {
-    let label = |name: &str| set.labels().get(name).map(String::as_str);
-    let by_druid = label(names::MANAGED_BY) == Some(names::MANAGED_BY_DRUID)
-        && label(names::COMPONENT) == Some(names::COMPONENT_STATEFUL_SET);
-    label(names::ENROLL) == Some(names::TRUE) || by_druid
-}
 
 /// The namespaces that are the gate's business.
 #[derive(Debug, Clone)]
@@ -89,7 +82,7 @@ impl Seen<'_> {
         let asking: BTreeSet<ClusterRef> = self
             .sets
             .iter()
-            .filter(|set| asks(set) && set.meta().deletion_timestamp.is_none())
+            .filter(|set| is_enrolled(set) && set.meta().deletion_timestamp.is_none())
             .filter_map(|set| named(set.as_ref()))
             .filter(|cluster| self.lives(&cluster.namespace))
             .collect();

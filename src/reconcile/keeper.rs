@@ -44,6 +44,12 @@ impl Wake {
         self.ledger();
     }
 
+    /// Puts back what was taken and could not be written down. Wakes nobody.
+    pub(super) fn remember_lapse(&self, why: OutOfForce) {
+        let mut lapse = self.lapse.lock().unwrap_or_else(PoisonError::into_inner);
+        lapse.get_or_insert(why);
+    }
+
     /// Whether it was since this was last asked, and not put back.
     pub(super) fn take_lapse(&self) -> Option<OutOfForce> {
         let mut lapse = self.lapse.lock().unwrap_or_else(PoisonError::into_inner);

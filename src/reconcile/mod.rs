@@ -1,9 +1,191 @@
-//! What the gate does without being asked.
+//! What the gate does without being asked: enrols, settles, warms, reports, and asks again for what it once refused.
+//!
+//! Caches wake the keepers ([`watches`]); whatever is decided or written rests on what was read just now. Loops and webhooks meet
+//! in the ledger and nowhere else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
+
+mod companion;
+mod dispatch;
 mod enrol;
 mod force;
+mod guard;
 mod keeper;
 mod lease;
+mod redrive;
 mod report;
 mod settle;
+mod status;
+mod stopwatches;
 mod warm;
 mod watches;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+pub use stopwatches::Stopwatches;
+
+use crate::clock::Clock;
+use crate::etcd::Prober;
+use crate::ledger::Ledger;
+use crate::observe::Observer;
+use crate::quorum::ClusterRef;
+use crate::telemetry::events::Notices;
+use crate::telemetry::metrics::Metrics;
+use force::{OutOfForce, Standing};
+use lease::{Candidate, Leading};
+use watches::Watches;
+
+/// What the loops are told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The namespaces to look after; empty for all.
+    pub namespaces: Vec<String>,
+    /// The name of both webhook configurations.
+    pub webhook_configuration: String,
+    /// The gate's own namespace, where its Lease is. Nothing is ever enrolled there.
+    pub lease_namespace: String,
+    /// The name of its Lease.
+    pub lease_name: String,
+    /// What this replica calls itself in the Lease.
+    pub identity: String,
+    /// How long a request may live, generously: see the ledger.
+    pub settle_time: Duration,
+}
+
+/// What the loops stand on.
+pub struct Context {
+    /// Reads and writes Kubernetes.
+    pub client: Client,
+    /// Reads clusters, and the ledgers. Shared with the judge.
+    pub observer: Arc<Observer>,
+    /// Asks etcd.
+    pub prober: Prober,
+    /// What the observers have watched. Shared with the judge.
+    pub stopwatches: Arc<Stopwatches>,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Shows numbers.
+    pub metrics: Arc<Metrics>,
+    /// Tells people.
+    pub events: Arc<dyn Notices>,
+    /// What the loops are told.
+    pub settings: Settings,
+}
+
+/// Everything that the keepers share.
+struct Run {
+    client: Client,
+    observer: Arc<Observer>,
+    prober: Prober,
+    stopwatches: Arc<Stopwatches>,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    events: Arc<dyn Notices>,
+    settings: Settings,
+    watches: Watches,
+    leading: Leading,
+}
+
+impl Run {
+    fn ledger(&self) -> &Ledger {
+        self.observer.ledger()
+    }
+
+    /// Whether the gate is in force in a namespace, by the caches.
+    fn force(&self, namespace: &str) -> Result<String, OutOfForce> {
+        Standing {
+            namespace: self.watches.namespace(namespace).as_deref(),
+            validating: self.watches.validating.state().first().map(AsRef::as_ref),
+            mutating: self.watches.mutating.state().first().map(AsRef::as_ref),
+        }
+        .in_force_by()
+    }
+
+    /// Whether a ledger needs nothing, by the caches: no permission is open, and it is warm under the webhooks that stand.
+    fn is_quiet(&self, cluster: &ClusterRef) -> bool {
+        let ClusterRef { namespace, name } = cluster;
+        let Some(budget) = self.watches.budgets.get(namespace, name) else {
+            return false;
+        };
+        let force = self.force(namespace);
+        let Some(status) = &budget.status else {
+            return false;
+        };
+        let ledger = &status.ledger;
+        let warm = ledger.warm && ledger.budget_uid == budget.metadata.uid;
+        let settled = match force {
+            Ok(by) => warm && ledger.in_force_by == Some(by),
+            Err(_) => ledger.suspended,
+        };
+        settled && status.grants.is_empty()
+    }
+
+    /// Whether a cluster shows something that a rule wants to have seen for a while.
+    fn is_uneasy(&self, cluster: &ClusterRef) -> bool {
+        let budget = self.watches.budgets.get(&cluster.namespace, &cluster.name);
+        let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
+        status.is_some_and(status::shows_unease)
+    }
+}
+
+/// Runs every loop until cancelled, and returns when all have ended. `ready` turns true when the watches have listed what there is.
+pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: CancellationToken) {
+    let Context {
+        client,
+        observer,
+        prober,
+        stopwatches,
+        clock,
+        metrics,
+        events,
+        settings,
+    } = context;
+    let tasks = TaskTracker::new();
+    let (changes, changed) = mpsc::unbounded_channel();
+    let (watches, following) = watches::open(
+        &client,
+        &settings.namespaces,
+        &settings.webhook_configuration,
+        &changes,
+        cancel.child_token(),
+    );
+    tasks.spawn(following);
+    let (candidate, leading) = Candidate::new(
+        client.clone(),
+        &settings.lease_namespace,
+        &settings.lease_name,
+        &settings.identity,
+    );
+    tasks.spawn(candidate.run(cancel.child_token()));
+    let run = Arc::new(Run {
+        client,
+        observer,
+        prober,
+        stopwatches,
+        clock,
+        metrics,
+        events,
+        settings,
+        watches,
+        leading,
+    });
+    match cancel.run_until_cancelled(run.watches.synced()).await {
+        Some(Ok(())) => {
+            info!(
+                budgets = run.watches.budgets.all().len(),
+                "the watches have synced"
+            );
+            ready.send_replace(true);
+            dispatch::until_cancelled(&run, changed, &tasks, &cancel).await;
+        }
+        Some(Err(_)) => warn!("a watch ended before it had listed what there is"),
+        None => {}
+    }
+    tasks.close();
+    tasks.wait().await;
+}

@@ -20,8 +20,6 @@ pub(super) struct Sight<'a> {
     pub(super) cold_because: Option<&'a str>,
     /// Whether the API server asks the gate.
     pub(super) force: &'a Result<String, OutOfForce>,
-    /// What is wrong with the means of asking the members, for example a certificate.
-    pub(super) impediments: &'a [String],
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
 }
@@ -199,12 +197,8 @@ impl Sight<'_> {
             Why::Silent(why) | Why::Unconfirmed(why) => Some((m, why)),
             _ => None,
         });
-        let mut hindered = Vec::from(self.impediments);
-        let mut reason = if hindered.is_empty() {
-            None
-        } else {
-            Some("Impeded")
-        };
+        let mut hindered = Vec::new();
+        let mut reason = None;
         for (member, why) in silent {
             let found = match why {
                 Unanswered::Tls(_) => "TLSFailed",

@@ -97,15 +97,14 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// The pods, as cached, of the StatefulSet of that name.
-    pub(super) fn pods_of(&self, cluster: &ClusterRef) -> Vec<Arc<Pod>> {
-        self.pods
-            .filter(|pod| cluster_of(pod).as_ref() == Some(cluster))
-    }
-
     /// The namespace of that name.
     pub(super) fn namespace(&self, name: &str) -> Option<Arc<Namespace>> {
         self.namespaces.get(&ObjectRef::new(name))
+    }
+
+    /// The node of that name.
+    pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
+        self.nodes.get(&ObjectRef::new(name))
     }
 
     /// Returns once every watch has listed what there is.

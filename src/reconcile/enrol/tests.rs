@@ -86,15 +86,6 @@ fn an_enrolled_set_gets_a_label_on_its_namespace_and_a_budget() {
 }
 
 #[test]
-fn druids_own_labels_enrol_only_its_etcd_sets() {
-    let druid = (names::MANAGED_BY, names::MANAGED_BY_DRUID);
-    let component = (names::COMPONENT, names::COMPONENT_STATEFUL_SET);
-    assert!(asks(&set("a", "etcd-main", &[druid, component])));
-    assert!(!asks(&set("a", "etcd-main", &[druid])));
-    assert!(!asks(&set("a", "x", &[(names::ENROLL, "false")])));
-}
-
-#[test]
 fn a_budget_written_by_hand_is_adopted_and_never_dismissed() {
     let work = Caches {
         sets: vec![set("a", "etcd", ENROLLED)],

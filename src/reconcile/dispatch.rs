@@ -1,0 +1,207 @@
+//! Who is woken by what: turns changes of objects into wakes of the keepers, and keeps one set of keepers per cluster.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Taint};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::enrol::{Bounds, Enrolment};
+use super::keeper::{Keepers, RESYNC, Wake};
+use super::watches::{Change, cluster_of};
+use super::{Run, guard, status};
+use crate::quorum::ClusterRef;
+
+/// Changes come in bursts: enrolment waits for the end of one, but not for long.
+const BURST: Duration = Duration::from_millis(50);
+
+type Duty = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct Dispatch<'a> {
+    run: &'a Arc<Run>,
+    keepers: Keepers,
+    enrolment: Enrolment,
+    /// When to look at enrolment.
+    enrol_at: Instant,
+    nodes: HashMap<String, NodeSight>,
+}
+
+/// What of a node concerns its pods.
+#[derive(Debug, PartialEq)]
+struct NodeSight {
+    ready: Option<String>,
+    taints: Vec<Taint>,
+}
+
+impl NodeSight {
+    fn of(node: &Node) -> Self {
+        let conditions = node.status.as_ref().and_then(|s| s.conditions.as_deref());
+        let mut conditions = conditions.unwrap_or_default().iter();
+        let taints = node.spec.as_ref().and_then(|spec| spec.taints.clone());
+        Self {
+            ready: conditions
+                .find(|c| c.type_ == "Ready")
+                .map(|c| c.status.clone()),
+            taints: taints.unwrap_or_default(),
+        }
+    }
+}
+
+/// Dispatches until cancelled.
+pub(super) async fn until_cancelled(
+    run: &Arc<Run>,
+    mut changes: UnboundedReceiver<Change>,
+    tasks: &TaskTracker,
+    cancel: &CancellationToken,
+) {
+    let bounds = Bounds {
+        named: run.settings.namespaces.clone(),
+        own: run.settings.lease_namespace.clone(),
+    };
+    let now = run.clock.instant();
+    let mut dispatch = Dispatch {
+        run,
+        keepers: Keepers::new(tasks.clone(), cancel.child_token()),
+        enrolment: Enrolment::new(run.client.clone(), bounds, run.settings.settle_time),
+        enrol_at: now,
+        nodes: HashMap::new(),
+    };
+    dispatch.look_around();
+    let mut leading = run.leading.clone();
+    let mut resync = tokio::time::interval(RESYNC);
+    loop {
+        tokio::select! {
+            () = cancel.cancelled() => return,
+            change = changes.recv() => match change {
+                Some(change) => dispatch.take(change),
+                None => return,
+            },
+            () = leading.changed() => dispatch.enrol_within(Duration::ZERO),
+            _ = resync.tick() => dispatch.look_around(),
+            () = tokio::time::sleep_until(dispatch.enrol_at) => dispatch.enrol().await,
+        }
+    }
+}
+
+impl Dispatch<'_> {
+    fn take(&mut self, change: Change) {
+        match change {
+            Change::Budget(cluster) => {
+                self.budget(&cluster);
+                self.enrol_within(BURST);
+            }
+            Change::StatefulSet(cluster) => {
+                self.wake(&cluster);
+                self.enrol_within(BURST);
+            }
+            Change::Pod(cluster) => self.wake(&cluster),
+            Change::DisruptionBudget(namespace) => {
+                self.keepers.within(Some(&namespace)).for_each(Wake::observer);
+            }
+            Change::Namespace { name, lapse } => {
+                for wake in self.keepers.within(Some(&name)) {
+                    match &lapse {
+                        Some(lapse) => wake.lapsed(lapse.clone()),
+                        None => wake.ledger(),
+                    }
+                    wake.observer();
+                }
+                self.enrol_within(BURST);
+            }
+            Change::Webhooks { lapse } => {
+                for wake in self.keepers.within(None) {
+                    match &lapse {
+                        Some(lapse) => wake.lapsed(lapse.clone()),
+                        None => wake.ledger(),
+                    }
+                    wake.observer();
+                }
+            }
+            Change::Node(name) => self.node(&name),
+        }
+    }
+
+    /// Pods are what grants settle by, and what is shown.
+    fn wake(&self, cluster: &ClusterRef) {
+        if let Some(wake) = self.keepers.of(cluster) {
+            wake.ledger();
+            wake.observer();
+        }
+    }
+
+    fn budget(&mut self, cluster: &ClusterRef) {
+        let budget = self.run.watches.budgets.get(&cluster.namespace, &cluster.name);
+        match &budget {
+            // The stopwatches of open permissions start here, before anybody reads the ledger.
+            Some(budget) => self.run.ledger().seen().note(budget),
+            None => {
+                self.run.ledger().seen().forget(cluster);
+                self.run.observer.forget(cluster);
+                self.run.stopwatches.forget(cluster);
+                self.run.metrics.forget(cluster);
+            }
+        }
+        if budget.is_some() != self.keepers.of(cluster).is_some() {
+            self.keep();
+        }
+        self.wake(cluster);
+    }
+
+    /// Wakes those who have pods on a node, if something changed that concerns them. Nodes report often.
+    fn node(&mut self, name: &str) {
+        let sight = self.run.watches.node(name).map(|node| NodeSight::of(&node));
+        if self.nodes.get(name) == sight.as_ref() {
+            return;
+        }
+        match sight {
+            Some(sight) => self.nodes.insert(name.to_owned(), sight),
+            None => self.nodes.remove(name),
+        };
+        let here = self.run.watches.pods.filter(|pod| {
+            pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name)
+        });
+        for cluster in here.iter().filter_map(|pod| cluster_of(pod)) {
+            if let Some(wake) = self.keepers.of(&cluster) {
+                wake.observer();
+            }
+        }
+    }
+
+    /// Everything once more: events may have been lost while a watch was down.
+    fn look_around(&mut self) {
+        self.keep();
+        for wake in self.keepers.within(None) {
+            wake.ledger();
+        }
+        self.enrol_within(Duration::ZERO);
+    }
+
+    fn keep(&mut self) {
+        let budgets = self.run.watches.budgets.all();
+        let clusters: Vec<ClusterRef> = budgets.iter().map(|budget| budget.cluster()).collect();
+        let run = self.run;
+        self.keepers.keep(&clusters, |cluster, wake| -> Vec<Duty> {
+            let ledger = guard::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
+            let observer = status::keep(Arc::clone(run), cluster, wake);
+            vec![Box::pin(ledger), Box::pin(observer)]
+        });
+    }
+
+    fn enrol_within(&mut self, delay: Duration) {
+        self.enrol_at = self.enrol_at.min(self.run.clock.instant() + delay);
+    }
+
+    async fn enrol(&mut self) {
+        if self.run.leading.now() {
+            self.enrolment.pass(&self.run.watches).await;
+        }
+        let now = self.run.clock.instant();
+        let next = self.enrolment.next(now).unwrap_or(RESYNC).min(RESYNC);
+        self.enrol_at = now + next.max(BURST);
+    }
+}

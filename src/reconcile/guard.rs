@@ -1,0 +1,144 @@
+//! The keeper of one ledger: settles, warms, suspends. Every replica has one for every cluster, so that nothing a verdict needs
+//! waits for a leader.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use tracing::warn;
+
+use super::keeper::{RESYNC, Wake};
+use super::force::{OutOfForce, Standing};
+use super::{Run, settle, warm};
+use crate::ledger::{LedgerError, Page};
+use crate::observe::ObserveError;
+use crate::quorum::ClusterRef;
+
+/// Never busier than this, however many wakes there are.
+const PAUSE: Duration = Duration::from_millis(100);
+/// After a failure that time may cure.
+const AFTER_FAILURE: Duration = Duration::from_secs(3);
+
+/// What kept a step from its end.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("the ledger")]
+    Ledger(#[from] LedgerError),
+    #[error("the cluster")]
+    Observe(#[from] ObserveError),
+    #[error("whether the gate is in force")]
+    Force(#[source] kube::Error),
+}
+
+/// Looks after the ledger of a cluster, until cancelled.
+pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
+    loop {
+        let lapse = wake.take_lapse();
+        let next = match step(&run, &cluster, lapse.as_ref()).await {
+            Ok(next) => next.unwrap_or(RESYNC),
+            Err(problem) => {
+                if let Some(lapse) = lapse {
+                    wake.remember_lapse(lapse);
+                }
+                after(&cluster, &problem)
+            }
+        };
+        tokio::time::sleep(PAUSE).await;
+        // A wake or the time: either is a reason to look, and there is nothing to tell them apart for.
+        let _ = tokio::time::timeout(next.min(RESYNC), wake.for_ledger()).await;
+    }
+}
+
+fn after(cluster: &ClusterRef, problem: &Problem) -> Duration {
+    match problem {
+        Problem::Ledger(error) if error.begin_again() => PAUSE,
+        problem => {
+            let because = chain(problem);
+            warn!(%cluster, because, "could not look after its ledger");
+            AFTER_FAILURE
+        }
+    }
+}
+
+/// An error and its sources, in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+async fn step(
+    run: &Run,
+    cluster: &ClusterRef,
+    lapse: Option<&OutOfForce>,
+) -> Result<Option<Duration>, Problem> {
+    if lapse.is_none() && run.is_quiet(cluster) {
+        return Ok(None);
+    }
+    let ledger = run.ledger();
+    // Judgements queue in front of the ledger, and so does whoever would make them begin again.
+    let _turn = ledger.turnstile().enter(cluster).await;
+    let Some(page) = ledger.read(cluster).await? else {
+        return Ok(None);
+    };
+    let (page, settled) = settle::step(ledger, page, run.settings.settle_time).await?;
+    let warmed = temper(run, page, lapse).await?;
+    Ok([settled, warmed].into_iter().flatten().min())
+}
+
+/// Writes down what the ledger's temperature is now.
+async fn temper(
+    run: &Run,
+    page: Page,
+    lapse: Option<&OutOfForce>,
+) -> Result<Option<Duration>, Problem> {
+    let ledger = run.ledger();
+    let cached = run.force(&page.cluster.namespace);
+    if lapse.is_none() && warm::is_settled(&page, &cached) {
+        return Ok(None);
+    }
+    // A cache may be behind: that the gate is out of force is believed at once, that it is in force only when read just now.
+    let force = match &cached {
+        Err(_) => cached,
+        Ok(_) => force_now(run, &page.cluster.namespace).await?,
+    };
+    let page = warm::note_force(ledger, page, &force, lapse).await?;
+    if force.is_err() || warm::is_warm(&page) {
+        return Ok(None);
+    }
+    let world = run
+        .observer
+        .world(&page, None, crate::quorum::Kind::Delete)
+        .await?;
+    Ok(warm::note_temperature(ledger, &page, world.temperature()).await?)
+}
+
+/// Whether the gate is in force, read just now.
+async fn force_now(run: &Run, namespace: &str) -> Result<Result<String, OutOfForce>, Problem> {
+    let client = &run.client;
+    let hooks = &run.settings.webhook_configuration;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let (namespace, validating, mutating) = tokio::try_join!(
+        namespaces.get_opt(namespace),
+        validating.get_opt(hooks),
+        mutating.get_opt(hooks),
+    )
+    .map_err(Problem::Force)?;
+    let standing = Standing {
+        namespace: namespace.as_ref(),
+        validating: validating.as_ref(),
+        mutating: mutating.as_ref(),
+    };
+    Ok(standing.in_force_by())
+}

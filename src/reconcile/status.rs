@@ -1,0 +1,337 @@
+//! The observer of one cluster: looks at it outside of admission, and shows what it sees.
+//!
+//! Only the leader writes, so that one pair of eyes is reported. The other replicas look as well while something is wrong that a
+//! rule wants to have seen for a while ([`super::Stopwatches`]); they write nothing. A write is a compare-and-swap, and never made
+//! while a judgement of the cluster is under way in this process: observations must not starve grants.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{Resource as _, ResourceExt as _};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::guard::chain;
+use super::keeper::{RESYNC, Wake};
+use super::report::{self, Sight, Urgency};
+use super::{Run, companion, redrive};
+use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
+use crate::etcd::Pace;
+use crate::ledger::{LedgerError, Page};
+use crate::observe::{ObserveError, World};
+use crate::quorum::evidence::Round;
+use crate::quorum::{ClusterRef, Kind, Role, Snapshot};
+use crate::telemetry::events::{Notice, Severity};
+use crate::telemetry::metrics::ClusterNumbers;
+
+/// Numbers are written at most this often.
+const NUMBERS: Duration = Duration::from_secs(10);
+/// Never busier than this, however many wakes there are.
+const PAUSE: Duration = Duration::from_millis(400);
+/// How often a cluster is looked at in which something is wrong.
+const UNEASY: Duration = Duration::from_secs(2);
+/// How often one in which nothing is, as long as there are few; and how much longer for each.
+const CALM: Duration = Duration::from_secs(15);
+const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
+/// While a judgement is under way.
+const POLITE: Duration = Duration::from_millis(300);
+/// After a failure that time may cure.
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+/// A round outside of admission has time.
+const ROUND: Duration = Duration::from_secs(2);
+
+/// What kept a look from its end.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("the ledger")]
+    Ledger(#[from] LedgerError),
+    #[error("the cluster")]
+    Observe(#[from] ObserveError),
+}
+
+/// What was seen in one look.
+struct Look {
+    page: Page,
+    world: World,
+    snapshot: Snapshot,
+    round: Round,
+}
+
+/// Looks at one cluster, over and over.
+struct Eyes {
+    run: Arc<Run>,
+    cluster: ClusterRef,
+    pace: (Option<Duration>, Pace),
+    numbers_written: Option<Instant>,
+    asked_again: HashMap<String, Instant>,
+}
+
+/// Looks at a cluster and shows what is seen, until cancelled.
+pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
+    let mut leading = run.leading.clone();
+    let mut eyes = Eyes {
+        run,
+        cluster,
+        pace: (None, Pace::default()),
+        numbers_written: None,
+        asked_again: HashMap::new(),
+    };
+    loop {
+        let next = eyes.turn(leading.now()).await;
+        tokio::time::sleep(PAUSE).await;
+        tokio::select! {
+            () = wake.for_observer() => {}
+            () = leading.changed() => {}
+            () = tokio::time::sleep(next) => {}
+        }
+    }
+}
+
+impl Eyes {
+    /// One look. When to look again where nothing wakes before.
+    async fn turn(&mut self, leads: bool) -> Duration {
+        if !leads && !self.run.is_uneasy(&self.cluster) {
+            return RESYNC;
+        }
+        match self.look_and_show(leads).await {
+            Ok(next) => next,
+            Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
+            Err(problem) => {
+                let because = chain(&problem);
+                warn!(cluster = %self.cluster, because, "could not look at it");
+                AFTER_FAILURE
+            }
+        }
+    }
+
+    async fn look_and_show(&mut self, leads: bool) -> Result<Duration, Problem> {
+        let Some(look) = self.look().await? else {
+            return Ok(RESYNC);
+        };
+        let mut next = self.period(&look);
+        if leads {
+            if let Some(soon) = self.show(&look).await? {
+                next = next.min(soon);
+            }
+            self.plan_companion(&look).await;
+            if let Some(soon) = self.redrive(&look).await {
+                next = next.min(soon);
+            }
+        }
+        Ok(next)
+    }
+
+    async fn look(&mut self) -> Result<Option<Look>, Problem> {
+        let run = Arc::clone(&self.run);
+        let Some(page) = run.ledger().read(&self.cluster).await? else {
+            return Ok(None);
+        };
+        let world = run.observer.world(&page, None, Kind::Delete).await?;
+        let base = page.budget().spec.members.probe_timeout();
+        let base = base.map_err(ObserveError::Spec)?;
+        if self.pace.0 != base {
+            self.pace = (base, base.map_or_else(Pace::default, Pace::new));
+        }
+        let asked = run.clock.instant();
+        let round = run
+            .prober
+            .round_at_pace(world.endpoints(), &self.pace.1, asked + ROUND)
+            .await;
+        let ages = run.stopwatches.ages(&self.cluster, asked);
+        let observation = world.observation(&page, None, round, ages);
+        let snapshot = Snapshot::assemble(&observation);
+        run.stopwatches.note(&snapshot, &observation.round, asked);
+        let round = observation.round;
+        Ok(Some(Look {
+            page,
+            world,
+            snapshot,
+            round,
+        }))
+    }
+
+    fn period(&self, look: &Look) -> Duration {
+        let headroom = look.snapshot.tolerance(&look.page.grants).headroom();
+        let learning = look.snapshot.members.iter().any(|m| m.role == Role::Learner);
+        if look.snapshot.quorum_lost || headroom < 0 || learning {
+            return UNEASY;
+        }
+        let clusters = u32::try_from(self.run.watches.budgets.all().len()).unwrap_or(u32::MAX);
+        CALM.max(CALM_PER_CLUSTER.saturating_mul(clusters))
+    }
+
+    /// Writes what there is to write. When to come back for what was put off.
+    async fn show(&mut self, look: &Look) -> Result<Option<Duration>, Problem> {
+        let run = &self.run;
+        let tolerance = look.snapshot.tolerance(&look.page.grants);
+        run.metrics.cluster(
+            &self.cluster,
+            ClusterNumbers {
+                disruptions_allowed: tolerance.disruptions_allowed().into(),
+                voters: tolerance.voters.into(),
+                serving: tolerance.serving.into(),
+            },
+        );
+        if run.ledger().turnstile().pending(&self.cluster) > 0 {
+            return Ok(Some(POLITE));
+        }
+        let witness = look.world.witness(Some(&look.snapshot));
+        let page = match run.ledger().testify(&look.page, witness).await? {
+            Some(page) => page,
+            None => look.page.clone(),
+        };
+        let before = page.status().cloned().unwrap_or_default();
+        let after = self.shown(look, &page, &before);
+        let now = run.clock.instant();
+        match report::urgency(&before, &after) {
+            Urgency::None => return Ok(None),
+            Urgency::Numbers => {
+                let written = self.numbers_written.map(|at| now.saturating_duration_since(at));
+                if let Some(since) = written
+                    && since < NUMBERS
+                {
+                    return Ok(Some(NUMBERS.saturating_sub(since)));
+                }
+            }
+            Urgency::Now => {}
+        }
+        run.ledger()
+            .write_status(&page, |status| *status = after.clone())
+            .await?;
+        self.numbers_written = Some(now);
+        self.tell(page.budget(), &before, &after);
+        Ok(None)
+    }
+
+    fn shown(
+        &self,
+        look: &Look,
+        page: &Page,
+        before: &QuorumDisruptionBudgetStatus,
+    ) -> QuorumDisruptionBudgetStatus {
+        let mut after = before.clone();
+        Sight {
+            snapshot: &look.snapshot,
+            round: &look.round,
+            grants: &look.page.grants,
+            temperature: look.world.temperature(),
+            cold_because: before.ledger.cold_because.as_deref(),
+            force: &self.run.force(&self.cluster.namespace),
+            generation: page.budget().metadata.generation,
+            now: &Time(self.run.clock.now()),
+        }
+        .show(&mut after);
+        after
+    }
+
+    /// Says on the budget what has turned, good or bad.
+    fn tell(
+        &self,
+        budget: &QuorumDisruptionBudget,
+        before: &QuorumDisruptionBudgetStatus,
+        after: &QuorumDisruptionBudgetStatus,
+    ) {
+        for turned in report::turned(&before.conditions, &after.conditions) {
+            let known = before.conditions.iter().any(|c| c.type_ == turned.type_);
+            let good = turned.status == "True";
+            if !known && good {
+                continue;
+            }
+            info!(
+                cluster = %self.cluster, condition = turned.type_, status = turned.status,
+                reason = turned.reason, message = turned.message, "condition"
+            );
+            self.run.events.notify(Notice {
+                regarding: reference(budget),
+                severity: if good {
+                    Severity::Normal
+                } else {
+                    Severity::Warning
+                },
+                reason: format!("{}{}", turned.type_, turned.status),
+                action: "Observe",
+                note: format!("{}: {}", turned.reason, turned.message),
+            });
+        }
+    }
+
+    async fn plan_companion(&self, look: &Look) {
+        let run = &self.run;
+        let tolerance = look.snapshot.tolerance(&look.page.grants);
+        let voters = look.snapshot.members.iter();
+        let voters = voters.filter(|member| member.role == Role::Voter);
+        let elsewhere = voters.filter(|member| member.pod.is_none()).count();
+        let set = look.world.stateful_set();
+        let wanted = companion::Wanted {
+            budget: look.page.budget(),
+            selector: set.and_then(|set| Some(&set.spec.as_ref()?.selector)),
+            min_available: companion::min_available(
+                tolerance.voters,
+                tolerance.majority,
+                u32::try_from(elsewhere).unwrap_or(u32::MAX),
+                look.world.policy(),
+            ),
+        };
+        let namespace = &self.cluster.namespace;
+        let here = run
+            .watches
+            .disruption_budgets
+            .filter(|pdb| pdb.namespace().as_ref() == Some(namespace));
+        let leaving = run
+            .watches
+            .namespace(namespace)
+            .is_none_or(|ns| ns.meta().deletion_timestamp.is_some());
+        if leaving || !wanted.is_due(&here, look.world.pods()) {
+            return;
+        }
+        if let Err(error) = wanted.apply(&run.client, look.world.pods()).await {
+            warn!(cluster = %self.cluster, %error, "its PodDisruptionBudget for planners is out of date");
+        }
+    }
+
+    /// Asks for the next taint eviction that can go. When to look again while some are due.
+    async fn redrive(&mut self, look: &Look) -> Option<Duration> {
+        let run = &self.run;
+        let now = run.clock.now();
+        let due = look.world.pods().iter().filter(|pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            let node = node.and_then(|name| run.watches.node(name));
+            node.is_some_and(|node| redrive::is_due(pod, &node, now))
+        });
+        let due: Vec<_> = due.collect();
+        let uids: Vec<String> = due.iter().filter_map(|pod| pod.uid()).collect();
+        self.asked_again.retain(|uid, _| uids.contains(uid));
+        if due.is_empty() {
+            return None;
+        }
+        let instant = run.clock.instant();
+        let mut ready = due.into_iter().filter(|pod| {
+            let asked = pod.uid().and_then(|uid| self.asked_again.get(&uid));
+            let patient = asked.is_none_or(|at| {
+                instant.saturating_duration_since(*at) >= redrive::AGAIN
+            });
+            patient && redrive::may_go(pod, &look.snapshot, &look.page.grants)
+        });
+        if let Some(pod) = ready.next() {
+            self.asked_again.insert(pod.uid().unwrap_or_default(), instant);
+            redrive::ask(&run.client, pod).await;
+        }
+        Some(UNEASY)
+    }
+}
+
+fn reference(budget: &QuorumDisruptionBudget) -> ObjectReference {
+    budget.object_ref(&())
+}
+
+/// Whether a budget shows something that a rule wants to have seen for a while.
+pub(super) fn shows_unease(status: &QuorumDisruptionBudgetStatus) -> bool {
+    let unhealthy = status
+        .conditions
+        .iter()
+        .any(|c| c.type_ == condition::QUORUM_HEALTHY && c.status != "True");
+    unhealthy || status.members.iter().any(|m| m.role == MemberRole::Learner)
+}

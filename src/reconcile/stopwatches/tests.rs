@@ -1,0 +1,153 @@
+use super::*;
+use crate::quorum::{Circumstances, Latch, Observation, Policy};
+
+fn cluster() -> ClusterRef {
+    ClusterRef::new("a", "etcd")
+}
+
+fn snapshot(quorum_lost: bool) -> Snapshot {
+    let observation = Observation {
+        cluster: cluster(),
+        circumstances: Circumstances::ordinary(),
+        policy: Policy::default(),
+        replicas: 3,
+        update_revision: None,
+        latch: Latch::default(),
+        scaled_out_for: None,
+        quorum_lost_for: None,
+        learner_stuck_for: None,
+        pods: Vec::new(),
+        round: Round::default(),
+    };
+    Snapshot {
+        quorum_lost,
+        ..Snapshot::assemble(&observation)
+    }
+}
+
+/// Looks every two seconds, as the observers do, and tells what is known after each look.
+fn after(looks: &[bool]) -> Option<Duration> {
+    let watches = Stopwatches::default();
+    let mut now = Instant::now();
+    for lost in looks {
+        now += Duration::from_secs(2);
+        watches.note(&snapshot(*lost), &Round::default(), now);
+    }
+    watches.ages(&cluster(), now).quorum_lost_for
+}
+
+#[test]
+fn a_lost_quorum_counts_once_it_was_seen_for_seven_seconds() {
+    assert_eq!(after(&[true, true, true]), None);
+    let seconds = after(&[true, true, true, true, true]);
+    assert_eq!(seconds, Some(Duration::from_secs(8)));
+}
+
+#[test]
+fn one_look_at_a_quorum_starts_it_anew() {
+    assert_eq!(after(&[true, true, true, false, true, true]), None);
+}
+
+#[test]
+fn nothing_is_known_of_a_time_in_which_nobody_looked() {
+    let watches = Stopwatches::default();
+    let start = Instant::now();
+    watches.note(&snapshot(true), &Round::default(), start);
+    let later = start + GAP;
+    watches.note(&snapshot(true), &Round::default(), later);
+    let ages = watches.ages(&cluster(), later);
+    assert_eq!(ages.quorum_lost_for, None);
+}
+
+#[test]
+fn what_was_seen_long_ago_says_nothing_of_now() {
+    let watches = Stopwatches::default();
+    let start = Instant::now();
+    for second in [0, 4, 8] {
+        let now = start + Duration::from_secs(second);
+        watches.note(&snapshot(true), &Round::default(), now);
+    }
+    let fresh = watches.ages(&cluster(), start + Duration::from_secs(9));
+    assert_eq!(fresh.quorum_lost_for, Some(Duration::from_secs(8)));
+    let stale = watches.ages(&cluster(), start + Duration::from_secs(8) + GAP);
+    assert_eq!(stale.quorum_lost_for, None);
+}
+
+mod learners {
+    use super::*;
+    use crate::quorum::evidence::{Probe, Status, Target};
+    use crate::quorum::{Body, ClusterId, Member};
+
+    const ID: MemberId = MemberId(7);
+
+    fn learning(lag: u64) -> Snapshot {
+        let learner = Member {
+            id: Some(ID),
+            name: "etcd-3".into(),
+            pod: None,
+            role: Role::Learner,
+            leader: false,
+            condition: Condition::Learning,
+            body: Body::Alive,
+            leaderless: false,
+            lag: Some(lag),
+            sizes: None,
+            alarms: Vec::new(),
+        };
+        Snapshot {
+            members: vec![learner],
+            ..snapshot(false)
+        }
+    }
+
+    fn answered(applied_index: u64) -> Round {
+        let status = Status {
+            cluster_id: ClusterId(1),
+            member_id: ID,
+            leader: None,
+            term: 1,
+            raft_index: applied_index,
+            applied_index,
+            learner: true,
+            alarms: Vec::new(),
+            db_size: 0,
+            db_size_in_use: 0,
+            db_size_quota: None,
+            version: String::new(),
+        };
+        let silence = crate::quorum::evidence::Unanswered::NotAsked;
+        let mut probe = Probe::unanswered(Target::External(ID), silence);
+        probe.status = Ok(status);
+        Round {
+            probes: vec![probe],
+        }
+    }
+
+    fn stuck_after(looks: &[(u64, u64)]) -> Option<Duration> {
+        let watches = Stopwatches::default();
+        let mut now = Instant::now();
+        for (applied, lag) in looks {
+            now += Duration::from_secs(2);
+            watches.note(&learning(*lag), &answered(*applied), now);
+        }
+        watches.ages(&cluster(), now).learner_stuck_for
+    }
+
+    #[test]
+    fn a_learner_that_applies_entries_makes_progress() {
+        let looks = [(10, 90), (20, 90), (30, 90)];
+        assert_eq!(stuck_after(&looks), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_learner_that_stands_still_behind_the_leader_is_stuck_since_it_was_first_seen_there() {
+        let looks = [(10, 90), (20, 90), (20, 95), (20, 99)];
+        assert_eq!(stuck_after(&looks), Some(Duration::from_secs(4)));
+    }
+
+    #[test]
+    fn a_learner_that_has_caught_up_on_an_idle_leader_is_not_stuck() {
+        let looks = [(10, 0), (10, 0), (10, 0)];
+        assert_eq!(stuck_after(&looks), Some(Duration::ZERO));
+    }
+}
