@@ -76,10 +76,7 @@ impl Wanted<'_> {
             metadata: ObjectMeta {
                 name: Some(name_of(&cluster)),
                 namespace: Some(cluster.namespace.clone()),
-                labels: Some(BTreeMap::from([(
-                    names::MANAGED_BY.into(),
-                    MANAGER.into(),
-                )])),
+                labels: Some(BTreeMap::from([(names::MANAGED_BY.into(), MANAGER.into())])),
                 owner_references: self.budget.controller_owner_ref(&()).map(|o| vec![o]),
                 ..ObjectMeta::default()
             },

@@ -101,7 +101,9 @@ impl Dispatch<'_> {
             }
             Change::Pod(cluster) => self.wake(&cluster),
             Change::DisruptionBudget(namespace) => {
-                self.keepers.within(Some(&namespace)).for_each(Wake::observer);
+                self.keepers
+                    .within(Some(&namespace))
+                    .for_each(Wake::observer);
             }
             Change::Namespace { name, lapse } => {
                 for wake in self.keepers.within(Some(&name)) {
@@ -135,16 +137,19 @@ impl Dispatch<'_> {
     }
 
     fn budget(&mut self, cluster: &ClusterRef) {
-        let budget = self.run.watches.budgets.get(&cluster.namespace, &cluster.name);
-        match &budget {
+        let budget = self
+            .run
+            .watches
+            .budgets
+            .get(&cluster.namespace, &cluster.name);
+        if let Some(budget) = &budget {
             // The stopwatches of open permissions start here, before anybody reads the ledger.
-            Some(budget) => self.run.ledger().seen().note(budget),
-            None => {
-                self.run.ledger().seen().forget(cluster);
-                self.run.observer.forget(cluster);
-                self.run.stopwatches.forget(cluster);
-                self.run.metrics.forget(cluster);
-            }
+            self.run.ledger().seen().note(budget);
+        } else {
+            self.run.ledger().seen().forget(cluster);
+            self.run.observer.forget(cluster);
+            self.run.stopwatches.forget(cluster);
+            self.run.metrics.forget(cluster);
         }
         if budget.is_some() != self.keepers.of(cluster).is_some() {
             self.keep();

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use tracing::warn;
 
-use super::keeper::{RESYNC, Wake};
 use super::force::{OutOfForce, Standing};
+use super::keeper::{RESYNC, Wake};
 use super::{Run, settle, warm};
 use crate::ledger::{LedgerError, Page};
 use crate::observe::ObserveError;

@@ -24,16 +24,16 @@ const RENEW_WITHIN: Duration = Duration::from_secs(8);
 
 /// Whether this replica leads.
 #[derive(Debug, Clone)]
-pub struct Leading(watch::Receiver<bool>);
+pub(super) struct Leading(watch::Receiver<bool>);
 
 impl Leading {
     /// Whether it leads now.
-    pub fn now(&self) -> bool {
+    pub(super) fn now(&self) -> bool {
         *self.0.borrow()
     }
 
     /// Returns when this changes; never, once nobody runs for election any more.
-    pub async fn changed(&mut self) {
+    pub(super) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -74,7 +74,7 @@ fn evaluate(seen: Option<&Seen>, me: &str, now: Instant) -> Move {
 }
 
 /// A replica that runs for election.
-pub struct Candidate {
+pub(super) struct Candidate {
     leases: Api<Lease>,
     name: String,
     me: String,
@@ -85,7 +85,12 @@ pub struct Candidate {
 
 impl Candidate {
     /// A candidate called `identity` for the Lease `name`, and how to learn whether it leads.
-    pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> (Self, Leading) {
+    pub(super) fn new(
+        client: Client,
+        namespace: &str,
+        name: &str,
+        identity: &str,
+    ) -> (Self, Leading) {
         let (leading, follow) = watch::channel(false);
         let candidate = Self {
             leases: Api::namespaced(client, namespace),
@@ -99,7 +104,7 @@ impl Candidate {
     }
 
     /// Runs for election until cancelled; then gives the lease back, so that another replica need not wait.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(super) async fn run(mut self, cancel: CancellationToken) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while cancel.run_until_cancelled(ticks.tick()).await.is_some() {

@@ -146,7 +146,7 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         settings,
     } = context;
     let tasks = TaskTracker::new();
-    let (changes, changed) = mpsc::unbounded_channel();
+    let (changes, incoming) = mpsc::unbounded_channel();
     let (watches, following) = watches::open(
         &client,
         &settings.namespaces,
@@ -181,7 +181,7 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
                 "the watches have synced"
             );
             ready.send_replace(true);
-            dispatch::until_cancelled(&run, changed, &tasks, &cancel).await;
+            dispatch::until_cancelled(&run, incoming, &tasks, &cancel).await;
         }
         Some(Err(_)) => warn!("a watch ended before it had listed what there is"),
         None => {}

@@ -53,7 +53,10 @@ fn is_over(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
     let tolerations = spec.and_then(|spec| spec.tolerations.as_deref());
     let tolerations = tolerations.unwrap_or_default();
     taints.iter().any(|taint| {
-        let mut matching = tolerations.iter().filter(|t| tolerates(t, taint)).peekable();
+        let mut matching = tolerations
+            .iter()
+            .filter(|t| tolerates(t, taint))
+            .peekable();
         let Some(since) = taint.time_added.as_ref() else {
             return matching.peek().is_none();
         };
@@ -114,7 +117,9 @@ pub(super) async fn ask(client: &Client, pod: &Pod) {
         Err(Error::Api(status)) if status.code == 429 || status.is_forbidden() => {
             info!(namespace, pod = name, answer = %status.message, "a taint eviction has to wait");
         }
-        Err(error) => warn!(namespace, pod = name, %error, "could not ask again for a taint eviction"),
+        Err(error) => {
+            warn!(namespace, pod = name, %error, "could not ask again for a taint eviction");
+        }
     }
 }
 

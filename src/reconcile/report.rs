@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, condition};
 use crate::quorum::evidence::{Round, Unanswered};
 use crate::quorum::{
-    Condition, EvidenceMode, Grants, Member, Role, Snapshot, Temperature, Tolerance, Why,
+    Condition, EvidenceMode, Grants, Member, PodName, Role, Snapshot, Temperature, Tolerance, Why,
 };
 
 use super::force::OutOfForce;
@@ -129,11 +129,12 @@ impl Sight<'_> {
             "{serving} of {voters} voters serve without an open permission to go, {majority} are needed"
         );
         if !in_flight.is_empty() {
-            let names: Vec<&str> = in_flight.iter().map(|name| name.as_str()).collect();
+            let names: Vec<&str> = in_flight.iter().map(PodName::as_str).collect();
             text.push_str("; may be on their way: ");
             text.push_str(&names.join(", "));
         }
-        let voters = || self.snapshot.members.iter().filter(is_voter);
+        let members = self.snapshot.members.iter();
+        let voters = || members.clone().filter(|m| m.role == Role::Voter);
         let idle: Vec<String> = voters().filter_map(not_serving).collect();
         if !idle.is_empty() {
             text.push_str("; not serving: ");
@@ -323,10 +324,6 @@ impl Is {
             Self::Unknown => "Unknown",
         }
     }
-}
-
-fn is_voter(member: &&Member) -> bool {
-    member.role == Role::Voter
 }
 
 fn not_serving(member: &Member) -> Option<String> {

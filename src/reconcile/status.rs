@@ -155,7 +155,11 @@ impl Eyes {
 
     fn period(&self, look: &Look) -> Duration {
         let headroom = look.snapshot.tolerance(&look.page.grants).headroom();
-        let learning = look.snapshot.members.iter().any(|m| m.role == Role::Learner);
+        let learning = look
+            .snapshot
+            .members
+            .iter()
+            .any(|m| m.role == Role::Learner);
         if look.snapshot.quorum_lost || headroom < 0 || learning {
             return UNEASY;
         }
@@ -189,7 +193,9 @@ impl Eyes {
         match report::urgency(&before, &after) {
             Urgency::None => return Ok(None),
             Urgency::Numbers => {
-                let written = self.numbers_written.map(|at| now.saturating_duration_since(at));
+                let written = self
+                    .numbers_written
+                    .map(|at| now.saturating_duration_since(at));
                 if let Some(since) = written
                     && since < NUMBERS
                 {
@@ -310,13 +316,13 @@ impl Eyes {
         let instant = run.clock.instant();
         let mut ready = due.into_iter().filter(|pod| {
             let asked = pod.uid().and_then(|uid| self.asked_again.get(&uid));
-            let patient = asked.is_none_or(|at| {
-                instant.saturating_duration_since(*at) >= redrive::AGAIN
-            });
+            let patient =
+                asked.is_none_or(|at| instant.saturating_duration_since(*at) >= redrive::AGAIN);
             patient && redrive::may_go(pod, &look.snapshot, &look.page.grants)
         });
         if let Some(pod) = ready.next() {
-            self.asked_again.insert(pod.uid().unwrap_or_default(), instant);
+            self.asked_again
+                .insert(pod.uid().unwrap_or_default(), instant);
             redrive::ask(&run.client, pod).await;
         }
         Some(UNEASY)

@@ -65,8 +65,7 @@ impl Stopwatches {
             .filter(|member| member.role == Role::Learner)
             .filter_map(|member| {
                 let id = member.id?;
-                let caught_up =
-                    member.condition == Condition::Learning && member.lag == Some(0);
+                let caught_up = member.condition == Condition::Learning && member.lag == Some(0);
                 let applied = applied(round, id);
                 let known = before.as_ref().and_then(|watch| watch.learners.get(&id));
                 let stands = |known: &&Progress| !caught_up && applied <= known.applied;
@@ -79,9 +78,7 @@ impl Stopwatches {
             .collect();
         let watch = Watch {
             looked: asked,
-            lost_since: snapshot
-                .quorum_lost
-                .then_some(lost_before.unwrap_or(asked)),
+            lost_since: snapshot.quorum_lost.then_some(lost_before.unwrap_or(asked)),
             learners,
         };
         watches.insert(snapshot.cluster.clone(), watch);
@@ -95,7 +92,10 @@ impl Stopwatches {
 }
 
 fn applied(round: &Round, id: MemberId) -> Option<u64> {
-    let answered = round.probes.iter().filter_map(|probe| probe.status.as_ref().ok());
+    let answered = round
+        .probes
+        .iter()
+        .filter_map(|probe| probe.status.as_ref().ok());
     let mut own = answered.filter(|status| status.member_id == id);
     own.next().map(|status| status.applied_index)
 }

@@ -8,6 +8,7 @@
 
 mod admission;
 mod architecture;
+mod manifests;
 mod properties;
 mod scenarios;
 mod serve;

@@ -92,10 +92,7 @@ fn it_follows_the_majority_and_is_written_only_when_that_changes() {
         panic!("not replaced");
     };
     assert_eq!(pdb.resource_version().as_deref(), Some("7"));
-    assert_eq!(
-        pdb.spec.unwrap().min_available,
-        Some(IntOrString::Int(3))
-    );
+    assert_eq!(pdb.spec.unwrap().min_available, Some(IntOrString::Int(3)));
 }
 
 #[test]

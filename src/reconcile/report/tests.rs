@@ -1,1 +1,280 @@
+use std::time::Duration;
 
+use super::*;
+use crate::quorum::{
+    Body, Circumstances, ClusterId, ClusterRef, Grants, Latch, MemberId, MemberPod, Membership,
+    Observation, Permitted, PodName, PodUid, Policy,
+};
+
+fn member(index: u64, condition: Condition) -> Member {
+    let name = format!("etcd-{index}");
+    Member {
+        id: Some(MemberId(index + 1)),
+        name: name.clone(),
+        pod: Some(MemberPod {
+            name: PodName::new(name.as_str()),
+            uid: PodUid::new(format!("uid-{index}")),
+            terminating: false,
+            revision: None,
+        }),
+        role: Role::Voter,
+        leader: index == 0,
+        condition,
+        body: Body::Alive,
+        leaderless: false,
+        lag: Some(0),
+        sizes: None,
+        alarms: Vec::new(),
+    }
+}
+
+fn down() -> Condition {
+    Condition::Failing(Why::Silent(Unanswered::Refused))
+}
+
+fn unknown() -> Condition {
+    Condition::Unknown(Why::Silent(Unanswered::Deadline))
+}
+
+fn snapshot(conditions: Vec<Condition>) -> Snapshot {
+    let voters = u32::try_from(conditions.len()).unwrap();
+    let observation = Observation {
+        cluster: ClusterRef::new("a", "etcd"),
+        circumstances: Circumstances::ordinary(),
+        policy: Policy::default(),
+        replicas: voters,
+        update_revision: None,
+        latch: Latch {
+            voters,
+            replicas: voters,
+        },
+        scaled_out_for: None,
+        quorum_lost_for: None,
+        learner_stuck_for: None,
+        pods: Vec::new(),
+        round: Round::default(),
+    };
+    let members = (0..).zip(conditions).map(|(at, is)| member(at, is));
+    Snapshot {
+        members: members.collect(),
+        membership: Membership::Confirmed { voters },
+        cluster_ids: vec![ClusterId(0xabc)],
+        ..Snapshot::assemble(&observation)
+    }
+}
+
+struct Seen {
+    snapshot: Snapshot,
+    grants: Grants,
+    temperature: Temperature,
+    force: Result<String, OutOfForce>,
+}
+
+impl Seen {
+    fn of(conditions: Vec<Condition>) -> Self {
+        Self {
+            snapshot: snapshot(conditions),
+            grants: Grants::default(),
+            temperature: Temperature::Warm,
+            force: Ok("v,m".into()),
+        }
+    }
+
+    fn shown_over(
+        &self,
+        before: &QuorumDisruptionBudgetStatus,
+        second: i64,
+    ) -> QuorumDisruptionBudgetStatus {
+        let mut status = before.clone();
+        Sight {
+            snapshot: &self.snapshot,
+            round: &Round::default(),
+            grants: &self.grants,
+            temperature: self.temperature,
+            cold_because: None,
+            force: &self.force,
+            generation: Some(3),
+            now: &Time(jiff::Timestamp::from_second(second).unwrap()),
+        }
+        .show(&mut status);
+        status
+    }
+
+    fn shown(&self) -> QuorumDisruptionBudgetStatus {
+        self.shown_over(&QuorumDisruptionBudgetStatus::default(), 1)
+    }
+}
+
+fn is(status: &QuorumDisruptionBudgetStatus, kind: &str) -> (String, String) {
+    let found = status.conditions.iter().find(|c| c.type_ == kind).unwrap();
+    (found.status.clone(), found.reason.clone())
+}
+
+fn pair(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+fn serving(count: usize) -> Vec<Condition> {
+    vec![Condition::Serving; count]
+}
+
+#[test]
+fn the_numbers_are_those_of_the_decision() {
+    let shown = Seen::of(serving(5)).shown();
+    assert_eq!(shown.voters, Some(5));
+    assert_eq!(shown.current_healthy, Some(5));
+    assert_eq!(shown.desired_healthy, Some(3));
+    assert_eq!(shown.disruptions_allowed, Some(2));
+    assert_eq!(shown.leader.as_deref(), Some("etcd-0"));
+    assert_eq!(shown.observed_generation, Some(3));
+}
+
+#[test]
+fn an_open_permission_counts_as_gone() {
+    let mut seen = Seen::of(serving(3));
+    let what = Permitted::Delete {
+        uid: PodUid::new("uid-1"),
+        rollout: false,
+    };
+    let grants = Grants::default();
+    seen.grants = grants.issue(&"etcd-1".into(), what, "ann".into(), String::new());
+    let shown = seen.shown();
+    assert_eq!(shown.current_healthy, Some(2));
+    assert_eq!(shown.disruptions_allowed, Some(0));
+    let healthy = is(&shown, condition::QUORUM_HEALTHY);
+    assert_eq!(healthy, pair("True", "NoHeadroom"));
+}
+
+#[test]
+fn quorum_is_healthy_in_words_for_each_step_down() {
+    let healthy =
+        |conditions: Vec<Condition>| is(&Seen::of(conditions).shown(), condition::QUORUM_HEALTHY);
+    let with_down = |up: usize, downs: usize| {
+        let mut all = serving(up);
+        all.extend(vec![down(); downs]);
+        all
+    };
+    assert_eq!(healthy(serving(5)), pair("True", "AllServing"));
+    assert_eq!(healthy(with_down(4, 1)), pair("True", "SomeNotServing"));
+    assert_eq!(healthy(with_down(3, 2)), pair("True", "NoHeadroom"));
+    assert_eq!(healthy(with_down(2, 3)), pair("False", "BelowMajority"));
+    assert_eq!(healthy(vec![unknown(); 3]), pair("Unknown", "NoEvidence"));
+}
+
+#[test]
+fn who_does_not_serve_is_named_with_the_reason() {
+    let shown = Seen::of(vec![Condition::Serving, Condition::Serving, down()]).shown();
+    let third = &shown.members[2];
+    assert!(!third.serving);
+    assert_eq!(third.why.as_deref(), Some("it refused the connection"));
+    let found = shown.conditions.iter();
+    let text = &found
+        .clone()
+        .find(|c| c.type_ == condition::QUORUM_HEALTHY)
+        .unwrap()
+        .message;
+    assert!(
+        text.contains("etcd-2 (it refused the connection)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_transition_time_changes_only_with_the_status() {
+    let three = Seen::of(serving(3));
+    let two = Seen::of(vec![Condition::Serving, Condition::Serving, down()]);
+    let one = Seen::of(vec![Condition::Serving, down(), down()]);
+    let since = |status: &QuorumDisruptionBudgetStatus| {
+        let mut found = status.conditions.iter();
+        let found = found.find(|c| c.type_ == condition::QUORUM_HEALTHY);
+        found.unwrap().last_transition_time.0.as_second()
+    };
+    let first = three.shown_over(&QuorumDisruptionBudgetStatus::default(), 1);
+    let second = two.shown_over(&first, 2);
+    assert_eq!(since(&second), 1);
+    let third = one.shown_over(&second, 3);
+    assert_eq!(since(&third), 3);
+}
+
+#[test]
+fn a_member_that_is_silent_keeps_the_id_it_was_known_by() {
+    let before = Seen::of(serving(3)).shown();
+    let mut silent = Seen::of(vec![Condition::Serving, Condition::Serving, unknown()]);
+    silent.snapshot.members[2].id = None;
+    let after = silent.shown_over(&before, 2);
+    assert_eq!(after.members[2].member_id.as_deref(), Some("3"));
+}
+
+#[test]
+fn nothing_new_is_nothing_to_write() {
+    let seen = Seen::of(serving(3));
+    let first = seen.shown();
+    assert_eq!(urgency(&first, &seen.shown_over(&first, 60)), Urgency::None);
+}
+
+#[test]
+fn numbers_can_wait_and_conditions_cannot() {
+    let mut seen = Seen::of(serving(5));
+    let first = seen.shown();
+    seen.snapshot.members[1].lag = Some(7);
+    let lagging = seen.shown_over(&first, 2);
+    assert_eq!(urgency(&first, &lagging), Urgency::Numbers);
+    seen.snapshot.members[1].condition = down();
+    let failing = seen.shown_over(&lagging, 3);
+    assert_eq!(urgency(&lagging, &failing), Urgency::Now);
+}
+
+#[test]
+fn a_new_incarnation_cannot_wait() {
+    let mut seen = Seen::of(serving(3));
+    let first = seen.shown();
+    seen.snapshot.members[1].pod.as_mut().unwrap().uid = PodUid::new("new");
+    assert_eq!(urgency(&first, &seen.shown_over(&first, 2)), Urgency::Now);
+}
+
+#[test]
+fn several_cluster_ids_and_a_shared_one_are_conditions() {
+    let mut seen = Seen::of(serving(3));
+    seen.snapshot.cluster_ids.push(ClusterId(0xdef));
+    let several = is(&seen.shown(), condition::CLUSTER_ID_CONSISTENT);
+    assert_eq!(several, pair("False", "SeveralClusterIDs"));
+    seen.snapshot.circumstances.shared_with = Some(ClusterRef::new("b", "other"));
+    let shared = is(&seen.shown(), condition::CLUSTER_ID_CONSISTENT);
+    assert_eq!(shared, pair("False", "SharedCluster"));
+}
+
+#[test]
+fn an_expired_certificate_is_why_evidence_is_not_live() {
+    let expired = Unanswered::Tls("the client certificate has expired".into());
+    let silent = Condition::Unknown(Why::Silent(expired));
+    let shown = Seen::of(vec![silent; 3]).shown();
+    let live = is(&shown, condition::EVIDENCE_LIVE);
+    assert_eq!(live, pair("False", "TLSFailed"));
+    let healthy = is(&shown, condition::QUORUM_HEALTHY);
+    assert_eq!(healthy, pair("Unknown", "NoEvidence"));
+}
+
+#[test]
+fn a_gate_out_of_force_and_a_cold_ledger_are_conditions() {
+    let mut seen = Seen::of(serving(3));
+    seen.force = Err(OutOfForce::NotGated);
+    seen.temperature = Temperature::Cold {
+        remaining: Duration::from_secs(9),
+    };
+    let shown = seen.shown();
+    let active = is(&shown, condition::GATE_ACTIVE);
+    assert_eq!(active, pair("False", "NamespaceNotGated"));
+    let warm = is(&shown, condition::LEDGER_WARM);
+    assert_eq!(warm, pair("False", "Cold"));
+}
+
+#[test]
+fn only_what_has_turned_is_told() {
+    let up = Seen::of(serving(3)).shown();
+    let same = Seen::of(serving(3)).shown_over(&up, 2);
+    assert!(turned(&up.conditions, &same.conditions).is_empty());
+    let down = Seen::of(vec![Condition::Serving, down(), down()]).shown_over(&up, 3);
+    let turned = turned(&up.conditions, &down.conditions);
+    let kinds: Vec<&str> = turned.iter().map(|c| c.type_.as_str()).collect();
+    assert_eq!(kinds, [condition::QUORUM_HEALTHY]);
+}

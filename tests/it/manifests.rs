@@ -1,0 +1,438 @@
+//! The manifests: what they say, held against what the process does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use quorumgate::admission::Hook;
+use quorumgate::admission::review::{Operation, Resource};
+use quorumgate::api::QuorumDisruptionBudget;
+use serde_json::{Value, json};
+use strum::IntoEnumIterator as _;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every document of a YAML file.
+fn documents(path: &str) -> Vec<Value> {
+    let path = root().join(path);
+    serde_saphyr::from_multiple(&read(&path))
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn yaml_files(directory: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(directory)).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.ends_with(".yaml")).collect();
+    names.sort();
+    names
+}
+
+const DIRECTORIES: [&str; 4] = [
+    "manifests/base",
+    "manifests/cert-manager",
+    "manifests/examples",
+    "certs/cert-manager",
+];
+
+#[test]
+fn every_manifest_is_an_object_with_kind_and_name() {
+    for directory in DIRECTORIES {
+        for file in yaml_files(directory) {
+            let path = format!("{directory}/{file}");
+            let documents = documents(&path);
+            assert!(!documents.is_empty(), "{path} is empty");
+            for document in documents {
+                assert!(document["kind"].is_string(), "{path}: no kind");
+                assert!(document["apiVersion"].is_string(), "{path}: no apiVersion");
+                let named = document["metadata"]["name"].is_string();
+                assert!(named || file == "kustomization.yaml", "{path}: no name");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kustomization_names_every_file_beside_it() {
+    for directory in ["manifests/base", "certs/cert-manager"] {
+        let listed = &documents(&format!("{directory}/kustomization.yaml"))[0]["resources"];
+        let listed: BTreeSet<&str> = texts(listed).collect();
+        let files = yaml_files(directory);
+        let files: BTreeSet<&str> = files.iter().map(String::as_str).collect();
+        let mut expected = files;
+        expected.remove("kustomization.yaml");
+        assert_eq!(listed, expected, "{directory}");
+    }
+}
+
+#[test]
+fn the_definitions_are_those_of_this_version() {
+    let written = read(&root().join("manifests/base/crds.yaml"));
+    let generated = quorumgate::api::crds_yaml().unwrap();
+    assert!(
+        written == generated,
+        "manifests/base/crds.yaml is out of date: run `make crds`"
+    );
+}
+
+fn texts(list: &Value) -> impl Iterator<Item = &str> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+#[test]
+fn the_example_budget_is_one() {
+    let example = documents("manifests/examples/budget.yaml").remove(0);
+    let budget: QuorumDisruptionBudget = serde_json::from_value(example.clone()).unwrap();
+    assert_eq!(serde_json::to_value(&budget.spec).unwrap(), example["spec"]);
+    let policy = budget.spec.policy().unwrap();
+    assert_eq!(policy.scale_out_grace.as_secs(), 600);
+    let set = &documents("manifests/examples/statefulset.yaml")[1];
+    assert_eq!(set["metadata"]["name"], budget.spec.stateful_set_name);
+    assert_eq!(set["metadata"]["labels"]["quorumgate.io/enroll"], "true");
+}
+
+/// A webhook as its configuration has it, with the kind of that configuration.
+struct Registered {
+    kind: String,
+    hook: Value,
+}
+
+fn registered() -> Vec<Registered> {
+    let configurations = documents("manifests/base/webhooks.yaml");
+    let mut found = Vec::new();
+    for configuration in configurations {
+        assert_eq!(configuration["metadata"]["name"], "quorumgate");
+        let kind = configuration["kind"].as_str().unwrap().to_owned();
+        for hook in configuration["webhooks"].as_array().unwrap() {
+            let (kind, hook) = (kind.clone(), hook.clone());
+            found.push(Registered { kind, hook });
+        }
+    }
+    found
+}
+
+fn of_path(path: &str) -> Registered {
+    let mut found = registered()
+        .into_iter()
+        .filter(|registered| registered.hook["clientConfig"]["service"]["path"] == path);
+    let only = found
+        .next()
+        .unwrap_or_else(|| panic!("no webhook for {path}"));
+    assert!(found.next().is_none(), "several webhooks for {path}");
+    only
+}
+
+#[test]
+fn every_path_that_is_served_is_registered_once_and_no_other() {
+    let served: BTreeSet<&str> = Hook::iter().map(Hook::path).collect();
+    let hooks = registered();
+    let paths: Vec<&str> = hooks
+        .iter()
+        .map(|registered| {
+            registered.hook["clientConfig"]["service"]["path"]
+                .as_str()
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(paths.iter().copied().collect::<BTreeSet<_>>(), served);
+    assert_eq!(paths.len(), served.len());
+}
+
+#[test]
+fn each_webhook_is_sent_exactly_the_requests_that_its_path_answers() {
+    let resources = [
+        ("", "pods", ""),
+        ("", "pods", "eviction"),
+        ("apps", "statefulsets", ""),
+        ("apps", "statefulsets", "scale"),
+    ];
+    let operations = [
+        ("CREATE", Operation::Create),
+        ("UPDATE", Operation::Update),
+        ("DELETE", Operation::Delete),
+    ];
+    for hook in Hook::iter() {
+        let registered = of_path(hook.path());
+        for (group, resource, subresource) in resources {
+            for (word, operation) in operations {
+                let asked = Resource {
+                    group: group.into(),
+                    version: "v1".into(),
+                    resource: resource.into(),
+                };
+                let sent = is_sent(&registered.hook, group, resource, subresource, word);
+                let answered = hook.is_for(&asked, subresource, operation);
+                assert_eq!(
+                    sent,
+                    answered,
+                    "{} {word} {resource}/{subresource}",
+                    hook.path()
+                );
+            }
+        }
+    }
+}
+
+fn is_sent(hook: &Value, group: &str, resource: &str, subresource: &str, word: &str) -> bool {
+    let full = if subresource.is_empty() {
+        resource.to_owned()
+    } else {
+        format!("{resource}/{subresource}")
+    };
+    let rules = hook["rules"].as_array().unwrap();
+    rules.iter().any(|rule| {
+        assert_eq!(rule["apiVersions"], json!(["v1"]));
+        assert_eq!(rule["scope"], "Namespaced");
+        texts(&rule["apiGroups"]).any(|g| g == group)
+            && texts(&rule["resources"]).any(|r| r == full)
+            && texts(&rule["operations"]).any(|o| o == word)
+    })
+}
+
+#[test]
+fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
+    for hook in Hook::iter() {
+        let Registered { kind, hook: found } = of_path(hook.path());
+        let path = hook.path();
+        let (kind_wanted, failure_policy, side_effects) = match hook {
+            Hook::Pods | Hook::Evictions | Hook::StatefulSets => {
+                ("ValidatingWebhookConfiguration", "Fail", "NoneOnDryRun")
+            }
+            Hook::MutateEvictions => ("MutatingWebhookConfiguration", "Fail", "None"),
+            Hook::MutatePods => ("MutatingWebhookConfiguration", "Ignore", "None"),
+        };
+        assert_eq!(kind, kind_wanted, "{path}");
+        assert_eq!(found["failurePolicy"], failure_policy, "{path}");
+        assert_eq!(found["sideEffects"], side_effects, "{path}");
+        assert_eq!(found["timeoutSeconds"], 5, "{path}");
+        assert_eq!(found["matchPolicy"], "Equivalent", "{path}");
+        assert_eq!(found["admissionReviewVersions"], json!(["v1"]), "{path}");
+        // On a subresource it would be matched against the Eviction, and never hold.
+        assert!(found.get("objectSelector").is_none(), "{path}");
+        assert_eq!(
+            found["namespaceSelector"],
+            json!({
+                "matchLabels": { "quorumgate.io/gated": "true" },
+                "matchExpressions": [{
+                    "key": "kubernetes.io/metadata.name",
+                    "operator": "NotIn",
+                    "values": ["kube-system", "quorumgate"],
+                }],
+            }),
+            "{path}"
+        );
+        let service = &found["clientConfig"]["service"];
+        assert_eq!(service["name"], "quorumgate", "{path}");
+        assert_eq!(service["namespace"], "quorumgate", "{path}");
+        assert_eq!(service["port"], 443, "{path}");
+    }
+}
+
+#[test]
+fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
+    let conditions = |path: &str| -> BTreeSet<String> {
+        let hook = of_path(path).hook;
+        let conditions = hook["matchConditions"].as_array().cloned();
+        let names = conditions.into_iter().flatten().map(|condition| {
+            let expression = condition["expression"].as_str().unwrap();
+            assert!(!expression.is_empty());
+            condition["name"].as_str().unwrap().to_owned()
+        });
+        names.collect()
+    };
+    let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let pods: BTreeSet<String> = named(&[
+        "pod-of-a-statefulset",
+        "not-the-namespace-controller",
+        "not-finished",
+        "not-terminating-or-forced",
+    ]);
+    assert_eq!(conditions("/validate/pods"), pods);
+    let ordinal: BTreeSet<String> = named(&["name-ends-in-an-ordinal"]);
+    assert_eq!(conditions("/validate/evictions"), ordinal);
+    assert_eq!(conditions("/mutate/evictions"), ordinal);
+    let sets: BTreeSet<String> =
+        named(&["not-the-namespace-controller", "delete-or-fewer-replicas"]);
+    assert_eq!(conditions("/validate/statefulsets"), sets);
+    let of_a_set: BTreeSet<String> = named(&["pod-of-a-statefulset"]);
+    assert_eq!(conditions("/mutate/pods"), of_a_set);
+}
+
+/// What the code calls, by kind: API group, resource and verbs. Each verb has its reason in `rbac.yaml`.
+const CALLS: &[(&str, &str, &str, &[&str])] = &[
+    ("Pod", "", "pods", &["get", "list", "watch", "delete"]),
+    ("Node", "", "nodes", &["get", "list", "watch"]),
+    (
+        "Namespace",
+        "",
+        "namespaces",
+        &["get", "list", "watch", "patch"],
+    ),
+    ("Secret", "", "secrets", &["get"]),
+    (
+        "StatefulSet",
+        "apps",
+        "statefulsets",
+        &["get", "list", "watch"],
+    ),
+    (
+        "PodDisruptionBudget",
+        "policy",
+        "poddisruptionbudgets",
+        &["get", "list", "watch", "create", "update", "delete"],
+    ),
+    ("Lease", "coordination.k8s.io", "leases", &["get", "list"]),
+    (
+        "QuorumDisruptionBudget",
+        "quorumgate.io",
+        "quorumdisruptionbudgets",
+        &["get", "list", "watch", "create", "delete"],
+    ),
+    (
+        "QuorumDisruptionBudget",
+        "quorumgate.io",
+        "quorumdisruptionbudgets/status",
+        &["get", "update"],
+    ),
+    (
+        "ValidatingWebhookConfiguration",
+        "admissionregistration.k8s.io",
+        "validatingwebhookconfigurations",
+        &["get", "list", "watch"],
+    ),
+    (
+        "MutatingWebhookConfiguration",
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        &["get", "list", "watch"],
+    ),
+    ("Event", "events.k8s.io", "events", &["create", "patch"]),
+];
+
+#[test]
+fn the_cluster_role_grants_what_is_called_and_nothing_else() {
+    let mut granted: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
+    let role = rbac("ClusterRole", "quorumgate");
+    for rule in role["rules"].as_array().unwrap() {
+        for group in texts(&rule["apiGroups"]) {
+            for resource in texts(&rule["resources"]) {
+                let key = (group.to_owned(), resource.to_owned());
+                let verbs = granted.entry(key).or_default();
+                verbs.extend(texts(&rule["verbs"]).map(str::to_owned));
+            }
+        }
+    }
+    let called: BTreeMap<(String, String), BTreeSet<String>> = CALLS
+        .iter()
+        .map(|(_, group, resource, verbs)| {
+            let verbs = verbs.iter().map(|verb| (*verb).to_owned()).collect();
+            (((*group).to_owned(), (*resource).to_owned()), verbs)
+        })
+        .collect();
+    assert_eq!(granted, called);
+}
+
+fn rbac(kind: &str, name: &str) -> Value {
+    let documents = documents("manifests/base/rbac.yaml");
+    let mut found = documents
+        .into_iter()
+        .filter(|document| document["kind"] == kind && document["metadata"]["name"] == name);
+    found.next().unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+#[test]
+fn the_lease_is_the_only_thing_written_by_the_namespaced_role() {
+    let role = rbac("Role", "quorumgate");
+    let rules = role["rules"].as_array().unwrap();
+    assert_eq!(
+        rules[0],
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"],
+        })
+    );
+    assert_eq!(
+        rules[1],
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "resourceNames": ["quorumgate"], "verbs": ["get", "update"],
+        })
+    );
+    assert_eq!(rules.len(), 2);
+}
+
+#[test]
+fn every_kind_that_the_code_reads_or_writes_is_in_the_table_of_calls() {
+    let known: BTreeSet<&str> = CALLS.iter().map(|(kind, ..)| *kind).collect();
+    let mut used = BTreeSet::new();
+    let mut pending = vec![root().join("src")];
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            pending.extend(entries.map(|entry| entry.unwrap().path()));
+        } else if path.file_name().is_some_and(|name| name != "tests.rs") {
+            let text = read(&path).replace("Api::<", "Api<");
+            used.extend(text.split("Api<").skip(1).map(|after| {
+                let kind = after.chars().take_while(|c| c.is_alphanumeric());
+                kind.collect::<String>()
+            }));
+        }
+    }
+    // Whatever owns a StatefulSet has its own role; `K` is a kind that is named where the function is called; a pod may be
+    // imported under another name.
+    let elsewhere = ["DynamicObject", "K", "PodObject"];
+    let unknown: Vec<&String> = used
+        .iter()
+        .filter(|kind| !known.contains(kind.as_str()) && !elsewhere.contains(&kind.as_str()))
+        .collect();
+    assert!(unknown.is_empty(), "not in the table of calls: {unknown:?}");
+    assert!(used.len() > 5, "the scan found only {used:?}");
+}
+
+#[test]
+fn the_deployment_survives_a_drain_and_ends_gracefully() {
+    let deployment = &documents("manifests/base/deployment.yaml")[0];
+    assert_eq!(deployment["spec"]["replicas"], 3);
+    let pod = &deployment["spec"]["template"]["spec"];
+    assert_eq!(pod["priorityClassName"], "system-cluster-critical");
+    let apart =
+        &pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    assert_eq!(apart[0]["topologyKey"], "kubernetes.io/hostname");
+    let container = &pod["containers"][0];
+    let security = &container["securityContext"];
+    assert_eq!(security["readOnlyRootFilesystem"], true);
+    assert_eq!(security["allowPrivilegeEscalation"], false);
+    assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }));
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    // The sleep, the longest call of an API server, and the rest for connections to close.
+    let sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_i64();
+    let grace = pod["terminationGracePeriodSeconds"].as_i64();
+    assert!(grace.unwrap() >= sleep.unwrap() + 5 + 10);
+    let budget = &documents("manifests/base/pdb.yaml")[0]["spec"];
+    assert_eq!(budget["maxUnavailable"], 1);
+    assert_eq!(budget["selector"], deployment["spec"]["selector"]);
+}
+
+#[test]
+fn the_service_leads_to_the_ports_of_the_deployment() {
+    let deployment = &documents("manifests/base/deployment.yaml")[0];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let ports: BTreeSet<&str> = container["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| port["name"].as_str().unwrap())
+        .collect();
+    let service = &documents("manifests/base/service.yaml")[0];
+    for port in service["spec"]["ports"].as_array().unwrap() {
+        assert!(ports.contains(port["targetPort"].as_str().unwrap()));
+    }
+    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(&service["spec"]["selector"], labels);
+}
