@@ -202,10 +202,10 @@ impl Dispatch<'_> {
     }
 
     async fn enrol(&mut self) {
-        if self.run.leading.now() {
-            self.enrolment.pass(&self.run.watches).await;
-        }
         let now = self.run.clock.instant();
+        if self.run.leading.now() {
+            self.enrolment.pass(&self.run.watches, now).await;
+        }
         let next = self.enrolment.next(now).unwrap_or(RESYNC).min(RESYNC);
         self.enrol_at = now + next.max(BURST);
     }

@@ -173,7 +173,7 @@ impl Enrolment {
     }
 
     /// Does what the caches call for. Failures are told and tried again at the next pass.
-    pub(super) async fn pass(&mut self, watches: &Watches) {
+    pub(super) async fn pass(&mut self, watches: &Watches, now: Instant) {
         let work = Seen {
             sets: &watches.stateful_sets.all(),
             budgets: &watches.budgets.all(),
@@ -199,7 +199,7 @@ impl Enrolment {
             }
         }
         self.give_back(work.unlabel).await;
-        self.dismiss(work.abandoned, Instant::now()).await;
+        self.dismiss(work.abandoned, now).await;
     }
 
     async fn label(&self, namespace: &str, gated: bool) -> Result<(), Error> {

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, ObjectMeta, PostParams};
@@ -14,6 +13,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
+
+use crate::clock::Clock;
 
 /// How long a lease is good after it was last seen to change.
 const DURATION: Duration = Duration::from_secs(15);
@@ -78,6 +79,7 @@ pub(super) struct Candidate {
     leases: Api<Lease>,
     name: String,
     me: String,
+    clock: Clock,
     leading: watch::Sender<bool>,
     seen: Option<Seen>,
     renewed: Option<Instant>,
@@ -90,12 +92,14 @@ impl Candidate {
         namespace: &str,
         name: &str,
         identity: &str,
+        clock: Clock,
     ) -> (Self, Leading) {
         let (leading, follow) = watch::channel(false);
         let candidate = Self {
             leases: Api::namespaced(client, namespace),
             name: name.to_owned(),
             me: identity.to_owned(),
+            clock,
             leading,
             seen: None,
             renewed: None,
@@ -113,15 +117,15 @@ impl Candidate {
                 Ok(Err(error)) => warn!(%error, "the leader election lease could not be looked at"),
                 Err(_) => warn!("the leader election lease could not be looked at in time"),
             }
-            self.note(Instant::now());
+            self.note(self.clock.instant());
         }
         self.release().await;
     }
 
     async fn round(&mut self) -> Result<(), Error> {
         let current = self.leases.get_opt(&self.name).await?;
-        self.look(current.as_ref(), Instant::now());
-        let now = Instant::now();
+        let now = self.clock.instant();
+        self.look(current.as_ref(), now);
         let written = match evaluate(self.seen.as_ref(), &self.me, now) {
             Move::Create => {
                 let lease = self.record(None);
@@ -175,7 +179,7 @@ impl Candidate {
             ..Lease::default()
         });
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
-        let now = MicroTime(Timestamp::now());
+        let now = MicroTime(self.clock.now());
         if spec.holder_identity.as_deref() != Some(self.me.as_str()) {
             let free = spec.holder_identity.as_deref().unwrap_or("").is_empty();
             let first = spec.lease_transitions.is_none() && free;

@@ -160,6 +160,7 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         &settings.lease_namespace,
         &settings.lease_name,
         &settings.identity,
+        clock.clone(),
     );
     tasks.spawn(candidate.run(cancel.child_token()));
     let run = Arc::new(Run {

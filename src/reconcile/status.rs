@@ -267,9 +267,6 @@ impl Eyes {
     async fn plan_companion(&self, look: &Look) {
         let run = &self.run;
         let tolerance = look.snapshot.tolerance(&look.page.grants);
-        let voters = look.snapshot.members.iter();
-        let voters = voters.filter(|member| member.role == Role::Voter);
-        let elsewhere = voters.filter(|member| member.pod.is_none()).count();
         let set = look.world.stateful_set();
         let wanted = companion::Wanted {
             budget: look.page.budget(),
@@ -277,7 +274,8 @@ impl Eyes {
             min_available: companion::min_available(
                 tolerance.voters,
                 tolerance.majority,
-                u32::try_from(elsewhere).unwrap_or(u32::MAX),
+                // Whatever etcd lists beyond the replicas never has a pod here; a pod that is only missing comes back.
+                tolerance.voters.saturating_sub(look.snapshot.replicas),
                 look.world.policy(),
             ),
         };

@@ -53,7 +53,7 @@ fn lease(version: &str, holder: &str) -> Lease {
 fn candidate() -> (Candidate, Leading) {
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let client = Client::try_from(config).unwrap();
-    Candidate::new(client, "quorumgate", "quorumgate", "a")
+    Candidate::new(client, "quorumgate", "quorumgate", "a", Clock::system())
 }
 
 #[tokio::test]
