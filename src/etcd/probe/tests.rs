@@ -5,7 +5,8 @@ use std::cell::Cell;
 use tokio::time::sleep;
 
 use super::*;
-use crate::quorum::MemberId;
+use crate::quorum::evidence::Target;
+use crate::quorum::{ClusterId, MemberId};
 
 const ROUND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(50);
@@ -92,4 +93,45 @@ async fn a_read_that_fails_does_not_cost_the_list() {
         let (read, kept, asked) = (Err(Unanswered::NoLeader), Ok(1), 1);
         assert_eq!(outcome, Outcome { read, kept, asked });
     }
+}
+
+fn probed(learner: bool, read: Result<(), Unanswered>) -> Probe {
+    let status = Status {
+        cluster_id: ClusterId(1),
+        member_id: MemberId(1),
+        leader: Some(MemberId(1)),
+        term: 1,
+        raft_index: 1,
+        applied_index: 1,
+        learner,
+        alarms: Vec::new(),
+        db_size: 1,
+        db_size_in_use: 1,
+        db_size_quota: None,
+        version: "3.7.3".to_owned(),
+    };
+    Probe {
+        target: Target::External(MemberId(1)),
+        status: Ok(status),
+        read,
+        members: Ok(Vec::new()),
+    }
+}
+
+fn silent(why: Unanswered) -> Probe {
+    Probe::unanswered(Target::External(MemberId(1)), why)
+}
+
+#[test]
+fn only_silence_and_passed_reads_tell_how_slow_a_cluster_is() {
+    let of = |probe: &Probe| effort(probe, SOON);
+    assert_eq!(of(&probed(false, Ok(()))), Effort::Passed(SOON));
+    let hung = Err(Unanswered::Deadline);
+    assert_eq!(of(&probed(false, hung)), Effort::TimedOut(SOON));
+    assert_eq!(of(&silent(Unanswered::Deadline)), Effort::TimedOut(SOON));
+    assert_eq!(of(&silent(Unanswered::Refused)), Effort::Hopeless);
+    let headless = Err(Unanswered::NoLeader);
+    assert_eq!(of(&probed(false, headless)), Effort::Hopeless);
+    let learner = Err(Unanswered::Learner);
+    assert_eq!(of(&probed(true, learner)), Effort::Learner);
 }
