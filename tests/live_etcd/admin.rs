@@ -36,7 +36,7 @@ async fn leadership_moves_where_it_is_sent(version: Version) -> Result<()> {
         .await?;
     assert_eq!(cluster.leader().await?, follower);
 
-    cluster.member(third)?.freeze()?;
+    cluster.member(third)?.freeze().await?;
     let soon = Instant::now() + Duration::from_millis(300);
     let moved = admin.move_leader(at(follower)?, id(third)?, soon).await;
     assert_eq!(moved, Err(AdminError::Unanswered(Unanswered::Deadline)));

@@ -22,7 +22,7 @@ use crate::version::Version;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long anything that comes about by itself may take.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// What a cluster looks like.
 pub(crate) struct Builder {
@@ -30,6 +30,7 @@ pub(crate) struct Builder {
     members: usize,
     tls: Tls,
     first_quota: Option<u64>,
+    election_timeout: Duration,
 }
 
 /// Whether clients and peers use TLS.
@@ -47,6 +48,7 @@ impl Builder {
             members: 3,
             tls: Tls::Mutual,
             first_quota: None,
+            election_timeout: Duration::from_secs(1),
         }
     }
 
@@ -68,6 +70,14 @@ impl Builder {
         }
     }
 
+    /// After what time without word from a majority a leader gives up, and without word from a leader its followers vote (1 s).
+    pub(crate) fn election_timeout(self, election_timeout: Duration) -> Self {
+        Self {
+            election_timeout,
+            ..self
+        }
+    }
+
     /// Starts it, and returns when every member serves.
     pub(crate) async fn start(self) -> Result<Cluster> {
         let directory = scratch_directory()?;
@@ -77,6 +87,7 @@ impl Builder {
             version: self.version,
             tls: self.tls,
             first_quota: self.first_quota,
+            election_timeout: self.election_timeout,
             authority: Authority::new("etcd-ca")?,
             members: members.collect::<Result<_>>()?,
             directory,
@@ -97,6 +108,7 @@ pub(crate) struct Cluster {
     binary: PathBuf,
     tls: Tls,
     first_quota: Option<u64>,
+    election_timeout: Duration,
     directory: TempDir,
 }
 
@@ -226,6 +238,7 @@ impl Cluster {
         let mut arguments = vec![
             format!("--initial-cluster={}", peers.collect::<Vec<_>>().join(",")),
             format!("--initial-cluster-state={state}"),
+            format!("--election-timeout={}", self.election_timeout.as_millis()),
             // It wants members to have been connected for 5 s before one is added.
             "--strict-reconfig-check=false".to_owned(),
         ];

@@ -5,12 +5,14 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
+use quorumgate_testbed::eventually;
 use quorumgate_testbed::process::Identity;
 use tokio::process::Child;
 
 use crate::addresses::{self, CLIENT_PORT, PEER_PORT};
+use crate::cluster::SOON;
 
 /// A member, running or not.
 pub(crate) struct Member {
@@ -105,9 +107,19 @@ impl Member {
         Ok(())
     }
 
-    /// SIGSTOP: it hangs, its connections and its listeners stay.
-    pub(crate) fn freeze(&self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)
+    /// SIGSTOP: it hangs, its connections and its listeners stay. Returns when none of its threads runs any more.
+    pub(crate) async fn freeze(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)?;
+        let tasks = format!("/proc/{}/task", self.pid()?);
+        eventually(SOON, "all its threads are stopped", async || {
+            for task in fs::read_dir(&tasks)? {
+                let stat = fs::read_to_string(task?.path().join("stat"))?;
+                // The state follows the name, which is in parentheses.
+                ensure!(stat.contains(") T "), "{stat}");
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// SIGCONT.
@@ -124,9 +136,14 @@ impl Member {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
+        Identity::of(self.pid()?)
+            .context("it ended")?
+            .signal(signal)
+    }
+
+    fn pid(&self) -> Result<u32> {
         let process = self.process.as_ref().context("it does not run")?;
-        let pid = process.id().context("it ended")?;
-        Identity::of(pid).context("it ended")?.signal(signal)
+        process.id().context("it ended")
     }
 
     fn log(&self) -> PathBuf {
