@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod api;
+pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod etcd;
@@ -15,3 +16,9 @@ pub mod telemetry;
 
 #[cfg(test)]
 mod fake_api;
+
+/// Chooses the process's TLS implementation. To be called once, before the first connection; calling it again changes nothing.
+pub fn install_crypto_provider() {
+    // The error says that one was installed already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}

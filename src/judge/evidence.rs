@@ -86,7 +86,7 @@ pub(super) async fn ask_all(
 fn tempo(paces: &Paces, page: &Page) -> Result<Arc<Pace>, ObserveError> {
     let members = &page.budget().spec.members;
     let base = members.probe_timeout().map_err(ObserveError::Spec)?;
-    Ok(paces.of(&page.cluster, base))
+    Ok(paces.of(&page.cluster, base.unwrap_or(bench.probe_timeout)))
 }
 
 async fn ask(

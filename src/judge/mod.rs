@@ -60,6 +60,8 @@ pub struct Bench {
     pub clock: Clock,
     /// Counts.
     pub metrics: Arc<Metrics>,
+    /// How long a member may take to answer, where its budget does not say.
+    pub probe_timeout: Duration,
     /// Runs what outlives an answer.
     pub spawn: Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
 }

@@ -12,11 +12,11 @@ const MOST: usize = 20_000;
 
 /// The pace of each cluster, with the base it was made for.
 #[derive(Debug, Default)]
-pub(super) struct Paces(Mutex<HashMap<ClusterRef, (Option<Duration>, Arc<Pace>)>>);
+pub(super) struct Paces(Mutex<HashMap<ClusterRef, (Duration, Arc<Pace>)>>);
 
 impl Paces {
-    /// The pace of a cluster whose owner chose this probe timeout, or none.
-    pub(super) fn of(&self, cluster: &ClusterRef, base: Option<Duration>) -> Arc<Pace> {
+    /// The pace of a cluster with this probe timeout.
+    pub(super) fn of(&self, cluster: &ClusterRef, base: Duration) -> Arc<Pace> {
         let mut paces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((made_for, pace)) = paces.get(cluster)
             && *made_for == base
@@ -26,7 +26,7 @@ impl Paces {
         if paces.len() >= MOST {
             paces.clear();
         }
-        let pace = Arc::new(base.map_or_else(Pace::default, Pace::new));
+        let pace = Arc::new(Pace::new(base));
         paces.insert(cluster.clone(), (base, Arc::clone(&pace)));
         pace
     }

@@ -1,0 +1,233 @@
+//! The composition root: builds everything once, connects it, and ends it in order.
+
+mod enrolment;
+mod kubernetes;
+mod signals;
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use futures::future::BoxFuture;
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+use crate::admission::mutate::evictions::ApiServer;
+use crate::admission::stateful_set::StatefulSetJudge;
+use crate::admission::{self, Admission};
+use crate::api::crds_yaml;
+use crate::cli::{self, Cli, Command};
+use crate::clock::Clock;
+use crate::etcd::{Admin, Connections, Prober};
+use crate::judge::{Bench, Judge};
+use crate::ledger::Ledger;
+use crate::observe::Observer;
+use crate::reconcile::{self, Settings, Stopwatches};
+use crate::serve::certificate::{self, Certificate, Files};
+use crate::serve::{self, ServeLimits, Shutdown, Transport, admin};
+use crate::telemetry::events::{Events, Notices};
+use crate::telemetry::logs;
+use crate::telemetry::metrics::Metrics;
+use enrolment::Enrolments;
+
+/// Below this, a request that is still on its way in the API server could outlive the memory of its permission.
+const SAFE_SETTLE_TIME: Duration = Duration::from_secs(60);
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// Whatever keeps it from starting, in words that say what to do.
+pub fn main(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Crds => print(&crds_yaml()?),
+        Command::Version => print(concat!("quorumgate ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Run(options) => {
+            let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+            runtime.block_on(run(*options))
+        }
+    }
+}
+
+/// Says on standard error why the program ends, with everything that led to it.
+pub fn lament(error: &anyhow::Error) {
+    let _ = writeln!(std::io::stderr(), "quorumgate: {error:#}");
+}
+
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Everything that the webhooks and the loops share.
+struct Parts {
+    client: Client,
+    clock: Clock,
+    metrics: Arc<Metrics>,
+    observer: Arc<Observer>,
+    prober: Prober,
+    admin: Admin,
+    stopwatches: Arc<Stopwatches>,
+    events: Arc<dyn Notices>,
+    tasks: TaskTracker,
+}
+
+async fn run(options: cli::Run) -> Result<()> {
+    logs::start(options.log_format, &options.log)?;
+    crate::install_crypto_provider();
+    let identity = options.identity();
+    let clock = Clock::system();
+    let metrics = Arc::new(Metrics::new());
+    let files = Files { certificate: options.tls_cert.clone(), key: options.tls_key.clone() };
+    let certificate = Certificate::open(files, clock.clone(), Arc::clone(&metrics))
+        .context("no serving certificate")?;
+    let certificate = Arc::new(certificate);
+    let client = kubernetes::connect().await?;
+    let own_username = kubernetes::own_username(&client).await?;
+    if options.settle_time < SAFE_SETTLE_TIME {
+        warn!(
+            settle_time = ?options.settle_time,
+            "the settle time is shorter than a request may live in an API server: permissions may be forgotten while they are still in use"
+        );
+    }
+    let (events, writer) = Events::new(client.clone(), identity.clone(), Arc::clone(&metrics));
+    let parts = Parts::new(client, clock, metrics, Arc::new(events), &options);
+    parts.tasks.spawn(writer.run());
+
+    let webhooks = bind(options.listen, "webhooks").await?;
+    let pages = bind(options.admin_listen, "health and metrics").await?;
+    let shutdown = Shutdown::default();
+    let ending = CancellationToken::new();
+    let (synced, has_synced) = watch::channel(false);
+
+    let tasks = TaskTracker::new();
+    tasks.spawn(Arc::clone(&certificate).watch(certificate::POLL, ending.clone()));
+    tasks.spawn(reconcile::run(parts.loops(&options, identity), synced, ending.clone()));
+    let limits = ServeLimits { drain: options.drain_time, ..ServeLimits::default() };
+    let transport = Transport::Tls(Arc::new(Arc::clone(&certificate).server_config()?));
+    let router = admission::router(parts.admission(own_username, &options));
+    tasks.spawn(serve::serve(webhooks, transport, router, shutdown.clone(), limits));
+    let router = health(&certificate, has_synced, &shutdown, &parts.metrics);
+    let until_the_end = Shutdown { leaving: ending.clone(), closing: ending.clone() };
+    tasks.spawn(serve::serve(pages, Transport::Plain, router, until_the_end, limits));
+    tasks.close();
+    info!(webhooks = %options.listen, admin = %options.admin_listen, version = env!("CARGO_PKG_VERSION"), "quorumgate runs");
+
+    let signal = signals::termination().await?;
+    info!(signal, "leaving: no longer ready, requests are still answered");
+    shutdown.leaving.cancel();
+    tokio::time::sleep(options.leave_time).await;
+    shutdown.closing.cancel();
+    ending.cancel();
+    tasks.wait().await;
+    info!("ended");
+    Ok(())
+}
+
+async fn bind(address: std::net::SocketAddr, what: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen for {what} on {address}"))
+}
+
+/// Ready: the watches have synced, the certificate is valid, and nobody has asked the process to go.
+fn health(
+    certificate: &Arc<Certificate>,
+    synced: watch::Receiver<bool>,
+    shutdown: &Shutdown,
+    metrics: &Arc<Metrics>,
+) -> axum::Router {
+    let certificate = Arc::clone(certificate);
+    let leaving = shutdown.leaving.clone();
+    let said = |holds: bool, otherwise: &str| if holds { Ok(()) } else { Err(otherwise.to_owned()) };
+    let ready = admin::Checks::new()
+        .with("watches", move || said(*synced.borrow(), "they have not listed everything yet"))
+        .with("certificate", move || certificate.validity())
+        .with("staying", move || said(!leaving.is_cancelled(), "the process is ending"));
+    admin::router(admin::Checks::new(), ready, Arc::clone(metrics))
+}
+
+impl Parts {
+    fn new(
+        client: Client,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+        events: Arc<dyn Notices>,
+        options: &cli::Run,
+    ) -> Self {
+        let ledger = Ledger::new(client.clone(), clock.clone());
+        let observer = Observer::new(client.clone(), ledger, clock.clone(), options.settle_time);
+        let connections = Connections::new(clock.clone());
+        Self {
+            observer: Arc::new(observer),
+            prober: Prober::new(connections.clone(), clock.clone()),
+            admin: Admin::new(connections),
+            stopwatches: Arc::default(),
+            tasks: TaskTracker::new(),
+            client,
+            clock,
+            metrics,
+            events,
+        }
+    }
+
+    fn judge(&self, options: &cli::Run) -> Judge {
+        let (stopwatches, clock) = (Arc::clone(&self.stopwatches), self.clock.clone());
+        let tasks = self.tasks.clone();
+        Judge::new(Bench {
+            observer: Arc::clone(&self.observer),
+            prober: self.prober.clone(),
+            admin: self.admin.clone(),
+            ages: Arc::new(move |cluster| stopwatches.ages(cluster, clock.instant())),
+            clock: self.clock.clone(),
+            metrics: Arc::clone(&self.metrics),
+            probe_timeout: options.probe_timeout,
+            spawn: Box::new(move |work: BoxFuture<'static, ()>| drop(tasks.spawn(work))),
+        })
+    }
+
+    fn admission(&self, own_username: String, options: &cli::Run) -> Admission {
+        let judge = self.judge(options);
+        Admission {
+            set_judge: Arc::new(StatefulSetJudge::new(
+                Arc::clone(&self.observer),
+                Arc::new(judge.clone()),
+                self.clock.clone(),
+            )),
+            judge: Arc::new(judge),
+            incarnations: Arc::new(ApiServer(self.client.clone())),
+            enrolment: Arc::new(Enrolments(self.client.clone())),
+            notices: Arc::clone(&self.events),
+            metrics: Arc::clone(&self.metrics),
+            own_username,
+            limits: admission::Limits {
+                body_bytes: options.max_body_bytes,
+                judgements: options.max_judgements,
+                ..admission::Limits::default()
+            },
+        }
+    }
+
+    fn loops(&self, options: &cli::Run, identity: String) -> reconcile::Context {
+        reconcile::Context {
+            client: self.client.clone(),
+            observer: Arc::clone(&self.observer),
+            prober: self.prober.clone(),
+            stopwatches: Arc::clone(&self.stopwatches),
+            clock: self.clock.clone(),
+            metrics: Arc::clone(&self.metrics),
+            events: Arc::clone(&self.events),
+            settings: Settings {
+                namespaces: options.namespaces.clone(),
+                webhook_configuration: options.webhook_configuration.clone(),
+                lease_namespace: options.lease_namespace.clone(),
+                lease_name: options.lease_name.clone(),
+                identity,
+                settle_time: options.settle_time,
+            },
+        }
+    }
+}
