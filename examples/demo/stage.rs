@@ -1,0 +1,139 @@
+//! What the demo plays on: nodes, an etcd cluster with a writer, and two replicas of the gate.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::gate::Gate;
+use quorumgate_testbed::kubectl::Output;
+use quorumgate_testbed::writer::Writer;
+use quorumgate_testbed::{Bed, Sandbox, eventually};
+
+use crate::voice;
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Everything that runs.
+pub(crate) struct Stage {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) etcd: EtcdCluster,
+    pub(crate) writer: Writer,
+    pub(crate) gate: Gate,
+}
+
+impl Stage {
+    /// Sets it up, and says how long each part took.
+    pub(crate) async fn set() -> Result<Self> {
+        let bed = timed(
+            "control plane (kube-apiserver, kube-controller-manager, kube-scheduler, etcd)",
+            Bed::up(),
+        )
+        .await?;
+        let mut sandbox = bed.sandbox("demo").await?;
+        timed("three nodes", sandbox.add_nodes(3)).await?;
+        let etcd = EtcdCluster::builder("etcd").apply(&sandbox).await?;
+        timed(
+            "three etcd members with TLS, quorate",
+            etcd.quorate(PATIENCE),
+        )
+        .await?;
+        let writer = Writer::start(&etcd).await?;
+        let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
+        let gate = Gate::builder(program()?, manifests)
+            .argument("--settle-time=10s")
+            .start(&sandbox);
+        let gate = timed("two replicas of quorumgate, registered by manifests/", gate).await?;
+        gate.in_force(PATIENCE).await?;
+        Ok(Self {
+            sandbox,
+            etcd,
+            writer,
+            gate,
+        })
+    }
+
+    /// Waits until the new ledger is trusted.
+    pub(crate) async fn warm(&self) -> Result<()> {
+        eventually(PATIENCE, "the ledger is warm", || async {
+            let budgets = self.sandbox.api::<QuorumDisruptionBudget>();
+            let status = budgets
+                .get(self.etcd.name())
+                .await?
+                .status
+                .context("no status yet")?;
+            ensure!(status.ledger.warm, "it is cold");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until no permission is open and every member serves.
+    pub(crate) async fn whole(&self) -> Result<()> {
+        self.etcd.quorate(PATIENCE).await?;
+        eventually(
+            PATIENCE,
+            "every member serves and no permission is open",
+            || async {
+                let budgets = self.sandbox.api::<QuorumDisruptionBudget>();
+                let status = budgets
+                    .get(self.etcd.name())
+                    .await?
+                    .status
+                    .context("no status yet")?;
+                ensure!(status.grants.is_empty(), "permissions are open");
+                ensure!(status.disruptions_allowed == 1, "not all members serve");
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Runs kubectl in the demo's namespace and shows what it prints.
+    pub(crate) async fn kubectl(&self, line: &str) -> Result<Output> {
+        voice::command(&format!("kubectl {line}"));
+        let output = self.quietly(line).await?;
+        voice::output(output.stdout.trim_end());
+        voice::output(output.stderr.trim_end());
+        Ok(output)
+    }
+
+    /// Runs kubectl in the demo's namespace.
+    pub(crate) async fn quietly(&self, line: &str) -> Result<Output> {
+        let mut args = vec!["--namespace", self.sandbox.namespace()];
+        args.extend(line.split_whitespace());
+        self.sandbox
+            .bed()
+            .kubectl(args)
+            .timeout(Duration::from_secs(180))
+            .await
+    }
+}
+
+async fn timed<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+    let start = Instant::now();
+    let done = work.await.with_context(|| what.to_owned())?;
+    voice::say(&format!(
+        "  {:>5.1} s  {what}",
+        start.elapsed().as_secs_f64()
+    ));
+    Ok(done)
+}
+
+/// The gate's program, built beside this one.
+fn program() -> Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    let target = here
+        .ancestors()
+        .nth(2)
+        .context("this program lies in no build directory")?;
+    let program = target.join("quorumgate");
+    ensure!(
+        program.is_file(),
+        "{} is missing: run `cargo build --release` first, or `make demo`",
+        program.display()
+    );
+    Ok(program)
+}

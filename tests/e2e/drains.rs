@@ -1,0 +1,66 @@
+//! Drains, as `kubectl` does them, while a writer writes.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use quorumgate_testbed::writer::Writer;
+
+use crate::world::World;
+
+/// Two voters always serve, so a write waits for one election at most.
+const LONGEST_GAP: Duration = Duration::from_secs(4);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drains_of_all_nodes_one_after_another_finish_and_lose_no_write() -> Result<()> {
+    let world = World::builder("drain-all").nodes(4).start().await?;
+    let writer = Writer::start(&world.etcd).await?;
+    for node in world.sandbox.nodes() {
+        drain(&world, node.name()).await?;
+        world.kubectl(&["uncordon", node.name()]).await?.success()?;
+    }
+    world.whole().await?;
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(&world.etcd).await?;
+    ensure!(report.longest_gap < LONGEST_GAP, "nothing could be written for {:?}", report.longest_gap);
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_drains_at_once_finish_and_lose_no_write() -> Result<()> {
+    let world = World::builder("drain-two").nodes(4).start().await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let (first, second) = (world.node_of("etcd-0").await?, world.node_of("etcd-1").await?);
+    let (one, other) = tokio::join!(drain(&world, &first), drain(&world, &second));
+    one.and(other)?;
+    world.whole().await?;
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(&world.etcd).await?;
+    ensure!(report.longest_gap < LONGEST_GAP, "nothing could be written for {:?}", report.longest_gap);
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_by_deletes_is_gated_too() -> Result<()> {
+    let world = World::new("drain-deletes").await?;
+    let broken = world.crash("etcd-2").await?;
+    let node = world.node_of("etcd-0").await?;
+    let mut by_deletes = vec!["drain", &node, "--disable-eviction"];
+    by_deletes.extend(["--ignore-daemonsets", "--delete-emptydir-data", "--timeout=20s"]);
+
+    let refused = world.kubectl(&by_deletes).await?;
+    ensure!(!refused.succeeded(), "a needed member was drained by a delete");
+    ensure!(refused.stderr.contains("etcd-2"), "{}", refused.stderr);
+
+    broken.mend();
+    world.delete("etcd-2").await?;
+    world.whole().await?;
+    world.kubectl(&by_deletes).await?.success()?;
+    world.kubectl(&["uncordon", &node]).await?.success()?;
+    world.whole().await?;
+    world.close().await
+}
+
+async fn drain(world: &World, node: &str) -> Result<()> {
+    let args = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s"];
+    world.kubectl(&args).await?.success().map(drop)
+}

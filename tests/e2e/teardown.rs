@@ -1,0 +1,140 @@
+//! What is torn down on purpose is never held back; what only looks like it is.
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Api;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use quorumgate_testbed::eventually;
+use serde_json::json;
+
+use crate::world::{SOON, World, refusal};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_with_members_goes_even_without_a_quorum() -> Result<()> {
+    let world = World::new("ns-delete").await?;
+    let _broken = (world.crash("etcd-1").await?, world.crash("etcd-2").await?);
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stateful_set_without_owner_takes_its_pods_along() -> Result<()> {
+    let world = World::new("sts-delete").await?;
+    sets(&world).delete("etcd", &DeleteParams::foreground()).await?;
+    no_pods(&world).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result<()> {
+    let world = World::builder("sts-owned").start().await?;
+    let owner = own(&world).await?;
+
+    let (code, message) = refusal(sets(&world).delete("etcd", &DeleteParams::background()).await)?;
+    ensure!(code == 403 && message.contains(&owner), "{code}: {message}");
+
+    let announce = json!({"metadata": {"annotations": {"quorumgate.io/intent": "delete"}}});
+    sets(&world).patch("etcd", &PatchParams::default(), &Patch::Merge(&announce)).await?;
+    sets(&world).delete("etcd", &DeleteParams::background()).await?;
+    no_pods(&world).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn orphaned_members_stay_gated_and_their_budget_outlives_the_set() -> Result<()> {
+    let world = World::new("sts-orphan").await?;
+    let uid = world.budget().await?.metadata.uid;
+    let set = world.etcd.stateful_set().await?;
+    sets(&world).delete("etcd", &DeleteParams::orphan()).await?;
+    eventually(SOON, "the StatefulSet is gone", || async {
+        anyhow::Ok(sets(&world).get_opt("etcd").await?.is_none()).and_then(|gone| {
+            ensure!(gone, "it is still there");
+            Ok(())
+        })
+    })
+    .await?;
+
+    let broken = world.crash("etcd-2").await?;
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(code == 429, "{code}: {message}");
+    broken.mend();
+
+    let recreated = StatefulSet {
+        metadata: ObjectMeta {
+            name: set.metadata.name,
+            labels: set.metadata.labels,
+            annotations: set.metadata.annotations,
+            ..ObjectMeta::default()
+        },
+        spec: set.spec,
+        status: None,
+    };
+    sets(&world).create(&PostParams::default(), &recreated).await?;
+    world.whole().await?;
+    ensure!(world.budget().await?.metadata.uid == uid, "the budget was recreated with the set");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hibernation_takes_every_member_and_waking_brings_them_back() -> Result<()> {
+    let world = World::new("hibernate").await?;
+    world.etcd.scale(0).await?;
+    no_pods(&world).await?;
+    world.etcd.scale(3).await?;
+    world.whole().await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scale_in_waits_until_the_members_are_removed_from_etcd() -> Result<()> {
+    let world = World::builder("scale-in").nodes(5).etcd(|etcd| etcd.replicas(5)).start().await?;
+    let (code, message) = refusal(world.etcd.scale(3).await)?;
+    ensure!(code == 403, "{code}: {message}");
+    for part in ["etcd-3", "etcd-4", "member remove"] {
+        ensure!(message.contains(part), "the refusal does not name {part}: {message}");
+    }
+    for leaving in ["etcd-4", "etcd-3"] {
+        world.etcd.remove(leaving).await?;
+    }
+    eventually(SOON, "the scale-in is accepted", || world.etcd.scale(3)).await?;
+    eventually(SOON, "three pods are left", || async {
+        let pods = world.etcd.pods().await?;
+        ensure!(pods.len() == 3, "there are {}", pods.len());
+        Ok(())
+    })
+    .await?;
+    world.etcd.quorate(SOON).await?;
+    world.close().await
+}
+
+fn sets(world: &World) -> Api<StatefulSet> {
+    world.sandbox.api()
+}
+
+/// Gives the StatefulSet a controlling owner, and returns its name.
+async fn own(world: &World) -> Result<String> {
+    let maps: Api<ConfigMap> = world.sandbox.api();
+    let owner: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "operator-object"}}))?;
+    let owner = maps.create(&PostParams::default(), &owner).await?;
+    let reference = OwnerReference {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        name: "operator-object".into(),
+        uid: owner.metadata.uid.unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(false),
+    };
+    let patch = json!({"metadata": {"ownerReferences": [reference]}});
+    sets(world).patch("etcd", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    Ok("operator-object".into())
+}
+
+async fn no_pods(world: &World) -> Result<()> {
+    eventually(SOON, "no pod is left", || async {
+        let pods = world.etcd.pods().await?;
+        ensure!(pods.is_empty(), "{} are left", pods.len());
+        Ok(())
+    })
+    .await
+}
