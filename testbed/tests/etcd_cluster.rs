@@ -68,7 +68,10 @@ async fn forms_a_quorate_cluster(version: EtcdVersion) -> Result<()> {
         .put("key", "value", None)
         .await?;
     let read = cluster.connect_to(&leader).await?.get("key", None).await?;
-    assert_eq!(read.kvs()[0].value(), b"value");
+    assert_eq!(
+        read.kvs().first().map(etcd_client::KeyValue::value),
+        Some(&b"value"[..])
+    );
 
     cluster.move_leader(&follower).await?;
     assert_eq!(cluster.leader().await?, follower);
@@ -214,8 +217,8 @@ async fn a_deleted_pod_comes_back_with_its_data_at_another_address() -> Result<(
         .delete("etcd-1", &kube::api::DeleteParams::default())
         .await?;
     eventually(PATIENCE, "the pod is another", async || {
-        let another = cluster.pod_uid("etcd-1").await? != uid;
-        anyhow::Ok(another).and_then(|another| Ok(ensure!(another, "not yet")))
+        ensure!(cluster.pod_uid("etcd-1").await? != uid, "not yet");
+        anyhow::Ok(())
     })
     .await?;
     cluster.quorate(PATIENCE).await?;
@@ -407,4 +410,46 @@ async fn waiting_reason(cluster: &EtcdCluster, pod: &str) -> Result<Option<Strin
     Ok(state
         .and_then(|state| state.waiting)
         .and_then(|waiting| waiting.reason))
+}
+
+#[tokio::test]
+async fn a_crash_loop_ends_in_back_off_and_a_mended_member_comes_back() -> Result<()> {
+    let sandbox = sandbox("crash", 3).await?;
+    let cluster = EtcdCluster::builder("etcd").apply(&sandbox).await?;
+    cluster.quorate(PATIENCE).await?;
+    let crashing = quorumgate_testbed::faults::crash_loop(&sandbox, "etcd-2")?;
+    eventually(PATIENCE, "it is in CrashLoopBackOff", async || {
+        let why = waiting_reason(&cluster, "etcd-2").await?;
+        ensure!(
+            why.as_deref() == Some("CrashLoopBackOff"),
+            "it waits for {why:?}"
+        );
+        anyhow::Ok(())
+    })
+    .await?;
+    assert!(cluster.endpoint_status("etcd-2").await.is_err());
+    crashing.mend();
+    cluster.quorate(PATIENCE).await?;
+    sandbox.close().await
+}
+
+#[tokio::test]
+async fn a_member_that_clients_cannot_reach_keeps_its_part_in_the_quorum() -> Result<()> {
+    let sandbox = sandbox("unreached", 3).await?;
+    let cluster = EtcdCluster::builder("etcd").apply(&sandbox).await?;
+    cluster.quorate(PATIENCE).await?;
+    for (pod, refused) in [("etcd-0", true), ("etcd-1", false)] {
+        let faults = PodFaults::of(&sandbox, pod).await?;
+        let cut = if refused {
+            faults.refuse_clients()?
+        } else {
+            faults.ignore_clients()?
+        };
+        assert!(cluster.endpoint_status(pod).await.is_err(), "{pod} answers");
+        let members = cluster.members().await?;
+        assert_eq!(members.len(), 3);
+        cut.heal();
+        cluster.serves(pod, PATIENCE).await?;
+    }
+    sandbox.close().await
 }
