@@ -83,7 +83,10 @@ async fn run(options: cli::Run) -> Result<()> {
     let identity = options.identity();
     let clock = Clock::system();
     let metrics = Arc::new(Metrics::new());
-    let files = Files { certificate: options.tls_cert.clone(), key: options.tls_key.clone() };
+    let files = Files {
+        certificate: options.tls_cert.clone(),
+        key: options.tls_key.clone(),
+    };
     let certificate = Certificate::open(files, clock.clone(), Arc::clone(&metrics))
         .context("no serving certificate")?;
     let certificate = Arc::new(certificate);
@@ -107,19 +110,44 @@ async fn run(options: cli::Run) -> Result<()> {
 
     let tasks = TaskTracker::new();
     tasks.spawn(Arc::clone(&certificate).watch(certificate::POLL, ending.clone()));
-    tasks.spawn(reconcile::run(parts.loops(&options, identity), synced, ending.clone()));
-    let limits = ServeLimits { drain: options.drain_time, ..ServeLimits::default() };
+    tasks.spawn(reconcile::run(
+        parts.loops(&options, identity),
+        synced,
+        ending.clone(),
+    ));
+    let limits = ServeLimits {
+        drain: options.drain_time,
+        ..ServeLimits::default()
+    };
     let transport = Transport::Tls(Arc::new(Arc::clone(&certificate).server_config()?));
     let router = admission::router(parts.admission(own_username, &options));
-    tasks.spawn(serve::serve(webhooks, transport, router, shutdown.clone(), limits));
+    tasks.spawn(serve::serve(
+        webhooks,
+        transport,
+        router,
+        shutdown.clone(),
+        limits,
+    ));
     let router = health(&certificate, has_synced, &shutdown, &parts.metrics);
-    let until_the_end = Shutdown { leaving: ending.clone(), closing: ending.clone() };
-    tasks.spawn(serve::serve(pages, Transport::Plain, router, until_the_end, limits));
+    let until_the_end = Shutdown {
+        leaving: ending.clone(),
+        closing: ending.clone(),
+    };
+    tasks.spawn(serve::serve(
+        pages,
+        Transport::Plain,
+        router,
+        until_the_end,
+        limits,
+    ));
     tasks.close();
     info!(webhooks = %options.listen, admin = %options.admin_listen, version = env!("CARGO_PKG_VERSION"), "quorumgate runs");
 
     let signal = signals::termination().await?;
-    info!(signal, "leaving: no longer ready, requests are still answered");
+    info!(
+        signal,
+        "leaving: no longer ready, requests are still answered"
+    );
     shutdown.leaving.cancel();
     tokio::time::sleep(options.leave_time).await;
     shutdown.closing.cancel();
@@ -130,7 +158,9 @@ async fn run(options: cli::Run) -> Result<()> {
 }
 
 async fn bind(address: std::net::SocketAddr, what: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen for {what} on {address}"))
+    TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen for {what} on {address}"))
 }
 
 /// Ready: the watches have synced, the certificate is valid, and nobody has asked the process to go.
@@ -142,11 +172,21 @@ fn health(
 ) -> axum::Router {
     let certificate = Arc::clone(certificate);
     let leaving = shutdown.leaving.clone();
-    let said = |holds: bool, otherwise: &str| if holds { Ok(()) } else { Err(otherwise.to_owned()) };
+    let said = |holds: bool, otherwise: &str| {
+        if holds {
+            Ok(())
+        } else {
+            Err(otherwise.to_owned())
+        }
+    };
     let ready = admin::Checks::new()
-        .with("watches", move || said(*synced.borrow(), "they have not listed everything yet"))
+        .with("watches", move || {
+            said(*synced.borrow(), "they have not listed everything yet")
+        })
         .with("certificate", move || certificate.validity())
-        .with("staying", move || said(!leaving.is_cancelled(), "the process is ending"));
+        .with("staying", move || {
+            said(!leaving.is_cancelled(), "the process is ending")
+        });
     admin::router(admin::Checks::new(), ready, Arc::clone(metrics))
 }
 

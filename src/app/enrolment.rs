@@ -18,7 +18,9 @@ impl Enrolment for Enrolments {
         namespace: &'a str,
         stateful_set: &'a str,
     ) -> BoxFuture<'a, Result<bool, String>> {
-        self.look(namespace, stateful_set).map(|found| found.map_err(|error| error.to_string())).boxed()
+        self.look(namespace, stateful_set)
+            .map(|found| found.map_err(|error| error.to_string()))
+            .boxed()
     }
 }
 

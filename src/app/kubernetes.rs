@@ -28,7 +28,10 @@ pub(super) async fn own_username(client: &Client) -> Result<String> {
         .await
         .context("cannot find out the username that the Kubernetes API gives this process")?;
     let user = review.status.and_then(|status| status.user_info);
-    match user.and_then(|user| user.username).filter(|name| !name.is_empty()) {
+    match user
+        .and_then(|user| user.username)
+        .filter(|name| !name.is_empty())
+    {
         Some(name) => Ok(name),
         None => bail!("the Kubernetes API gives this process no username"),
     }

@@ -36,7 +36,7 @@ pub(super) async fn read(
     question: &Question,
     latest: Instant,
 ) -> Result<Reading, ObserveError> {
-    let tempo = tempo(paces, page)?;
+    let tempo = tempo(bench, paces, page)?;
     let likely = bench.observer.likely_endpoints(&page.cluster);
     let world = pin!(
         bench
@@ -76,14 +76,14 @@ pub(super) async fn ask_all(
     endpoints: &[crate::etcd::Endpoint],
     latest: Instant,
 ) -> Result<Round, ObserveError> {
-    let tempo = tempo(paces, page)?;
+    let tempo = tempo(bench, paces, page)?;
     let round = ask(bench, endpoints, &tempo, latest).await;
     count_failures(&bench.metrics, &round);
     Ok(round)
 }
 
 /// The pace at which the cluster answers.
-fn tempo(paces: &Paces, page: &Page) -> Result<Arc<Pace>, ObserveError> {
+fn tempo(bench: &Bench, paces: &Paces, page: &Page) -> Result<Arc<Pace>, ObserveError> {
     let members = &page.budget().spec.members;
     let base = members.probe_timeout().map_err(ObserveError::Spec)?;
     Ok(paces.of(&page.cluster, base.unwrap_or(bench.probe_timeout)))

@@ -1,5 +1,8 @@
 //! What the balancer promises, with plain TCP servers as replicas.
-#![expect(clippy::unwrap_used, reason = "the servers and clients of these tests are tests, too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "the servers and clients of these tests are tests, too"
+)]
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -13,13 +13,19 @@ async fn a_deleted_member_is_granted_settled_and_serves_again_under_a_new_addres
     let uid = world.etcd.pod_uid("etcd-1").await?;
     let address = world.etcd.pod_ip("etcd-1").await?;
 
-    let said = world.kubectl(&["delete", "pod", "etcd-1", "--wait=false"]).await?.success()?;
+    let said = world
+        .kubectl(&["delete", "pod", "etcd-1", "--wait=false"])
+        .await?
+        .success()?;
     ensure!(said.contains("deleted"), "{said}");
     let granted = world.granted().await?;
     ensure!(granted == ["etcd-1"], "grants: {granted:?}");
 
     world.replaced("etcd-1", &uid).await?;
-    ensure!(world.etcd.pod_ip("etcd-1").await? != address, "the address was used again");
+    ensure!(
+        world.etcd.pod_ip("etcd-1").await? != address,
+        "the address was used again"
+    );
     world.settled().await?;
     world.close().await
 }
@@ -30,13 +36,22 @@ async fn of_two_deletes_at_the_same_moment_from_two_replicas_one_is_allowed() ->
     for round in 0..3 {
         world.whole().await?;
         let (first, second) = tokio::join!(world.delete("etcd-0"), world.delete("etcd-1"));
-        let refused: Vec<_> =
-            [first, second].into_iter().filter_map(|answer| refusal(answer).ok()).collect();
-        ensure!(refused.len() == 1, "round {round}: {} of two were refused", refused.len());
+        let refused: Vec<_> = [first, second]
+            .into_iter()
+            .filter_map(|answer| refusal(answer).ok())
+            .collect();
+        ensure!(
+            refused.len() == 1,
+            "round {round}: {} of two were refused",
+            refused.len()
+        );
         ensure!(refused.iter().all(|(code, _)| *code == 429), "{refused:?}");
     }
     let asked = world.gate.balancer().connections();
-    ensure!(asked.iter().all(|connections| *connections > 0), "one replica was never asked: {asked:?}");
+    ensure!(
+        asked.iter().all(|connections| *connections > 0),
+        "one replica was never asked: {asked:?}"
+    );
     world.close().await
 }
 
@@ -48,7 +63,10 @@ async fn a_dead_member_may_go_and_a_healthy_one_has_to_stay_with_names_and_numbe
     let (code, message) = refusal(world.delete("etcd-0").await)?;
     ensure!(code == 429, "{code}: {message}");
     for part in ["etcd-0", "etcd-2", "2 of 3"] {
-        ensure!(message.contains(part), "the refusal does not name {part}: {message}");
+        ensure!(
+            message.contains(part),
+            "the refusal does not name {part}: {message}"
+        );
     }
     let (code, _) = refusal(world.evict("etcd-1").await)?;
     ensure!(code == 429, "an eviction was refused with {code}");
@@ -62,7 +80,10 @@ async fn a_dead_member_may_go_and_a_healthy_one_has_to_stay_with_names_and_numbe
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forced_delete_of_a_serving_member_counts_like_any_other() -> Result<()> {
     let world = World::new("delete-force").await?;
-    let forced = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    let forced = DeleteParams {
+        grace_period_seconds: Some(0),
+        ..DeleteParams::default()
+    };
     let uid = world.etcd.pod_uid("etcd-0").await?;
 
     world.pods().delete("etcd-0", &forced).await?;
@@ -81,7 +102,12 @@ async fn a_collection_delete_takes_one_member_and_stops_at_the_next() -> Result<
     let found = world.pods().list(&members).await?.items.len();
     ensure!(found == 3, "{found} pods carry the members' label");
 
-    let (code, _) = refusal(world.pods().delete_collection(&DeleteParams::default(), &members).await)?;
+    let (code, _) = refusal(
+        world
+            .pods()
+            .delete_collection(&DeleteParams::default(), &members)
+            .await,
+    )?;
     ensure!(code == 429, "it was refused with {code}");
     let granted = world.granted().await?;
     ensure!(granted.len() == 1, "grants: {granted:?}");
@@ -95,17 +121,37 @@ async fn dry_runs_of_every_kind_leave_no_trace() -> Result<()> {
     let before = world.budget().await?;
     let node = world.node_of("etcd-0").await?;
 
-    let dry = DeleteParams { dry_run: true, ..DeleteParams::default() };
+    let dry = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
     world.pods().delete("etcd-0", &dry).await?;
-    let drain = ["drain", &node, "--dry-run=server", "--ignore-daemonsets", "--delete-emptydir-data"];
+    let drain = [
+        "drain",
+        &node,
+        "--dry-run=server",
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+    ];
     world.kubectl(&drain).await?.success()?;
 
     ensure!(world.granted().await?.is_empty(), "a dry run took a grant");
     let seq = |budget: &quorumgate::api::QuorumDisruptionBudget| {
         budget.status.as_ref().map(|status| status.ledger.last_seq)
     };
-    ensure!(seq(&before) == seq(&world.budget().await?), "a dry run raised the sequence number");
-    ensure!(world.pods().get("etcd-0").await?.metadata.deletion_timestamp.is_none());
+    ensure!(
+        seq(&before) == seq(&world.budget().await?),
+        "a dry run raised the sequence number"
+    );
+    ensure!(
+        world
+            .pods()
+            .get("etcd-0")
+            .await?
+            .metadata
+            .deletion_timestamp
+            .is_none()
+    );
 
     // Refused as it would be for real: a dry run tells the truth.
     let broken = world.crash("etcd-2").await?;
@@ -130,8 +176,15 @@ async fn a_frozen_member_costs_its_probe_and_the_verdict_still_comes() -> Result
 
     let begun = std::time::Instant::now();
     let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(code == 429 && message.contains("etcd-2"), "{code}: {message}");
-    ensure!(begun.elapsed().as_secs() < 5, "it took {:?}", begun.elapsed());
+    ensure!(
+        code == 429 && message.contains("etcd-2"),
+        "{code}: {message}"
+    );
+    ensure!(
+        begun.elapsed().as_secs() < 5,
+        "it took {:?}",
+        begun.elapsed()
+    );
 
     frozen.thaw();
     world.etcd.serves("etcd-2", SOON).await?;

@@ -21,7 +21,11 @@ async fn drains_of_all_nodes_one_after_another_finish_and_lose_no_write() -> Res
     world.whole().await?;
     let report = writer.stop().await?;
     report.assert_nothing_lost(&world.etcd).await?;
-    ensure!(report.longest_gap < LONGEST_GAP, "nothing could be written for {:?}", report.longest_gap);
+    ensure!(
+        report.longest_gap < LONGEST_GAP,
+        "nothing could be written for {:?}",
+        report.longest_gap
+    );
     world.close().await
 }
 
@@ -29,13 +33,20 @@ async fn drains_of_all_nodes_one_after_another_finish_and_lose_no_write() -> Res
 async fn two_drains_at_once_finish_and_lose_no_write() -> Result<()> {
     let world = World::builder("drain-two").nodes(4).start().await?;
     let writer = Writer::start(&world.etcd).await?;
-    let (first, second) = (world.node_of("etcd-0").await?, world.node_of("etcd-1").await?);
+    let (first, second) = (
+        world.node_of("etcd-0").await?,
+        world.node_of("etcd-1").await?,
+    );
     let (one, other) = tokio::join!(drain(&world, &first), drain(&world, &second));
     one.and(other)?;
     world.whole().await?;
     let report = writer.stop().await?;
     report.assert_nothing_lost(&world.etcd).await?;
-    ensure!(report.longest_gap < LONGEST_GAP, "nothing could be written for {:?}", report.longest_gap);
+    ensure!(
+        report.longest_gap < LONGEST_GAP,
+        "nothing could be written for {:?}",
+        report.longest_gap
+    );
     world.close().await
 }
 
@@ -45,10 +56,17 @@ async fn a_drain_by_deletes_is_gated_too() -> Result<()> {
     let broken = world.crash("etcd-2").await?;
     let node = world.node_of("etcd-0").await?;
     let mut by_deletes = vec!["drain", &node, "--disable-eviction"];
-    by_deletes.extend(["--ignore-daemonsets", "--delete-emptydir-data", "--timeout=20s"]);
+    by_deletes.extend([
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--timeout=20s",
+    ]);
 
     let refused = world.kubectl(&by_deletes).await?;
-    ensure!(!refused.succeeded(), "a needed member was drained by a delete");
+    ensure!(
+        !refused.succeeded(),
+        "a needed member was drained by a delete"
+    );
     ensure!(refused.stderr.contains("etcd-2"), "{}", refused.stderr);
 
     broken.mend();
@@ -61,6 +79,12 @@ async fn a_drain_by_deletes_is_gated_too() -> Result<()> {
 }
 
 async fn drain(world: &World, node: &str) -> Result<()> {
-    let args = ["drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s"];
+    let args = [
+        "drain",
+        node,
+        "--ignore-daemonsets",
+        "--delete-emptydir-data",
+        "--timeout=100s",
+    ];
     world.kubectl(&args).await?.success().map(drop)
 }

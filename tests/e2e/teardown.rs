@@ -2,7 +2,8 @@
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -15,13 +16,29 @@ use crate::world::{SOON, World, refusal};
 async fn a_namespace_with_members_goes_even_without_a_quorum() -> Result<()> {
     let world = World::new("ns-delete").await?;
     let _broken = (world.crash("etcd-1").await?, world.crash("etcd-2").await?);
+    let namespaces: Api<Namespace> = Api::all(world.sandbox.client());
+    namespaces
+        .delete(world.namespace(), &DeleteParams::default())
+        .await?;
+    eventually(SOON, "the namespace is gone", || async {
+        let left = namespaces.get_opt(world.namespace()).await?;
+        ensure!(
+            left.is_none(),
+            "{:?}",
+            left.and_then(|namespace| namespace.status)
+        );
+        Ok(())
+    })
+    .await?;
     world.close().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stateful_set_without_owner_takes_its_pods_along() -> Result<()> {
     let world = World::new("sts-delete").await?;
-    sets(&world).delete("etcd", &DeleteParams::foreground()).await?;
+    sets(&world)
+        .delete("etcd", &DeleteParams::foreground())
+        .await?;
     no_pods(&world).await?;
     world.close().await
 }
@@ -31,12 +48,20 @@ async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result
     let world = World::builder("sts-owned").start().await?;
     let owner = own(&world).await?;
 
-    let (code, message) = refusal(sets(&world).delete("etcd", &DeleteParams::background()).await)?;
+    let (code, message) = refusal(
+        sets(&world)
+            .delete("etcd", &DeleteParams::background())
+            .await,
+    )?;
     ensure!(code == 403 && message.contains(&owner), "{code}: {message}");
 
     let announce = json!({"metadata": {"annotations": {"quorumgate.io/intent": "delete"}}});
-    sets(&world).patch("etcd", &PatchParams::default(), &Patch::Merge(&announce)).await?;
-    sets(&world).delete("etcd", &DeleteParams::background()).await?;
+    sets(&world)
+        .patch("etcd", &PatchParams::default(), &Patch::Merge(&announce))
+        .await?;
+    sets(&world)
+        .delete("etcd", &DeleteParams::background())
+        .await?;
     no_pods(&world).await?;
     world.close().await
 }
@@ -70,9 +95,14 @@ async fn orphaned_members_stay_gated_and_their_budget_outlives_the_set() -> Resu
         spec: set.spec,
         status: None,
     };
-    sets(&world).create(&PostParams::default(), &recreated).await?;
+    sets(&world)
+        .create(&PostParams::default(), &recreated)
+        .await?;
     world.whole().await?;
-    ensure!(world.budget().await?.metadata.uid == uid, "the budget was recreated with the set");
+    ensure!(
+        world.budget().await?.metadata.uid == uid,
+        "the budget was recreated with the set"
+    );
     world.close().await
 }
 
@@ -88,11 +118,18 @@ async fn hibernation_takes_every_member_and_waking_brings_them_back() -> Result<
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scale_in_waits_until_the_members_are_removed_from_etcd() -> Result<()> {
-    let world = World::builder("scale-in").nodes(5).etcd(|etcd| etcd.replicas(5)).start().await?;
+    let world = World::builder("scale-in")
+        .nodes(5)
+        .etcd(|etcd| etcd.replicas(5))
+        .start()
+        .await?;
     let (code, message) = refusal(world.etcd.scale(3).await)?;
     ensure!(code == 403, "{code}: {message}");
     for part in ["etcd-3", "etcd-4", "member remove"] {
-        ensure!(message.contains(part), "the refusal does not name {part}: {message}");
+        ensure!(
+            message.contains(part),
+            "the refusal does not name {part}: {message}"
+        );
     }
     for leaving in ["etcd-4", "etcd-3"] {
         world.etcd.remove(leaving).await?;
@@ -114,8 +151,23 @@ fn sets(world: &World) -> Api<StatefulSet> {
 
 /// Gives the StatefulSet a controlling owner, and returns its name.
 async fn own(world: &World) -> Result<String> {
+    // The gate may read owners of kinds that somebody gave it leave to read.
+    let leave: ClusterRole = serde_json::from_value(json!({
+        "metadata": {
+            "name": format!("owners-{}", world.namespace()),
+            "labels": {
+                "quorumgate.io/aggregate-to-owners": "true",
+                "testbed.quorumgate.io/namespace": world.namespace(),
+            },
+        },
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+    }))?;
+    Api::<ClusterRole>::all(world.sandbox.client())
+        .create(&PostParams::default(), &leave)
+        .await?;
     let maps: Api<ConfigMap> = world.sandbox.api();
-    let owner: ConfigMap = serde_json::from_value(json!({"metadata": {"name": "operator-object"}}))?;
+    let owner: ConfigMap =
+        serde_json::from_value(json!({"metadata": {"name": "operator-object"}}))?;
     let owner = maps.create(&PostParams::default(), &owner).await?;
     let reference = OwnerReference {
         api_version: "v1".into(),
@@ -126,7 +178,9 @@ async fn own(world: &World) -> Result<String> {
         block_owner_deletion: Some(false),
     };
     let patch = json!({"metadata": {"ownerReferences": [reference]}});
-    sets(world).patch("etcd", &PatchParams::default(), &Patch::Merge(&patch)).await?;
+    sets(world)
+        .patch("etcd", &PatchParams::default(), &Patch::Merge(&patch))
+        .await?;
     Ok("operator-object".into())
 }
 

@@ -72,17 +72,26 @@ impl World {
     pub(crate) async fn kubectl(&self, args: &[&str]) -> Result<Output> {
         let mut all = vec!["--namespace", self.namespace()];
         all.extend(args);
-        self.bed().kubectl(all).timeout(Duration::from_secs(120)).await
+        self.bed()
+            .kubectl(all)
+            .timeout(Duration::from_secs(120))
+            .await
     }
 
     /// Deletes a pod as `kubectl delete pod --wait=false` does.
     pub(crate) async fn delete(&self, pod: &str) -> Result<(), kube::Error> {
-        self.pods().delete(pod, &DeleteParams::default()).await.map(drop)
+        self.pods()
+            .delete(pod, &DeleteParams::default())
+            .await
+            .map(drop)
     }
 
     /// Evicts a pod as `kubectl drain` does.
     pub(crate) async fn evict(&self, pod: &str) -> Result<(), kube::Error> {
-        self.pods().evict(pod, &EvictParams::default()).await.map(drop)
+        self.pods()
+            .evict(pod, &EvictParams::default())
+            .await
+            .map(drop)
     }
 
     /// The budget of the test's cluster as it stands.
@@ -93,7 +102,11 @@ impl World {
     /// The members with an open grant.
     pub(crate) async fn granted(&self) -> Result<Vec<String>> {
         let status = self.budget().await?.status.unwrap_or_default();
-        Ok(status.grants.into_iter().map(|grant| grant.member).collect())
+        Ok(status
+            .grants
+            .into_iter()
+            .map(|grant| grant.member)
+            .collect())
     }
 
     /// Waits until no grant is open.
@@ -109,13 +122,17 @@ impl World {
 
     /// Waits until another incarnation than `uid` of this pod serves.
     pub(crate) async fn replaced(&self, pod: &str, uid: &str) -> Result<()> {
-        eventually(SOON, format!("another incarnation of {pod} exists"), || async {
-            match self.etcd.pod_uid(pod).await {
-                Ok(now) => ensure!(now != uid, "it is still there"),
-                Err(error) => return Err(error),
-            }
-            Ok(())
-        })
+        eventually(
+            SOON,
+            format!("another incarnation of {pod} exists"),
+            || async {
+                match self.etcd.pod_uid(pod).await {
+                    Ok(now) => ensure!(now != uid, "it is still there"),
+                    Err(error) => return Err(error),
+                }
+                Ok(())
+            },
+        )
         .await?;
         self.etcd.serves(pod, SOON).await
     }
@@ -141,7 +158,10 @@ impl World {
     pub(crate) async fn crash(&self, pod: &str) -> Result<Standing> {
         let broken = faults::crash_loop(&self.sandbox, pod)?;
         eventually(SOON, format!("{pod} is in CrashLoopBackOff"), || async {
-            let said = self.kubectl(&["get", "pod", pod, "--no-headers"]).await?.success()?;
+            let said = self
+                .kubectl(&["get", "pod", pod, "--no-headers"])
+                .await?
+                .success()?;
             ensure!(said.contains("CrashLoopBackOff"), "{said}");
             Ok(())
         })
@@ -151,7 +171,12 @@ impl World {
 
     /// The node that a pod runs on.
     pub(crate) async fn node_of(&self, pod: &str) -> Result<String> {
-        let spec = self.etcd.pod(pod).await?.spec.context("a pod without spec")?;
+        let spec = self
+            .etcd
+            .pod(pod)
+            .await?
+            .spec
+            .context("a pod without spec")?;
         spec.node_name.context("it is on no node")
     }
 
@@ -178,7 +203,10 @@ impl WorldBuilder {
         self
     }
 
-    pub(crate) fn etcd(mut self, choose: impl FnOnce(EtcdClusterBuilder) -> EtcdClusterBuilder) -> Self {
+    pub(crate) fn etcd(
+        mut self,
+        choose: impl FnOnce(EtcdClusterBuilder) -> EtcdClusterBuilder,
+    ) -> Self {
         self.etcd = choose(self.etcd);
         self
     }
@@ -202,7 +230,11 @@ impl WorldBuilder {
         let gate = self.gate.start(&sandbox).await?;
         etcd.quorate(SOON).await?;
         gate.in_force(SOON).await?;
-        let world = World { sandbox, etcd, gate };
+        let world = World {
+            sandbox,
+            etcd,
+            gate,
+        };
         if self.warm {
             world.warm().await?;
         }
@@ -220,7 +252,10 @@ pub(crate) fn gate() -> GateBuilder {
 /// Parameters of a delete that is meant for one incarnation.
 pub(crate) fn only(uid: &str) -> DeleteParams {
     DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        }),
         ..DeleteParams::default()
     }
 }

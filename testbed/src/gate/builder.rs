@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::runtime::{conditions, wait::await_condition};
 use kube::{Api, Client, ResourceExt as _};
@@ -74,13 +75,19 @@ impl GateBuilder {
     pub async fn start(self, sandbox: &Sandbox) -> Result<Gate> {
         let (bed, namespace) = (sandbox.bed().clone(), sandbox.namespace());
         let name = format!("quorumgate-{namespace}");
-        let objects = manifests::read(&self.manifests, namespace)?;
+        // As in a real installation, the gate's own namespace is not one that it guards.
+        let home = format!("{namespace}-gate");
+        let objects = manifests::read(&self.manifests, &home)?;
         let mut leftovers = Leftovers::default();
         leftovers.webhook_configuration(&name);
+        leftovers.namespace(&home);
         self.apply_crds(&bed.client()).await?;
-        permissions::apply(&bed.client(), namespace, &name, &objects, &mut leftovers).await?;
+        let namespace_of_its_own: Namespace =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": home}}))?;
+        apply_cluster_wide(&bed.client(), namespace_of_its_own).await?;
+        permissions::apply(&bed.client(), &home, &name, &objects, &mut leftovers).await?;
         let kubeconfig = bed
-            .service_account_kubeconfig(namespace, SERVICE_ACCOUNT)
+            .service_account_kubeconfig(&home, SERVICE_ACCOUNT)
             .await?;
 
         let directory = sandbox.directory().join("gate");
@@ -88,7 +95,7 @@ impl GateBuilder {
             .map(str::to_owned)
             .to_vec();
         let certificate = ServingCertificate::create(directory.join("tls"), names)?;
-        let mut arguments = arguments(&name, namespace, &certificate);
+        let mut arguments = arguments(&name, namespace, &home, &certificate);
         arguments.extend(self.arguments);
         let environment = self.environment;
         let launch = Launch {
@@ -147,13 +154,18 @@ impl GateBuilder {
     }
 }
 
-fn arguments(name: &str, namespace: &str, certificate: &ServingCertificate) -> Vec<String> {
+fn arguments(
+    name: &str,
+    namespace: &str,
+    home: &str,
+    certificate: &ServingCertificate,
+) -> Vec<String> {
     vec![
         format!("--tls-cert={}", certificate.certificate_file().display()),
         format!("--tls-key={}", certificate.key_file().display()),
         format!("--namespaces={namespace}"),
         format!("--webhook-configuration={name}"),
-        format!("--lease-namespace={namespace}"),
+        format!("--lease-namespace={home}"),
         "--lease-name=quorumgate".to_owned(),
         "--log-format=text".to_owned(),
     ]

@@ -7,6 +7,7 @@ use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::DeleteParams;
 use kube::{Api, Client};
@@ -18,6 +19,7 @@ use crate::kubeconfig;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leftovers {
     webhook_configuration: Option<String>,
+    namespace: Option<String>,
     cluster_roles: Vec<String>,
     cluster_role_bindings: Vec<String>,
 }
@@ -25,6 +27,10 @@ pub(super) struct Leftovers {
 impl Leftovers {
     pub(super) fn webhook_configuration(&mut self, name: &str) {
         self.webhook_configuration = Some(name.to_owned());
+    }
+
+    pub(super) fn namespace(&mut self, name: &str) {
+        self.namespace = Some(name.to_owned());
     }
 
     pub(super) fn cluster_role(&mut self, name: &str) {
@@ -46,6 +52,10 @@ impl Leftovers {
         }
         for name in &self.cluster_roles {
             delete::<ClusterRole>(client, name).await?;
+        }
+        // Nothing in it runs: the namespace controller may take its time.
+        if let Some(name) = &self.namespace {
+            delete::<Namespace>(client, name).await?;
         }
         Ok(())
     }
