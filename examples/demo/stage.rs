@@ -84,7 +84,10 @@ impl Stage {
                     .status
                     .context("no status yet")?;
                 ensure!(status.grants.is_empty(), "permissions are open");
-                ensure!(status.disruptions_allowed == 1, "not all members serve");
+                ensure!(
+                    status.disruptions_allowed == Some(1),
+                    "not all members serve"
+                );
                 Ok(())
             },
         )
