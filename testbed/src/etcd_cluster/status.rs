@@ -1,10 +1,13 @@
 //! What each member says of itself, and whether the cluster is quorate.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use etcd_client::Client;
 use futures::future::{join_all, try_join_all};
+use tokio::sync::Mutex;
 
 use super::EtcdCluster;
 use super::connection::Dialer;
@@ -41,16 +44,17 @@ pub struct EndpointStatus {
 impl EtcdCluster {
     /// Asks the member in one pod; works without quorum.
     pub async fn endpoint_status(&self, pod: &str) -> Result<EndpointStatus> {
-        status(&self.dialer().await?, pod, self.pod_ip(pod).await?).await
+        let address = self.pod_ip(pod).await?;
+        status(self.dialer().await?.dial(address, PATIENCE).await?, pod).await
     }
 
     /// Asks all members at once; those that did not answer are missing.
     pub async fn statuses(&self) -> Result<Vec<EndpointStatus>> {
         let dialer = self.dialer().await?;
         let addresses = self.pod_ips().await?;
-        let questions = addresses
-            .iter()
-            .map(|(pod, address)| status(&dialer, pod, *address));
+        let questions = addresses.iter().map(|(pod, address)| async {
+            status(dialer.dial(*address, PATIENCE).await?, pod).await
+        });
         Ok(join_all(questions).await.into_iter().flatten().collect())
     }
 
@@ -81,7 +85,8 @@ impl EtcdCluster {
     pub async fn quorate(&self, within: Duration) -> Result<Duration> {
         let start = Instant::now();
         let what = format!("{self:?} is quorate");
-        eventually(within, what, || self.is_quorate()).await?;
+        let connections = Connections::new(self.dialer().await?);
+        eventually(within, what, || self.is_quorate(&connections)).await?;
         Ok(start.elapsed())
     }
 
@@ -89,12 +94,13 @@ impl EtcdCluster {
     pub async fn serves(&self, pod: &str, within: Duration) -> Result<()> {
         let what = format!("the member in {pod} serves");
         eventually(within, what, || async {
-            read(&self.dialer().await?, self.pod_ip(pod).await?).await
+            let address = self.pod_ip(pod).await?;
+            read(self.dialer().await?.dial(address, PATIENCE).await?, pod).await
         })
         .await
     }
 
-    async fn is_quorate(&self) -> Result<()> {
+    async fn is_quorate(&self, connections: &Connections) -> Result<()> {
         let wanted = usize::try_from(self.replicas().await?)?;
         let addresses = self.pod_ips().await?;
         ensure!(
@@ -102,10 +108,9 @@ impl EtcdCluster {
             "{} of {wanted} pods have addresses",
             addresses.len()
         );
-        let dialer = self.dialer().await?;
         let questions = addresses
             .iter()
-            .map(|(pod, address)| status(&dialer, pod, *address));
+            .map(|(pod, address)| async { status(connections.to(*address).await?, pod).await });
         let statuses = try_join_all(questions).await?;
         for status in &statuses {
             ensure!(!status.is_learner, "{} runs a learner", status.pod);
@@ -113,13 +118,40 @@ impl EtcdCluster {
             let agrees = statuses.iter().all(|s| s.leader == status.leader);
             ensure!(agrees, "members follow different leaders: {statuses:?}");
         }
-        try_join_all(addresses.values().map(|address| read(&dialer, *address))).await?;
+        let reads = addresses
+            .iter()
+            .map(|(pod, address)| async { read(connections.to(*address).await?, pod).await });
+        try_join_all(reads).await?;
         Ok(())
     }
 }
 
-async fn status(dialer: &Dialer, pod: &str, address: IpAddr) -> Result<EndpointStatus> {
-    let mut client = dialer.dial(address, PATIENCE).await?;
+/// One connection per address, kept from look to look: handshakes are what costs most.
+struct Connections {
+    dialer: Dialer,
+    clients: Mutex<HashMap<IpAddr, Client>>,
+}
+
+impl Connections {
+    fn new(dialer: Dialer) -> Self {
+        Self {
+            dialer,
+            clients: Mutex::default(),
+        }
+    }
+
+    async fn to(&self, address: IpAddr) -> Result<Client> {
+        let mut clients = self.clients.lock().await;
+        if let Some(client) = clients.get(&address) {
+            return Ok(client.clone());
+        }
+        let client = self.dialer.dial(address, PATIENCE).await?;
+        clients.insert(address, client.clone());
+        Ok(client)
+    }
+}
+
+async fn status(mut client: Client, pod: &str) -> Result<EndpointStatus> {
     let answer = tokio::time::timeout(PATIENCE, client.status())
         .await
         .with_context(|| format!("the member in {pod} does not answer"))?
@@ -139,10 +171,10 @@ async fn status(dialer: &Dialer, pod: &str, address: IpAddr) -> Result<EndpointS
     })
 }
 
-async fn read(dialer: &Dialer, address: IpAddr) -> Result<()> {
-    let mut client = dialer.dial(address, PATIENCE).await?;
-    let read = tokio::time::timeout(PATIENCE, client.get("testbed", None));
-    read.await
-        .with_context(|| format!("{address} does not answer a read"))??;
+async fn read(mut client: Client, pod: &str) -> Result<()> {
+    tokio::time::timeout(PATIENCE, client.get("testbed", None))
+        .await
+        .with_context(|| format!("the member in {pod} does not answer a read"))?
+        .with_context(|| format!("the member in {pod} refuses a read"))?;
     Ok(())
 }
