@@ -13,8 +13,8 @@ use super::EtcdCluster;
 use super::connection::Dialer;
 use crate::eventually;
 
-/// How long one question to one member may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long one question to one member may take: a frozen one costs as much, a starved one still answers.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A member's answer to `Maintenance.Status`, with the pod that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
