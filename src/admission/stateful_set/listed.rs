@@ -1,6 +1,6 @@
 //! Which of the leaving members etcd still lists.
 
-use crate::quorum::{EvidenceMode, Member, Membership, PodName, Snapshot};
+use crate::quorum::{EvidenceMode, Member, Membership, PodName, Snapshot, Why};
 
 use super::decide::Listed;
 
@@ -26,10 +26,8 @@ fn still_listed(leaving: &[PodName], snapshot: &Snapshot) -> Vec<PodName> {
     };
     let mut listed: Vec<PodName> = leaving.iter().filter(is_listed).cloned().collect();
     // A member that never started has no name: it may be any of those that leave.
-    let nameless = podless(snapshot).filter(|member| {
-        let id = member.id.map(|id| id.to_string());
-        id.as_deref() == Some(member.name.as_str())
-    });
+    let nameless =
+        podless(snapshot).filter(|member| member.condition.why() == Some(&Why::Unstarted));
     listed.extend(nameless.map(|member| PodName::new(member.name.clone())));
     listed
 }

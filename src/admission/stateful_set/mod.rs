@@ -142,3 +142,6 @@ impl SetAnswer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The listeners: rotation under load, shutting down, impatience, and the pages for kubelets and Prometheus.
 
+#![expect(clippy::expect_used, reason = "it says what did not happen in time")]
+
 mod admin;
 mod listener;
 mod patience;
