@@ -69,7 +69,7 @@ impl Hearing<'_> {
             .turnstile()
             .enter(&cluster)
             .await;
-        self.judge(&cluster).await
+        Box::pin(self.judge(&cluster)).await
     }
 
     /// Reads, decides and records until a verdict holds. After a lost race everything begins anew: an old verdict is never sent again.
@@ -83,7 +83,7 @@ impl Hearing<'_> {
                 Err(error) => return self.ledger_failed(&error),
             };
             self.noted.doing("its members were being asked");
-            let judged = match self.consider(&page).await {
+            let judged = match Box::pin(self.consider(&page)).await {
                 Ok(Some(judged)) => judged,
                 Ok(None) => return self.answer(self.no_such_pod()),
                 Err(error) => return self.unavailable(&error),
@@ -138,7 +138,8 @@ impl Hearing<'_> {
             question,
             ..
         } = self;
-        let reading = evidence::read(bench, &memory.paces, page, question, self.latest()).await?;
+        let reading = evidence::read(bench, &memory.paces, page, question, self.latest());
+        let reading = Box::pin(reading).await?;
         let judged = match reading {
             Reading::NoPod => return Ok(None),
             Reading::Early(world, disruption, verdict) => Judged {

@@ -90,7 +90,7 @@ impl Judge {
             question: &question,
             noted: &noted,
         };
-        let answer = match timeout_at(question.deadline - RESERVE, hearing.hear()).await {
+        let answer = match timeout_at(question.deadline - RESERVE, Box::pin(hearing.hear())).await {
             Ok(answer) => answer,
             Err(_) => too_late(&noted),
         };

@@ -27,9 +27,9 @@ impl Default for Policy {
             evidence: EvidenceMode::Live,
             single_member: SmallCluster::Allow,
             two_members: SmallCluster::AllowRollout,
-            scale_out_grace: Duration::from_mins(10),
-            quorum_loss_grace: Duration::from_mins(5),
-            progress_deadline: Duration::from_mins(10),
+            scale_out_grace: Duration::from_secs(10 * 60),
+            quorum_loss_grace: Duration::from_secs(5 * 60),
+            progress_deadline: Duration::from_secs(10 * 60),
             lag_bound: 5000,
         }
     }

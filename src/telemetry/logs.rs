@@ -33,6 +33,7 @@ pub fn start(format: LogFormat, filter: &str) -> Result<(), Error> {
         .map_err(|error| Error::Filter(filter.to_owned(), error))?;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(directives)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
