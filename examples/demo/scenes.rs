@@ -163,8 +163,8 @@ async fn ending(stage: Stage, keep: bool) -> Result<()> {
     }
     scene("Deleting the namespace: a teardown is never held back");
     let namespace = sandbox.namespace().to_owned();
-    sandbox.close().await?;
     gate.close().await?;
+    sandbox.close().await?;
     say(&format!(
         "{namespace} is gone. `make demo ARGS=--keep` leaves it running; `cargo run -p quorumgate-testbed -- down` stops the control plane."
     ));

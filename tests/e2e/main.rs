@@ -3,7 +3,17 @@
 //! Each test has a namespace, nodes, an etcd cluster and replicas of the gate of its own, on one shared control plane. Run them
 //! with `make e2e`, or one of them with `make e2e TESTS=name`.
 
+mod authentication;
+mod budgets;
 mod deletes;
 mod drains;
+mod evidence;
+mod foreign;
+mod gate_faults;
+mod leadership;
+mod manifests;
+mod nodes;
+mod quorum_lost;
+mod sizes;
 mod teardown;
 mod world;

@@ -21,10 +21,12 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(8);
 
 /// One test's world.
+///
+/// When a test fails its fields are dropped in this order: the webhooks have to go before the replicas that answer them.
 pub(crate) struct World {
+    pub(crate) gate: Gate,
     pub(crate) sandbox: Sandbox,
     pub(crate) etcd: EtcdCluster,
-    pub(crate) gate: Gate,
 }
 
 /// Chooses a world.
@@ -190,10 +192,10 @@ impl World {
         .await
     }
 
-    /// Ends in good order: the namespace must go although its members are gated.
+    /// Ends in good order: the gate first, whose pid files are in the sandbox.
     pub(crate) async fn close(self) -> Result<()> {
-        self.sandbox.close().await?;
-        self.gate.close().await
+        self.gate.close().await?;
+        self.sandbox.close().await
     }
 }
 
@@ -231,9 +233,9 @@ impl WorldBuilder {
         etcd.quorate(SOON).await?;
         gate.in_force(SOON).await?;
         let world = World {
+            gate,
             sandbox,
             etcd,
-            gate,
         };
         if self.warm {
             world.warm().await?;

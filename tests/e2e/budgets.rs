@@ -1,0 +1,313 @@
+//! Budgets: ours as people see them, those of others beside it, and grants whose disruption never came.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults::PodFaults;
+use serde_json::{Value, json};
+
+use crate::world::{SETTLE_TIME, SOON, World, refusal};
+
+const COMPANION: &str = "quorumgate-etcd";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_companion_budget_says_what_must_stay() -> Result<()> {
+    let world = World::new("companion").await?;
+    let pdbs = pdbs(&world);
+    let made = eventually(SOON, "the companion is made", || pdbs.get(COMPANION)).await?;
+    let spec = made.spec.context("no spec")?;
+    ensure!(
+        spec.min_available == Some(IntOrString::Int(2)),
+        "{:?}",
+        spec.min_available
+    );
+    ensure!(
+        spec.unhealthy_pod_eviction_policy.as_deref() == Some("AlwaysAllow"),
+        "{:?}",
+        spec.unhealthy_pod_eviction_policy
+    );
+    ensure!(spec.max_unavailable.is_none());
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_eviction_that_another_budget_refuses_takes_no_grant() -> Result<()> {
+    let world = World::new("other-pdb").await?;
+    let pdbs = pdbs(&world);
+    eventually(SOON, "the companion is made", || pdbs.get(COMPANION)).await?;
+    let strict: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": "strict"},
+        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "etcd"}}},
+    }))?;
+    pdbs.create(&PostParams::default(), &strict).await?;
+    eventually(SOON, "the companion steps aside", || async {
+        let companion = pdbs.get_opt(COMPANION).await?;
+        ensure!(companion.is_none(), "it is still there");
+        let status = pdbs.get("strict").await?.status;
+        let healthy = status.map(|status| status.current_healthy);
+        ensure!(healthy == Some(3), "{healthy:?} pods are healthy");
+        anyhow::Ok(())
+    })
+    .await?;
+
+    let before = last_seq(&world).await?;
+    let (code, message) = refusal(world.evict("etcd-0").await)?;
+    ensure!(
+        code == 429 && message.contains("PodDisruptionBudget strict"),
+        "{code}: {message}"
+    );
+    ensure!(world.granted().await?.is_empty(), "a grant was taken");
+    ensure!(before == last_seq(&world).await?, "the ledger was written");
+
+    pdbs.delete("strict", &DeleteParams::default()).await?;
+    eventually(SOON, "the companion is back", || pdbs.get(COMPANION)).await?;
+    eventually(SOON, "etcd-0 may be evicted", || world.evict("etcd-0")).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_request_fails_later_settles_by_itself() -> Result<()> {
+    let world = World::new("wrong-version").await?;
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    // Of a delete the API server compares the version before it asks, of an eviction afterwards.
+    let stale: Eviction = serde_json::from_value(json!({
+        "metadata": {"name": "etcd-0"},
+        "deleteOptions": {"preconditions": {"resourceVersion": "1"}},
+    }))?;
+    let post = PostParams::default();
+    let answer: Result<Value, _> = world
+        .pods()
+        .create_subresource("eviction", "etcd-0", &post, &stale)
+        .await;
+    let (code, message) = refusal(answer)?;
+    ensure!(code == 409, "{code}: {message}");
+    holds_until_settled(&world, &uid).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_whose_request_another_webhook_refuses_settles_by_itself() -> Result<()> {
+    let world = World::new("other-hook").await?;
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    let asker = world.bed().client_as("asker", &["system:masters"]).await?;
+    let asker: Api<Pod> = Api::namespaced(asker, world.namespace());
+    let name = format!("refuses-{}", world.namespace());
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(world.sandbox.client());
+    webhooks
+        .create(
+            &PostParams::default(),
+            &unreachable(&name, world.namespace())?,
+        )
+        .await?;
+    eventually(SOON, "the other webhook is in force", || async {
+        let dry = DeleteParams::default().dry_run();
+        let (_, message) = refusal(asker.delete("etcd-0", &dry).await)?;
+        ensure!(message.contains("refuses.example.com"), "{message}");
+        Ok(())
+    })
+    .await?;
+
+    let (_, message) = refusal(asker.delete("etcd-0", &DeleteParams::default()).await)?;
+    ensure!(message.contains("refuses.example.com"), "{message}");
+    holds_until_settled(&world, &uid).await?;
+    webhooks.delete(&name, &DeleteParams::default()).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_deleted_with_its_open_grant_comes_back_cold() -> Result<()> {
+    let world = World::new("budget-gone").await?;
+    let followers = world.etcd.followers().await?;
+    let [leaving, staying, ..] = followers.as_slice() else {
+        bail!("{} followers", followers.len());
+    };
+    let uid = world.etcd.pod_uid(leaving).await?;
+    // It does not hear SIGTERM, so it stays until its grace is over, or it is thawed.
+    let frozen = PodFaults::of(&world.sandbox, leaving).await?.freeze()?;
+    world.delete(leaving).await?;
+    let granted = world.granted().await?;
+    ensure!(granted == [leaving.clone()], "grants: {granted:?}");
+
+    let old = world.budget().await?.metadata.uid;
+    let begun = Instant::now();
+    world
+        .budgets()
+        .delete(world.etcd.name(), &DeleteParams::default())
+        .await?;
+    eventually(SOON, "the new budget is cold", || async {
+        let (code, message) = match refusal(world.delete(staying).await) {
+            Ok(refused) => refused,
+            Err(error) => return Some(Err(error)),
+        };
+        if code != 429 {
+            return Some(Err(anyhow!("{code}: {message}")));
+        }
+        message.contains("the budget is new").then_some(Ok(()))
+    })
+    .await??;
+    let new = world.budget().await?;
+    ensure!(new.metadata.uid != old, "it is the old budget");
+    let warm = new.status.is_some_and(|status| status.ledger.warm);
+    ensure!(!warm, "the new ledger is warm");
+
+    frozen.thaw();
+    world.replaced(leaving, &uid).await?;
+    eventually(SOON, "a member may go again", || world.delete(staying)).await?;
+    let waited = begun.elapsed();
+    ensure!(
+        waited >= SETTLE_TIME,
+        "a delete passed {waited:?} after the budget was deleted"
+    );
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_prints_the_budget_with_its_numbers() -> Result<()> {
+    let world = World::new("columns").await?;
+    world.whole().await?;
+    let leader = world.etcd.leader().await?;
+    eventually(SOON, "kubectl prints the numbers", || async {
+        let said = world.kubectl(&["get", "qdb"]).await?.success()?;
+        let mut lines = said.lines().map(|line| line.split_whitespace());
+        let header: Vec<_> = lines.next().context("nothing printed")?.collect();
+        let columns = [
+            "NAME", "VOTERS", "SERVING", "MAJORITY", "ALLOWED", "LEADER", "UPDATED", "AGE",
+        ];
+        ensure!(header == columns, "{said}");
+        let row: Vec<_> = lines.next().context("no budget printed")?.collect();
+        let expected = ["etcd", "3", "3", "2", "1", leader.as_str(), "3"];
+        ensure!(
+            row.len() == columns.len() && row.starts_with(&expected),
+            "{said}"
+        );
+        Ok(())
+    })
+    .await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn budgets_that_make_no_sense_are_refused_by_their_schema() -> Result<()> {
+    let world = World::builder("bad-budgets")
+        .nodes(1)
+        .etcd(|etcd| etcd.replicas(1))
+        .cold()
+        .start()
+        .await?;
+    let spec = |more: Value| {
+        let mut spec = json!({"statefulSetName": "other"});
+        if let (Some(spec), Some(more)) = (spec.as_object_mut(), more.as_object()) {
+            spec.extend(more.clone());
+        }
+        spec
+    };
+    let amount = "must be a number of members from 1, or a percentage from 1% to 100%";
+    let cases = [
+        (
+            spec(json!({"statefulSetName": "another"})),
+            "metadata.name must equal spec.statefulSetName",
+        ),
+        (spec(json!({"maxUnavailable": 0})), amount),
+        (spec(json!({"maxUnavailable": "0%"})), amount),
+        (spec(json!({"maxUnavailable": "101%"})), amount),
+        (
+            spec(json!({"members": {"probeTimeout": "2s"}})),
+            "spec.members.probeTimeout must be a duration like 500ms, 90s or 1h30m, from 50ms to 1500ms",
+        ),
+        (
+            spec(json!({"rollout": {"quorumLossGracePeriod": "soon"}})),
+            "spec.rollout.quorumLossGracePeriod must be a duration",
+        ),
+        (
+            spec(json!({"policy": {"twoMembers": "Sometimes"}})),
+            "Unsupported value",
+        ),
+        (spec(json!({"partition": -1})), "greater than or equal to 0"),
+    ];
+    for (spec, why) in cases {
+        let said = create(&world, &spec).await?;
+        ensure!(!said.succeeded(), "{spec} was accepted");
+        ensure!(said.stderr.contains(why), "{spec}: {}", said.stderr);
+    }
+    create(&world, &spec(json!({"maxUnavailable": "100%"})))
+        .await?
+        .success()?;
+    let rename = r#"{"spec": {"statefulSetName": "another"}}"#;
+    let said = world
+        .kubectl(&["patch", "qdb", "etcd", "--type=merge", "--patch", rename])
+        .await?;
+    ensure!(
+        said.stderr.contains("spec.statefulSetName cannot change"),
+        "{}",
+        said.stderr
+    );
+    world.close().await
+}
+
+/// A dry run of the creation of a budget called `other`.
+async fn create(world: &World, spec: &Value) -> Result<quorumgate_testbed::kubectl::Output> {
+    let budget = json!({
+        "apiVersion": "quorumgate.io/v1alpha1",
+        "kind": "QuorumDisruptionBudget",
+        "metadata": {"name": "other", "namespace": world.namespace()},
+        "spec": spec,
+    });
+    world
+        .bed()
+        .kubectl(["create", "--dry-run=server", "-f", "-"])
+        .stdin(budget.to_string())
+        .await
+}
+
+/// Shows that the open grant of `etcd-0` counts, although its pod stays as it was, until it has settled.
+async fn holds_until_settled(world: &World, uid: &str) -> Result<()> {
+    let granted = world.granted().await?;
+    ensure!(granted == ["etcd-0"], "grants: {granted:?}");
+    let (code, message) = refusal(world.delete("etcd-1").await)?;
+    ensure!(
+        code == 429 && message.contains("already permitted to go: etcd-0"),
+        "{code}: {message}"
+    );
+    world.settled().await?;
+    ensure!(
+        world.etcd.pod_uid("etcd-0").await? == uid,
+        "etcd-0 is another pod"
+    );
+    world.delete("etcd-1").await?;
+    Ok(())
+}
+
+/// A webhook that nobody answers, so that it refuses, asked about one user's deletes in one namespace.
+fn unreachable(name: &str, namespace: &str) -> Result<ValidatingWebhookConfiguration> {
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"testbed.quorumgate.io/namespace": namespace}},
+        "webhooks": [{
+            "name": "refuses.example.com",
+            "clientConfig": {"url": "https://127.0.0.1:1/"},
+            "rules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"],
+            }],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "matchConditions": [{"name": "asker", "expression": "request.userInfo.username == 'asker'"}],
+            "sideEffects": "None",
+            "timeoutSeconds": 5,
+            "admissionReviewVersions": ["v1"],
+        }],
+    }))?)
+}
+
+async fn last_seq(world: &World) -> Result<i64> {
+    let status = world.budget().await?.status.context("no status")?;
+    Ok(status.ledger.last_seq)
+}
+
+fn pdbs(world: &World) -> Api<PodDisruptionBudget> {
+    world.sandbox.api()
+}

@@ -1,0 +1,115 @@
+//! Pods that are nobody's members pass untouched, whatever state the cluster beside them is in.
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, ResourceExt as _};
+use quorumgate_testbed::etcd_cluster::{EtcdCluster, Shape, Storage};
+use quorumgate_testbed::eventually;
+use serde_json::{Value, json};
+
+use crate::world::{SOON, World, refusal};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_deployment_pass() -> Result<()> {
+    let world = World::new("foreign-deploy").await?;
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": sleeper(&world, "Always")},
+        },
+    }))?;
+    let deployments: Api<Deployment> = world.sandbox.api();
+    deployments
+        .create(&PostParams::default(), &deployment)
+        .await?;
+    both_go_untouched(&world, "app=web").await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_job_with_the_members_labels_pass() -> Result<()> {
+    let world = World::new("foreign-job").await?;
+    let job: Job = serde_json::from_value(json!({
+        "metadata": {"name": "compaction"},
+        "spec": {
+            "parallelism": 2,
+            "template": {"metadata": {"labels": {"app": "etcd"}}, "spec": sleeper(&world, "Never")},
+        },
+    }))?;
+    let jobs: Api<Job> = world.sandbox.api();
+    jobs.create(&PostParams::default(), &job).await?;
+    both_go_untouched(&world, "app=etcd,job-name=compaction").await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_stateful_set_that_is_not_enrolled_pass() -> Result<()> {
+    let world = World::new("foreign-set").await?;
+    EtcdCluster::builder("other")
+        .replicas(2)
+        .shape(Shape::Foreign)
+        .storage(Storage::EmptyDir)
+        .apply(&world.sandbox)
+        .await?;
+    both_go_untouched(&world, "app=other").await?;
+    ensure!(
+        world.budgets().get_opt("other").await?.is_none(),
+        "a budget was made for it"
+    );
+    world.close().await
+}
+
+/// Deletes one of two pods and evicts the other while no member may go; neither is worth a line in the ledger.
+async fn both_go_untouched(world: &World, labels: &str) -> Result<()> {
+    let selection = ListParams::default().labels(labels);
+    let pods = eventually(SOON, format!("two pods with {labels} run"), || async {
+        let pods = world.pods().list(&selection).await?.items;
+        let run = pods.iter().filter(|pod| is_running(pod)).count();
+        ensure!(run == 2, "{run} of {} run", pods.len());
+        Ok(pods)
+    })
+    .await?;
+    let [one, other] = pods.as_slice() else {
+        anyhow::bail!("{} pods", pods.len());
+    };
+    let broken = world.crash("etcd-2").await?;
+    let (code, _) = refusal(world.delete("etcd-0").await)?;
+    ensure!(code == 429, "a member was refused with {code}");
+    let before = last_seq(world).await?;
+
+    world.delete(&one.name_any()).await?;
+    world.evict(&other.name_any()).await?;
+
+    ensure!(world.granted().await?.is_empty(), "a grant appeared");
+    let after = last_seq(world).await?;
+    ensure!(before == after, "the ledger went from {before} to {after}");
+    broken.mend();
+    Ok(())
+}
+
+async fn last_seq(world: &World) -> Result<i64> {
+    let status = world.budget().await?.status.context("no status")?;
+    Ok(status.ledger.last_seq)
+}
+
+fn is_running(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    phase == Some("Running")
+}
+
+fn sleeper(world: &World, restart: &str) -> Value {
+    json!({
+        "restartPolicy": restart,
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": world.sandbox.node_selector(),
+        "containers": [{"name": "sleep", "image": "busybox", "command": ["sleep", "infinity"]}],
+    })
+}

@@ -1,0 +1,305 @@
+//! What becomes of everybody else when the gate, its certificate or the API server is in trouble.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, EvictParams, ListParams, PostParams};
+use kube::runtime::wait::await_condition;
+use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate_testbed::control_plane::ControlPlane;
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::paths::State;
+use quorumgate_testbed::{Bed, eventually};
+use serde_json::json;
+
+use crate::world::{SOON, World, gate, refusal};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_grant_of_a_replica_that_was_killed_settles_and_the_other_replica_answers() -> Result<()>
+{
+    let world = World::new("killed").await?;
+    // A leader: between its grant and the answer leadership is moved, which leaves time for the kill. Should the answer be quicker
+    // nevertheless, all that is checked holds as well.
+    let pod = world.etcd.leader().await?;
+    let other = world.etcd.followers().await?.pop().context("no follower")?;
+    world.gate.balancer().pin(0);
+    let pods = world.pods();
+    let asked = pod.clone();
+    let delete = tokio::spawn(async move {
+        pods.delete(&asked, &DeleteParams::default())
+            .await
+            .map(drop)
+    });
+    let granted = |budget: Option<&QuorumDisruptionBudget>| {
+        let status = budget.and_then(|budget| budget.status.as_ref());
+        status.is_some_and(|status| !status.grants.is_empty())
+    };
+    tokio::time::timeout(
+        SOON,
+        await_condition(world.budgets(), world.etcd.name(), granted),
+    )
+    .await
+    .context("no grant")??;
+    world.gate.replica(0).kill().await?;
+    world.gate.balancer().unpin();
+    let answer = delete.await?;
+
+    // Nobody knows whether the request was carried out, so its grant counts.
+    let (code, message) = refusal(world.delete(&other).await)?;
+    ensure!(
+        code == 429 && message.contains(&pod),
+        "{code}: {message} (the first was answered with {answer:?})"
+    );
+    world.whole().await?;
+    world.delete(&other).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_serving_certificate_is_replaced_twice_without_one_failed_call() -> Result<()> {
+    let world = World::new("rotation").await?;
+    let load = Load::start(&world, 2);
+    for rotation in 1..=2 {
+        world.gate.rotate_certificate()?;
+        for replica in 0..2 {
+            let what = format!("replica {replica} has taken certificate {rotation}");
+            eventually(SOON, what, || async {
+                let log = world.gate.log(replica)?;
+                let taken = log.matches("the serving certificate was replaced").count();
+                ensure!(taken >= rotation, "it has taken {taken}");
+                anyhow::Ok(())
+            })
+            .await?;
+        }
+        // More calls at once than there are connections: some have to begin with the new certificate. They ask for no judgement,
+        // which replicas give about one cluster one after another.
+        let before: u64 = world.gate.balancer().connections().iter().sum();
+        let burst = (0..16 * rotation).map(|_| evict_nobody(world.pods()));
+        futures::future::try_join_all(burst).await?;
+        let after: u64 = world.gate.balancer().connections().iter().sum();
+        ensure!(after > before, "nobody met the new certificate");
+    }
+    let calls = load.stop().await?;
+    ensure!(calls > 10, "{calls} calls are no load");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<()> {
+    let world = World::new("gate-down").await?;
+    deploy(&world).await?;
+    let foreign = foreign_pods(&world).await?;
+
+    // A member is permitted to go, and the gate ends before it has gone.
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    let node = world.node_of("etcd-0").await?;
+    let node = world.sandbox.node(&node).context("no such node")?;
+    node.freeze()?;
+    world.delete("etcd-0").await?;
+    for replica in world.gate.replicas() {
+        replica.kill().await?;
+    }
+
+    // Terminating pods are deleted again, and gone in the end; their successors are created.
+    world.delete("etcd-0").await?;
+    node.thaw()?;
+    world.replaced("etcd-0", &uid).await?;
+
+    // Foreign pods are deleted, evicted and created.
+    let [first, second] = foreign.as_slice() else {
+        bail!("there are {foreign:?}");
+    };
+    world.delete(first).await?;
+    world.evict(second).await?;
+    eventually(SOON, "foreign pods were replaced", || async {
+        let now = foreign_pods(&world).await?;
+        let fresh = now.iter().all(|pod| !foreign.contains(pod));
+        ensure!(now.len() == 2 && fresh, "there are {now:?}");
+        Ok(())
+    })
+    .await?;
+
+    // Members stay: who cannot be asked has not agreed.
+    for answer in [world.delete("etcd-1").await, world.evict("etcd-1").await] {
+        let (code, message) = refusal(answer)?;
+        ensure!(
+            code == 500 && message.contains("webhook"),
+            "{code}: {message}"
+        );
+    }
+
+    let namespaces: Api<Namespace> = Api::all(world.sandbox.client());
+    namespaces
+        .delete(world.namespace(), &DeleteParams::default())
+        .await?;
+    eventually(SOON, "the namespace is gone", || async {
+        let left = namespaces.get_opt(world.namespace()).await?;
+        ensure!(
+            left.is_none(),
+            "{:?}",
+            left.and_then(|namespace| namespace.status)
+        );
+        Ok(())
+    })
+    .await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_of_the_api_server_the_gate_judges_as_before() -> Result<()> {
+    // The others would notice if it were theirs.
+    let mut plane = ControlPlane::from_env()?;
+    let mut beside = plane.state.root().as_os_str().to_owned();
+    beside.push("-restarted");
+    plane.state = State::at(beside);
+    let outcome = on_a_restarted_api_server(plane.clone()).await;
+    plane.down().await?;
+    outcome
+}
+
+async fn on_a_restarted_api_server(plane: ControlPlane) -> Result<()> {
+    let bed = Bed::up_with(plane).await?;
+    let mut sandbox = bed.sandbox("restarted").await?;
+    sandbox.add_nodes(3).await?;
+    let etcd = EtcdCluster::builder("etcd").apply(&sandbox).await?;
+    let gate = gate().start(&sandbox).await?;
+    etcd.quorate(SOON).await?;
+    gate.in_force(SOON).await?;
+    let world = World {
+        sandbox,
+        etcd,
+        gate,
+    };
+    world.warm().await?;
+
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    world.delete("etcd-0").await?;
+    bed.restart_api_server().await?;
+    world.gate.in_force(SOON).await?;
+    world.replaced("etcd-0", &uid).await?;
+    world.whole().await?;
+
+    let (first, second) = tokio::join!(world.delete("etcd-1"), world.delete("etcd-2"));
+    let refused: Vec<_> = [first, second]
+        .into_iter()
+        .filter_map(|answer| refusal(answer).ok())
+        .collect();
+    ensure!(
+        matches!(refused.as_slice(), [(429, _)]),
+        "of two were refused: {refused:?}"
+    );
+    world.close().await
+}
+
+/// Callers that ask the gate all the time, and remember what failed.
+struct Load {
+    stop: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+    callers: Vec<tokio::task::JoinHandle<Result<()>>>,
+}
+
+impl Load {
+    fn start(world: &World, callers: usize) -> Self {
+        let (stop, calls) = (Arc::default(), Arc::default());
+        let caller = |_| {
+            let (stop, calls) = (Arc::clone(&stop), Arc::clone(&calls));
+            let pods = world.pods();
+            tokio::spawn(call_until(stop, calls, pods))
+        };
+        let callers = (0..callers).map(caller).collect();
+        Self {
+            stop,
+            calls,
+            callers,
+        }
+    }
+
+    /// How many calls were answered; fails when one was not.
+    async fn stop(self) -> Result<usize> {
+        self.stop.store(true, Ordering::Relaxed);
+        for caller in self.callers {
+            caller.await??;
+        }
+        Ok(self.calls.load(Ordering::Relaxed))
+    }
+}
+
+async fn call_until(stop: Arc<AtomicBool>, calls: Arc<AtomicUsize>, pods: Api<Pod>) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        delete_for_show(&pods).await?;
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// A delete that the gate allows, and that changes nothing.
+async fn delete_for_show(pods: &Api<Pod>) -> Result<()> {
+    let dry = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    pods.delete("etcd-0", &dry).await?;
+    Ok(())
+}
+
+/// An eviction that the gate itself answers with "not found".
+async fn evict_nobody(pods: Api<Pod>) -> Result<()> {
+    let (code, message) = refusal(pods.evict("nobody-0", &EvictParams::default()).await)?;
+    ensure!(
+        code == 404 && message.contains("webhook"),
+        "{code}: {message}"
+    );
+    Ok(())
+}
+
+/// Two pods that have nothing to do with etcd.
+async fn deploy(world: &World) -> Result<()> {
+    let labels = json!({"app": "foreign"});
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": "foreign"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "nodeSelector": world.sandbox.node_selector(),
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{"name": "main", "image": "pause"}],
+                },
+            },
+        },
+    }))?;
+    world
+        .sandbox
+        .api::<Deployment>()
+        .create(&PostParams::default(), &deployment)
+        .await?;
+    eventually(SOON, "the foreign pods run", || async {
+        let found = foreign_pods(world).await?;
+        ensure!(found.len() == 2, "there are {found:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// The names of the foreign pods that run and stay.
+async fn foreign_pods(world: &World) -> Result<Vec<String>> {
+    let pods = world
+        .pods()
+        .list(&ListParams::default().labels("app=foreign"))
+        .await?;
+    let runs = |pod: &Pod| {
+        let phase = pod
+            .status
+            .as_ref()
+            .and_then(|status| status.phase.as_deref());
+        pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
+    };
+    let found = pods.items.iter().filter(|pod| runs(pod));
+    Ok(found.map(kube::ResourceExt::name_any).collect())
+}

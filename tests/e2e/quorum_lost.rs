@@ -1,0 +1,70 @@
+//! A cluster that has lost its quorum, and the way out of it.
+
+use anyhow::{Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::world::{World, refusal};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_whoever_may_bring_it_back_waits() -> Result<()> {
+    let world = World::new("lost-wait").await?;
+    let broken = (world.crash("etcd-1").await?, world.crash("etcd-2").await?);
+
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(code == 429, "{code}: {message}");
+    for part in ["etcd-0", "etcd-1", "etcd-2", "of 3 voters"] {
+        ensure!(
+            message.contains(part),
+            "the refusal does not name {part}: {message}"
+        );
+    }
+    let (code, message) = refusal(world.evict("etcd-0").await)?;
+    ensure!(code == 429, "{code}: {message}");
+    let (code, message) = refusal(world.delete("etcd-1").await)?;
+    ensure!(
+        code == 429 && message.contains("completes the majority"),
+        "{code}: {message}"
+    );
+    ensure!(world.granted().await?.is_empty(), "a refusal took a grant");
+
+    drop(broken);
+    world.whole().await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_override_on_the_set_lets_the_last_live_member_go_until_it_expires() -> Result<()> {
+    let world = World::new("lost-override").await?;
+    let broken = (world.crash("etcd-1").await?, world.crash("etcd-2").await?);
+
+    for useless in [in_minutes(-1)?, in_minutes(25 * 60)?, "tomorrow".to_owned()] {
+        lift(&world, &useless).await?;
+        let (code, message) = refusal(world.delete("etcd-0").await)?;
+        ensure!(code == 429, "override until {useless}: {code}: {message}");
+    }
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    lift(&world, &in_minutes(10)?).await?;
+    world.delete("etcd-0").await?;
+
+    drop(broken);
+    world.replaced("etcd-0", &uid).await?;
+    world.whole().await?;
+    world.close().await
+}
+
+async fn lift(world: &World, until: &str) -> Result<()> {
+    let annotation = format!("quorumgate.io/override-until={until}");
+    let args = [
+        "annotate",
+        "statefulset",
+        "etcd",
+        "--overwrite",
+        &annotation,
+    ];
+    world.kubectl(&args).await?.success().map(drop)
+}
+
+fn in_minutes(minutes: i64) -> Result<String> {
+    let until = Timestamp::now().checked_add(SignedDuration::from_mins(minutes))?;
+    Ok(until.to_string())
+}
