@@ -2,7 +2,7 @@
 //!
 //! A real etcd, kube-apiserver, kube-controller-manager and kube-scheduler run as background processes on
 //! loopback; nodes are agent processes that run pods as plain processes. Start with [`Bed::up`], take a
-//! [`Sandbox`] (a namespace with nodes of its own) from it, and wait for things with [`eventually`].
+//! [`Sandbox`] (a namespace with nodes of its own) from it, and wait for things with [`eventually()`].
 //!
 //! What is built once lives in the cache ([`paths::Cache`]), what runs in the state directory ([`paths::State`]).
 //! Everything that runs is found again by its pid file, so that a crash of a test or of a person's shell never

@@ -119,9 +119,9 @@ async fn an_expired_client_certificate_makes_nobody_dead_and_the_budget_names_it
         let healthy = is(condition::QUORUM_HEALTHY).context("no such condition")?;
         ensure!(healthy.status == "Unknown", "{healthy:?}");
         let reasons: Vec<_> = status.members.iter().map(|m| m.why.as_deref()).collect();
-        let is_ours = |why: &Option<&str>| why.is_some_and(|why| why.starts_with("TLS failed"));
+        let is_ours = |why: Option<&str>| why.is_some_and(|why| why.starts_with("TLS failed"));
         ensure!(
-            reasons.len() == 3 && reasons.iter().all(is_ours),
+            reasons.len() == 3 && reasons.iter().copied().all(is_ours),
             "{reasons:?}"
         );
         Ok(())

@@ -170,9 +170,9 @@ async fn on_a_restarted_api_server(plane: ControlPlane) -> Result<()> {
     etcd.quorate(SOON).await?;
     gate.in_force(SOON).await?;
     let world = World {
+        gate,
         sandbox,
         etcd,
-        gate,
     };
     world.warm().await?;
 

@@ -3,6 +3,11 @@
 //! Each test has a namespace, nodes, an etcd cluster and replicas of the gate of its own, on one shared control plane. Run them
 //! with `make e2e`, or one of them with `make e2e TESTS=name`.
 
+#![expect(
+    clippy::large_futures,
+    reason = "a test is one future on a thread of its own; boxing its parts helps nobody"
+)]
+
 mod authentication;
 mod budgets;
 mod deletes;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, Preconditions};
+use kube::api::{DeleteParams, EvictParams};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdClusterBuilder};
 use quorumgate_testbed::faults::{self, Standing};
@@ -213,11 +213,6 @@ impl WorldBuilder {
         self
     }
 
-    pub(crate) fn gate(mut self, choose: impl FnOnce(GateBuilder) -> GateBuilder) -> Self {
-        self.gate = choose(self.gate);
-        self
-    }
-
     /// Does not wait for the ledger to be warm.
     pub(crate) fn cold(mut self) -> Self {
         self.warm = false;
@@ -249,17 +244,6 @@ pub(crate) fn gate() -> GateBuilder {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
     Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)
         .argument(format!("--settle-time={}s", SETTLE_TIME.as_secs()))
-}
-
-/// Parameters of a delete that is meant for one incarnation.
-pub(crate) fn only(uid: &str) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    }
 }
 
 /// The code and the message with which the API server refused.

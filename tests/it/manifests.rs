@@ -29,7 +29,13 @@ fn documents(path: &str) -> Vec<Value> {
 fn yaml_files(directory: &str) -> Vec<String> {
     let entries = std::fs::read_dir(root().join(directory)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|name| name.ends_with(".yaml")).collect();
+    let mut names: Vec<String> = names
+        .filter(|name| {
+            std::path::Path::new(name)
+                .extension()
+                .is_some_and(|e| e == "yaml")
+        })
+        .collect();
     names.sort();
     names
 }
