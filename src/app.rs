@@ -1,6 +1,5 @@
 //! The composition root: builds everything once, connects it, and ends it in order.
 
-mod enrolment;
 mod kubernetes;
 mod signals;
 
@@ -33,7 +32,6 @@ use crate::serve::{self, ServeLimits, Shutdown, Transport, admin};
 use crate::telemetry::events::{Events, Notices};
 use crate::telemetry::logs;
 use crate::telemetry::metrics::Metrics;
-use enrolment::Enrolments;
 
 /// Below this, a request that is still on its way in the API server could outlive the memory of its permission.
 const SAFE_SETTLE_TIME: Duration = Duration::from_secs(60);
@@ -239,7 +237,7 @@ impl Parts {
             )),
             judge: Arc::new(judge),
             incarnations: Arc::new(ApiServer(self.client.clone())),
-            enrolment: Arc::new(Enrolments(self.client.clone())),
+            enrolment: Arc::clone(&self.observer) as _,
             notices: Arc::clone(&self.events),
             metrics: Arc::clone(&self.metrics),
             own_username,
