@@ -1,7 +1,7 @@
 //! What is true of an etcd cluster, and what may be taken from it. Pure: no clock, no IO, no async.
 //!
 //! The invariant: among the voters that count, those that serve and have no grant make a majority, or became fewer by something
-//! that nobody was asked about. [`decide`] keeps it for one disruption; the ledger keeps it for any number of them at once.
+//! that nobody was asked about. [`decide()`] keeps it for one disruption; the ledger keeps it for any number of them at once.
 
 mod agreement;
 mod answers;

@@ -10,7 +10,7 @@ use super::policy::SmallCluster;
 use super::tolerance::majority;
 use super::why::Why;
 
-/// The answer of [`super::decide`].
+/// The answer of [`super::decide()`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
