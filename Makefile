@@ -8,8 +8,8 @@ export RUST_BACKTRACE ?= 1
 .PHONY: demo test check unit e2e bench crds image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
-	$(CARGO) build --release --locked
-	$(CARGO) run --release --locked --quiet --example demo -- $(ARGS)
+	$(CARGO) build --locked
+	$(CARGO) run --locked --quiet --example demo -- $(ARGS)
 
 test: setup check unit testbed e2e   ## everything, in the order of what fails fastest
 

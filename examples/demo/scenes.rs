@@ -163,11 +163,14 @@ async fn ending(stage: Stage, keep: bool) -> Result<()> {
     }
     scene("Deleting the namespace: a teardown is never held back");
     let namespace = sandbox.namespace().to_owned();
+    command(&format!("kubectl delete namespace {namespace}"));
+    let deletion = sandbox.bed().kubectl(["delete", "namespace", &namespace]);
+    output(deletion.timeout(PATIENCE).await?.success()?.trim_end());
     gate.close().await?;
     sandbox.close().await?;
-    say(&format!(
-        "{namespace} is gone. `make demo ARGS=--keep` leaves it running; `cargo run -p quorumgate-testbed -- down` stops the control plane."
-    ));
+    say(
+        "`make demo ARGS=--keep` leaves it all running; `cargo run -p quorumgate-testbed -- down` stops the control plane.",
+    );
     if report.acknowledged.is_empty() {
         bail!("the writer never got a write through");
     }
