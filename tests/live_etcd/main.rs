@@ -15,6 +15,7 @@ mod health;
 mod learner;
 mod member;
 mod relay;
+mod steady;
 mod version;
 
 /// Makes a test per version of each scenario in a module.
@@ -30,7 +31,8 @@ macro_rules! on_every_version {
             $(
                 #[tokio::test]
                 async fn $scenario() -> anyhow::Result<()> {
-                    super::$scenario(crate::version::Version::$version).await
+                    let version = crate::version::Version::$version;
+                    crate::steady::on_a_steady_machine(async || super::$scenario(version).await).await
                 }
             )+
         }
