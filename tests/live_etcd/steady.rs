@@ -47,7 +47,7 @@ impl Watch {
             while !watched.load(Ordering::Relaxed) {
                 let asleep = Instant::now();
                 std::thread::sleep(nap);
-                longest = longest.max(asleep.elapsed() - nap);
+                longest = longest.max(asleep.elapsed().saturating_sub(nap));
             }
             longest
         });
