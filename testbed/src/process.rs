@@ -198,22 +198,22 @@ impl Background {
         self.forget()
     }
 
-    /// SIGKILL. Returns when the process is gone.
+    /// SIGKILL, for its process group as well. Returns when the process is gone.
     pub async fn kill(&self) -> Result<()> {
         let Some(identity) = self.running() else {
             return self.forget();
         };
-        identity.signal(Signal::SIGKILL)?;
+        identity.kill_group()?;
         gone(identity, Duration::from_secs(10))
             .await
             .with_context(|| format!("{} (pid {}) survived SIGKILL", self.name, identity.pid()))?;
         self.forget()
     }
 
-    /// SIGKILL without waiting, for places that cannot wait.
+    /// SIGKILL for it and its process group without waiting, for places that cannot wait.
     pub fn kill_now(&self) -> Result<()> {
         match self.running() {
-            Some(identity) => identity.signal(Signal::SIGKILL),
+            Some(identity) => identity.kill_group(),
             None => Ok(()),
         }
     }

@@ -20,6 +20,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// The settle time of a test's gate. Far below what a real one needs: tests bound the life of their requests themselves.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(8);
 
+/// How `kubectl get pods` shows a member that was made to crash.
+const CRASH_LOOP: &str = "CrashLoopBackOff";
+
 /// One test's world.
 ///
 /// When a test fails its fields are dropped in this order: the webhooks have to go before the replicas that answer them.
@@ -156,7 +159,9 @@ impl World {
         .await
     }
 
-    /// Kills a member and keeps it from starting, until the returned value is dropped. Waits until the API server and etcd agree on it.
+    /// Kills a member and keeps it from starting, until the returned value is dropped.
+    ///
+    /// Waits until the API server says so too, and until the others, where they still make a majority, serve without it.
     pub(crate) async fn crash(&self, pod: &str) -> Result<Standing> {
         let broken = faults::crash_loop(&self.sandbox, pod)?;
         eventually(SOON, format!("{pod} is in CrashLoopBackOff"), || async {
@@ -164,11 +169,37 @@ impl World {
                 .kubectl(&["get", "pod", pod, "--no-headers"])
                 .await?
                 .success()?;
-            ensure!(said.contains("CrashLoopBackOff"), "{said}");
+            ensure!(said.contains(CRASH_LOOP), "{said}");
             Ok(())
         })
         .await?;
+        self.others_serve().await?;
         Ok(broken)
+    }
+
+    /// Waits until the members that do not crash serve, where they can: one that crashed may have been the leader.
+    async fn others_serve(&self) -> Result<()> {
+        let listed = self
+            .kubectl(&["get", "pods", "--no-headers"])
+            .await?
+            .success()?;
+        let lines = listed.lines().map(|line| {
+            let name = line.split_whitespace().next().unwrap_or_default();
+            (name.to_owned(), line.contains(CRASH_LOOP))
+        });
+        let (mut up, mut members) = (Vec::new(), 0);
+        for (pod, crashes) in lines.filter(|(pod, _)| self.etcd.pod_names().contains(pod)) {
+            members += 1;
+            if !crashes {
+                up.push(pod);
+            }
+        }
+        if up.len() > members / 2 {
+            for pod in up {
+                self.etcd.serves(&pod, SOON).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The node that a pod runs on.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use kube::{Client, Config};
 
+use super::kept::kept;
 use super::layout::Layout;
 use super::ports::Ports;
 use super::{Tuning, api_server, controller_manager, etcd, scheduler};
@@ -64,8 +65,8 @@ impl Component {
         match self {
             Self::Etcd => etcd::command(layout),
             Self::ApiServer => api_server::command(layout, tuning),
-            Self::ControllerManager => controller_manager::command(layout, tuning),
-            Self::Scheduler => scheduler::command(layout),
+            Self::ControllerManager => kept(&controller_manager::command(layout, tuning)),
+            Self::Scheduler => kept(&scheduler::command(layout)),
         }
     }
 

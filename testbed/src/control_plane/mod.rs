@@ -8,6 +8,7 @@ pub mod audit;
 pub mod component;
 mod controller_manager;
 mod etcd;
+mod kept;
 mod layout;
 mod objects;
 mod ports;
@@ -135,8 +136,6 @@ impl ControlPlane {
 
     /// Stops one component and starts it again; returns when all is well.
     ///
-    /// Others are started again too when they ended meanwhile, as kube-controller-manager does when the API server goes
-    /// away while it starts.
     pub async fn restart(&self, component: Component) -> Result<()> {
         let _lock = self.lock().await?;
         component.process(&self.state).stop(STOP_GRACE).await?;

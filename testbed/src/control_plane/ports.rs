@@ -1,6 +1,8 @@
 //! The ports of one control plane, chosen once and then kept, so that kubeconfigs stay valid over restarts.
 
+use std::collections::hash_map::RandomState;
 use std::fs;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
@@ -47,7 +49,9 @@ impl Ports {
     fn choose() -> Result<Self> {
         // The listeners are held until all ports are chosen: none is chosen twice.
         let mut held = Vec::new();
-        let start = FIRST + u16::try_from(std::process::id() % 10_000)?;
+        // Between the choice and the components' listening others choose too: they should begin to look elsewhere.
+        let anywhere = RandomState::new().build_hasher().finish() % u64::from(LAST - FIRST);
+        let start = FIRST + u16::try_from(anywhere)?;
         let mut candidates = (start..=LAST).chain(FIRST..start);
         let mut next = || -> Result<u16> {
             for port in candidates.by_ref() {
