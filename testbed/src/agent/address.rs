@@ -1,15 +1,17 @@
 //! Addresses of pods and nodes: each is used once.
 //!
 //! Pods have no network namespace, but the whole of 127.0.0.0/8 is local, so that every incarnation of a pod can listen
-//! on an address of its own. They come from 127.64.0.0/10, counted up in a file that all agents share under a lock; after
-//! four million they begin again. The same count yields the group id of the pod's processes.
+//! on an address of its own. They come from 127.64.0.0/10, counted up in a file that all agents of this machine share under a
+//! lock, whichever control plane they belong to; after four million they begin again. The same count yields the group id of
+//! the pod's processes.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::Uid;
 
 /// First address of the range, 127.64.0.0.
 const BASE: u32 = 0x7f40_0000;
@@ -28,14 +30,22 @@ pub(super) struct Address {
     pub gid: u32,
 }
 
-/// Takes the next address from the counter file in the test bed's state directory.
-pub(super) fn allocate(state: &Path) -> io::Result<Address> {
+/// Takes the next address.
+pub(super) fn allocate() -> io::Result<Address> {
+    // Test beds of different users do not know of each other: nobody may write into another's files.
+    let shared = std::env::temp_dir().join(format!("quorumgate-testbed-{}", Uid::effective()));
+    fs::create_dir_all(&shared)?;
+    allocate_from(&shared.join("pod-addresses"))
+}
+
+/// Takes the next address from this counter.
+fn allocate_from(counter: &Path) -> io::Result<Address> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        .open(state.join("pod-addresses"))?;
+        .open(counter)?;
     let mut file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
     let mut text = String::new();
     file.read_to_string(&mut text)?;
@@ -71,7 +81,10 @@ mod tests {
     #[test]
     fn every_allocation_is_new_and_in_range() {
         let dir = tempfile::tempdir().unwrap();
-        let ips: HashSet<_> = (0..600).map(|_| allocate(dir.path()).unwrap().ip).collect();
+        let counter = dir.path().join("counter");
+        let ips: HashSet<_> = (0..600)
+            .map(|_| allocate_from(&counter).unwrap().ip)
+            .collect();
         assert_eq!(ips.len(), 600);
         assert!(
             ips.iter()
@@ -85,10 +98,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let threads: Vec<_> = (0..4)
             .map(|_| {
-                let path = dir.path().to_owned();
+                let counter = dir.path().join("counter");
                 std::thread::spawn(move || {
                     (0..50)
-                        .map(|_| allocate(&path).unwrap().ip)
+                        .map(|_| allocate_from(&counter).unwrap().ip)
                         .collect::<Vec<_>>()
                 })
             })

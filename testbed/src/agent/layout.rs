@@ -1,7 +1,6 @@
 //! Where a node's agent keeps what it must find again after a restart, and what faults and people look at.
 //!
 //! ```text
-//! <state>/pod-addresses                     counter for pod and node addresses, shared by all agents
 //! <state>/nodes/<node>/agent.pid, agent.log the agent's own
 //! <state>/nodes/<node>/lock                 held by the agent while it runs
 //! <state>/nodes/<node>/ip                   the node's address

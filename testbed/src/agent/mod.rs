@@ -97,8 +97,6 @@ pub struct Agent {
     node: String,
     /// The node's address.
     host_ip: Ipv4Addr,
-    /// The test bed's state directory.
-    state: PathBuf,
     /// The node's directory.
     dir: NodeDir,
     /// The API server, as the node.
@@ -179,9 +177,8 @@ async fn agent(args: Args, dir: NodeDir) -> anyhow::Result<Agent> {
         .map(|(name, dir)| (name, PathBuf::from(dir)))
         .collect();
     Ok(Agent {
-        host_ip: sandbox::node_ip(&args.state, &dir)?,
+        host_ip: sandbox::node_ip(&dir)?,
         node: args.node,
-        state: args.state,
         dir,
         api_server: (host, port),
         images: Images::new(Cache::from_env()?.root(), more),

@@ -25,7 +25,7 @@ pub(super) struct PodSandbox {
 }
 
 /// Finds the sandbox that an earlier agent left, or makes one.
-pub(super) fn prepare(state: &Path, dir: PodDir) -> io::Result<PodSandbox> {
+pub(super) fn prepare(dir: PodDir) -> io::Result<PodSandbox> {
     let found: Option<Ipv4Addr> = parsed(&dir.ip());
     let lost = went_down(&dir)?;
     if let Some(ip) = found
@@ -39,7 +39,7 @@ pub(super) fn prepare(state: &Path, dir: PodDir) -> io::Result<PodSandbox> {
         });
     }
     fs::create_dir_all(dir.path())?;
-    let fresh = address::allocate(state)?;
+    let fresh = address::allocate()?;
     let gid = Uid::effective().is_root().then_some(fresh.gid);
     if let Some(gid) = gid {
         replace(&dir.gid(), gid.to_string().as_bytes())?;
@@ -54,11 +54,11 @@ pub(super) fn prepare(state: &Path, dir: PodDir) -> io::Result<PodSandbox> {
 }
 
 /// The address of a node, kept over restarts of its agent.
-pub(super) fn node_ip(state: &Path, node: &NodeDir) -> io::Result<Ipv4Addr> {
+pub(super) fn node_ip(node: &NodeDir) -> io::Result<Ipv4Addr> {
     if let Some(ip) = parsed(&node.ip()) {
         return Ok(ip);
     }
-    let ip = address::allocate(state)?.ip;
+    let ip = address::allocate()?.ip;
     replace(&node.ip(), ip.to_string().as_bytes())?;
     Ok(ip)
 }

@@ -74,7 +74,7 @@ impl Worker {
             termination::delete(&api, &pod, &gone).await;
             return;
         }
-        let sandbox = match sandbox::prepare(&agent.state, dir) {
+        let sandbox = match sandbox::prepare(dir) {
             Ok(sandbox) => sandbox,
             Err(error) => {
                 tracing::error!(%namespace, %name, %error, "no place for the pod");
