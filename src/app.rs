@@ -1,5 +1,6 @@
 //! The composition root: builds everything once, connects it, and ends it in order.
 
+mod bounded;
 mod kubernetes;
 mod signals;
 

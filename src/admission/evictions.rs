@@ -109,7 +109,7 @@ pub(super) async fn answer(
     let question = Question {
         namespace: evicted.namespace.clone(),
         pod: evicted.pod.as_str().into(),
-        uid: None,
+        shown: None,
         kind: Kind::Evict,
         asker: asker.clone(),
         grace: grace::of_eviction(&options),

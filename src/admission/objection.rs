@@ -122,7 +122,6 @@ fn field(reason: &Reason) -> Option<&'static str> {
     match reason {
         Reason::AtMostOnce { .. } => Some("gracePeriodSeconds"),
         Reason::RestartByDelete => Some("spec"),
-        Reason::Ambiguous { .. } => Some("metadata.ownerReferences"),
         Reason::NoLedger
         | Reason::NoDefinition
         | Reason::SharedCluster { .. }
@@ -154,7 +153,6 @@ fn causes(reason: &Reason) -> Vec<Cause> {
             .collect(),
         Reason::NoLedger
         | Reason::NoDefinition
-        | Reason::Ambiguous { .. }
         | Reason::AtMostOnce { .. }
         | Reason::SharedCluster { .. }
         | Reason::LedgerCold { .. }

@@ -83,7 +83,7 @@ pub(super) async fn answer(
         let question = Question {
             namespace,
             pod: name.as_str().into(),
-            uid: pod.metadata.uid.as_deref().map(Into::into),
+            shown: Some(pod.metadata.belonging()),
             kind: Kind::Delete,
             asker: asker.clone(),
             grace,

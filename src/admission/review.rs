@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -129,6 +130,8 @@ pub struct Metadata {
     pub uid: Option<String>,
     /// When it began to terminate.
     pub deletion_timestamp: Option<String>,
+    /// Its labels.
+    pub labels: Option<BTreeMap<String, String>>,
     /// Its annotations.
     pub annotations: Option<BTreeMap<String, String>>,
     /// What keeps it from going.
@@ -137,16 +140,44 @@ pub struct Metadata {
     pub owner_references: Option<Vec<OwnerReference>>,
 }
 
+impl Metadata {
+    /// As much of it as tells whose the object is.
+    pub fn belonging(self) -> ObjectMeta {
+        let owners = self.owner_references.unwrap_or_default();
+        let owners = owners.into_iter().map(|owner| meta::OwnerReference {
+            api_version: owner.api_version,
+            kind: owner.kind,
+            name: owner.name,
+            uid: owner.uid,
+            controller: Some(owner.controller),
+            block_owner_deletion: None,
+        });
+        ObjectMeta {
+            name: Some(self.name),
+            uid: self.uid,
+            labels: self.labels,
+            owner_references: Some(owners.collect()),
+            ..ObjectMeta::default()
+        }
+    }
+}
+
 /// Whom an object belongs to.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerReference {
+    /// The owner's group and version.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub api_version: String,
     /// The owner's kind.
     #[serde(default, deserialize_with = "null_is_default")]
     pub kind: String,
     /// The owner's name.
     #[serde(default, deserialize_with = "null_is_default")]
     pub name: String,
+    /// The owner's incarnation.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub uid: String,
     /// Whether it is the one that manages the object.
     #[serde(default, deserialize_with = "null_is_default")]
     pub controller: bool,

@@ -170,9 +170,7 @@ fn no_such_pod(pod: &str) -> Objection {
 fn waived(waiver: Waiver) -> &'static str {
     match waiver {
         Waiver::Teardown(teardown) => torn_down(teardown),
-        Waiver::Foreign | Waiver::Terminating | Waiver::WrongIncarnation | Waiver::NotAMember => {
-            waiver.into()
-        }
+        Waiver::Foreign | Waiver::Terminating | Waiver::WrongIncarnation => waiver.into(),
     }
 }
 
@@ -180,6 +178,7 @@ fn granted(basis: Basis) -> &'static str {
     match basis {
         Basis::Teardown(teardown) => torn_down(teardown),
         Basis::Override
+        | Basis::NotAMember
         | Basis::Learner
         | Basis::CostsNothing
         | Basis::Repair

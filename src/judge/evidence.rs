@@ -12,7 +12,7 @@ use crate::etcd::Pace;
 use crate::ledger::Page;
 use crate::observe::{ObserveError, World};
 use crate::quorum::evidence::{Probe, Round};
-use crate::quorum::{Disruption, PodName, PodUid, TargetPod, Verdict, decide_early};
+use crate::quorum::{Disruption, Grace, Kind, PodName, PodUid, TargetPod, Verdict, decide_early};
 use crate::telemetry::metrics::{Metrics, Phase};
 
 use super::Question;
@@ -51,7 +51,8 @@ pub(super) async fn read(
     let Some(pod) = world.pod_facts(page, &question.pod) else {
         return Ok(Reading::NoPod);
     };
-    let disruption = disruption(question, &pod.uid);
+    let at_once = world.goes_at_once(&question.pod);
+    let disruption = disruption(question, &pod.uid, at_once);
     let circumstances = world.circumstances(page, Some(&question.pod));
     if let Some(verdict) = decide_early(&circumstances, Some(&pod), &disruption) {
         return Ok(Reading::Early(Box::new(world), disruption, verdict));
@@ -105,7 +106,11 @@ async fn ask(
 
 /// The question about the incarnation that is there. What the request showed counts as what it insists on: the API server asks again
 /// before it deletes another one.
-fn disruption(question: &Question, present: &PodUid) -> Disruption {
+///
+/// An eviction shows no pod, so whether this one gets any grace (`at_once`) is only known now.
+pub(super) fn disruption(question: &Question, present: &PodUid, at_once: bool) -> Disruption {
+    let unasked = question.kind == Kind::Evict && at_once;
+
     Disruption {
         target: TargetPod {
             name: PodName::clone(&question.pod),
@@ -113,11 +118,15 @@ fn disruption(question: &Question, present: &PodUid) -> Disruption {
         },
         kind: question.kind,
         actor: question.asker.actor,
-        grace: question.grace,
+        grace: if unasked {
+            Grace::Forced
+        } else {
+            question.grace
+        },
         precondition: question
             .precondition
             .clone()
-            .or_else(|| question.uid.clone()),
+            .or_else(|| question.shown_uid()),
     }
 }
 

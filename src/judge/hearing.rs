@@ -8,11 +8,11 @@ use super::evidence::{self, Reading};
 use super::leadership::{self, Transfer};
 use super::noted::Noted;
 use super::{Answer, Bench, DryRun, Memory, Question, Refusal, Yes};
-use crate::ledger::{LedgerError, Page, Recorded};
-use crate::observe::{Identity, World};
+use crate::ledger::{LedgerError, Page, Recorded, Witness};
+use crate::observe::{Identity, Ledgerless, World};
 use crate::quorum::{
-    Basis, ClusterRef, Disruption, Kind, Permission, Permitted, Reason, Snapshot, Verdict, Waiver,
-    decide, leader_to_move,
+    Basis, ClusterRef, Disruption, EvidenceMode, Kind, Permission, Permitted, Reason, Snapshot,
+    Verdict, Waiver, decide, decide_without_ledger, leader_to_move,
 };
 use crate::telemetry::metrics::Phase;
 
@@ -45,39 +45,73 @@ impl Hearing<'_> {
     /// Hears the question to its end, however long that takes.
     pub(super) async fn hear(&self) -> Answer {
         self.noted.doing("it was being found out whose pod it is");
-        let Question { namespace, pod, .. } = self.question;
-        let identity = self.bench.observer.identify(namespace, pod, None).await;
-        let cluster = match identity {
-            Ok(Identity::Guarded(found)) => found.page.cluster,
+        let Question {
+            namespace,
+            pod,
+            shown,
+            ..
+        } = self.question;
+        let observer = &self.bench.observer;
+        let page = match observer.identify(namespace, pod, shown.as_ref()).await {
+            Ok(Identity::Guarded(page)) => page,
             Ok(Identity::Foreign) => return self.answer(Ok(Yes::Waived(Waiver::Foreign))),
             Ok(Identity::NoSuchPod) => return self.answer(self.no_such_pod()),
-            Ok(Identity::NoLedger(cluster)) => {
+            Ok(Identity::Unrecorded(cluster, because)) => {
                 self.noted.about(&cluster);
-                return self.wait(Reason::NoLedger);
+                return self.without_ledger(&cluster, because).await;
             }
-            Ok(Identity::NoDefinition) => return self.wait(Reason::NoDefinition),
-            Ok(Identity::Ambiguous(budgets)) => return self.wait(Reason::Ambiguous { budgets }),
             Err(error) => return self.unavailable(&error),
         };
+        let cluster = page.cluster.clone();
         self.noted.about(&cluster);
         self.noted
             .doing("other questions about the same cluster were answered");
-        let _pass = self
-            .bench
-            .observer
-            .ledger()
-            .turnstile()
-            .enter(&cluster)
-            .await;
-        Box::pin(self.judge(&cluster)).await
+        let turnstile = observer.ledger().turnstile();
+        let pass = turnstile.enter(&cluster).await;
+        // Whoever had to wait would begin with a page that is out of date by now.
+        let page = (!pass.has_waited()).then_some(*page);
+        Box::pin(self.judge(&cluster, page)).await
+    }
+
+    /// Nothing can be recorded for the cluster, so only what needs no record may go, and what a person takes responsibility for.
+    async fn without_ledger(&self, cluster: &ClusterRef, because: Reason) -> Answer {
+        let Self {
+            bench, question, ..
+        } = self;
+        let found = match bench.observer.without_ledger(cluster, &question.pod).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return self.answer(self.no_such_pod()),
+            Err(error) => return self.unavailable(&error),
+        };
+        let Ledgerless {
+            pod,
+            circumstances,
+            goes_at_once,
+        } = found;
+        let disruption = evidence::disruption(question, &pod.uid, goes_at_once);
+        let verdict = decide_without_ledger(&circumstances, &pod, &disruption, because);
+        self.answer(match verdict {
+            Verdict::Allow(Permission::Waived(waiver)) => Ok(Yes::Waived(waiver)),
+            Verdict::Allow(Permission::Grant(basis)) if question.dry_run == DryRun::Yes => {
+                Ok(Yes::DryRun(basis))
+            }
+            Verdict::Allow(Permission::Grant(_)) => Ok(Yes::Ungranted),
+            Verdict::Wait(reason) => Err(Refusal::Wait(reason)),
+            Verdict::Deny(reason) => Err(Refusal::Deny(reason)),
+        })
     }
 
     /// Reads, decides and records until a verdict holds. After a lost race everything begins anew: an old verdict is never sent again.
-    async fn judge(&self, cluster: &ClusterRef) -> Answer {
+    /// `first`: the ledger as it was read just now, where it was.
+    async fn judge(&self, cluster: &ClusterRef, mut first: Option<Page>) -> Answer {
         let mut leadership = Leadership::Untouched;
         loop {
             self.noted.doing("its budget was being read");
-            let page = match self.read_ledger(cluster).await {
+            let page = match first.take() {
+                Some(page) => Ok(Some(page)),
+                None => self.read_ledger(cluster).await,
+            };
+            let page = match page {
                 Ok(Some(page)) => page,
                 Ok(None) => return self.wait(Reason::NoLedger),
                 Err(error) => return self.ledger_failed(&error),
@@ -163,7 +197,30 @@ impl Hearing<'_> {
         };
         let by_override = Verdict::Allow(Permission::Grant(Basis::Override));
         self.noted.overridden(judged.verdict == by_override);
+        self.warn_about(page, &judged);
         Ok(Some(judged))
+    }
+
+    /// What the asker should know besides: an override that lets the pod go, one that does not, evidence that is weak.
+    fn warn_about(&self, page: &Page, judged: &Judged) {
+        let world = &judged.world;
+        match &judged.verdict {
+            Verdict::Allow(Permission::Grant(Basis::Override)) => self
+                .noted
+                .warn("it goes by an override: what its cluster can spare was not asked".into()),
+            Verdict::Wait(_) | Verdict::Deny(_) => {
+                for ignored in world.ignored_overrides(page, &self.question.pod) {
+                    self.noted.warn(ignored);
+                }
+            }
+            Verdict::Allow(_) => {}
+        }
+        if judged.snapshot.is_some() && world.policy().evidence == EvidenceMode::Readiness {
+            self.noted.warn(
+                "judged by the readiness of pods, which lags behind etcd (evidence: Readiness)"
+                    .into(),
+            );
+        }
     }
 
     async fn record(&self, page: &Page, judged: &Judged) -> Result<Recorded, LedgerError> {
@@ -177,7 +234,11 @@ impl Hearing<'_> {
         let at = bench.clock.now().to_string();
         let asker = question.asker.name.clone();
         let grants = page.grants.issue(&question.pod, permitted, asker, at);
-        let witness = judged.world.witness(judged.snapshot.as_ref());
+        let snapshot = judged.snapshot.as_ref();
+        let witness = Witness {
+            tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
+            ..judged.world.witness(snapshot)
+        };
         let start = bench.clock.instant();
         let recorded = bench.observer.ledger().record(page, &grants, witness).await;
         bench
@@ -233,7 +294,7 @@ impl Hearing<'_> {
 
     /// A pod that is gone cannot be evicted. One that a delete showed is deleted already: the API server will find that out.
     fn no_such_pod(&self) -> Result<Yes, Refusal> {
-        match (self.question.kind, &self.question.uid) {
+        match (self.question.kind, self.question.shown_uid()) {
             (Kind::Delete | Kind::RolloutStep, Some(_)) => {
                 Ok(Yes::Waived(Waiver::WrongIncarnation))
             }

@@ -123,12 +123,12 @@ fn too_late(noted: &Noted) -> Answer {
     hearing::answer(noted, Err(Refusal::Wait(Reason::Unavailable { what })))
 }
 
-/// Tries until it is written, or the budget is gone.
+/// Tries until it is written, or the budget is gone, or nobody can write it: what replaces it will be new, and cold.
 async fn cool(ledger: Ledger, cluster: ClusterRef) {
     let attempt = || async {
         match ledger.read(&cluster).await? {
             Some(page) => ledger
-                .cool(&page, "an override passed without a grant")
+                .cool(&page, "a disruption passed without a grant")
                 .await
                 .map(drop),
             None => Ok(()),
@@ -137,7 +137,10 @@ async fn cool(ledger: Ledger, cluster: ClusterRef) {
     let patiently = ExponentialBuilder::default()
         .with_jitter()
         .without_max_times();
-    let cooled = attempt.retry(patiently).await;
+    let cooled = attempt
+        .retry(patiently)
+        .when(|error| !error.is_lasting())
+        .await;
     if let Err(error) = cooled {
         tracing::error!(%cluster, error = %error, "could not turn the ledger cold");
     }

@@ -1,5 +1,7 @@
 //! What is asked of the judge, and what it answers.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
 use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, PodName, PodUid, Reason, Waiver};
 
 /// One disruption of one pod, as a request brought it.
@@ -9,8 +11,8 @@ pub struct Question {
     pub namespace: String,
     /// The pod's name.
     pub pod: PodName,
-    /// The incarnation the request showed (`oldObject`), where it showed one. An eviction shows none.
-    pub uid: Option<PodUid>,
+    /// The pod's metadata as the request showed it (`oldObject`), where it did. An eviction shows none.
+    pub shown: Option<ObjectMeta>,
     /// What would be done.
     pub kind: Kind,
     /// Who asks.
@@ -23,6 +25,14 @@ pub struct Question {
     pub dry_run: DryRun,
     /// When the answer has to be there.
     pub deadline: tokio::time::Instant,
+}
+
+impl Question {
+    /// The incarnation that the request showed.
+    pub fn shown_uid(&self) -> Option<PodUid> {
+        let uid = self.shown.as_ref()?.uid.as_deref()?;
+        Some(uid.into())
+    }
 }
 
 /// Who asks: a username for the record, and what it means for the rules.
@@ -69,7 +79,7 @@ pub enum Yes {
         /// The accepted write.
         proof: crate::ledger::Recorded,
     },
-    /// An override passed although the ledger could not be written in time; the ledger turns cold.
+    /// An override or a teardown passed although nothing could be recorded; the ledger, where there is one, turns cold.
     Ungranted,
     /// It would be allowed; nothing was written.
     DryRun(Basis),

@@ -51,6 +51,14 @@ impl LedgerError {
         }
     }
 
+    /// Whether trying again later will not help either, until somebody mends the definition or the budget.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self,
+            Self::NoDefinition | Self::Unreadable { .. } | Self::NotKept
+        )
+    }
+
     pub(super) fn reading(cluster: &ClusterRef, error: kube::Error) -> Self {
         match error {
             kube::Error::SerdeError(problem) => Self::Unreadable {

@@ -27,7 +27,7 @@ pub use store::Ledger;
 pub use temperature::temperature;
 pub use turnstile::{Pass, Turnstile};
 pub use watch::Seen;
-pub use witness::Witness;
+pub use witness::{Witness, write_tolerance};
 
 #[cfg(test)]
 mod tests;

@@ -60,13 +60,15 @@ impl Ledger {
         }
     }
 
-    /// Every budget of a namespace, uncached.
-    pub async fn in_namespace(
-        &self,
-        namespace: &str,
-    ) -> Result<Vec<QuorumDisruptionBudget>, LedgerError> {
-        let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
-        list(&budgets, &ListParams::default()).await
+    /// Whether the API server knows budgets at all.
+    ///
+    /// # Errors
+    /// [`LedgerError::NoDefinition`] where it does not; others where it could not be asked.
+    pub async fn defined(&self) -> Result<(), LedgerError> {
+        let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
+        list(&budgets, &ListParams::default().limit(1))
+            .await
+            .map(drop)
     }
 
     /// The other clusters whose budgets report this etcd cluster id, uncached (rule 8).

@@ -14,9 +14,7 @@ use crate::quorum::Temperature;
 pub fn temperature(page: &Page, seen: &Seen, settle_time: Duration) -> Temperature {
     let ledger = page.status().map(|s| s.ledger.clone()).unwrap_or_default();
     if ledger.suspended {
-        return Temperature::Cold {
-            remaining: settle_time,
-        };
+        return Temperature::Cold { remaining: None };
     }
     let for_this_budget = ledger.budget_uid.as_deref() == Some(page.uid.as_str());
     if ledger.warm && for_this_budget {
@@ -25,6 +23,8 @@ pub fn temperature(page: &Page, seen: &Seen, settle_time: Duration) -> Temperatu
     let watched = seen.ledger_for(&page.cluster, &page.uid, ledger.epoch);
     match settle_time.checked_sub(watched) {
         None | Some(Duration::ZERO) => Temperature::Warm,
-        Some(remaining) => Temperature::Cold { remaining },
+        Some(remaining) => Temperature::Cold {
+            remaining: Some(remaining),
+        },
     }
 }

@@ -24,6 +24,7 @@ struct Gate {
 /// The right to use a cluster's ledger until it is dropped.
 #[derive(Debug)]
 pub struct Pass {
+    waited: bool,
     _turn: OwnedMutexGuard<()>,
     _place: Place,
 }
@@ -39,8 +40,13 @@ impl Turnstile {
     /// Waits for the cluster's turn. Give up by dropping the future.
     pub async fn enter(&self, cluster: &ClusterRef) -> Pass {
         let (place, lock) = self.queue(cluster);
+        let (waited, turn) = match Arc::clone(&lock).try_lock_owned() {
+            Ok(turn) => (false, turn),
+            Err(_) => (true, lock.lock_owned().await),
+        };
         Pass {
-            _turn: lock.lock_owned().await,
+            waited,
+            _turn: turn,
             _place: place,
         }
     }
@@ -60,6 +66,13 @@ impl Turnstile {
             cluster: cluster.clone(),
         };
         (place, Arc::clone(&gate.lock))
+    }
+}
+
+impl Pass {
+    /// Whether somebody else's turn had to end first.
+    pub fn has_waited(&self) -> bool {
+        self.waited
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Page;
 use super::wire;
 use crate::api::{QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus};
-use crate::quorum::{ClusterId, Latch, Temperature};
+use crate::quorum::{ClusterId, Latch, Temperature, Tolerance};
 
 /// What was seen besides the verdict. What is `None` was not seen, and what the budget holds of it stays.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +20,8 @@ pub struct Witness {
     pub temperature: Option<Temperature>,
     /// Whether the grace of the recorded scale-out has passed.
     pub scale_out_settled: bool,
+    /// What the cluster can still lose with the grants that are being written.
+    pub tolerance: Option<Tolerance>,
 }
 
 impl Witness {
@@ -32,7 +34,11 @@ impl Witness {
             selector,
             temperature,
             scale_out_settled,
+            tolerance,
         } = self;
+        if let Some(tolerance) = tolerance {
+            write_tolerance(&tolerance, status);
+        }
         if let Some(seen) = latch {
             note_scale_out(page.latch, seen, status);
             wire::write_latch(seen, status);
@@ -63,6 +69,15 @@ pub(super) fn warm(page: &Page, status: &mut QuorumDisruptionBudgetStatus) {
     status.ledger.warm = true;
     status.ledger.budget_uid = Some(page.uid.to_string());
     status.ledger.cold_because = None;
+}
+
+/// Puts the numbers that people and planners read.
+pub fn write_tolerance(tolerance: &Tolerance, status: &mut QuorumDisruptionBudgetStatus) {
+    let number = |count: u32| Some(i32::try_from(count).unwrap_or(i32::MAX));
+    status.voters = number(tolerance.voters);
+    status.current_healthy = number(tolerance.serving);
+    status.desired_healthy = number(tolerance.majority);
+    status.disruptions_allowed = number(tolerance.disruptions_allowed());
 }
 
 /// A first look at a StatefulSet is no scale-out, and a scale-in ends one.

@@ -42,19 +42,11 @@ pub(super) fn of_pod(pod: &Pod, manner: &Manner<'_>) -> Option<Endpoint> {
 pub(super) fn of_external(member: &MemberStatus, manner: &Manner<'_>) -> Option<Endpoint> {
     let id = member.member_id.as_ref()?.parse().ok()?;
     let url = member.client_urls.first()?;
-    let (scheme, rest) = url.split_once("://")?;
-    let address = rest.split('/').next().filter(|a| !a.is_empty())?;
-    let tls = match scheme {
-        "https" => Some(manner.tls.clone()?),
-        "http" => None,
-        _ => return None,
-    };
-    Some(Endpoint {
-        target: Target::External(id),
-        address: address.to_owned(),
-        server_name: manner.members.server_name.clone(),
-        tls,
-    })
+    let mut endpoint = Endpoint::external(id, url, manner.tls.as_ref()).ok()?;
+    if let Some(named) = &manner.members.server_name {
+        endpoint.server_name = Some(named.clone());
+    }
+    Some(endpoint)
 }
 
 /// Whether both lists ask the same members in the same way: then answers to one are answers to the other.

@@ -1,16 +1,14 @@
 //! Which cluster a pod belongs to (rule 1).
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
-use kube::core::SelectorExt as _;
 
 use super::enrolment::{are_of_druid, is_enrolled};
 use super::scope::{self, Belonging};
-use super::{ObserveError, Observer, selector};
-use crate::api::QuorumDisruptionBudget;
+use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
-use crate::quorum::{ClusterRef, PodName};
+use crate::quorum::{ClusterRef, PodName, Reason};
 
 /// Which cluster a pod belongs to.
 #[derive(Debug)]
@@ -20,63 +18,52 @@ pub enum Identity {
     /// None that the gate guards.
     Foreign,
     /// One whose budget was read just now.
-    Guarded(Box<Found>),
-    /// An enrolled one that has no budget yet.
-    NoLedger(ClusterRef),
-    /// The definition of budgets is missing, so nobody can say.
-    NoDefinition,
-    /// It has no owner, and several budgets' selectors match it.
-    Ambiguous(Vec<ClusterRef>),
-}
-
-/// A pod of a guarded cluster, and the reading of its ledger.
-#[derive(Debug)]
-pub struct Found {
-    /// The pod, as the request showed it or as it was read. Not fresh: a judgement looks at the pods again, after the ledger.
-    pub pod: Pod,
-    /// The ledger.
-    pub page: Page,
+    Guarded(Box<Page>),
+    /// One that nothing can be recorded for.
+    Unrecorded(ClusterRef, Reason),
 }
 
 impl Observer {
-    /// Finds out which cluster a pod belongs to. `shown` is the pod as the request brought it, where it did. A pod of a Job or
-    /// a Deployment costs no call; a pod of a foreign StatefulSet two.
+    /// Finds out which cluster a pod belongs to. `shown` is the pod's metadata as the request brought it, where it did. A pod of a
+    /// Job or a Deployment then costs no call; a pod of a foreign StatefulSet two.
     pub async fn identify(
         &self,
         namespace: &str,
         pod: &PodName,
-        shown: Option<&Pod>,
+        shown: Option<&ObjectMeta>,
     ) -> Result<Identity, ObserveError> {
-        let pod = match shown {
-            Some(pod) => pod.clone(),
+        let metadata = match shown {
+            Some(metadata) => metadata.clone(),
             None => match self.pod(namespace, pod).await? {
-                Some(pod) => pod,
+                Some(pod) => pod.metadata,
                 None => return Ok(Identity::NoSuchPod),
             },
         };
-        match scope::belonging(&pod) {
+        match scope::belonging(&metadata) {
             Belonging::Foreign => Ok(Identity::Foreign),
-            Belonging::ToSet { name, uid: _ } => {
-                self.of_set(ClusterRef::new(namespace, name), pod).await
+            Belonging::ToSet { name, .. } | Belonging::Orphan { of: name } => {
+                let druids = metadata.labels.as_ref().is_some_and(are_of_druid);
+                self.of_set(ClusterRef::new(namespace, name), druids).await
             }
-            Belonging::Orphan => self.of_selector(namespace, pod).await,
         }
     }
 
-    async fn of_set(&self, cluster: ClusterRef, pod: Pod) -> Result<Identity, ObserveError> {
+    async fn of_set(&self, cluster: ClusterRef, druids: bool) -> Result<Identity, ObserveError> {
         match self.ledger().read(&cluster).await {
-            Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(Found { pod, page }))),
-            Ok(None) if pod.metadata.labels.as_ref().is_some_and(are_of_druid) => {
-                return Ok(Identity::NoLedger(cluster));
-            }
+            Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
             Ok(None) => {}
             // Whoever is enrolled by a budget alone cannot be told from a foreign one now.
-            Err(LedgerError::NoDefinition) => return Ok(Identity::NoDefinition),
+            Err(LedgerError::NoDefinition) => {
+                return Ok(Identity::Unrecorded(cluster, Reason::NoDefinition));
+            }
+            Err(error @ LedgerError::Unreadable { .. }) => {
+                let what = error.to_string();
+                return Ok(Identity::Unrecorded(cluster, Reason::Unavailable { what }));
+            }
             Err(error) => return Err(ObserveError::Ledger(error)),
         }
-        let enrolled = self.enrolled(&cluster).await?;
-        Ok(if enrolled {
-            Identity::NoLedger(cluster)
+        Ok(if druids || self.enrolled(&cluster).await? {
+            Identity::Unrecorded(cluster, Reason::NoLedger)
         } else {
             Identity::Foreign
         })
@@ -87,43 +74,5 @@ impl Observer {
         let set = sets.get_opt(&cluster.name).await;
         let set = set.map_err(ObserveError::StatefulSet)?;
         Ok(set.as_ref().is_some_and(is_enrolled))
-    }
-
-    async fn of_selector(&self, namespace: &str, pod: Pod) -> Result<Identity, ObserveError> {
-        let budgets = match self.ledger().in_namespace(namespace).await {
-            Ok(budgets) => budgets,
-            Err(LedgerError::NoDefinition) => return Ok(Identity::NoDefinition),
-            Err(error) => return Err(ObserveError::Ledger(error)),
-        };
-        let mut clusters = claimants(&pod, &budgets);
-        let Some(cluster) = clusters.pop() else {
-            return Ok(Identity::Foreign);
-        };
-        if !clusters.is_empty() {
-            clusters.push(cluster);
-            return Ok(Identity::Ambiguous(clusters));
-        }
-        let page = self.ledger().read(&cluster).await;
-        match page.map_err(ObserveError::Ledger)? {
-            Some(page) => Ok(Identity::Guarded(Box::new(Found { pod, page }))),
-            None => Ok(Identity::NoLedger(cluster)),
-        }
-    }
-}
-
-/// The clusters whose budgets claim a pod without owner: by the selector they recorded, or, while they have none, by its name.
-pub(super) fn claimants(pod: &Pod, budgets: &[QuorumDisruptionBudget]) -> Vec<ClusterRef> {
-    let claiming = budgets.iter().filter(|budget| claims(budget, pod));
-    claiming.map(QuorumDisruptionBudget::cluster).collect()
-}
-
-fn claims(budget: &QuorumDisruptionBudget, pod: &Pod) -> bool {
-    let recorded = budget.status.as_ref().and_then(|s| s.selector.as_deref());
-    match recorded.map(selector::parse) {
-        Some(Some(selector)) => {
-            let none = std::collections::BTreeMap::new();
-            selector.matches(pod.metadata.labels.as_ref().unwrap_or(&none))
-        }
-        Some(None) | None => scope::ordinal(&budget.cluster().name, &scope::name(pod)).is_some(),
     }
 }

@@ -27,8 +27,6 @@ pub(super) fn role_of(pod: &PodName, leases: &[Lease]) -> Option<LeaseRole> {
             .iter()
             .find(|lease| lease.metadata.name.as_deref().is_some_and(matches))
     };
-    let prefixed = format!("-{pod}");
-    let lease =
-        named(&|name| name == pod.as_str()).or_else(|| named(&|name| name.ends_with(&prefixed)));
+    let lease = named(&|name| name == pod.as_str()).or_else(|| named(&|name| pod.names(name)));
     role(lease?)
 }

@@ -157,6 +157,10 @@ impl Observer {
         &self.client
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     pub(super) fn owner_states(&self) -> &Owners {
         &self.owners
     }
@@ -249,13 +253,8 @@ impl Observer {
 
     /// For how long the StatefulSets that pods refer to have been gone.
     fn sets_gone(&self, set: Option<&StatefulSet>, pods: &[Pod]) -> BTreeMap<String, Duration> {
-        let current = set.and_then(|set| set.metadata.uid.as_deref());
-        let referred = pods.iter().filter_map(|pod| match scope::belonging(pod) {
-            scope::Belonging::ToSet { name: _, uid } => Some(uid),
-            scope::Belonging::Orphan | scope::Belonging::Foreign => None,
-        });
-        referred
-            .filter(|uid| Some(uid.as_str()) != current)
+        let missing = pods.iter().filter_map(|pod| missing_set(pod, set));
+        missing
             .map(|uid| {
                 let gone_for = self.ledger.seen().set_gone_for(&uid);
                 (uid, gone_for)
@@ -263,10 +262,25 @@ impl Observer {
             .collect()
     }
 
+    /// For how long this replica has known that the StatefulSet the pod refers to is gone; zero where it is not.
+    pub(super) fn set_gone_for(&self, pod: &Pod, set: Option<&StatefulSet>) -> Duration {
+        let missing = missing_set(pod, set);
+        missing.map_or(Duration::ZERO, |uid| self.ledger.seen().set_gone_for(&uid))
+    }
+
     /// For how long this replica has seen the recorded scale-out.
     fn scale_out_for(&self, page: &Page) -> Option<Duration> {
         let grown = page.status()?.scale_out.as_ref()?;
         let seen = self.ledger.seen();
         Some(seen.scale_out_for(&page.cluster, &page.uid, grown.to))
+    }
+}
+
+/// The StatefulSet that a pod refers to, where it is not this one.
+fn missing_set(pod: &Pod, set: Option<&StatefulSet>) -> Option<String> {
+    let current = set.and_then(|set| set.metadata.uid.as_deref());
+    match scope::belonging(&pod.metadata) {
+        scope::Belonging::ToSet { uid, .. } if Some(uid.as_str()) != current => Some(uid),
+        _ => None,
     }
 }

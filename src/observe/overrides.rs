@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::quorum::{Override, OverrideOn};
@@ -51,7 +52,7 @@ pub fn standing(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) 
 pub(super) fn of_pod(
     pod: &Pod,
     set: Option<&StatefulSet>,
-    budget: &QuorumDisruptionBudget,
+    budget: Option<&QuorumDisruptionBudget>,
     now: Timestamp,
 ) -> Option<Override> {
     let own = pod.metadata.annotations.as_ref();
@@ -62,7 +63,10 @@ pub(super) fn of_pod(
             OverrideOn::StatefulSet,
             set.and_then(|set| set.metadata.annotations.as_ref()),
         ),
-        (OverrideOn::Budget, budget.metadata.annotations.as_ref()),
+        (
+            OverrideOn::Budget,
+            budget.and_then(|budget| budget.metadata.annotations.as_ref()),
+        ),
     ];
     places
         .into_iter()
@@ -70,6 +74,31 @@ pub(super) fn of_pod(
             Standing::Valid(until) => Some(Override { on, until }),
             Standing::None | Standing::Ignored { .. } => None,
         })
+}
+
+/// What is wrong with the overrides that were written for a pod and do not stand, in words.
+pub(super) fn ignored(
+    pod: &Pod,
+    set: Option<&StatefulSet>,
+    budget: &QuorumDisruptionBudget,
+    now: Timestamp,
+) -> Vec<String> {
+    let annotations = |on: &'static str, metadata: &ObjectMeta| {
+        let Standing::Ignored { written, why } = standing(metadata.annotations.as_ref(), now)
+        else {
+            return None;
+        };
+        Some(format!(
+            "the override {written:?} on the {on} does not count: {why}"
+        ))
+    };
+    let mut found: Vec<String> = annotations("pod", &pod.metadata).into_iter().collect();
+    found.extend(set.and_then(|set| annotations("StatefulSet", &set.metadata)));
+    found.extend(annotations("QuorumDisruptionBudget", &budget.metadata));
+    if set.is_some_and(template_overrides) {
+        found.push("an override in the pod template does not count: every pod would be born with it; annotate the pod itself".into());
+    }
+    found
 }
 
 fn template_overrides(set: &StatefulSet) -> bool {

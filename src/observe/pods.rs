@@ -5,20 +5,20 @@ use k8s_openapi::api::core::v1::Pod as PodObject;
 use super::{containers, scope};
 use crate::api::names;
 use crate::ledger::Page;
-use crate::quorum::PodUid;
 use crate::quorum::pod::{LeaseRole, Node, Pod};
+use crate::quorum::{Ordinal, PodUid};
 
 /// What the pod says, seen with its node's state, the role in its member Lease and what the budget recorded of it.
 pub(super) fn facts(
     pod: &PodObject,
     node: Node,
     lease_role: Option<LeaseRole>,
-    page: &Page,
+    page: Option<&Page>,
 ) -> Pod {
     let name = scope::name(pod);
     let uid = uid(pod);
     Pod {
-        ordinal: scope::ordinal(&page.cluster.name, &name),
+        ordinal: Ordinal::of(&name),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         has_address: address(pod).is_some(),
         node,
@@ -27,7 +27,7 @@ pub(super) fn facts(
         ready: is_ready(pod),
         revision: revision(pod),
         lease_role,
-        recorded_id: page.recorded_id(&name, &uid),
+        recorded_id: page.and_then(|page| page.recorded_id(&name, &uid)),
         name,
         uid,
     }
@@ -48,6 +48,16 @@ pub(super) fn address(pod: &PodObject) -> Option<&str> {
 pub(super) fn node_name(pod: &PodObject) -> Option<&str> {
     let name = pod.spec.as_ref()?.node_name.as_deref()?;
     (!name.is_empty()).then_some(name)
+}
+
+/// Whether the API server removes the pod without any grace unless it is told otherwise: it asks for none, or has a final phase. Nothing
+/// runs of one without a node, so that one does not count.
+pub(super) fn goes_at_once(pod: &PodObject) -> bool {
+    let spec = pod.spec.as_ref();
+    let asks_for_none = spec.is_some_and(|s| s.termination_grace_period_seconds == Some(0));
+    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
+    let is_final = matches!(phase, Some("Failed" | "Succeeded"));
+    node_name(pod).is_some() && (asks_for_none || is_final)
 }
 
 /// The pod's `Ready` condition.

@@ -74,9 +74,7 @@ fn externals<'a>(page: &'a Page, pods: &[Pod]) -> impl Iterator<Item = &'a Membe
     let names: Vec<_> = pods.iter().map(scope::name).collect();
     let members = page.status().map(|s| s.members.as_slice());
     members.unwrap_or_default().iter().filter(move |member| {
-        let has_pod_now = names
-            .iter()
-            .any(|pod| member.name == pod.as_str() || member.name.ends_with(&format!("-{pod}")));
+        let has_pod_now = names.iter().any(|pod| pod.names(&member.name));
         member.pod.is_none() && !has_pod_now
     })
 }

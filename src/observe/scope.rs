@@ -3,7 +3,6 @@
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::api::names;
 use crate::quorum::{Ordinal, PodName};
 
 /// Whose a pod is.
@@ -16,23 +15,34 @@ pub(super) enum Belonging {
         /// Its UID.
         uid: String,
     },
-    /// Nobody's, but it may have been a StatefulSet's: orphaned on purpose.
-    Orphan,
+    /// Nobody's, but it has a name that a StatefulSet gives: orphaned on purpose, or released because somebody changed its labels.
+    Orphan {
+        /// The StatefulSet that gives such names.
+        of: String,
+    },
     /// Somebody else's (a Job's, a Deployment's), or it never was a StatefulSet's.
     Foreign,
 }
 
 /// Whose the pod is. Its labels do not matter: druid's compaction Jobs carry those of the members.
-pub(super) fn belonging(pod: &Pod) -> Belonging {
-    match controller(&pod.metadata) {
+pub(super) fn belonging(pod: &ObjectMeta) -> Belonging {
+    match controller(pod) {
         Some(owner) if owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/") => {
             Belonging::ToSet {
                 name: owner.name.clone(),
                 uid: owner.uid.clone(),
             }
         }
-        None if was_of_a_set(pod) => Belonging::Orphan,
-        Some(_) | None => Belonging::Foreign,
+        Some(_) => Belonging::Foreign,
+        None => orphan(pod.name.as_deref().unwrap_or_default()),
+    }
+}
+
+/// Whose an ownerless pod was, by its name: that cannot be changed while it runs, as labels can.
+fn orphan(pod: &str) -> Belonging {
+    match (pod.rsplit_once('-'), Ordinal::of(&pod.into())) {
+        (Some((set, _)), Some(_)) => Belonging::Orphan { of: set.to_owned() },
+        _ => Belonging::Foreign,
     }
 }
 
@@ -59,15 +69,8 @@ pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
 /// Whether a pod belongs to the set of this name: by its controller, of whatever incarnation, or as an orphan with a name of
 /// the set's.
 pub(super) fn is_of(set: &str, pod: &Pod) -> bool {
-    match belonging(pod) {
-        Belonging::ToSet { name, uid: _ } => name == set,
-        Belonging::Orphan => ordinal(set, &name(pod)).is_some(),
+    match belonging(&pod.metadata) {
+        Belonging::ToSet { name, .. } | Belonging::Orphan { of: name } => name == set,
         Belonging::Foreign => false,
     }
-}
-
-fn was_of_a_set(pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    labels.is_some_and(|labels| labels.contains_key(names::POD_NAME))
-        || Ordinal::of(&name(pod)).is_some()
 }

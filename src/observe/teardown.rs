@@ -45,7 +45,7 @@ pub(super) fn of_pod(pod: &Pod, around: &Around<'_>) -> Option<Teardown> {
         return Some(Teardown::Namespace);
     }
     // A pod without a StatefulSet was orphaned on purpose: it stays.
-    let Belonging::ToSet { name, uid } = scope::belonging(pod) else {
+    let Belonging::ToSet { name, uid } = scope::belonging(&pod.metadata) else {
         return None;
     };
     let referred = around

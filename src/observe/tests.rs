@@ -2,10 +2,10 @@ mod belonging;
 mod endpoint;
 mod eviction;
 mod identity;
+mod ledgerless;
 mod override_until;
 mod pod;
 mod reading;
-mod selecting;
 mod tearing_down;
 mod tls;
 

@@ -112,6 +112,11 @@ impl World {
         self.pod(name).map(|pod| self.facts_of(page, pod))
     }
 
+    /// Whether the API server removes the pod without any grace unless it is told otherwise.
+    pub fn goes_at_once(&self, name: &PodName) -> bool {
+        self.pod(name).is_some_and(pods::goes_at_once)
+    }
+
     /// The owner's choices.
     pub fn policy(&self) -> &Policy {
         &self.policy
@@ -139,13 +144,21 @@ impl World {
             scope: Scope::Enrolled,
             teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, pod))),
             lifted: pod
-                .and_then(|pod| overrides::of_pod(pod, set, page.budget(), self.objects.now)),
+                .and_then(|pod| overrides::of_pod(pod, set, Some(page.budget()), self.objects.now)),
             shared_with: self.objects.sharing.first().cloned(),
             ledger: self.temperature,
             disruption_budget: pod.map_or(DisruptionBudget::Permits, |pod| {
                 disruption_budget::verdict(pod, &self.objects.disruption_budgets)
             }),
         }
+    }
+
+    /// What is wrong with overrides that were written for the pod and do not stand.
+    pub fn ignored_overrides(&self, page: &Page, target: &PodName) -> Vec<String> {
+        let set = self.objects.set.as_ref();
+        self.pod(target).map_or_else(Vec::new, |pod| {
+            overrides::ignored(pod, set, page.budget(), self.objects.now)
+        })
     }
 
     /// Everything a judgement may know. `round`: the answers of [`World::endpoints`]; those who could not be asked are added here.
@@ -187,6 +200,7 @@ impl World {
             selector: self.objects.selector.clone(),
             temperature: Some(self.temperature),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
+            tolerance: None,
         }
     }
 
@@ -201,13 +215,13 @@ impl World {
                 .unwrap_or(Node::Unread),
         };
         let role = lease::role_of(&scope::name(pod), &self.objects.leases);
-        pods::facts(pod, node, role, page)
+        pods::facts(pod, node, role, Some(page))
     }
 
     fn around<'a>(&'a self, page: &'a Page, pod: &PodObject) -> Around<'a> {
-        let uid = match scope::belonging(pod) {
+        let uid = match scope::belonging(&pod.metadata) {
             Belonging::ToSet { name: _, uid } => uid,
-            Belonging::Orphan | Belonging::Foreign => String::new(),
+            Belonging::Orphan { .. } | Belonging::Foreign => String::new(),
         };
         let gone_for = self.objects.sets_gone.get(&uid).copied();
         Around {

@@ -46,8 +46,6 @@ pub enum Scope {
     NoLedger,
     /// The definition of budgets is missing from the API server.
     NoDefinition,
-    /// A pod without owner that several budgets' selectors match.
-    Ambiguous(Vec<ClusterRef>),
 }
 
 /// What is being torn down. Each variant is a way in which a delete is no longer a loss.
@@ -93,8 +91,8 @@ pub enum Temperature {
     Warm,
     /// It is new, or its gate was not in force for a while: grants given elsewhere may be open.
     Cold {
-        /// How long this replica still has to watch it.
-        remaining: Duration,
+        /// How long this replica still has to watch it; `None` while its gate is not in force: that time does not count.
+        remaining: Option<Duration>,
     },
 }
 

@@ -105,6 +105,16 @@ impl fmt::Display for ClusterRef {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub u32);
 
+impl PodName {
+    /// Whether a member or a Lease of this name is named after the pod: like it, or with a prefix before a dash (etcd-druid's
+    /// `memberNamePrefix`).
+    pub fn names(&self, member: &str) -> bool {
+        member
+            .strip_suffix(self.as_str())
+            .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
+    }
+}
+
 impl Ordinal {
     /// The ordinal in a pod's name; `None` where the name does not end in `-<number>`.
     pub fn of(pod: &PodName) -> Option<Self> {
@@ -120,6 +130,16 @@ impl Ordinal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_is_named_after_its_pod_maybe_with_a_prefix() {
+        let pod = PodName::from("etcd-0");
+        assert!(pod.names("etcd-0"));
+        assert!(pod.names("main-etcd-0"));
+        assert!(!pod.names("mainetcd-0"));
+        assert!(!pod.names("etcd-00"));
+        assert!(!pod.names("etcd-1"));
+    }
 
     #[test]
     fn an_ordinal_is_the_number_a_name_ends_in() {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::answers::{Answer, Answers};
+use super::evidence::ListedMember;
 use super::id::{ClusterId, MemberId, PodUid};
 use super::membership::List;
 use super::pod::Pod;
@@ -132,16 +133,25 @@ fn assign(
     }
 }
 
-/// The only listed member of the pod's name; one that never started has no name yet, but a peer URL that leads to the pod.
+/// The only listed member of the pod's name, or else the only one of that name with a prefix; one that never started has no name
+/// yet, but a peer URL that leads to the pod.
 fn named(pod: &Pod, list: &List<'_>) -> Option<MemberId> {
-    let mut entries = list.members.iter().filter(|listed| {
+    let exactly = |listed: &ListedMember| {
         if listed.name.is_empty() {
             listed.peer_urls.iter().any(|url| leads_to(url, pod))
         } else {
             listed.name == pod.name.as_str()
         }
-    });
-    match (entries.next(), entries.next()) {
+    };
+    only(list, exactly).or_else(|| {
+        let prefixed = |listed: &ListedMember| pod.name.names(&listed.name);
+        only(list, prefixed)
+    })
+}
+
+fn only(list: &List<'_>, is_meant: impl Fn(&ListedMember) -> bool) -> Option<MemberId> {
+    let mut meant = list.members.iter().filter(|listed| is_meant(listed));
+    match (meant.next(), meant.next()) {
         (Some(only), None) => Some(only.id),
         _ => None,
     }

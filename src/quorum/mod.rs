@@ -33,7 +33,7 @@ pub use circumstances::{
     Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
 };
 pub use condition::Condition;
-pub use decide::{decide, decide_early};
+pub use decide::{decide, decide_early, decide_without_ledger};
 pub use disruption::{Actor, Disruption, Grace, Kind, TargetPod};
 pub use grants::{Cause, Grant, Grants, Permitted};
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};

@@ -43,8 +43,6 @@ pub enum Waiver {
     Teardown(Teardown),
     /// Rule 4: the request is for another incarnation; the API server answers 409.
     WrongIncarnation,
-    /// Rule 7: the pod is not a member.
-    NotAMember,
 }
 
 /// Why a disruption may have a grant.
@@ -55,6 +53,8 @@ pub enum Basis {
     Teardown(Teardown),
     /// Rule 6: a valid override.
     Override,
+    /// Rule 7: the pod is not a member. It may become one while its delete is on its way, hence the grant.
+    NotAMember,
     /// Rule 11: a learner that is not needed.
     Learner,
     /// Rule 12: the member is dead or has not started, and the others make no majority anyway: it costs nothing.
@@ -82,11 +82,6 @@ pub enum Reason {
     NoLedger,
     /// Rule 1: the definition of budgets is missing.
     NoDefinition,
-    /// Rule 1: several budgets claim the pod.
-    Ambiguous {
-        /// The clusters whose budgets do.
-        budgets: Vec<ClusterRef>,
-    },
     /// Rule 5: a forced removal of a pod that may still run.
     AtMostOnce {
         /// The pod.
@@ -99,8 +94,8 @@ pub enum Reason {
     },
     /// Rule 9.
     LedgerCold {
-        /// Time left until it may be warm.
-        remaining: Duration,
+        /// Time left until it may be warm; `None` while its gate is not in force.
+        remaining: Option<Duration>,
     },
     /// Rule 10: the pod's `PodDisruptionBudget` would refuse.
     DisruptionBudget {
@@ -195,10 +190,6 @@ impl fmt::Display for Reason {
             Self::NoDefinition => f.write_str(
                 "the CustomResourceDefinition quorumdisruptionbudgets.quorumgate.io is missing; install it again (`quorumgate crds | kubectl apply -f -`)",
             ),
-            Self::Ambiguous { budgets } => {
-                f.write_str("the pod has no owner and several budgets select it:")?;
-                budgets.iter().try_for_each(|b| write!(f, " {b}"))
-            }
             Self::AtMostOnce { pod } => write!(
                 f,
                 "{pod} may still run on a node that cannot be reached, and a second one must not start; make sure the node is off, then taint it node.kubernetes.io/out-of-service, or delete the Node",
@@ -206,10 +197,13 @@ impl fmt::Display for Reason {
             Self::SharedCluster { other } => {
                 write!(f, "the budget {other} reports the same etcd cluster id; one cluster needs exactly one budget")
             }
-            Self::LedgerCold { remaining } => write!(
+            Self::LedgerCold { remaining: Some(remaining) } => write!(
                 f,
                 "the budget is new or was not in force, so earlier permissions may still be open; it is trusted in {} s",
                 remaining.as_secs().max(1),
+            ),
+            Self::LedgerCold { remaining: None } => f.write_str(
+                "the gate is not asked about everything in this namespace (see the budget's condition GateActive), so permissions may be given past it; mend that, then it is trusted after the settle time",
             ),
             Self::DisruptionBudget { names } => match names.as_slice() {
                 [one] => write!(f, "the PodDisruptionBudget {one} allows no disruption now"),

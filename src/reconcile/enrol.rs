@@ -223,7 +223,7 @@ impl Enrolment {
     async fn give_back(&mut self, namespaces: BTreeSet<String>) {
         self.given_back.retain(|name| namespaces.contains(name));
         for namespace in namespaces {
-            if self.given_back.contains(&namespace) {
+            if self.given_back.contains(&namespace) || !self.is_unguarded(&namespace).await {
                 continue;
             }
             match self.label(&namespace, false).await {
@@ -235,6 +235,18 @@ impl Enrolment {
                     self.given_back.insert(namespace);
                 }
                 Err(error) => warn!(namespace, %error, "its label could not be given back"),
+            }
+        }
+    }
+
+    /// Whether no budget is in the namespace, by an uncached look: a cache shows none either while the definition is missing.
+    async fn is_unguarded(&self, namespace: &str) -> bool {
+        let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
+        match budgets.list(&ListParams::default().limit(1)).await {
+            Ok(found) => found.items.is_empty(),
+            Err(error) => {
+                warn!(namespace, %error, "whether anything is enrolled cannot be told: the namespace stays under the webhooks");
+                false
             }
         }
     }

@@ -87,6 +87,7 @@ struct Hook<'a> {
     failure_policy: Option<&'a str>,
     rules: &'a [RuleWithOperations],
     namespaces: Option<&'a LabelSelector>,
+    objects: Option<&'a LabelSelector>,
 }
 
 impl Hook<'_> {
@@ -108,11 +109,26 @@ impl Hook<'_> {
             list.is_some_and(|list| list.iter().any(|item| item == what || item == "*"))
         };
         fails_closed
+            && !self.picks_objects()
             && self.path() == needed.path
             && self.rules.iter().any(|rule| {
-                says(rule.operations.as_ref(), needed.operation)
+                says(rule.api_groups.as_ref(), "")
+                    && says(rule.api_versions.as_ref(), "v1")
+                    && says(rule.operations.as_ref(), needed.operation)
                     && says(rule.resources.as_ref(), needed.resource)
+                    && rule.scope.as_deref() != Some("Cluster")
             })
+    }
+
+    /// Whether labels of the object decide if it asks. Those of an Eviction are not its pod's, and those of a pod can be changed.
+    fn picks_objects(&self) -> bool {
+        self.objects.is_some_and(|objects| {
+            objects.match_labels.as_ref().is_some_and(|l| !l.is_empty())
+                || objects
+                    .match_expressions
+                    .as_ref()
+                    .is_some_and(|e| !e.is_empty())
+        })
     }
 
     fn selects(&self, namespace: &Namespace) -> bool {
@@ -155,6 +171,7 @@ pub(super) fn validating(
             failure_policy: hook.failure_policy.as_deref(),
             rules: hook.rules.as_deref().unwrap_or_default(),
             namespaces: hook.namespace_selector.as_ref(),
+            objects: hook.object_selector.as_ref(),
         })
         .collect();
     check(&hooks, &VALIDATING, namespace)
@@ -172,6 +189,7 @@ pub(super) fn mutating(
             failure_policy: hook.failure_policy.as_deref(),
             rules: hook.rules.as_deref().unwrap_or_default(),
             namespaces: hook.namespace_selector.as_ref(),
+            objects: hook.object_selector.as_ref(),
         })
         .collect();
     check(&hooks, &MUTATING, namespace)

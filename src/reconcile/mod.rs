@@ -175,7 +175,10 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         watches,
         leading,
     });
-    match cancel.run_until_cancelled(run.watches.synced()).await {
+    match cancel
+        .run_until_cancelled(run.watches.synced(run.observer.ledger()))
+        .await
+    {
         Some(Ok(())) => {
             info!(
                 budgets = run.watches.budgets.all().len(),

@@ -108,7 +108,8 @@ pub(super) async fn ask(client: &Client, pod: &Pod) {
     let name = pod.name_any();
     let only_this = DeleteParams::default().preconditions(Preconditions {
         uid: pod.uid(),
-        resource_version: None,
+        // What may go because it does not run may run by then: then the look no longer holds.
+        resource_version: pod.resource_version(),
     });
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
     match pods.delete(&name, &only_this).await {

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
 use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, condition};
+use crate::ledger::write_tolerance;
 use crate::quorum::evidence::{Round, Unanswered};
 use crate::quorum::{
     Condition, EvidenceMode, Grants, Member, PodName, Role, Snapshot, Temperature, Tolerance, Why,
@@ -41,10 +42,7 @@ impl Sight<'_> {
         let tolerance = self.snapshot.tolerance(self.grants);
         let leader = self.snapshot.members.iter().find(|member| member.leader);
         status.observed_generation = self.generation;
-        status.voters = number(tolerance.voters);
-        status.current_healthy = number(tolerance.serving);
-        status.desired_healthy = number(tolerance.majority);
-        status.disruptions_allowed = number(tolerance.disruptions_allowed());
+        write_tolerance(&tolerance, status);
         status.leader = leader.map(|member| member.name.clone());
         status.updated_members = self.updated();
         let members = self.snapshot.members.iter();
@@ -329,10 +327,6 @@ impl Is {
 fn not_serving(member: &Member) -> Option<String> {
     let why = member.condition.why()?;
     Some(format!("{} ({why})", member.name))
-}
-
-fn number(count: u32) -> Option<i32> {
-    i32::try_from(count).ok()
 }
 
 /// How soon the difference between what is shown and what would be is to be written.

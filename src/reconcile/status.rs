@@ -274,8 +274,7 @@ impl Eyes {
             min_available: companion::min_available(
                 tolerance.voters,
                 tolerance.majority,
-                // Whatever etcd lists beyond the replicas never has a pod here; a pod that is only missing comes back.
-                tolerance.voters.saturating_sub(look.snapshot.replicas),
+                unseen_by_planners(tolerance.voters, &look.snapshot),
                 look.world.policy(),
             ),
         };
@@ -338,4 +337,15 @@ pub(super) fn shows_unease(status: &QuorumDisruptionBudgetStatus) -> bool {
         .iter()
         .any(|c| c.type_ == condition::QUORUM_HEALTHY && c.status != "True");
     unhealthy || status.members.iter().any(|m| m.role == MemberRole::Learner)
+}
+
+/// Voters that a `PodDisruptionBudget` does not count and that are there all the same: whatever etcd lists beyond the replicas, which never
+/// has a pod here (one that is only missing comes back), and members that serve in pods that are not Ready.
+fn unseen_by_planners(voters: u32, snapshot: &Snapshot) -> u32 {
+    let elsewhere = voters.saturating_sub(snapshot.replicas);
+    let unready = snapshot.members.iter().filter(|member| {
+        let pod = member.pod_name().and_then(|name| snapshot.pod(name));
+        member.serves_quorum() && pod.is_some_and(|pod| !pod.ready)
+    });
+    elsewhere.saturating_add(u32::try_from(unready.count()).unwrap_or(u32::MAX))
 }

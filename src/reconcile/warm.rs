@@ -52,6 +52,6 @@ pub(super) async fn note_temperature(
 ) -> Result<Option<Duration>, LedgerError> {
     match now {
         Temperature::Warm => ledger.warm(page).await.map(|_| None),
-        Temperature::Cold { remaining } => Ok(Some(remaining)),
+        Temperature::Cold { remaining } => Ok(remaining),
     }
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -25,6 +26,7 @@ use tracing::warn;
 use super::enrol::is_gated;
 use super::force::{self, OutOfForce};
 use crate::api::{QuorumDisruptionBudget, names};
+use crate::ledger::{Ledger, LedgerError};
 use crate::quorum::ClusterRef;
 
 /// An object that changed, by what it means to a cluster.
@@ -107,8 +109,12 @@ impl Watches {
         self.nodes.get(&ObjectRef::new(name))
     }
 
-    /// Returns once every watch has listed what there is.
-    pub(super) async fn synced(&self) -> Result<(), reflector::store::WriterDropped> {
+    /// Returns once every watch has listed what there is. Budgets are waited for only while the API server knows them: a gate that is
+    /// not ready could not even say that their definition is missing.
+    pub(super) async fn synced(
+        &self,
+        ledger: &Ledger,
+    ) -> Result<(), reflector::store::WriterDropped> {
         /// Waits for each store of a shelf.
         async fn shelf<K>(shelf: &Shelf<K>) -> Result<(), reflector::store::WriterDropped>
         where
@@ -119,7 +125,12 @@ impl Watches {
             }
             Ok(())
         }
-        shelf(&self.budgets).await?;
+        tokio::select! {
+            listed = shelf(&self.budgets) => listed?,
+            () = until_undefined(ledger) => warn!(
+                "the definition of QuorumDisruptionBudgets is missing: nothing that is enrolled can be told from anything else, so every pod of a StatefulSet has to stay; install it again (`quorumgate crds | kubectl apply -f -`)"
+            ),
+        }
         shelf(&self.stateful_sets).await?;
         shelf(&self.pods).await?;
         shelf(&self.disruption_budgets).await?;
@@ -127,6 +138,14 @@ impl Watches {
         self.nodes.wait_until_ready().await?;
         self.validating.wait_until_ready().await?;
         self.mutating.wait_until_ready().await
+    }
+}
+
+/// Returns when the API server says that it knows no budgets.
+async fn until_undefined(ledger: &Ledger) {
+    const AGAIN: Duration = Duration::from_secs(2);
+    while !matches!(ledger.defined().await, Err(LedgerError::NoDefinition)) {
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

@@ -90,7 +90,7 @@ proptest! {
         let state = cluster.state(target);
         match permission {
             Permission::Waived(Waiver::Terminating) => prop_assert_eq!(state, State::Terminating),
-            Permission::Waived(Waiver::NotAMember) => prop_assert!(!state.is_listed(), "{:?}", state),
+            Permission::Grant(Basis::NotAMember) => prop_assert!(!state.is_listed(), "{:?}", state),
             Permission::Waived(other) => prop_assert!(false, "nothing is waived as {:?}", other),
             Permission::Grant(Basis::Majority { .. }) => {
                 let left = truth::serving_without(&cluster, &grants, target);

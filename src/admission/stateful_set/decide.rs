@@ -179,7 +179,7 @@ fn before_the_cluster(change: &Change, facts: &Facts) -> Option<SetVerdict> {
         Scope::NoLedger => Some(SetVerdict::Wait(SetReason::NoLedger)),
         Scope::NoDefinition => Some(SetVerdict::Wait(SetReason::NoDefinition)),
         // A StatefulSet's budget has its name: two cannot claim it.
-        Scope::Enrolled | Scope::Foreign | Scope::Ambiguous(_) => None,
+        Scope::Enrolled | Scope::Foreign => None,
     }
 }
 

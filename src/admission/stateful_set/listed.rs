@@ -21,8 +21,7 @@ pub(super) fn among(leaving: &[PodName], snapshot: &Snapshot) -> Listed {
 
 fn still_listed(leaving: &[PodName], snapshot: &Snapshot) -> Vec<PodName> {
     let is_listed = |pod: &&PodName| {
-        snapshot.member(pod).is_some()
-            || podless(snapshot).any(|member| member.name == pod.as_str())
+        snapshot.member(pod).is_some() || podless(snapshot).any(|member| pod.names(&member.name))
     };
     let mut listed: Vec<PodName> = leaving.iter().filter(is_listed).cloned().collect();
     // A member that never started has no name: it may be any of those that leave.

@@ -96,13 +96,14 @@ async fn no_budget_and_no_definition_are_told_apart() {
     let (api, ledger, _) = ledger_with(&json!({}));
     api.remove(BUDGET);
     assert!(ledger.read(&cluster()).await.unwrap().is_none());
+    ledger.defined().await.unwrap();
     api.undefine("quorumdisruptionbudgets");
     let read = ledger.read(&cluster()).await;
     assert!(matches!(read, Err(LedgerError::NoDefinition)), "{read:?}");
-    let listed = ledger.in_namespace("db").await;
+    let defined = ledger.defined().await;
     assert!(
-        matches!(listed, Err(LedgerError::NoDefinition)),
-        "{listed:?}"
+        matches!(defined, Err(LedgerError::NoDefinition)),
+        "{defined:?}"
     );
     let created = ledger.create(&cluster()).await;
     assert!(

@@ -9,7 +9,7 @@ use crate::quorum::Temperature;
 
 fn remaining(seconds: u64) -> Temperature {
     Temperature::Cold {
-        remaining: Duration::from_secs(seconds),
+        remaining: Some(Duration::from_secs(seconds)),
     }
 }
 

@@ -10,7 +10,7 @@ fn a_pod_belongs_to_the_stateful_set_that_controls_it() {
         name: "etcd".into(),
         uid: "set-1".into(),
     };
-    assert_eq!(belonging(&pod(&json!({}))), of_set);
+    assert_eq!(belonging(&pod(&json!({})).metadata), of_set);
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn druids_compaction_pod_is_foreign_whatever_its_labels() {
         "labels": {"app.kubernetes.io/managed-by": "etcd-druid", "app.kubernetes.io/part-of": "etcd"},
         "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "etcd-compactor", "uid": "j", "controller": true}],
     }}));
-    assert_eq!(belonging(&compaction), Belonging::Foreign);
+    assert_eq!(belonging(&compaction.metadata), Belonging::Foreign);
     assert!(!is_of("etcd", &compaction));
 }
 
@@ -29,7 +29,10 @@ fn an_owner_that_does_not_control_is_no_owner() {
     let mentioned = pod(&json!({"metadata": {"ownerReferences": [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "j"},
     ]}}));
-    assert_eq!(belonging(&mentioned), Belonging::Orphan);
+    assert_eq!(
+        belonging(&mentioned.metadata),
+        Belonging::Orphan { of: "etcd".into() }
+    );
 }
 
 #[test]
@@ -37,18 +40,21 @@ fn a_stateful_set_of_another_group_is_foreign() {
     let kruise = pod(&json!({"metadata": {"ownerReferences": [
         {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "etcd", "uid": "k", "controller": true},
     ]}}));
-    assert_eq!(belonging(&kruise), Belonging::Foreign);
+    assert_eq!(belonging(&kruise.metadata), Belonging::Foreign);
 }
 
 #[test]
 fn a_pod_without_owner_is_an_orphan_where_it_may_have_been_of_a_set() {
     let orphan = pod(&json!({"metadata": {"ownerReferences": null}}));
-    assert_eq!(belonging(&orphan), Belonging::Orphan);
+    assert_eq!(
+        belonging(&orphan.metadata),
+        Belonging::Orphan { of: "etcd".into() }
+    );
     assert!(is_of("etcd", &orphan));
     assert!(!is_of("etc", &orphan));
     let bare =
         pod(&json!({"metadata": {"name": "shell", "labels": null, "ownerReferences": null}}));
-    assert_eq!(belonging(&bare), Belonging::Foreign);
+    assert_eq!(belonging(&bare.metadata), Belonging::Foreign);
 }
 
 #[test]

@@ -1,11 +1,21 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::pod;
 use crate::api::{MemberStatus, MembersSpec};
 use crate::etcd::Endpoint;
+use crate::etcd::TlsIdentity;
 use crate::observe::endpoints::{Manner, of_external, of_pod, same};
 use crate::quorum::MemberId;
 use crate::quorum::evidence::Target;
+
+/// Trust in some authority, without a client certificate.
+fn trust() -> Arc<TlsIdentity> {
+    let authority = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
+    let pem = authority.cert.pem();
+    Arc::new(TlsIdentity::parse(&[pem.as_bytes()], None).unwrap())
+}
 
 fn manner(members: &MembersSpec) -> Manner<'_> {
     Manner {
@@ -103,6 +113,38 @@ fn a_voter_without_a_pod_is_asked_at_its_client_url() {
             "{bad}"
         );
     }
+}
+
+#[test]
+fn a_voter_elsewhere_is_asked_under_the_name_that_its_url_says() {
+    let member: MemberStatus = serde_json::from_value(json!({
+        "name": "far", "memberID": "f1", "role": "Voter", "serving": false, "clientURLs": ["https://far.example"],
+    }))
+    .unwrap();
+    let (defaults, tls) = (MembersSpec::default(), Some(trust()));
+    let asked = of_external(
+        &member,
+        &Manner {
+            tls,
+            ..manner(&defaults)
+        },
+    )
+    .unwrap();
+    assert_eq!(asked.address, "far.example:2379");
+    assert_eq!(asked.server_name.as_deref(), Some("far.example"));
+    let named = MembersSpec {
+        server_name: Some("etcd.internal".into()),
+        ..MembersSpec::default()
+    };
+    let asked = of_external(
+        &member,
+        &Manner {
+            tls: Some(trust()),
+            ..manner(&named)
+        },
+    )
+    .unwrap();
+    assert_eq!(asked.server_name.as_deref(), Some("etcd.internal"));
 }
 
 #[test]

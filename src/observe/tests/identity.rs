@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::fake_api::FakeApi;
 use crate::ledger::Ledger;
 use crate::observe::{Identity, Observer};
-use crate::quorum::ClusterRef;
+use crate::quorum::{ClusterRef, Reason};
 
 const BUDGETS: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets";
 const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
@@ -22,7 +22,7 @@ fn observer(api: &FakeApi) -> Observer {
 async fn identify(api: &FakeApi, change: &Value) -> Identity {
     let pod = pod(change);
     observer(api)
-        .identify("db", &"etcd-0".into(), Some(&pod))
+        .identify("db", &"etcd-0".into(), Some(&pod.metadata))
         .await
         .unwrap()
 }
@@ -35,10 +35,10 @@ fn orphan() -> Value {
 async fn rule_1_a_pod_of_a_cluster_with_a_budget_is_guarded() {
     let api = FakeApi::default();
     api.put(&format!("{BUDGETS}/etcd"), budget_json(&json!({})));
-    let Identity::Guarded(found) = identify(&api, &json!({})).await else {
+    let Identity::Guarded(page) = identify(&api, &json!({})).await else {
         panic!("not guarded");
     };
-    assert_eq!(found.page.cluster, ClusterRef::new("db", "etcd"));
+    assert_eq!(page.cluster, ClusterRef::new("db", "etcd"));
     assert_eq!(api.take_requests().len(), 1);
 }
 
@@ -75,7 +75,7 @@ async fn rule_1_enrolled_without_a_budget_has_no_ledger() {
         let api = FakeApi::default();
         api.put(SET, set_json(&json!({"metadata": {"labels": set_labels}})));
         let identity = identify(&api, &json!({"metadata": {"labels": pod_labels}})).await;
-        let Identity::NoLedger(cluster) = identity else {
+        let Identity::Unrecorded(cluster, Reason::NoLedger) = identity else {
             panic!("{set_labels} {identity:?}");
         };
         assert_eq!(cluster, ClusterRef::new("db", "etcd"));
@@ -105,38 +105,55 @@ async fn rule_1_without_the_definition_nobody_can_say() {
     api.undefine("quorumdisruptionbudgets");
     for change in [json!({}), orphan()] {
         let identity = identify(&api, &change).await;
-        assert!(matches!(identity, Identity::NoDefinition), "{identity:?}");
+        assert!(
+            matches!(identity, Identity::Unrecorded(_, Reason::NoDefinition)),
+            "{identity:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn rule_1_an_orphan_belongs_where_a_recorded_selector_matches_it() {
+async fn rule_1_an_orphan_belongs_by_its_name_whatever_its_labels_say_by_now() {
     let api = FakeApi::default();
-    let selecting = |name: &str, selector: &str| {
-        let budget = budget_json(&json!({
-            "metadata": {"name": name}, "spec": {"statefulSetName": name}, "status": {"selector": selector},
-        }));
-        api.put(&format!("{BUDGETS}/{name}"), budget);
-    };
-    selecting("etcd", "app=other");
-    let identity = identify(&api, &orphan()).await;
-    assert!(matches!(identity, Identity::Foreign), "{identity:?}");
-    selecting("etcd", "app=etcd");
-    let identity = identify(&api, &orphan()).await;
-    assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
-    selecting("copy", "app in (db,etcd)");
-    let Identity::Ambiguous(budgets) = identify(&api, &orphan()).await else {
-        panic!("two selectors match");
-    };
-    assert_eq!(budgets.len(), 2);
+    let budget = budget_json(&json!({"status": {"selector": "app=etcd"}}));
+    api.put(&format!("{BUDGETS}/etcd"), budget);
+    for labels in [json!({"app": "etcd"}), json!({"app": "other"}), Value::Null] {
+        let orphan = json!({"metadata": {"ownerReferences": null, "labels": labels}});
+        let identity = identify(&api, &orphan).await;
+        assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
+    }
 }
 
 #[tokio::test]
-async fn rule_1_an_orphan_belongs_by_its_name_while_no_selector_is_recorded() {
+async fn rule_1_a_bare_pod_with_the_members_labels_and_a_name_of_its_own_is_foreign() {
     let api = FakeApi::default();
-    api.put(&format!("{BUDGETS}/etcd"), budget_json(&json!({})));
-    let identity = identify(&api, &orphan()).await;
-    assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
+    api.put(
+        &format!("{BUDGETS}/etcd"),
+        budget_json(&json!({"status": {"selector": "app=etcd"}})),
+    );
+    for name in ["tool", "tool-0", "etcd-main-0"] {
+        let bare = json!({"metadata": {"name": name, "ownerReferences": null}});
+        let identity = identify(&api, &bare).await;
+        assert!(
+            matches!(identity, Identity::Foreign),
+            "{name}: {identity:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn rule_1_a_budget_that_cannot_be_read_is_no_reason_to_think_a_pod_foreign() {
+    let api = FakeApi::default();
+    let grants = json!([{"member": "etcd-0", "causes": [{"type": "FromTheFuture", "seq": 1}]}]);
+    api.put(
+        &format!("{BUDGETS}/etcd"),
+        budget_json(&json!({"status": {"grants": grants}})),
+    );
+    let identity = identify(&api, &json!({})).await;
+    let Identity::Unrecorded(_, Reason::Unavailable { what }) = identity else {
+        panic!("{identity:?}");
+    };
+    assert!(what.contains("cannot be read as a ledger"), "{what}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{budget, pod, set};
-use crate::observe::overrides::{Standing, of_pod, standing};
+use crate::observe::overrides::{Standing, ignored, of_pod, standing};
 use crate::quorum::OverrideOn;
 
 const VALID: &str = "2026-01-01T13:00:00Z";
@@ -68,7 +68,7 @@ fn rule_6_the_pods_own_override_comes_first() {
         let found = of_pod(
             &pod(&on_pod),
             Some(&set(&on_set)),
-            &budget(&on_budget),
+            Some(&budget(&on_budget)),
             now(),
         );
         assert_eq!(found.map(|lifted| lifted.on), expected);
@@ -82,9 +82,32 @@ fn rule_6_an_override_that_the_template_sets_is_no_persons_word() {
         of_pod(
             &pod(&until(VALID)),
             Some(&template),
-            &budget(&json!({})),
+            Some(&budget(&json!({}))),
             now()
         ),
         None
     );
+}
+
+#[test]
+fn an_override_that_does_not_stand_says_why() {
+    let set = set(&until("2025-01-01T00:00:00Z"));
+    let found = ignored(
+        &pod(&until("tomorrow")),
+        Some(&set),
+        &budget(&json!({})),
+        now(),
+    );
+    let [on_pod, on_set] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert!(
+        on_pod.contains("on the pod") && on_pod.contains("RFC 3339"),
+        "{on_pod}"
+    );
+    assert!(
+        on_set.contains("on the StatefulSet") && on_set.contains("has passed"),
+        "{on_set}"
+    );
+    assert!(ignored(&pod(&until(VALID)), None, &budget(&json!({})), now()).is_empty());
 }

@@ -176,7 +176,7 @@ fn a_pod_becomes_facts() {
         &pod(&json!({})),
         Node::Ready,
         Some(LeaseRole::Leader),
-        &page,
+        Some(&page),
     );
     assert_eq!(facts.name, "etcd-0".into());
     assert_eq!(facts.uid, "u0".into());
@@ -193,7 +193,7 @@ fn a_pod_becomes_facts() {
         })),
         Node::NotReady,
         None,
-        &page,
+        Some(&page),
     );
     assert!(going.terminating && !going.has_address && !going.ready);
     assert_eq!(

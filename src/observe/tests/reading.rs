@@ -458,7 +458,9 @@ async fn rule_8_another_budget_of_the_same_etcd_cluster_is_seen() {
 #[tokio::test]
 async fn rule_9_a_ledger_is_cold_where_a_pod_is_not_younger() {
     let site = Site::new();
-    let cold = Temperature::Cold { remaining: SETTLE };
+    let cold = Temperature::Cold {
+        remaining: Some(SETTLE),
+    };
     assert_eq!(site.look().await.1.temperature(), cold);
     let born = |second: u32| json!({"metadata": {"creationTimestamp": format!("2026-01-01T00:00:{second}Z")}});
     for ordinal in 0..3 {

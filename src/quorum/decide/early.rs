@@ -1,5 +1,6 @@
 //! Rules 1 to 4: what can be answered without a look at any member.
 
+use super::requests::{at_most_once, lifted};
 use crate::quorum::circumstances::{Circumstances, Scope, Teardown};
 use crate::quorum::disruption::{Actor, Disruption, Grace};
 use crate::quorum::pod::Pod;
@@ -18,6 +19,22 @@ pub fn decide_early(
         .or_else(|| rule_4_other_incarnation(target, disruption))
 }
 
+/// What may go from a cluster whose ledger is missing or unreadable, which is what `because` says: whatever goes without a look at any member,
+/// and whatever a person takes responsibility for. Nothing else, and a permission that would need a grant has none.
+pub fn decide_without_ledger(
+    circumstances: &Circumstances,
+    target: &Pod,
+    disruption: &Disruption,
+    because: Reason,
+) -> Verdict {
+    rule_2_terminating(Some(target), disruption)
+        .or_else(|| rule_3_teardown(circumstances.teardown))
+        .or_else(|| rule_4_other_incarnation(Some(target), disruption))
+        .or_else(|| at_most_once(Some(target), circumstances, disruption))
+        .or_else(|| lifted(circumstances, disruption))
+        .unwrap_or(Verdict::Wait(because))
+}
+
 /// Rule 1: not a pod of an enrolled cluster. Enrolled without a budget waits until the gate has created it.
 fn rule_1_scope(scope: &Scope) -> Option<Verdict> {
     match scope {
@@ -25,9 +42,6 @@ fn rule_1_scope(scope: &Scope) -> Option<Verdict> {
         Scope::Foreign => Some(waived(Waiver::Foreign)),
         Scope::NoLedger => Some(Verdict::Wait(Reason::NoLedger)),
         Scope::NoDefinition => Some(Verdict::Wait(Reason::NoDefinition)),
-        Scope::Ambiguous(budgets) => Some(Verdict::Wait(Reason::Ambiguous {
-            budgets: budgets.clone(),
-        })),
     }
 }
 

@@ -34,22 +34,31 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
 
 /// Rule 12: a member that does not run costs nothing, where the others make no majority. But the delete may land after the member has come
 /// back: while one more would complete the majority, that may be this one. (Those that run without a leader would serve with it, and those
-/// that could not be asked may serve already.) Then only one that cannot come back goes, or a step of the gate's own, which is fenced by
-/// resourceVersion.
+/// that could not be asked may serve already.) And several that are down for one reason may all come back at once: no more
+/// may be on their way than the cluster can spare then. Otherwise only one that cannot come back goes, or a step of the gate's own, which is fenced
+/// by resourceVersion.
 pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
     if !case.body().is_down() || case.others >= needed || lets_single_member_go(case) {
         return None;
     }
-    let may_complete = case.others_at_most().saturating_add(1) >= needed.min(case.least_majority());
-    if may_complete && case.body() != Body::DeadForGood && !case.is_own_step() {
+    let least = needed.min(case.least_majority());
+    let may_complete = case.others_at_most().saturating_add(1) >= least;
+    let all_may_return = case.others_in_time().saturating_add(1) >= least;
+    let spare = case.voters.saturating_sub(needed);
+    let too_many_going = case.others_going().saturating_add(1) > spare;
+    if (may_complete || (all_may_return && too_many_going))
+        && case.body() != Body::DeadForGood
+        && !case.is_own_step()
+    {
         return Some(Verdict::Wait(Reason::MayComplete(case.count(needed))));
     }
     Some(granted(Basis::CostsNothing))
 }
 
 /// Rule 13: quorum is lost and this member is alive, so it is needed to bring quorum back. A rollout step may take it once quorum has been
-/// lost for the grace period: the new revision may be the repair. Readiness is no evidence for any of this.
+/// lost for the grace period: the new revision may be the repair. One that could not be asked stays: it may be a learner, which rule 11
+/// would spare. Readiness is no evidence for any of this.
 pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
     let snapshot = case.snapshot;
     let live = snapshot.policy.evidence == EvidenceMode::Live;
@@ -59,7 +68,8 @@ pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
     let lost_for_long = snapshot
         .quorum_lost_for
         .is_some_and(|lost| lost >= snapshot.policy.quorum_loss_grace);
-    if case.is_rollout_step() && lost_for_long {
+    let was_asked = case.member.is_some_and(was_asked);
+    if case.is_rollout_step() && lost_for_long && was_asked {
         return Some(granted(Basis::Repair));
     }
     let count = case.count(case.majority());

@@ -20,7 +20,7 @@ use super::tolerance::{count, in_flight, majority};
 use super::verdict::{Count, NotServing, Verdict};
 use super::why::Why;
 
-pub use early::decide_early;
+pub use early::{decide_early, decide_without_ledger};
 
 /// A rule: its verdict where it applies.
 type Rule = fn(&Case<'_>) -> Option<Verdict>;
@@ -110,16 +110,32 @@ impl<'a> Case<'a> {
             .other_voters()
             .filter(|other| !may_serve(other))
             .count();
+        count(self.other_voters().count() - out).saturating_add(self.unseen())
+    }
+
+    /// Voters that are expected and that nobody saw.
+    fn unseen(&self) -> u32 {
         let present = self
             .snapshot
             .members
             .iter()
             .filter(|m| m.role == Role::Voter);
-        let unseen = self
-            .voters
+        self.voters
             .max(self.snapshot.replicas)
-            .saturating_sub(count(present.count()));
-        count(self.other_voters().count() - out).saturating_add(unseen)
+            .saturating_sub(count(present.count()))
+    }
+
+    /// The others that are up or may come back by themselves.
+    fn others_in_time(&self) -> u32 {
+        let lasting = self
+            .other_voters()
+            .filter(|other| other.body != Body::DeadForGood);
+        count(lasting.count()).saturating_add(self.unseen())
+    }
+
+    /// The others that are on their way out by a grant.
+    fn others_going(&self) -> u32 {
+        count(in_flight(self.grants, Some(self.target())).len())
     }
 
     /// The smallest majority that there may be. Without a list from a quorum the voters that count are a safe guess, and too many for a

@@ -3,8 +3,8 @@
 use super::Case;
 use super::early::shortens_grace;
 use crate::quorum::body::Body;
-use crate::quorum::circumstances::{DisruptionBudget, OverrideOn, Temperature};
-use crate::quorum::disruption::{Actor, Grace, Kind};
+use crate::quorum::circumstances::{Circumstances, DisruptionBudget, OverrideOn, Temperature};
+use crate::quorum::disruption::{Actor, Disruption, Grace, Kind};
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 
@@ -13,23 +13,31 @@ use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 /// What is left of rule 2 ends here: a terminating pod may go at once where it cannot run on.
 pub(super) fn rule_5_at_most_once(case: &Case<'_>) -> Option<Verdict> {
     let pod = case.snapshot.pod(case.target());
-    let lifted = case.snapshot.circumstances.lifted.as_ref();
-    let forced = case.disruption.grace == Grace::Forced;
+    at_most_once(pod, &case.snapshot.circumstances, case.disruption)
+}
+
+pub(super) fn at_most_once(
+    pod: Option<&Pod>,
+    circumstances: &Circumstances,
+    disruption: &Disruption,
+) -> Option<Verdict> {
+    let target = &disruption.target.name;
+    let lifted = circumstances.lifted.as_ref();
     let lifted = lifted.is_some_and(|lifted| lifted.on == OverrideOn::Pod);
-    if forced && !lifted {
-        let at_most_once = || Reason::AtMostOnce {
-            pod: case.target().clone(),
-        };
+    if disruption.grace == Grace::Forced && !lifted {
         match pod.map_or(Node::Unread, |pod| pod.node) {
-            Node::NotReady => return Some(Verdict::Deny(at_most_once())),
+            Node::NotReady => {
+                let pod = target.clone();
+                return Some(Verdict::Deny(Reason::AtMostOnce { pod }));
+            }
             Node::Unread => {
-                let what = format!("the node of {} could not be read", case.target());
+                let what = format!("the node of {target} could not be read");
                 return Some(Verdict::Wait(Reason::Unavailable { what }));
             }
             Node::Unscheduled | Node::Ready | Node::OutOfService | Node::Gone => {}
         }
     }
-    (pod.is_some_and(is_terminating) && shortens_grace(case.disruption))
+    (pod.is_some_and(is_terminating) && shortens_grace(disruption))
         .then_some(Verdict::Allow(Permission::Waived(Waiver::Terminating)))
 }
 
@@ -39,7 +47,11 @@ fn is_terminating(pod: &Pod) -> bool {
 
 /// Rule 6: a valid override, for requests of others only, never for the gate's own steps.
 pub(super) fn rule_6_override(case: &Case<'_>) -> Option<Verdict> {
-    (case.snapshot.circumstances.lifted.is_some() && case.disruption.actor != Actor::Gate)
+    lifted(&case.snapshot.circumstances, case.disruption)
+}
+
+pub(super) fn lifted(circumstances: &Circumstances, disruption: &Disruption) -> Option<Verdict> {
+    (circumstances.lifted.is_some() && disruption.actor != Actor::Gate)
         .then_some(Verdict::Allow(Permission::Grant(Basis::Override)))
 }
 
@@ -48,7 +60,7 @@ pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
     case.snapshot
         .not_members
         .contains(case.target())
-        .then_some(Verdict::Allow(Permission::Waived(Waiver::NotAMember)))
+        .then_some(Verdict::Allow(Permission::Grant(Basis::NotAMember)))
 }
 
 /// Rule 8: another budget guards the same etcd cluster, so neither knows what the other has permitted.

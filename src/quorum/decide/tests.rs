@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{decide, decide_early};
+use super::{decide, decide_early, decide_without_ledger};
 use crate::quorum::circumstances::{
     Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
 };
@@ -196,8 +196,6 @@ fn rule_1_a_foreign_pod_passes_and_an_enrolled_one_needs_its_budget() {
         verdict(&o, Kind::Delete, 0),
         Verdict::Wait(Reason::NoDefinition)
     );
-    o.circumstances.scope = Scope::Ambiguous(vec![ClusterRef::new("ns", "a")]);
-    assert_waits(&verdict(&o, Kind::Delete, 0), "ambiguous");
 }
 
 #[test]
@@ -328,7 +326,50 @@ fn rule_7_a_pod_that_is_no_member_passes() {
             members.truncate(3);
         }
     }
-    assert_eq!(verdict(&o, Kind::Evict, 3), waived(Waiver::NotAMember));
+    assert_eq!(
+        verdict(&o, Kind::Evict, 3),
+        Verdict::Allow(Permission::Grant(Basis::NotAMember))
+    );
+}
+
+#[test]
+fn without_a_ledger_only_teardown_a_terminating_pod_and_a_persons_word_pass() {
+    let o = healthy(3);
+    let asked = ask(Kind::Evict, 1);
+    let decided = |circumstances: &Circumstances, pod: &Pod| {
+        decide_without_ledger(circumstances, pod, &asked, Reason::NoLedger)
+    };
+    let pod = &o.pods[1];
+    let mut around = Circumstances::ordinary();
+    assert_eq!(decided(&around, pod), Verdict::Wait(Reason::NoLedger));
+    let terminating = Pod {
+        terminating: true,
+        ..pod.clone()
+    };
+    assert_eq!(decided(&around, &terminating), waived(Waiver::Terminating));
+    around.lifted = Some(Override {
+        on: OverrideOn::StatefulSet,
+        until: "2026-11-21T12:00:00Z".into(),
+    });
+    let by_override = Verdict::Allow(Permission::Grant(Basis::Override));
+    assert_eq!(decided(&around, pod), by_override);
+    around.teardown = Some(Teardown::Owner);
+    let torn_down = waived(Waiver::Teardown(Teardown::Owner));
+    assert_eq!(decided(&around, pod), torn_down);
+}
+
+#[test]
+fn rule_12_no_more_dead_members_go_at_once_than_a_recovery_could_spare() {
+    let mut o = healthy(5);
+    for n in 0..5 {
+        crashed(&mut o, n);
+    }
+    let asked = ask(Kind::Delete, 2);
+    let with_open = |open: &[u32]| decide(&Snapshot::assemble(&o), &granted(open), &asked);
+    let free = Verdict::Allow(Permission::Grant(Basis::CostsNothing));
+    assert_eq!(with_open(&[]), free);
+    assert_eq!(with_open(&[0]), free);
+    assert_waits(&with_open(&[0, 1]), "may-complete");
 }
 
 #[test]
@@ -342,7 +383,7 @@ fn rule_8_a_cluster_with_two_budgets_waits() {
 fn rule_9_a_cold_ledger_lets_only_members_go_that_are_dead_for_good() {
     let mut o = healthy(3);
     o.circumstances.ledger = Temperature::Cold {
-        remaining: Duration::from_secs(7),
+        remaining: Some(Duration::from_secs(7)),
     };
     assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-cold");
     crashed(&mut o, 1);

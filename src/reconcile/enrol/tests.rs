@@ -1,4 +1,5 @@
 use super::*;
+use crate::fake_api::FakeApi;
 
 const OWN: &str = "quorumgate";
 
@@ -183,4 +184,22 @@ fn a_budget_of_the_gates_making_is_abandoned_only_when_set_and_pods_are_gone() {
         ..Caches::default()
     };
     assert_eq!(alone.work().abandoned, clusters(&[("a", "etcd")]));
+}
+
+#[tokio::test]
+async fn a_namespace_is_given_back_only_when_the_api_server_says_that_it_holds_no_budget() {
+    let api = FakeApi::default();
+    let everywhere = Bounds {
+        named: Vec::new(),
+        own: OWN.into(),
+    };
+    let enrolment = Enrolment::new(api.client(), everywhere, Duration::ZERO);
+    assert!(enrolment.is_unguarded("db").await);
+    let budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+    let path = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
+    api.put(path, serde_json::to_value(budget).unwrap());
+    assert!(!enrolment.is_unguarded("db").await);
+    api.remove(path);
+    api.undefine("quorumdisruptionbudgets");
+    assert!(!enrolment.is_unguarded("db").await);
 }

@@ -88,3 +88,25 @@ fn hooks_may_be_registered_by_url() {
     }
     assert_eq!(standing(&namespace("a", true), &shipped), Ok("v,m".into()));
 }
+
+#[test]
+fn a_hook_that_looks_at_labels_of_the_object_is_out_of_force() {
+    let mut shipped = shipped();
+    let hooks = shipped.0.webhooks.as_mut().unwrap();
+    let labels = [("app".to_owned(), "etcd".to_owned())];
+    hooks[1].object_selector = Some(LabelSelector {
+        match_labels: Some(labels.into()),
+        match_expressions: None,
+    });
+    let found = standing(&namespace("a", true), &shipped);
+    assert_eq!(found, Err(OutOfForce::NoHook("/validate/evictions")));
+}
+
+#[test]
+fn a_hook_for_another_group_is_out_of_force() {
+    let mut shipped = shipped();
+    let hooks = shipped.0.webhooks.as_mut().unwrap();
+    hooks[0].rules.as_mut().unwrap()[0].api_groups = Some(vec!["apps".into()]);
+    let found = standing(&namespace("a", true), &shipped);
+    assert_eq!(found, Err(OutOfForce::NoHook("/validate/pods")));
+}

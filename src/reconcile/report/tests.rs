@@ -259,7 +259,7 @@ fn a_gate_out_of_force_and_a_cold_ledger_are_conditions() {
     let mut seen = Seen::of(serving(3));
     seen.force = Err(OutOfForce::NotGated);
     seen.temperature = Temperature::Cold {
-        remaining: Duration::from_secs(9),
+        remaining: Some(Duration::from_secs(9)),
     };
     let shown = seen.shown();
     let active = is(&shown, condition::GATE_ACTIVE);

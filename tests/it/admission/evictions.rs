@@ -17,7 +17,7 @@ async fn an_eviction_is_asked_about_by_name() {
     assert_eq!(question.kind, Kind::Evict);
     assert_eq!(question.namespace, "shoot");
     assert_eq!(question.pod.as_str(), "etcd-main-1");
-    assert_eq!((question.uid, question.precondition), (None, None));
+    assert_eq!((question.shown_uid(), question.precondition), (None, None));
     assert_eq!(question.grace, Grace::Graceful);
     assert_eq!(question.dry_run, DryRun::No);
 }

@@ -23,7 +23,7 @@ async fn a_delete_is_asked_about_with_the_pod_that_the_review_shows() {
     assert_eq!(question.namespace, "shoot");
     assert_eq!(question.pod.as_str(), "etcd-main-0");
     assert_eq!(
-        question.uid.unwrap().as_str(),
+        question.shown_uid().unwrap().as_str(),
         "b3a7c1a2-6d0e-4a43-8f2d-3f0b35d3f3b0"
     );
     assert_eq!(question.kind, Kind::Delete);
@@ -61,7 +61,7 @@ async fn n1_a_force_delete_asks_twice_and_both_are_judged_alike() {
     assert!(!door.post(PATH, &second).await.is_allowed());
     let [one, two] = door.questions().try_into().unwrap();
     assert_eq!((one.grace, two.grace), (Grace::Forced, Grace::Forced));
-    assert_eq!(one.uid, two.uid);
+    assert_eq!(one.shown_uid(), two.shown_uid());
 }
 
 #[tokio::test]

@@ -125,15 +125,13 @@ impl Setting {
             ["policy", "two", policy] => world.policy.two_members = small(policy)?,
             ["ledger", "cold", "for", left] => {
                 around.ledger = Temperature::Cold {
-                    remaining: seconds(left)?,
+                    remaining: Some(seconds(left)?),
                 };
             }
+            ["ledger", "suspended"] => around.ledger = Temperature::Cold { remaining: None },
             ["no", "budget"] => around.scope = Scope::NoLedger,
             ["no", "definition"] => around.scope = Scope::NoDefinition,
             ["not", "enrolled"] => around.scope = Scope::Foreign,
-            ["claimed", "by", one, "and", other] => {
-                around.scope = Scope::Ambiguous(vec![cluster(one), cluster(other)]);
-            }
             ["override", "on", what] => {
                 around.lifted = Some(Override {
                     on: lifted_on(what)?,

@@ -83,9 +83,7 @@ fn waived(waiver: Waiver) -> String {
             let what: &'static str = what.into();
             format!("{slug} {what}")
         }
-        Waiver::Foreign | Waiver::Terminating | Waiver::WrongIncarnation | Waiver::NotAMember => {
-            slug.into()
-        }
+        Waiver::Foreign | Waiver::Terminating | Waiver::WrongIncarnation => slug.into(),
     }
 }
 
@@ -100,6 +98,7 @@ fn based(basis: Basis) -> String {
             format!("{slug}, {others} others serve and {majority} are needed")
         }
         Basis::Override
+        | Basis::NotAMember
         | Basis::Learner
         | Basis::CostsNothing
         | Basis::Repair

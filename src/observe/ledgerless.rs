@@ -1,0 +1,90 @@
+//! What surrounds a pod of a cluster that nothing can be recorded for: its budget, or the definition of budgets, is missing or cannot be
+//! read. What is being torn down goes all the same, and so does what a person takes responsibility for.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod as PodObject;
+
+use super::scope::{self, Belonging};
+use super::teardown::{self, Around, Owner};
+use super::{ObserveError, Observer, overrides, owner, pods};
+use crate::quorum::pod::{Node, Pod};
+use crate::quorum::{Circumstances, ClusterRef, PodName};
+
+/// A pod, and what surrounds it.
+#[derive(Debug)]
+pub struct Ledgerless {
+    /// The facts about the pod.
+    pub pod: Pod,
+    /// Its surroundings.
+    pub circumstances: Circumstances,
+    /// Whether the API server removes the pod without any grace unless it is told otherwise.
+    pub goes_at_once: bool,
+}
+
+impl Observer {
+    /// A pod and what surrounds it, without its cluster's ledger. `None`: there is no such pod.
+    pub async fn without_ledger(
+        &self,
+        cluster: &ClusterRef,
+        pod: &PodName,
+    ) -> Result<Option<Ledgerless>, ObserveError> {
+        let (pod, set, namespace_terminating) = tokio::try_join!(
+            self.pod(&cluster.namespace, pod),
+            self.set(cluster),
+            self.namespace_terminating(cluster),
+        )?;
+        let Some(pod) = pod else {
+            return Ok(None);
+        };
+        let name = pods::node_name(&pod).map(str::to_owned);
+        let (nodes, owner) = tokio::join!(
+            self.nodes(name.iter()),
+            self.owner_of(cluster, &pod, set.as_ref()),
+        );
+        let node = match &name {
+            None => Node::Unscheduled,
+            Some(name) => nodes.get(name).copied().unwrap_or(Node::Unread),
+        };
+        let around = Around {
+            namespace_terminating,
+            set: set.as_ref(),
+            owner,
+            status: None,
+            set_gone_for: self.set_gone_for(&pod, set.as_ref()),
+            settle_time: self.settle_time(),
+        };
+        let circumstances = Circumstances {
+            teardown: teardown::of_pod(&pod, &around),
+            lifted: overrides::of_pod(&pod, set.as_ref(), None, self.clock().now()),
+            ..Circumstances::ordinary()
+        };
+        Ok(Some(Ledgerless {
+            pod: pods::facts(&pod, node, None, None),
+            circumstances,
+            goes_at_once: pods::goes_at_once(&pod),
+        }))
+    }
+
+    /// The owner of the StatefulSet that the pod refers to, as that says itself. Nothing else remembers it.
+    async fn owner_of(
+        &self,
+        cluster: &ClusterRef,
+        pod: &PodObject,
+        set: Option<&StatefulSet>,
+    ) -> Owner {
+        let Some(set) = set.filter(|set| is_referred(pod, set)) else {
+            return Owner::Unknown;
+        };
+        let Some(owner) = scope::controller(&set.metadata).map(owner::recorded) else {
+            return Owner::None;
+        };
+        self.owner_states().state(&cluster.namespace, &owner).await
+    }
+}
+
+fn is_referred(pod: &PodObject, set: &StatefulSet) -> bool {
+    match scope::belonging(&pod.metadata) {
+        Belonging::ToSet { uid, .. } => set.metadata.uid.as_deref() == Some(uid.as_str()),
+        Belonging::Orphan { .. } | Belonging::Foreign => false,
+    }
+}
