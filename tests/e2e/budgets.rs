@@ -13,7 +13,8 @@ use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::PodFaults;
 use serde_json::{Value, json};
 
-use crate::world::{SETTLE_TIME, SOON, World, refusal};
+use crate::asking::refusal;
+use crate::world::{SETTLE_TIME, SOON, World};
 
 const COMPANION: &str = "quorumgate-etcd";
 

@@ -5,7 +5,8 @@ use kube::api::{DeleteParams, ListParams};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::PodFaults;
 
-use crate::world::{SOON, World, refusal};
+use crate::asking::refusal;
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_member_is_granted_settled_and_serves_again_under_a_new_address() -> Result<()> {

@@ -1,24 +1,37 @@
 //! Drains, as `kubectl` does them, while a writer writes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use quorumgate_testbed::writer::Writer;
 
+use crate::bystanders;
+use crate::vigil::Vigil;
 use crate::world::World;
 
 /// Two voters always serve, so a write waits for one election at most.
 const LONGEST_GAP: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drains_of_all_nodes_one_after_another_finish_and_lose_no_write() -> Result<()> {
+async fn drains_of_all_nodes_with_pods_of_all_kinds_keep_a_majority_and_lose_no_write() -> Result<()>
+{
     let world = World::builder("drain-all").nodes(4).start().await?;
+    bystanders::deployment(&world, "web", 2).await?;
+    bystanders::bare_pod(&world, "bare").await?;
+    bystanders::daemon_set(&world, "everywhere").await?;
+    let web = bystanders::run(&world, "web", 2).await?;
+    let everywhere = bystanders::run(&world, "everywhere", 4).await?;
+    let members = uids(&world).await?;
+
     let writer = Writer::start(&world.etcd).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
     for node in world.sandbox.nodes() {
-        drain(&world, node.name()).await?;
+        world.drain(node.name(), &["--force"]).await?;
         world.kubectl(&["uncordon", node.name()]).await?.success()?;
     }
     world.whole().await?;
+    vigil.assert_never_below(2).await?;
     let report = writer.stop().await?;
     report.assert_nothing_lost(&world.etcd).await?;
     ensure!(
@@ -26,6 +39,15 @@ async fn drains_of_all_nodes_one_after_another_finish_and_lose_no_write() -> Res
         "nothing could be written for {:?}",
         report.longest_gap
     );
+
+    // Everything was on some node, so everything had to go; but what belongs to a node stays on it.
+    let moved = uids(&world).await?;
+    ensure!(members.is_disjoint(&moved), "{members:?}, then {moved:?}");
+    let now = bystanders::run(&world, "web", 2).await?;
+    ensure!(now.is_disjoint(&web), "{web:?}, then {now:?}");
+    bystanders::run(&world, "bare", 0).await?;
+    let now = bystanders::run(&world, "everywhere", 4).await?;
+    ensure!(now == everywhere, "{everywhere:?}, then {now:?}");
     world.close().await
 }
 
@@ -37,7 +59,7 @@ async fn two_drains_at_once_finish_and_lose_no_write() -> Result<()> {
         world.node_of("etcd-0").await?,
         world.node_of("etcd-1").await?,
     );
-    let (one, other) = tokio::join!(drain(&world, &first), drain(&world, &second));
+    let (one, other) = tokio::join!(world.drain(&first, &[]), world.drain(&second, &[]));
     one.and(other)?;
     world.whole().await?;
     let report = writer.stop().await?;
@@ -78,13 +100,7 @@ async fn a_drain_by_deletes_is_gated_too() -> Result<()> {
     world.close().await
 }
 
-async fn drain(world: &World, node: &str) -> Result<()> {
-    let args = [
-        "drain",
-        node,
-        "--ignore-daemonsets",
-        "--delete-emptydir-data",
-        "--timeout=100s",
-    ];
-    world.kubectl(&args).await?.success().map(drop)
+async fn uids(world: &World) -> Result<BTreeSet<String>> {
+    let pods = world.etcd.pods().await?.into_iter();
+    Ok(pods.filter_map(|pod| pod.metadata.uid).collect())
 }

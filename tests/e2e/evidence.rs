@@ -3,12 +3,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
 use quorumgate::api::condition;
 use quorumgate_testbed::etcd_cluster::Readiness;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{self, PodFaults};
+use serde_json::json;
 
-use crate::world::{SOON, World, refusal};
+use crate::asking::{By, refusal};
+use crate::world::{SOON, World};
 
 /// When the API server gives a webhook up.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,8 +27,9 @@ async fn a_partitioned_member_that_is_ready_does_not_count() -> Result<()> {
     let lost = world.etcd.followers().await?.pop().context("no follower")?;
     let cut = PodFaults::of(&world.sandbox, &lost).await?.partition()?;
 
-    let (code, message) = refusal(world.delete(&leader).await)?;
-    ensure!(code == 429 && message.contains(&lost), "{code}: {message}");
+    for by in By::BOTH {
+        world.has_to_wait_by(by, &leader, &[&lost]).await?;
+    }
     // Once it has noticed that its peers are gone, it says so itself; its pod is as Ready as before.
     eventually(SOON, "the partitioned member knows no leader", || async {
         let status = world.etcd.endpoint_status(&lost).await?;
@@ -34,8 +38,9 @@ async fn a_partitioned_member_that_is_ready_does_not_count() -> Result<()> {
     })
     .await?;
     ensure!(world.etcd.is_ready(&lost).await?, "{lost} is not Ready");
-    let (code, message) = refusal(world.delete(&leader).await)?;
-    ensure!(code == 429 && message.contains(&lost), "{code}: {message}");
+    for by in By::BOTH {
+        world.has_to_wait_by(by, &leader, &[&lost]).await?;
+    }
 
     cut.heal();
     world.etcd.quorate(SOON).await?;
@@ -55,15 +60,58 @@ async fn a_serving_member_whose_readiness_probe_is_broken_still_counts() -> Resu
 
     let uid = world.etcd.pod_uid("etcd-0").await?;
     world.delete("etcd-0").await?;
-    let (code, message) = refusal(world.delete("etcd-1").await)?;
-    ensure!(
-        code == 429 && message.contains("etcd-0"),
-        "{code}: {message}"
-    );
-
+    world.has_to_wait("etcd-1", &["etcd-0"]).await?;
     world.replaced("etcd-0", &uid).await?;
     world.settled().await?;
     broken.mend();
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_asks_for_readiness_judges_by_it_and_says_that_this_is_weaker() -> Result<()>
+{
+    let world = World::new("readiness").await?;
+    let by_readiness = json!({"spec": {"members": {"evidence": "Readiness"}}});
+    world
+        .budgets()
+        .patch(
+            world.etcd.name(),
+            &PatchParams::default(),
+            &Patch::Merge(by_readiness),
+        )
+        .await?;
+    eventually(SOON, "the budget says so", || async {
+        let live = world.condition(condition::EVIDENCE_LIVE).await?;
+        ensure!(
+            live.status == "False" && live.reason == "Readiness" && live.message.contains("weaker"),
+            "{live:?}"
+        );
+        Ok(())
+    })
+    .await?;
+
+    // It serves, and is not Ready.
+    let broken = faults::fail_readiness(&world.sandbox, "etcd-2")?;
+    eventually(SOON, "etcd-2 is not Ready", || async {
+        ensure!(!world.etcd.is_ready("etcd-2").await?, "it still is");
+        anyhow::Ok(())
+    })
+    .await?;
+    world.etcd.serves("etcd-2", SOON).await?;
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(
+        code == 429 && message.contains("etcd-2 (its pod is not ready)"),
+        "{code}: {message}"
+    );
+    broken.mend();
+
+    // Nobody has to answer the gate.
+    world.etcd.expire_client_certificate().await?;
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    eventually(SOON, "etcd-0 may go", || world.delete("etcd-0")).await?;
+    world.has_to_wait("etcd-1", &["etcd-0"]).await?;
+    world.replaced("etcd-0", &uid).await?;
+    world.settled().await?;
     world.close().await
 }
 
@@ -75,12 +123,9 @@ async fn when_nobody_answers_the_refusal_comes_before_the_webhook_is_given_up() 
         frozen.push(PodFaults::of(&world.sandbox, &pod).await?.freeze()?);
     }
 
-    for ask in [Ask::Delete, Ask::Evict] {
+    for by in By::BOTH {
         let begun = Instant::now();
-        let answer = match ask {
-            Ask::Delete => world.delete("etcd-0").await,
-            Ask::Evict => world.evict("etcd-0").await,
-        };
+        let answer = world.ask(by, "etcd-0").await;
         let took = begun.elapsed();
         let (code, message) = refusal(answer)?;
         ensure!(
@@ -131,11 +176,4 @@ async fn an_expired_client_certificate_makes_nobody_dead_and_the_budget_names_it
     world.etcd.rotate_client_certificate().await?;
     world.delete("etcd-0").await?;
     world.close().await
-}
-
-/// How a pod is asked to go.
-#[derive(Clone, Copy)]
-enum Ask {
-    Delete,
-    Evict,
 }

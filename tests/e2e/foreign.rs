@@ -1,32 +1,22 @@
 //! Pods that are nobody's members pass untouched, whatever state the cluster beside them is in.
 
-use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::apps::v1::Deployment;
+use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Shape, Storage};
 use quorumgate_testbed::eventually;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::world::{SOON, World, refusal};
+use crate::asking::refusal;
+use crate::bystanders;
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_a_deployment_pass() -> Result<()> {
     let world = World::new("foreign-deploy").await?;
-    let deployment: Deployment = serde_json::from_value(json!({
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": sleeper(&world, "Always")},
-        },
-    }))?;
-    let deployments: Api<Deployment> = world.sandbox.api();
-    deployments
-        .create(&PostParams::default(), &deployment)
-        .await?;
+    bystanders::deployment(&world, "web", 2).await?;
     both_go_untouched(&world, "app=web").await?;
     world.close().await
 }
@@ -38,7 +28,7 @@ async fn pods_of_a_job_with_the_members_labels_pass() -> Result<()> {
         "metadata": {"name": "compaction"},
         "spec": {
             "parallelism": 2,
-            "template": {"metadata": {"labels": {"app": "etcd"}}, "spec": sleeper(&world, "Never")},
+            "template": {"metadata": {"labels": {"app": "etcd"}}, "spec": bystanders::sleeper(&world, "Never")},
         },
     }))?;
     let jobs: Api<Job> = world.sandbox.api();
@@ -80,21 +70,16 @@ async fn both_go_untouched(world: &World, labels: &str) -> Result<()> {
     let broken = world.crash("etcd-2").await?;
     let (code, _) = refusal(world.delete("etcd-0").await)?;
     ensure!(code == 429, "a member was refused with {code}");
-    let before = last_seq(world).await?;
+    let before = world.last_seq().await?;
 
     world.delete(&one.name_any()).await?;
     world.evict(&other.name_any()).await?;
 
     ensure!(world.granted().await?.is_empty(), "a grant appeared");
-    let after = last_seq(world).await?;
+    let after = world.last_seq().await?;
     ensure!(before == after, "the ledger went from {before} to {after}");
     broken.mend();
     Ok(())
-}
-
-async fn last_seq(world: &World) -> Result<i64> {
-    let status = world.budget().await?.status.context("no status")?;
-    Ok(status.ledger.last_seq)
 }
 
 fn is_running(pod: &Pod) -> bool {
@@ -103,13 +88,4 @@ fn is_running(pod: &Pod) -> bool {
         .as_ref()
         .and_then(|status| status.phase.as_deref());
     phase == Some("Running")
-}
-
-fn sleeper(world: &World, restart: &str) -> Value {
-    json!({
-        "restartPolicy": restart,
-        "terminationGracePeriodSeconds": 1,
-        "nodeSelector": world.sandbox.node_selector(),
-        "containers": [{"name": "sleep", "image": "busybox", "command": ["sleep", "infinity"]}],
-    })
 }

@@ -3,20 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams, ListParams, PostParams};
+use kube::api::{DeleteParams, EvictParams};
 use kube::runtime::wait::await_condition;
 use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate_testbed::control_plane::ControlPlane;
-use quorumgate_testbed::etcd_cluster::EtcdCluster;
-use quorumgate_testbed::paths::State;
-use quorumgate_testbed::{Bed, eventually};
-use serde_json::json;
+use quorumgate_testbed::eventually;
 
-use crate::world::{SOON, World, gate, refusal};
+use crate::asking::{By, refusal};
+use crate::bystanders;
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_grant_of_a_replica_that_was_killed_settles_and_the_other_replica_answers() -> Result<()>
@@ -91,13 +88,12 @@ async fn the_serving_certificate_is_replaced_twice_without_one_failed_call() -> 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<()> {
     let world = World::new("gate-down").await?;
-    deploy(&world).await?;
-    let foreign = foreign_pods(&world).await?;
+    bystanders::deployment(&world, "foreign", 2).await?;
+    let foreign = bystanders::run(&world, "foreign", 2).await?;
 
     // A member is permitted to go, and the gate ends before it has gone.
     let uid = world.etcd.pod_uid("etcd-0").await?;
-    let node = world.node_of("etcd-0").await?;
-    let node = world.sandbox.node(&node).context("no such node")?;
+    let node = world.agent_of("etcd-0").await?;
     node.freeze()?;
     world.delete("etcd-0").await?;
     for replica in world.gate.replicas() {
@@ -110,75 +106,37 @@ async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<(
     world.replaced("etcd-0", &uid).await?;
 
     // Foreign pods are deleted, evicted and created.
-    let [first, second] = foreign.as_slice() else {
-        bail!("there are {foreign:?}");
-    };
-    world.delete(first).await?;
-    world.evict(second).await?;
-    eventually(SOON, "foreign pods were replaced", || async {
-        let now = foreign_pods(&world).await?;
-        let fresh = now.iter().all(|pod| !foreign.contains(pod));
-        ensure!(now.len() == 2 && fresh, "there are {now:?}");
-        Ok(())
-    })
-    .await?;
+    for (by, pod) in By::BOTH.into_iter().zip(&foreign) {
+        world.ask(by, pod).await?;
+    }
+    let now = bystanders::run(&world, "foreign", 2).await?;
+    ensure!(now.is_disjoint(&foreign), "{now:?} of {foreign:?} are left");
 
     // Members stay: who cannot be asked has not agreed.
-    for answer in [world.delete("etcd-1").await, world.evict("etcd-1").await] {
-        let (code, message) = refusal(answer)?;
+    for by in By::BOTH {
+        let (code, message) = refusal(world.ask(by, "etcd-1").await)?;
         ensure!(
             code == 500 && message.contains("webhook"),
             "{code}: {message}"
         );
     }
 
-    let namespaces: Api<Namespace> = Api::all(world.sandbox.client());
-    namespaces
-        .delete(world.namespace(), &DeleteParams::default())
-        .await?;
-    eventually(SOON, "the namespace is gone", || async {
-        let left = namespaces.get_opt(world.namespace()).await?;
-        ensure!(
-            left.is_none(),
-            "{:?}",
-            left.and_then(|namespace| namespace.status)
-        );
-        Ok(())
-    })
-    .await?;
+    world.delete_namespace().await?;
     world.close().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_the_api_server_the_gate_judges_as_before() -> Result<()> {
     // The others would notice if it were theirs.
-    let mut plane = ControlPlane::from_env()?;
-    let mut beside = plane.state.root().as_os_str().to_owned();
-    beside.push("-restarted");
-    plane.state = State::at(beside);
-    let outcome = on_a_restarted_api_server(plane.clone()).await;
-    plane.down().await?;
-    outcome
+    World::builder("restarted")
+        .on_a_plane_of_its_own(judges_as_before_a_restart)
+        .await
 }
 
-async fn on_a_restarted_api_server(plane: ControlPlane) -> Result<()> {
-    let bed = Bed::up_with(plane).await?;
-    let mut sandbox = bed.sandbox("restarted").await?;
-    sandbox.add_nodes(3).await?;
-    let etcd = EtcdCluster::builder("etcd").apply(&sandbox).await?;
-    let gate = gate().start(&sandbox).await?;
-    etcd.quorate(SOON).await?;
-    gate.in_force(SOON).await?;
-    let world = World {
-        gate,
-        sandbox,
-        etcd,
-    };
-    world.warm().await?;
-
+async fn judges_as_before_a_restart(world: World) -> Result<()> {
     let uid = world.etcd.pod_uid("etcd-0").await?;
     world.delete("etcd-0").await?;
-    bed.restart_api_server().await?;
+    world.bed().restart_api_server().await?;
     world.gate.in_force(SOON).await?;
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
@@ -254,52 +212,4 @@ async fn evict_nobody(pods: Api<Pod>) -> Result<()> {
         "{code}: {message}"
     );
     Ok(())
-}
-
-/// Two pods that have nothing to do with etcd.
-async fn deploy(world: &World) -> Result<()> {
-    let labels = json!({"app": "foreign"});
-    let deployment: Deployment = serde_json::from_value(json!({
-        "metadata": {"name": "foreign"},
-        "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {
-                    "nodeSelector": world.sandbox.node_selector(),
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [{"name": "main", "image": "pause"}],
-                },
-            },
-        },
-    }))?;
-    world
-        .sandbox
-        .api::<Deployment>()
-        .create(&PostParams::default(), &deployment)
-        .await?;
-    eventually(SOON, "the foreign pods run", || async {
-        let found = foreign_pods(world).await?;
-        ensure!(found.len() == 2, "there are {found:?}");
-        Ok(())
-    })
-    .await
-}
-
-/// The names of the foreign pods that run and stay.
-async fn foreign_pods(world: &World) -> Result<Vec<String>> {
-    let pods = world
-        .pods()
-        .list(&ListParams::default().labels("app=foreign"))
-        .await?;
-    let runs = |pod: &Pod| {
-        let phase = pod
-            .status
-            .as_ref()
-            .and_then(|status| status.phase.as_deref());
-        pod.metadata.deletion_timestamp.is_none() && phase == Some("Running")
-    };
-    let found = pods.items.iter().filter(|pod| runs(pod));
-    Ok(found.map(kube::ResourceExt::name_any).collect())
 }

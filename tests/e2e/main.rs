@@ -8,8 +8,10 @@
     reason = "a test is one future on a thread of its own; boxing its parts helps nobody"
 )]
 
+mod asking;
 mod authentication;
 mod budgets;
+mod bystanders;
 mod deletes;
 mod drains;
 mod evidence;
@@ -21,4 +23,5 @@ mod nodes;
 mod quorum_lost;
 mod sizes;
 mod teardown;
+mod vigil;
 mod world;

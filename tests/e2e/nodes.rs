@@ -1,21 +1,22 @@
 //! Nodes that die, and nodes that only seem to be gone.
 
-use anyhow::{Context as _, Result, bail, ensure};
-use kube::api::DeleteParams;
+use anyhow::{Result, bail, ensure};
 use quorumgate_testbed::Node;
 use quorumgate_testbed::eventually;
 
-use crate::world::{SOON, World, refusal};
+use crate::asking::refusal;
+use crate::vigil::Vigil;
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_service() -> Result<()> {
     let world = World::builder("node-lost").nodes(4).start().await?;
-    let node = node_of(&world, "etcd-2").await?;
+    let node = world.agent_of("etcd-2").await?;
     let uid = world.etcd.pod_uid("etcd-2").await?;
     node.power_off().await?;
     node.wait_ready("Unknown").await?;
 
-    let (code, message) = refusal(force(&world, "etcd-2").await)?;
+    let (code, message) = refusal(world.force("etcd-2").await)?;
     ensure!(
         code == 403 && message.contains("out-of-service"),
         "{code}: {message}"
@@ -27,7 +28,7 @@ async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_servic
     );
 
     out_of_service(&world, &node).await?;
-    match force(&world, "etcd-2").await {
+    match world.force("etcd-2").await {
         // The taint manager and the garbage collector may have been faster.
         Err(kube::Error::Api(status)) if status.is_not_found() => {}
         answer => answer?,
@@ -42,8 +43,8 @@ async fn members_of_two_dead_nodes_come_back_elsewhere_once_these_are_out_of_ser
 {
     let world = World::builder("nodes-lost").nodes(5).start().await?;
     let lost = [
-        node_of(&world, "etcd-1").await?,
-        node_of(&world, "etcd-2").await?,
+        world.agent_of("etcd-1").await?,
+        world.agent_of("etcd-2").await?,
     ];
     for node in &lost {
         node.power_off().await?;
@@ -70,32 +71,47 @@ async fn members_of_two_dead_nodes_come_back_elsewhere_once_these_are_out_of_ser
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_runs_on_without_its_node_object_is_not_replaced_at_the_cost_of_another()
--> Result<()> {
+async fn while_a_member_runs_on_without_its_node_object_no_other_is_taken() -> Result<()> {
     let world = World::builder("node-deleted").nodes(4).start().await?;
-    let node = node_of(&world, "etcd-2").await?;
+    let node = world.agent_of("etcd-2").await?;
     let uid = world.etcd.pod_uid("etcd-2").await?;
+    let needed = ["etcd-0", "etcd-1"];
+    let before = (
+        world.etcd.pod_uid("etcd-0").await?,
+        world.etcd.pod_uid("etcd-1").await?,
+    );
+    let vigil = Vigil::start(&world.etcd).await?;
     node.stop_agent().await?;
     node.delete_object().await?;
 
     // Its pod may go: nothing says that it still runs. The new one finds its data locked by the old.
-    force(&world, "etcd-2").await?;
+    world.force("etcd-2").await?;
+    for pod in needed {
+        refused_in_every_way(&world, pod).await?;
+    }
     eventually(SOON, "etcd-2 is created anew", || async {
-        ensure!(
-            world.etcd.pod_uid("etcd-2").await? != uid,
-            "it is still there"
-        );
+        let now = world.etcd.pod_uid("etcd-2").await?;
+        ensure!(now != uid, "it is still there");
         Ok(())
     })
     .await?;
-    world.settled().await?;
-    for needed in ["etcd-0", "etcd-1"] {
-        let (code, message) = refusal(world.delete(needed).await)?;
-        ensure!(
-            code == 429 && message.contains("etcd-2"),
-            "{code}: {message}"
-        );
+    for pod in needed {
+        refused_in_every_way(&world, pod).await?;
     }
+    eventually(SOON, "the new etcd-2 has been started", || async {
+        world.etcd.pod_ip("etcd-2").await.map(drop)
+    })
+    .await?;
+    world.settled().await?;
+    for pod in needed {
+        refused_in_every_way(&world, pod).await?;
+    }
+    let after = (
+        world.etcd.pod_uid("etcd-0").await?,
+        world.etcd.pod_uid("etcd-1").await?,
+    );
+    ensure!(before == after, "{before:?}, then {after:?}");
+    vigil.assert_never_below(2).await?;
 
     node.power_off().await?;
     world.whole().await?;
@@ -103,15 +119,19 @@ async fn a_member_that_runs_on_without_its_node_object_is_not_replaced_at_the_co
     world.close().await
 }
 
-async fn node_of(world: &World, pod: &str) -> Result<Node> {
-    let name = world.node_of(pod).await?;
-    let node = world.sandbox.node(&name).cloned();
-    node.with_context(|| format!("{name} is none of this test's nodes"))
-}
-
-async fn force(world: &World, pod: &str) -> Result<(), kube::Error> {
-    let now = DeleteParams::default().grace_period(0);
-    world.pods().delete(pod, &now).await.map(drop)
+/// Nobody gets this member while etcd-2 does not serve, whichever way they ask.
+async fn refused_in_every_way(world: &World, pod: &str) -> Result<()> {
+    for answer in [world.delete(pod).await, world.force(pod).await] {
+        let (code, message) = refusal(answer)?;
+        ensure!(
+            code == 429 && message.contains("etcd-2"),
+            "{pod}: {code}: {message}"
+        );
+    }
+    // Here the companion PodDisruptionBudget may be the first to say so.
+    let (code, message) = refusal(world.evict(pod).await)?;
+    ensure!(code == 429, "{pod}: {code}: {message}");
+    Ok(())
 }
 
 async fn out_of_service(world: &World, node: &Node) -> Result<()> {

@@ -2,13 +2,15 @@
 
 use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
+use quorumgate_testbed::eventually;
 
-use crate::world::{World, refusal};
+use crate::asking::{By, refusal};
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_whoever_may_bring_it_back_waits() -> Result<()> {
     let world = World::new("lost-wait").await?;
-    let broken = (world.crash("etcd-1").await?, world.crash("etcd-2").await?);
+    let broken = world.crash_all(&["etcd-1", "etcd-2"]).await?;
 
     let (code, message) = refusal(world.delete("etcd-0").await)?;
     ensure!(code == 429, "{code}: {message}");
@@ -33,9 +35,49 @@ async fn without_a_quorum_whoever_may_bring_it_back_waits() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_a_quorum_the_dead_go_and_the_living_wait() -> Result<()> {
+    let world = World::builder("lost-dead")
+        .nodes(5)
+        .etcd(|etcd| etcd.replicas(5))
+        .start()
+        .await?;
+    // None of them completes a majority when it comes back, so it costs nothing to let them go.
+    let dead = ["etcd-1", "etcd-2", "etcd-3", "etcd-4"];
+    let broken = world.crash_all(&dead).await?;
+    eventually(SOON, "etcd-0 is known to have lost its quorum", || async {
+        let (code, message) = refusal(world.delete("etcd-0").await)?;
+        ensure!(code == 429, "{code}: {message}");
+        ensure!(
+            message.contains("quorum is lost and etcd-0 is alive"),
+            "{message}"
+        );
+        Ok(())
+    })
+    .await?;
+
+    for (pod, by) in dead.into_iter().zip(By::BOTH.into_iter().cycle()) {
+        let uid = world.etcd.pod_uid(pod).await?;
+        world.ask(by, pod).await?;
+        eventually(SOON, format!("{pod} is another"), || async {
+            ensure!(world.etcd.pod_uid(pod).await? != uid, "it is still there");
+            Ok(())
+        })
+        .await?;
+        for by in By::BOTH {
+            let (code, message) = refusal(world.ask(by, "etcd-0").await)?;
+            ensure!(code == 429, "{code}: {message}");
+        }
+    }
+
+    drop(broken);
+    world.whole().await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_override_on_the_set_lets_the_last_live_member_go_until_it_expires() -> Result<()> {
     let world = World::new("lost-override").await?;
-    let broken = (world.crash("etcd-1").await?, world.crash("etcd-2").await?);
+    let broken = world.crash_all(&["etcd-1", "etcd-2"]).await?;
 
     for useless in [in_minutes(-1)?, in_minutes(25 * 60)?, "tomorrow".to_owned()] {
         lift(&world, &useless).await?;

@@ -3,7 +3,8 @@
 use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::world::{World, refusal};
+use crate::asking::refusal;
+use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_member_may_go_and_serves_again() -> Result<()> {

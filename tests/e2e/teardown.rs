@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
@@ -10,26 +10,14 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
-use crate::world::{SOON, World, refusal};
+use crate::asking::refusal;
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_with_members_goes_even_without_a_quorum() -> Result<()> {
     let world = World::new("ns-delete").await?;
-    let _broken = (world.crash("etcd-1").await?, world.crash("etcd-2").await?);
-    let namespaces: Api<Namespace> = Api::all(world.sandbox.client());
-    namespaces
-        .delete(world.namespace(), &DeleteParams::default())
-        .await?;
-    eventually(SOON, "the namespace is gone", || async {
-        let left = namespaces.get_opt(world.namespace()).await?;
-        ensure!(
-            left.is_none(),
-            "{:?}",
-            left.and_then(|namespace| namespace.status)
-        );
-        Ok(())
-    })
-    .await?;
+    let _broken = world.crash_all(&["etcd-1", "etcd-2"]).await?;
+    world.delete_namespace().await?;
     world.close().await
 }
 

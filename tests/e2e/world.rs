@@ -4,15 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams};
+use kube::api::DeleteParams;
 use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate_testbed::control_plane::ControlPlane;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdClusterBuilder};
 use quorumgate_testbed::faults::{self, Standing};
 use quorumgate_testbed::gate::{Gate, GateBuilder};
 use quorumgate_testbed::kubectl::Output;
-use quorumgate_testbed::{Bed, Sandbox, eventually};
+use quorumgate_testbed::paths::State;
+use quorumgate_testbed::{Bed, Node, Sandbox, eventually};
 
 /// How long anything may take that ought to happen soon, on a machine that does other things besides.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
@@ -83,22 +86,6 @@ impl World {
             .await
     }
 
-    /// Deletes a pod as `kubectl delete pod --wait=false` does.
-    pub(crate) async fn delete(&self, pod: &str) -> Result<(), kube::Error> {
-        self.pods()
-            .delete(pod, &DeleteParams::default())
-            .await
-            .map(drop)
-    }
-
-    /// Evicts a pod as `kubectl drain` does.
-    pub(crate) async fn evict(&self, pod: &str) -> Result<(), kube::Error> {
-        self.pods()
-            .evict(pod, &EvictParams::default())
-            .await
-            .map(drop)
-    }
-
     /// The budget of the test's cluster as it stands.
     pub(crate) async fn budget(&self) -> Result<QuorumDisruptionBudget> {
         Ok(self.budgets().get(self.etcd.name()).await?)
@@ -160,46 +147,85 @@ impl World {
     }
 
     /// Kills a member and keeps it from starting, until the returned value is dropped.
-    ///
-    /// Waits until the API server says so too, and until the others, where they still make a majority, serve without it.
     pub(crate) async fn crash(&self, pod: &str) -> Result<Standing> {
-        let broken = faults::crash_loop(&self.sandbox, pod)?;
-        eventually(SOON, format!("{pod} is in CrashLoopBackOff"), || async {
-            let said = self
-                .kubectl(&["get", "pod", pod, "--no-headers"])
-                .await?
-                .success()?;
-            ensure!(said.contains(CRASH_LOOP), "{said}");
-            Ok(())
-        })
-        .await?;
-        self.others_serve().await?;
+        let mut broken = self.crash_all(&[pod]).await?;
+        broken.pop().context("nothing was broken")
+    }
+
+    /// Kills members and keeps them from starting, until the returned values are dropped.
+    ///
+    /// Waits until the API server says so too, and until the others, where they still make a majority, serve without them: one
+    /// of the dead may have been the leader.
+    pub(crate) async fn crash_all(&self, pods: &[&str]) -> Result<Vec<Standing>> {
+        let broken = pods
+            .iter()
+            .map(|pod| faults::crash_loop(&self.sandbox, pod));
+        let broken = broken.collect::<Result<_>>()?;
+        for pod in pods {
+            eventually(SOON, format!("{pod} is in {CRASH_LOOP}"), || async {
+                let said = self
+                    .kubectl(&["get", "pod", pod, "--no-headers"])
+                    .await?
+                    .success()?;
+                ensure!(said.contains(CRASH_LOOP), "{said}");
+                Ok(())
+            })
+            .await?;
+        }
+        let members = self.etcd.pod_names();
+        let (dead, others): (Vec<_>, Vec<_>) = members
+            .iter()
+            .partition(|member| pods.contains(&member.as_str()));
+        if others.len() > dead.len() {
+            for member in others {
+                self.etcd.serves(member, SOON).await?;
+            }
+        }
         Ok(broken)
     }
 
-    /// Waits until the members that do not crash serve, where they can: one that crashed may have been the leader.
-    async fn others_serve(&self) -> Result<()> {
-        let listed = self
-            .kubectl(&["get", "pods", "--no-headers"])
-            .await?
-            .success()?;
-        let lines = listed.lines().map(|line| {
-            let name = line.split_whitespace().next().unwrap_or_default();
-            (name.to_owned(), line.contains(CRASH_LOOP))
-        });
-        let (mut up, mut members) = (Vec::new(), 0);
-        for (pod, crashes) in lines.filter(|(pod, _)| self.etcd.pod_names().contains(pod)) {
-            members += 1;
-            if !crashes {
-                up.push(pod);
-            }
-        }
-        if up.len() > members / 2 {
-            for pod in up {
-                self.etcd.serves(&pod, SOON).await?;
-            }
-        }
-        Ok(())
+    /// A condition of the budget, as it stands.
+    pub(crate) async fn condition(&self, kind: &str) -> Result<Condition> {
+        let status = self.budget().await?.status.context("no status yet")?;
+        let mut conditions = status.conditions.into_iter();
+        let found = conditions.find(|condition| condition.type_ == kind);
+        found.with_context(|| format!("no condition {kind}"))
+    }
+
+    /// The highest sequence number that the ledger has given.
+    pub(crate) async fn last_seq(&self) -> Result<i64> {
+        let status = self.budget().await?.status.context("no status")?;
+        Ok(status.ledger.last_seq)
+    }
+
+    /// `kubectl drain`, which ends when nothing is left on the node but pods of a `DaemonSet`.
+    pub(crate) async fn drain(&self, node: &str, options: &[&str]) -> Result<()> {
+        let mut args = vec!["drain", node, "--ignore-daemonsets"];
+        args.extend(["--delete-emptydir-data", "--timeout=100s"]);
+        args.extend(options);
+        self.kubectl(&args).await?.success().map(drop)
+    }
+
+    /// Deletes the namespace, and waits until it is gone.
+    pub(crate) async fn delete_namespace(&self) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.sandbox.client());
+        namespaces
+            .delete(self.namespace(), &DeleteParams::default())
+            .await?;
+        eventually(SOON, "the namespace is gone", || async {
+            let left = namespaces.get_opt(self.namespace()).await?;
+            let status = left.map(|namespace| namespace.status);
+            ensure!(status.is_none(), "{status:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The node that a pod runs on, with its agent.
+    pub(crate) async fn agent_of(&self, pod: &str) -> Result<Node> {
+        let name = self.node_of(pod).await?;
+        let node = self.sandbox.node(&name).cloned();
+        node.with_context(|| format!("{name} is none of this test's nodes"))
     }
 
     /// The node that a pod runs on.
@@ -251,7 +277,28 @@ impl WorldBuilder {
     }
 
     pub(crate) async fn start(self) -> Result<World> {
-        let bed = Bed::up().await?;
+        self.start_on(Bed::up().await?).await
+    }
+
+    /// Starts on a control plane of its own, for a test that breaks what others rely on, and takes that down afterwards.
+    pub(crate) async fn on_a_plane_of_its_own(
+        self,
+        test: impl AsyncFnOnce(World) -> Result<()>,
+    ) -> Result<()> {
+        let mut plane = ControlPlane::from_env()?;
+        let mut beside = plane.state.root().as_os_str().to_owned();
+        beside.push(format!("-{}", self.name));
+        plane.state = State::at(beside);
+        let outcome = async {
+            let bed = Bed::up_with(plane.clone()).await?;
+            test(self.start_on(bed).await?).await
+        }
+        .await;
+        let stopped = plane.down().await;
+        outcome.and(stopped.map(drop))
+    }
+
+    async fn start_on(self, bed: Bed) -> Result<World> {
         let mut sandbox = bed.sandbox(&self.name).await?;
         sandbox.add_nodes(self.nodes).await?;
         let etcd = self.etcd.apply(&sandbox).await?;
@@ -275,13 +322,4 @@ pub(crate) fn gate() -> GateBuilder {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
     Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)
         .argument(format!("--settle-time={}s", SETTLE_TIME.as_secs()))
-}
-
-/// The code and the message with which the API server refused.
-pub(crate) fn refusal<T>(answer: Result<T, kube::Error>) -> Result<(u16, String)> {
-    match answer {
-        Ok(_) => bail!("it was allowed"),
-        Err(kube::Error::Api(status)) => Ok((status.code, status.message)),
-        Err(other) => Err(other.into()),
-    }
 }

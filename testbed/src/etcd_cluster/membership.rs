@@ -88,8 +88,13 @@ impl EtcdCluster {
     /// Removes the member of this pod from etcd; its process ends by itself.
     pub async fn remove(&self, pod: &str) -> Result<()> {
         let id = self.member(pod).await?.id;
-        self.connect().await?.member_remove(id).await?;
-        Ok(())
+        // etcd refuses this, too, while it does not find enough members connected.
+        let what = format!("{self:?} lets the member in {pod} go");
+        eventually(HEALTHY, what, || async {
+            self.connect().await?.member_remove(id).await?;
+            anyhow::Ok(())
+        })
+        .await
     }
 
     /// Makes the member in this pod the leader.

@@ -1,0 +1,83 @@
+//! The two ways in which a member is asked to go, and what a refusal says.
+
+use anyhow::{Result, bail, ensure};
+use kube::api::{DeleteParams, EvictParams};
+
+use crate::world::World;
+
+/// How a pod is asked to go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum By {
+    /// As `kubectl delete pod --wait=false` asks.
+    Delete,
+    /// As `kubectl drain` asks.
+    Eviction,
+}
+
+impl By {
+    pub(crate) const BOTH: [Self; 2] = [Self::Delete, Self::Eviction];
+}
+
+impl World {
+    pub(crate) async fn delete(&self, pod: &str) -> Result<(), kube::Error> {
+        self.pods()
+            .delete(pod, &DeleteParams::default())
+            .await
+            .map(drop)
+    }
+
+    /// Deletes a pod without any grace, as `kubectl delete pod --force` does.
+    pub(crate) async fn force(&self, pod: &str) -> Result<(), kube::Error> {
+        let now = DeleteParams::default().grace_period(0);
+        self.pods().delete(pod, &now).await.map(drop)
+    }
+
+    pub(crate) async fn evict(&self, pod: &str) -> Result<(), kube::Error> {
+        self.pods()
+            .evict(pod, &EvictParams::default())
+            .await
+            .map(drop)
+    }
+
+    pub(crate) async fn ask(&self, by: By, pod: &str) -> Result<(), kube::Error> {
+        match by {
+            By::Delete => self.delete(pod).await,
+            By::Eviction => self.evict(pod).await,
+        }
+    }
+
+    /// Asks in both ways; each time the pod has to wait, for a reason that mentions all of `parts`.
+    ///
+    /// Whoever asks by eviction may hear of the companion `PodDisruptionBudget` instead, where that refuses too.
+    pub(crate) async fn has_to_wait(&self, pod: &str, parts: &[&str]) -> Result<()> {
+        self.has_to_wait_by(By::Delete, pod, parts).await?;
+        let (code, message) = refusal(self.evict(pod).await)?;
+        let companion = format!("PodDisruptionBudget quorumgate-{}", self.etcd.name());
+        ensure!(code == 429, "eviction of {pod}: {code}: {message}");
+        ensure!(
+            message.contains(&companion) || parts.iter().all(|part| message.contains(part)),
+            "the refused eviction of {pod} mentions neither {companion} nor all of {parts:?}: {message}"
+        );
+        Ok(())
+    }
+
+    /// Asks in one way; the pod has to wait, for a reason that mentions all of `parts`.
+    pub(crate) async fn has_to_wait_by(&self, by: By, pod: &str, parts: &[&str]) -> Result<()> {
+        let (code, message) = refusal(self.ask(by, pod).await)?;
+        ensure!(code == 429, "{by:?} of {pod}: {code}: {message}");
+        ensure!(
+            parts.iter().all(|part| message.contains(part)),
+            "{by:?} of {pod} is refused without a word of {parts:?}: {message}"
+        );
+        Ok(())
+    }
+}
+
+/// The code and the message with which the API server refused.
+pub(crate) fn refusal<T>(answer: Result<T, kube::Error>) -> Result<(u16, String)> {
+    match answer {
+        Ok(_) => bail!("it was allowed"),
+        Err(kube::Error::Api(status)) => Ok((status.code, status.message)),
+        Err(other) => Err(other.into()),
+    }
+}

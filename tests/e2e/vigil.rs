@@ -1,0 +1,143 @@
+//! Somebody who asks every member ten times a second whether it is there.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate_testbed::etcd_cluster::{Dialer, EtcdCluster};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// The pause between two looks.
+const PERIOD: Duration = Duration::from_millis(100);
+/// A frozen member costs as much; a starved one still answers.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Who is asked later than this after the pods were read may have been replaced meanwhile: such a look says nothing.
+const TOO_LATE: Duration = Duration::from_millis(500);
+
+/// Looks until it is stopped.
+#[must_use = "a vigil is there to be asserted on"]
+pub(crate) struct Vigil {
+    stop: watch::Sender<bool>,
+    looks: JoinHandle<Result<Vec<Look>>>,
+}
+
+/// Who was there at one moment.
+struct Look {
+    there: Vec<String>,
+    away: Vec<String>,
+}
+
+impl Vigil {
+    pub(crate) async fn start(etcd: &EtcdCluster) -> Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let dialer = etcd.dialer().await?;
+        let looks = tokio::spawn(watch_over(etcd.clone(), dialer, stopped));
+        Ok(Self { stop, looks })
+    }
+
+    /// Stops, and makes sure that at every moment this many members at least were there.
+    pub(crate) async fn assert_never_below(self, members: usize) -> Result<()> {
+        self.stop.send(true)?;
+        let looks = self.looks.await.context("the vigil crashed")??;
+        ensure!(looks.len() > 20, "{} looks are none", looks.len());
+        for (number, look) in looks.iter().enumerate() {
+            ensure!(
+                look.there.len() >= members,
+                "look {number} of {}: {:?} answered, {:?} did not",
+                looks.len(),
+                look.there,
+                look.away
+            );
+        }
+        Ok(())
+    }
+}
+
+async fn watch_over(
+    etcd: EtcdCluster,
+    dialer: Dialer,
+    stopped: watch::Receiver<bool>,
+) -> Result<Vec<Look>> {
+    let connections = Arc::new(Connections {
+        dialer,
+        clients: tokio::sync::Mutex::default(),
+    });
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut looks = JoinSet::new();
+    while !*stopped.borrow() {
+        ticks.tick().await;
+        let read = Instant::now();
+        let pods = etcd.pod_ips().await?;
+        let connections = Arc::clone(&connections);
+        // A member that is away takes its time to be so; the next look does not wait.
+        looks.spawn(async move {
+            let asked = pods
+                .into_iter()
+                .map(|(pod, address)| connections.is_there(read, pod, address));
+            futures::future::join_all(asked).await
+        });
+    }
+    Ok(looks
+        .join_all()
+        .await
+        .into_iter()
+        .filter_map(look)
+        .collect())
+}
+
+/// What a look saw, unless it came too late.
+fn look(answers: Vec<(String, Answer)>) -> Option<Look> {
+    let mut look = Look {
+        there: Vec::new(),
+        away: Vec::new(),
+    };
+    for (pod, answer) in answers {
+        match answer {
+            Answer::There => look.there.push(pod),
+            Answer::Away => look.away.push(pod),
+            Answer::TooLate => return None,
+        }
+    }
+    Some(look)
+}
+
+enum Answer {
+    There,
+    Away,
+    TooLate,
+}
+
+/// One connection per address, kept from look to look.
+struct Connections {
+    dialer: Dialer,
+    clients: tokio::sync::Mutex<HashMap<IpAddr, etcd_client::Client>>,
+}
+
+impl Connections {
+    async fn is_there(&self, read: Instant, pod: String, address: IpAddr) -> (String, Answer) {
+        let answer = match self.to(address).await {
+            Ok(_) if read.elapsed() > TOO_LATE => Answer::TooLate,
+            Ok(mut member) => match timeout(PATIENCE, member.status()).await {
+                Ok(Ok(_)) => Answer::There,
+                Ok(Err(_)) | Err(_) => Answer::Away,
+            },
+            Err(_) => Answer::Away,
+        };
+        (pod, answer)
+    }
+
+    async fn to(&self, address: IpAddr) -> Result<etcd_client::Client> {
+        let mut clients = self.clients.lock().await;
+        if let Some(client) = clients.get(&address) {
+            return Ok(client.clone());
+        }
+        let client = self.dialer.dial(address, PATIENCE).await?;
+        clients.insert(address, client.clone());
+        Ok(client)
+    }
+}
