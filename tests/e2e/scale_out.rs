@@ -1,0 +1,142 @@
+//! A cluster that grows: learners join one after another and are promoted, while members are asked to go.
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults::{self, Standing};
+
+use crate::asking::refusal;
+use crate::world::{SOON, World};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_three_to_five_a_learner_may_go_and_voters_only_while_a_larger_majority_serves()
+-> Result<()> {
+    let world = World::builder("scale-out").nodes(5).start().await?;
+    let (third, fourth) = (
+        faults::hold_in_container_creating(&world.sandbox, "etcd-3")?,
+        faults::hold_in_container_creating(&world.sandbox, "etcd-4")?,
+    );
+    world.etcd.scale(5).await?;
+    for pod in ["etcd-3", "etcd-4"] {
+        scheduled(&world, pod).await?;
+    }
+
+    // As soon as one of them has a vote, two of four are no majority.
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(
+        code == 429 && message.contains("another voter may join"),
+        "{code}: {message}"
+    );
+
+    joins_as_learner(&world, "etcd-3", third).await?;
+    a_learner_may_go(&world, "etcd-3").await?;
+    a_learner_stays_while_a_voter_is_down(&world, "etcd-3").await?;
+    promote(&world, "etcd-3").await?;
+    one_of_four_may_go(&world).await?;
+
+    joins_as_learner(&world, "etcd-4", fourth).await?;
+    promote(&world, "etcd-4").await?;
+    world.whole().await?;
+    let status = world.budget().await?.status.context("no status")?;
+    let numbers = [
+        status.voters,
+        status.current_healthy,
+        status.expected_members,
+        status.desired_healthy,
+        status.disruptions_allowed,
+    ];
+    let wanted = [5, 5, 5, 3, 2].map(Some);
+    ensure!(numbers == wanted, "{numbers:?}");
+    world.close().await
+}
+
+async fn scheduled(world: &World, pod: &str) -> Result<()> {
+    eventually(SOON, format!("{pod} is on a node"), || world.node_of(pod))
+        .await
+        .map(drop)
+}
+
+/// Adds the member to etcd and lets its pod start.
+async fn joins_as_learner(world: &World, pod: &str, held: Standing) -> Result<()> {
+    world.etcd.add_learner(pod).await?;
+    // It runs no member yet, so it goes for nothing; the next one reads whom it is to join.
+    let uid = world.etcd.pod_uid(pod).await?;
+    world.delete(pod).await?;
+    another(world, pod, &uid).await?;
+    held.mend();
+    learns(world, pod).await
+}
+
+async fn a_learner_may_go(world: &World, learner: &str) -> Result<()> {
+    let uid = world.etcd.pod_uid(learner).await?;
+    let node = world.agent_of(learner).await?;
+    node.freeze()?;
+    world.delete(learner).await?;
+    // It may be promoted while it is on its way out.
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(
+        code == 429 && message.contains(learner) && message.contains("3 are needed"),
+        "{code}: {message}"
+    );
+    node.thaw()?;
+    another(world, learner, &uid).await?;
+    learns(world, learner).await?;
+    world.settled().await
+}
+
+async fn a_learner_stays_while_a_voter_is_down(world: &World, learner: &str) -> Result<()> {
+    let broken = world.crash("etcd-2").await?;
+    let (code, message) = refusal(world.delete(learner).await)?;
+    ensure!(
+        code == 429 && message.contains("is a learner that may become a voter"),
+        "{code}: {message}"
+    );
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(
+        code == 429 && message.contains("etcd-2"),
+        "{code}: {message}"
+    );
+    broken.mend();
+    world.etcd.serves("etcd-2", SOON).await
+}
+
+async fn one_of_four_may_go(world: &World) -> Result<()> {
+    let uid = world.etcd.pod_uid("etcd-1").await?;
+    eventually(SOON, "etcd-1 may go", || world.delete("etcd-1")).await?;
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(
+        code == 429 && message.contains("of 4 voters") && message.contains("etcd-1"),
+        "{code}: {message}"
+    );
+    world.replaced("etcd-1", &uid).await?;
+    world.settled().await
+}
+
+async fn promote(world: &World, pod: &str) -> Result<()> {
+    // etcd refuses while it is not in sync.
+    eventually(SOON, format!("{pod} is promoted"), || {
+        world.etcd.promote(pod)
+    })
+    .await?;
+    world.etcd.serves(pod, SOON).await
+}
+
+async fn another(world: &World, pod: &str, uid: &str) -> Result<()> {
+    eventually(SOON, format!("{pod} is another"), || async {
+        ensure!(world.etcd.pod_uid(pod).await? != uid, "it is still there");
+        Ok(())
+    })
+    .await?;
+    scheduled(world, pod).await
+}
+
+async fn learns(world: &World, pod: &str) -> Result<()> {
+    eventually(SOON, format!("{pod} runs a learner"), || async {
+        let status = world.etcd.endpoint_status(pod).await?;
+        ensure!(
+            status.is_learner && status.leader.is_some(),
+            "it runs {status:?}"
+        );
+        Ok(())
+    })
+    .await
+}
