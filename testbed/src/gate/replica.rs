@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
 use super::{PATIENCE, http, until_ready};
-use crate::process::Background;
+use crate::process::{Background, Identity};
 
 /// How long a replica may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
@@ -68,6 +68,11 @@ impl Replica {
     /// Whether its process exists.
     pub fn is_running(&self) -> bool {
         self.process.running().is_some()
+    }
+
+    /// Its process, while it runs.
+    pub fn identity(&self) -> Option<Identity> {
+        self.process.running()
     }
 
     /// SIGKILL; returns when it is gone.

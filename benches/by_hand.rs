@@ -1,0 +1,66 @@
+//! The round trips behind one permission, one after another or beside one another as they have to be, without a gate.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
+use kube::{Api, Client};
+use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate::etcd::{Endpoint, Prober};
+use quorumgate::quorum::ClusterRef;
+use tokio::time::Instant;
+
+use crate::gate::Gate;
+
+/// The clients and the connections that the gate uses, too.
+pub(crate) struct ByHand {
+    budgets: Api<QuorumDisruptionBudget>,
+    name: String,
+    pods: Api<Pod>,
+    members: ListParams,
+    prober: Prober,
+    endpoints: Vec<Endpoint>,
+}
+
+impl ByHand {
+    /// To be made when the gate has said yes once: it knows the members then, and there is a permission to repeat.
+    pub(crate) fn new(client: &Client, gate: &Gate, cluster: &ClusterRef) -> Result<Self> {
+        let ClusterRef { namespace, name } = cluster;
+        let endpoints = gate.observer.likely_endpoints(cluster);
+        ensure!(endpoints.len() == 3, "three members, not {endpoints:?}");
+        Ok(Self {
+            budgets: Api::namespaced(client.clone(), namespace),
+            pods: Api::namespaced(client.clone(), namespace),
+            members: ListParams::default().labels(&format!("app={name}")),
+            name: name.clone(),
+            prober: gate.prober.clone(),
+            endpoints,
+        })
+    }
+
+    pub(crate) async fn round_trips(&self) -> Result<()> {
+        let mut budget = self.budgets.get(&self.name).await?;
+        let deadline = Instant::now() + Duration::from_secs(1);
+        let (pods, round) = tokio::join!(
+            self.pods.list(&self.members),
+            self.prober.round(&self.endpoints, deadline)
+        );
+        let serving = round.probes.iter().filter(|probe| probe.read.is_ok());
+        ensure!(serving.count() == 3 && pods?.items.len() == 3, "{round:?}");
+        raise(&mut budget).context("no permission to repeat")?;
+        self.budgets
+            .replace_status(&self.name, &PostParams::default(), &budget)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Says yes once more.
+fn raise(budget: &mut QuorumDisruptionBudget) -> Option<()> {
+    let status = budget.status.as_mut()?;
+    status.ledger.last_seq += 1;
+    let cause = status.grants.first_mut()?.causes.first_mut()?;
+    cause.seq = status.ledger.last_seq;
+    Some(())
+}

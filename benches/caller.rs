@@ -1,0 +1,89 @@
+//! A caller like the API server: one kept connection with TLS, one review after another. It does as little as it can itself, so that
+//! what is measured is the other side.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// The name in the serving certificate.
+pub(crate) const SERVER_NAME: &str = "localhost";
+
+/// One connection.
+pub(crate) struct Caller {
+    stream: TlsStream<TcpStream>,
+    answer: Vec<u8>,
+}
+
+impl Caller {
+    pub(crate) async fn connect(address: SocketAddr, authority: &str) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.as_bytes())?)?;
+        let mut config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let stream = TlsConnector::from(Arc::new(config))
+            .connect(ServerName::try_from(SERVER_NAME)?, stream)
+            .await?;
+        Ok(Self {
+            stream,
+            answer: Vec::with_capacity(4096),
+        })
+    }
+
+    /// Sends a request as it is, and returns the body of the answer, which has to be a 200.
+    pub(crate) async fn call(&mut self, request: &[u8]) -> Result<&[u8]> {
+        self.stream.write_all(request).await?;
+        self.stream.flush().await?;
+        self.answer.clear();
+        loop {
+            let read = self.stream.read_buf(&mut self.answer).await?;
+            ensure!(read > 0, "the connection was closed");
+            if let Some((head, whole)) = extent(&self.answer)?
+                && self.answer.len() >= whole
+            {
+                return self.answer.get(head..whole).context("no body");
+            }
+        }
+    }
+}
+
+/// The bytes of a review posted as the API server posts it.
+pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    let mut request = format!(
+        "POST {path}?timeout=5s HTTP/1.1\r\nHost: quorumgate.quorumgate.svc:443\r\n\
+         User-Agent: kube-apiserver-admission\r\nContent-Length: {}\r\n\
+         Accept: application/json, */*\r\nContent-Type: application/json\r\nAccept-Encoding: gzip\r\n\r\n",
+        body.len()
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    request
+}
+
+/// Where the body begins and where it ends, once the head is there.
+fn extent(answer: &[u8]) -> Result<Option<(usize, usize)>> {
+    let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let head = std::str::from_utf8(answer.get(..end).unwrap_or_default())?;
+    ensure!(head.starts_with("HTTP/1.1 200 "), "answered {head}");
+    let length = head
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .context("an answer without length")?
+        .1;
+    let length: usize = length.trim().parse()?;
+    Ok(Some((end + 4, end + 4 + length)))
+}

@@ -1,0 +1,172 @@
+//! What a permission costs: the DELETE of a member's pod, posted over TLS to the shipped webhooks, against the round trips that no
+//! gate can do without, made by hand with the same clients: the budget is read, pods are listed while every member is asked, the
+//! status is put.
+//!
+//! A real API server and three real etcd members. The same pod is asked about again and again: each yes is judged anew and recorded
+//! anew, and nothing is deleted. The sides take turns, call by call.
+
+mod by_hand;
+mod caller;
+mod counted;
+mod gate;
+mod round;
+mod spread;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::{conditions, wait::await_condition};
+use kube::{Api, Client, CustomResourceExt as _, ResourceExt as _};
+use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate::quorum::ClusterRef;
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::{Bed, Sandbox};
+use serde_json::{Value, json};
+
+use by_hand::ByHand;
+use caller::{Caller, post};
+use counted::Counted;
+use gate::{Gate, Tls};
+use round::Round;
+use spread::Spread;
+use table::Table;
+
+const SOON: Duration = Duration::from_secs(60);
+const ROUNDS: usize = 15;
+const CALLS: usize = 40;
+
+fn main() -> Result<()> {
+    quorumgate::install_crypto_provider();
+    let directory = tempfile::tempdir()?;
+    gate::log_to(&directory)?;
+    // Like the gate's own.
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let bed = Bed::up().await?;
+        let mut sandbox = bed.sandbox("gated-allow").await?;
+        measure(&mut sandbox, &Tls::new(&directory)?).await?;
+        sandbox.close().await
+    })
+}
+
+async fn measure(sandbox: &mut Sandbox, tls: &Tls) -> Result<()> {
+    define_budgets(&sandbox.client()).await?;
+    sandbox.add_nodes(3).await?;
+    let etcd = EtcdCluster::builder("etcd").apply(sandbox).await?;
+    etcd.quorate(SOON).await?;
+
+    let counted = Counted::connect(&sandbox.bed().admin_kubeconfig()).await?;
+    let client = counted.client();
+    let gate = Gate::over(&client);
+    let cluster = ClusterRef::new(sandbox.namespace(), etcd.name());
+    let page = gate.observer.ledger().create(&cluster).await?;
+    gate.observer.ledger().warm(&page).await?;
+    let followers = etcd.followers().await?;
+    let request = review(&etcd, followers.first().context("no follower")?).await?;
+    let mut caller = Caller::connect(gate.listen(tls).await?, &tls.authority).await?;
+    allowed(&mut caller, &request).await?;
+    let by_hand = ByHand::new(&client, &gate, &cluster)?;
+
+    let mut rounds = Vec::with_capacity(ROUNDS);
+    let mut requests = (0, 0);
+    for _ in 0..ROUNDS {
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..CALLS {
+            counted.restart();
+            let start = Instant::now();
+            allowed(&mut caller, &request).await?;
+            ours.push(start.elapsed());
+            requests.0 = counted.requests();
+
+            counted.restart();
+            let start = Instant::now();
+            by_hand.round_trips().await?;
+            theirs.push(start.elapsed());
+            requests.1 = counted.requests();
+        }
+        rounds.push((Round::of(ours), Round::of(theirs)));
+    }
+    report(&rounds, requests)
+}
+
+fn report(rounds: &[(Round, Round)], (ours, theirs): (u32, u32)) -> Result<()> {
+    let ratio = |percent: usize| {
+        let rounds = rounds.iter();
+        let ratios =
+            rounds.map(|(gate, by_hand)| gate.percentile(percent) / by_hand.percentile(percent));
+        Spread::of(ratios)
+    };
+    let gate = rounds.iter().map(|(gate, _)| 1e3 * gate.percentile(50));
+    let by_hand = rounds.iter().map(|(_, hand)| 1e3 * hand.percentile(50));
+    let title = format!(
+        "Gated allow: the gate against the same round trips by hand, {ROUNDS} rounds of {CALLS} calls each in turns"
+    );
+    Table::new(title)
+        .row("median latency, gate / by hand", ratio(50), ..=1.5)
+        .row("p90 latency, gate / by hand", ratio(90), ..)
+        .row("gate: median, ms", Spread::of(gate), ..)
+        .row("by hand: median, ms", Spread::of(by_hand), ..)
+        .row(
+            "gate: requests to the API server",
+            Spread::once(ours.into()),
+            ..,
+        )
+        .row(
+            "by hand: requests to the API server",
+            Spread::once(theirs.into()),
+            ..,
+        )
+        .print()?;
+    Ok(())
+}
+
+async fn allowed(caller: &mut Caller, request: &[u8]) -> Result<()> {
+    let answer: Value = serde_json::from_slice(caller.call(request).await?)?;
+    let says = |path: &str| answer.pointer(path);
+    ensure!(
+        says("/response/allowed") == Some(&json!(true))
+            && says("/response/auditAnnotations/reason") == Some(&json!("majority")),
+        "this measures permissions, and it was answered {answer}"
+    );
+    Ok(())
+}
+
+/// The review of this pod's DELETE.
+async fn review(etcd: &EtcdCluster, pod: &str) -> Result<Vec<u8>> {
+    let pod = etcd.pod(pod).await?;
+    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "5c6f0e1e-8f3f-4f1a-9d39-0c6a1bd1c0aa",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": resource,
+            "requestResource": resource,
+            "name": pod.name_any(),
+            "namespace": etcd.namespace(),
+            "operation": "DELETE",
+            "userInfo": {"username": "bench", "groups": ["system:authenticated"]},
+            "object": null,
+            "oldObject": pod,
+            "dryRun": false,
+            "options": {"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "gracePeriodSeconds": 10},
+        },
+    });
+    Ok(post("/validate/pods", &serde_json::to_vec(&review)?))
+}
+
+async fn define_budgets(client: &Client) -> Result<()> {
+    let definition = QuorumDisruptionBudget::crd();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = definition.name_any();
+    let parameters = PatchParams::apply("testbed").force();
+    definitions
+        .patch(&name, &parameters, &Patch::Apply(&definition))
+        .await?;
+    let established = await_condition(definitions, &name, conditions::is_crd_established());
+    tokio::time::timeout(SOON, established).await??;
+    Ok(())
+}

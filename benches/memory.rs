@@ -1,0 +1,180 @@
+//! What it takes to guard many clusters: the resident set of one replica before and after 1,000 budgets of 3 pods each, and what a
+//! kept connection to a member takes, of which a replica has those of the last minute.
+//!
+//! The control plane is one of its own, which is thrown away.
+
+mod population;
+mod resident;
+mod spread;
+mod table;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate::clock::Clock;
+use quorumgate::etcd::{Connections, Endpoint, Prober};
+use quorumgate::ledger::Ledger;
+use quorumgate::observe::Observer;
+use quorumgate::quorum::evidence::Target;
+use quorumgate::quorum::{ClusterRef, Kind, PodUid};
+use quorumgate_testbed::control_plane::{Component, ControlPlane};
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::gate::Gate;
+use quorumgate_testbed::paths::State;
+use quorumgate_testbed::{Bed, Sandbox, eventually};
+
+use population::Population;
+use resident::Resident;
+use spread::Spread;
+use table::Table;
+
+const CLUSTERS: u32 = 1000;
+const MEMBERS: u32 = 3;
+const CONNECTIONS: u32 = 300;
+
+/// The limit of the Deployment in `manifests/base`, MiB.
+const LIMIT: f64 = 512.0;
+
+const SOON: Duration = Duration::from_secs(60);
+const IN_A_WHILE: Duration = Duration::from_secs(150);
+
+fn main() -> Result<()> {
+    quorumgate::install_crypto_provider();
+    let directory = tempfile::tempdir()?;
+    let plane = ControlPlane {
+        state: State::at(directory.path().join("state")),
+        ..ControlPlane::from_env()?
+    };
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let measured = Box::pin(measure(&plane)).await;
+        plane.down().await?;
+        measured
+    })
+}
+
+async fn measure(plane: &ControlPlane) -> Result<()> {
+    let start = Instant::now();
+    let bed = Bed::up_with(plane.clone()).await?;
+    let mut sandbox = bed.sandbox("memory").await?;
+    sandbox.add_nodes(1).await?;
+    let etcd = EtcdCluster::builder("etcd").apply(&sandbox).await?;
+    etcd.quorate(SOON).await?;
+    let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
+    let gate = Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)
+        .replicas(1)
+        .argument("--settle-time=10s")
+        .start(&sandbox)
+        .await?;
+    gate.in_force(SOON).await?;
+    shown(&gate, 1).await?;
+    let before = settled(&gate).await?;
+
+    // They would make something of pods that are nothing but objects, and they are not what is measured.
+    for component in [Component::Scheduler, Component::ControllerManager] {
+        component.process(&plane.state).stop(SOON).await?;
+    }
+    let population = Population::of(&etcd).await?;
+    population.grow_to(usize::try_from(CLUSTERS)?).await?;
+    shown(&gate, CLUSTERS + 1).await?;
+    let after = settled(&gate).await?;
+    let connection = connection(&etcd).await?;
+
+    let mib = |kib: f64| Spread::once(kib / 1024.0);
+    let pods = f64::from(CLUSTERS * MEMBERS);
+    let title = format!(
+        "Memory: one replica, {CLUSTERS} budgets of {MEMBERS} pods each ({:.0} s)",
+        start.elapsed().as_secs_f64()
+    );
+    Table::new(title)
+        .row("resident set, MiB", mib(after.now), ..=LIMIT)
+        .row("most until then, MiB", mib(after.most), ..=LIMIT)
+        .row("resident set with one budget, MiB", mib(before.now), ..)
+        .row(
+            "per guarded pod, KiB",
+            Spread::once((after.now - before.now) / pods),
+            ..,
+        )
+        .row(
+            "a kept connection to a member, KiB",
+            Spread::once(connection),
+            ..,
+        )
+        .print()?;
+    end(gate, sandbox).await
+}
+
+/// Waits until the gate shows the numbers of so many clusters.
+async fn shown(gate: &Gate, clusters: u32) -> Result<()> {
+    eventually(
+        IN_A_WHILE,
+        format!("{clusters} clusters are shown"),
+        async || {
+            let metrics = gate.metrics(0).await?;
+            let lines = metrics.lines();
+            let shown = lines.filter(|line| {
+                line.starts_with("quorumgate_cluster_serving_voters{") && line.ends_with(" 3")
+            });
+            let shown = u32::try_from(shown.count())?;
+            ensure!(shown == clusters, "{shown} are");
+            anyhow::Ok(())
+        },
+    )
+    .await
+}
+
+/// What the gate has once that hardly changes any more.
+async fn settled(gate: &Gate) -> Result<Resident> {
+    let process = gate.replica(0).identity().context("the gate has ended")?;
+    let process = process.pid().to_string();
+    let start = Instant::now();
+    let mut before = Resident::of(&process)?;
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let after = Resident::of(&process)?;
+        let still = (after.now - before.now).abs() < before.now / 100.0;
+        if still || start.elapsed() > SOON {
+            return Ok(after);
+        }
+        before = after;
+    }
+}
+
+/// KiB that one more connection takes in a process that has some. This one has a client like the gate's.
+async fn connection(etcd: &EtcdCluster) -> Result<f64> {
+    let clock = Clock::system();
+    let ledger = Ledger::new(etcd.client().clone(), clock.clone());
+    let observer = Observer::new(etcd.client().clone(), ledger, clock.clone(), SOON);
+    let connections = Connections::new(clock.clone());
+    let prober = Prober::new(connections.clone(), clock.clone());
+    let cluster = ClusterRef::new(etcd.namespace(), etcd.name());
+    let page = observer.ledger().read(&cluster).await?;
+    let page = page.context("no budget")?;
+    let world = observer.world(&page, None, Kind::Delete).await?;
+    let member = world.endpoints().first().context("no member")?;
+    // One connection is kept per pod, so each has to be to another one.
+    let to = |number: u32| Endpoint {
+        target: Target::Pod(PodUid::new(number.to_string())),
+        ..member.clone()
+    };
+    let endpoints: Vec<Endpoint> = (0..CONNECTIONS * 2).map(to).collect();
+    let (some, more) = endpoints.split_at(endpoints.len() / 2);
+    prober.round(some, clock.instant() + SOON).await;
+    let before = Resident::of("self")?;
+    prober.round(more, clock.instant() + SOON).await;
+    let after = Resident::of("self")?;
+    ensure!(
+        connections.count() == endpoints.len(),
+        "{} of {} connections are kept",
+        connections.count(),
+        endpoints.len()
+    );
+    Ok((after.now - before.now) / f64::from(CONNECTIONS))
+}
+
+/// Everything goes with the control plane: without its controllers no namespace would ever be gone.
+async fn end(gate: Gate, sandbox: Sandbox) -> Result<()> {
+    let closed = gate.close().await;
+    std::mem::forget(sandbox);
+    closed
+}

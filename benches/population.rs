@@ -1,0 +1,132 @@
+//! Many guarded clusters that are copies of a real one: StatefulSets, pods and budgets as the API server stores them, on a node
+//! that is nothing but an object. Nobody answers at their addresses, so their budgets ask for evidence from readiness.
+
+use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use serde_json::{Value, json};
+
+/// Requests under way at one time.
+const AT_ONCE: usize = 24;
+
+/// The node that all copies are on.
+const NODE: &str = "paper";
+
+/// What is copied, and where to.
+pub(crate) struct Population {
+    sets: Api<StatefulSet>,
+    pods: Api<Pod>,
+    budgets: Api<QuorumDisruptionBudget>,
+    set: Value,
+    members: Vec<Value>,
+}
+
+impl Population {
+    /// Copies of this cluster. The scheduler and the controllers have to be stopped: they would want to make something of them.
+    pub(crate) async fn of(etcd: &EtcdCluster) -> Result<Self> {
+        let client = etcd.client();
+        let sets: Api<StatefulSet> = Api::namespaced(client.clone(), etcd.namespace());
+        let set = serde_json::to_value(sets.get(etcd.name()).await?)?;
+        let members = etcd.pods().await?;
+        let members: Result<_, _> = members.iter().map(serde_json::to_value).collect();
+        create_node(client).await?;
+        Ok(Self {
+            sets,
+            pods: etcd.pod_api(),
+            budgets: Api::namespaced(client.clone(), etcd.namespace()),
+            set,
+            members: members?,
+        })
+    }
+
+    pub(crate) async fn grow_to(&self, clusters: usize) -> Result<()> {
+        let copies = (0..clusters).map(|number| self.copy(format!("etcd-{number:04}")));
+        stream::iter(copies)
+            .buffer_unordered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    async fn copy(&self, name: String) -> Result<()> {
+        let create = PostParams::default();
+        let mut set = self.set.clone();
+        rename(&mut set, &name)?;
+        let labels = json!({"app": name});
+        put(&mut set, "/spec/selector/matchLabels", labels.clone())?;
+        put(&mut set, "/spec/template/metadata/labels", labels)?;
+        let set: StatefulSet = serde_json::from_value(set)?;
+        let set = self.sets.create(&create, &set).await?;
+        let budget: QuorumDisruptionBudget = serde_json::from_value(json!({
+            "apiVersion": "quorumgate.io/v1alpha1",
+            "kind": "QuorumDisruptionBudget",
+            "metadata": {"name": name},
+            "spec": {"statefulSetName": name, "members": {"evidence": "Readiness"}},
+        }))?;
+        self.budgets.create(&create, &budget).await?;
+        for (ordinal, member) in self.members.iter().enumerate() {
+            self.copy_member(&set, ordinal, member).await?;
+        }
+        Ok(())
+    }
+
+    async fn copy_member(&self, set: &StatefulSet, ordinal: usize, member: &Value) -> Result<()> {
+        let name = format!("{}-{ordinal}", set.name_any());
+        let mut pod = member.clone();
+        rename(&mut pod, &name)?;
+        let labels = json!({
+            "app": set.name_any(),
+            "apps.kubernetes.io/pod-index": ordinal.to_string(),
+            "controller-revision-hash": format!("{}-6f7d8c9b54", set.name_any()),
+            "statefulset.kubernetes.io/pod-name": name,
+        });
+        let owners = json!([{
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "name": set.name_any(),
+            "uid": set.uid(),
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }]);
+        let metadata = pod.get_mut("metadata").and_then(Value::as_object_mut);
+        let metadata = metadata.context("no metadata")?;
+        metadata.insert("labels".into(), labels);
+        metadata.insert("ownerReferences".into(), owners);
+        put(&mut pod, "/spec/nodeName", json!(NODE))?;
+        let status = json!({"status": pod.get("status")});
+        let pod: Pod = serde_json::from_value(pod)?;
+        self.pods.create(&PostParams::default(), &pod).await?;
+        let parameters = PatchParams::default();
+        self.pods
+            .patch_status(&name, &parameters, &Patch::Merge(&status))
+            .await?;
+        Ok(())
+    }
+}
+
+/// Leaves of the metadata nothing but a name.
+fn rename(object: &mut Value, name: &str) -> Result<()> {
+    put(object, "/metadata", json!({"name": name}))
+}
+
+fn put(object: &mut Value, path: &str, value: Value) -> Result<()> {
+    let place = object.pointer_mut(path);
+    *place.with_context(|| format!("nothing at {path}"))? = value;
+    Ok(())
+}
+
+/// A node that is Ready, though nothing is behind it.
+async fn create_node(client: &Client) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node: Node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;
+    nodes.create(&PostParams::default(), &node).await?;
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    nodes
+        .patch_status(NODE, &PatchParams::default(), &Patch::Merge(&ready))
+        .await?;
+    Ok(())
+}

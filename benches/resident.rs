@@ -1,0 +1,30 @@
+//! How much memory a process has, as the kernel counts it.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+/// KiB.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resident {
+    pub(crate) now: f64,
+    /// At any time until now.
+    pub(crate) most: f64,
+}
+
+impl Resident {
+    /// `process`: a pid, or `self`.
+    pub(crate) fn of(process: &str) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+        let field = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
+            let value = value.and_then(|value| value.split_whitespace().next());
+            let value = value.with_context(|| format!("no {name} in {status}"))?;
+            anyhow::Ok(value.parse()?)
+        };
+        Ok(Self {
+            now: field("VmRSS:")?,
+            most: field("VmHWM:")?,
+        })
+    }
+}
