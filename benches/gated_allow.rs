@@ -9,6 +9,7 @@ mod by_hand;
 mod caller;
 mod counted;
 mod gate;
+mod plane;
 mod round;
 mod spread;
 mod table;
@@ -42,9 +43,8 @@ fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
     let directory = tempfile::tempdir()?;
     gate::log_to(&directory)?;
-    // Like the gate's own.
-    tokio::runtime::Runtime::new()?.block_on(async {
-        let bed = Bed::up().await?;
+    plane::with(async |plane| {
+        let bed = Bed::up_with(plane.clone()).await?;
         let mut sandbox = bed.sandbox("gated-allow").await?;
         measure(&mut sandbox, &Tls::new(&directory)?).await?;
         sandbox.close().await

@@ -1,8 +1,9 @@
 //! What it takes to guard many clusters: the resident set of one replica before and after 1,000 budgets of 3 pods each, and what a
 //! kept connection to a member takes, of which a replica has those of the last minute.
 //!
-//! The control plane is one of its own, which is thrown away.
+//! Scheduler and controllers are stopped meanwhile, so that the copies stay what they are.
 
+mod plane;
 mod population;
 mod resident;
 mod spread;
@@ -21,7 +22,6 @@ use quorumgate::quorum::{ClusterRef, Kind, PodUid};
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::gate::Gate;
-use quorumgate_testbed::paths::State;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 
 use population::Population;
@@ -41,16 +41,7 @@ const IN_A_WHILE: Duration = Duration::from_secs(150);
 
 fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
-    let directory = tempfile::tempdir()?;
-    let plane = ControlPlane {
-        state: State::at(directory.path().join("state")),
-        ..ControlPlane::from_env()?
-    };
-    tokio::runtime::Runtime::new()?.block_on(async {
-        let measured = Box::pin(measure(&plane)).await;
-        plane.down().await?;
-        measured
-    })
+    plane::with(measure)
 }
 
 async fn measure(plane: &ControlPlane) -> Result<()> {

@@ -1,7 +1,8 @@
 //! What it costs that the gate looks at a pod that is none of its business: the DELETE of a Deployment's pod, posted over TLS to the
 //! shipped webhooks, against a bare axum responder that answers the same bytes with the same TLS settings.
 //!
-//! Each side is served by a thread of its own, and called over kept connections from one more; the sides take turns.
+//! Each side has a runtime like the gate's own, and is called over kept connections from one more thread; the sides take turns. All of
+//! them share the machine, so the caller's own work is in both; what the server's threads ran is told apart.
 
 mod bare;
 mod caller;
@@ -10,6 +11,7 @@ mod round;
 mod spread;
 mod table;
 
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +22,8 @@ use futures::future::try_join_all;
 use http::{Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
-use tokio::runtime::{Builder, Handle};
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 
 use caller::{Caller, post};
 use gate::{Gate, Tls};
@@ -41,34 +44,32 @@ fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
     let directory = tempfile::tempdir()?;
     gate::log_to(&directory)?;
+    let (gate, bare) = (Server::start("gate")?, Server::start("bare")?);
     Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(measure(&directory))
+        .block_on(measure(&gate, &bare, &Tls::new(&directory)?))
 }
 
-async fn measure(directory: &tempfile::TempDir) -> Result<()> {
-    let tls = Tls::new(directory)?;
-    let review: serde_json::Value = serde_json::from_str(REVIEW)?;
+async fn measure(gate: &Server, bare: &Server, tls: &Tls) -> Result<()> {
+    let review: Value = serde_json::from_str(REVIEW)?;
     let request = post(PATH, &serde_json::to_vec(&review)?);
     let reads = Arc::new(AtomicU64::new(0));
 
-    let server = Server::start()?;
     let (client, settings) = (unhelpful(Arc::clone(&reads)), tls.clone());
     let serving = async move { Gate::over(&client).listen(&settings).await };
-    let address = server.run(serving)?;
-    let mut gate = Side::connect(server, address, &tls).await?;
+    let address = gate.runtime.spawn(serving).await??;
+    let mut gate = Side::connect(gate, address, tls).await?;
     let answer = gate.answer(&request).await?;
-    let allowed = serde_json::from_slice::<serde_json::Value>(&answer)?;
+    let allowed: Value = serde_json::from_slice(&answer)?;
     ensure!(
         allowed.pointer("/response/allowed") == Some(&true.into()),
         "the gate does not let it pass: {allowed}"
     );
 
-    let server = Server::start()?;
     let serving = bare::listen(Arc::clone(&tls.config), PATH, answer.clone());
-    let address = server.run(serving)?;
-    let mut bare = Side::connect(server, address, &tls).await?;
+    let address = bare.runtime.spawn(serving).await??;
+    let mut bare = Side::connect(bare, address, tls).await?;
     ensure!(
         bare.answer(&request).await? == answer,
         "the answers have to be the same"
@@ -143,18 +144,18 @@ struct Turn {
     calls: f64,
     /// Seconds.
     took: f64,
-    /// Seconds that the serving thread ran.
+    /// Seconds that the serving threads ran.
     processor: f64,
 }
 
 /// One side and the connections to it.
-struct Side {
-    server: Server,
+struct Side<'a> {
+    server: &'a Server,
     callers: Vec<Caller>,
 }
 
-impl Side {
-    async fn connect(server: Server, address: SocketAddr, tls: &Tls) -> Result<Self> {
+impl<'a> Side<'a> {
+    async fn connect(server: &'a Server, address: SocketAddr, tls: &Tls) -> Result<Self> {
         let callers = (0..CONNECTIONS).map(|_| Caller::connect(address, &tls.authority));
         Ok(Self {
             server,
@@ -190,34 +191,30 @@ impl Side {
     }
 }
 
-/// A thread that serves.
-struct Server(Handle);
+/// A runtime like the gate's own, for one side.
+struct Server {
+    name: &'static str,
+    runtime: Runtime,
+}
 
 impl Server {
-    fn start() -> Result<Self> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
-        Ok(Self(handle))
+    fn start(name: &'static str) -> Result<Self> {
+        let mut builder = Builder::new_multi_thread();
+        let runtime = builder.enable_all().thread_name(name).build()?;
+        Ok(Self { name, runtime })
     }
 
-    /// What a future comes to on that thread.
-    fn run<T: Send + 'static>(
-        &self,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
-        let (done, result) = std::sync::mpsc::channel();
-        self.0.spawn(async move { done.send(work.await) });
-        result.recv()?
-    }
-
-    /// Seconds that the thread has run.
+    /// Seconds that its threads have run.
     fn processor_time(&self) -> Result<f64> {
-        let nanoseconds = self.run(async {
-            let scheduled = std::fs::read_to_string("/proc/thread-self/schedstat")?;
-            let ran = scheduled.split(' ').next().context("an empty schedstat")?;
-            Ok(ran.parse::<f64>()?)
-        })?;
+        let mut nanoseconds = 0.0;
+        for thread in fs::read_dir("/proc/self/task")? {
+            let thread = thread?.path();
+            if fs::read_to_string(thread.join("comm"))?.trim_end() == self.name {
+                let scheduled = fs::read_to_string(thread.join("schedstat"))?;
+                let ran = scheduled.split(' ').next().context("an empty schedstat")?;
+                nanoseconds += ran.parse::<f64>()?;
+            }
+        }
         Ok(nanoseconds / 1e9)
     }
 }
