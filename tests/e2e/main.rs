@@ -22,6 +22,7 @@ mod manifests;
 mod nodes;
 mod out_of_force;
 mod quorum_lost;
+mod relabelled;
 mod scale_out;
 mod sizes;
 mod taints;
