@@ -24,6 +24,7 @@ use crate::api::crds_yaml;
 use crate::cli::{self, Cli, Command};
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
+use crate::features::Features;
 use crate::judge::{Bench, Judge};
 use crate::ledger::Ledger;
 use crate::observe::Observer;
@@ -73,10 +74,12 @@ struct Parts {
     admin: Admin,
     stopwatches: Arc<Stopwatches>,
     events: Arc<dyn Notices>,
+    features: Features,
     tasks: TaskTracker,
 }
 
 async fn run(options: cli::Run) -> Result<()> {
+    let features = Features::of(&options.feature_gates).context("--feature-gates")?;
     logs::start(options.log_format, &options.log)?;
     crate::install_crypto_provider();
     let identity = options.identity();
@@ -98,7 +101,11 @@ async fn run(options: cli::Run) -> Result<()> {
         );
     }
     let (events, writer) = Events::new(client.clone(), identity.clone(), Arc::clone(&metrics));
-    let parts = Parts::new(client, clock, metrics, Arc::new(events), &options);
+    for (name, on) in features.all() {
+        metrics.feature(name, on);
+        info!(feature = name, on, "feature");
+    }
+    let parts = Parts::new(client, clock, metrics, Arc::new(events), features, &options);
     parts.tasks.spawn(writer.run());
 
     let webhooks = bind(options.listen, "webhooks").await?;
@@ -195,6 +202,7 @@ impl Parts {
         clock: Clock,
         metrics: Arc<Metrics>,
         events: Arc<dyn Notices>,
+        features: Features,
         options: &cli::Run,
     ) -> Self {
         let ledger = Ledger::new(client.clone(), clock.clone());
@@ -210,6 +218,7 @@ impl Parts {
             clock,
             metrics,
             events,
+            features,
         }
     }
 
@@ -242,6 +251,7 @@ impl Parts {
             notices: Arc::clone(&self.events),
             metrics: Arc::clone(&self.metrics),
             own_username,
+            features: self.features,
             limits: admission::Limits {
                 body_bytes: options.max_body_bytes,
                 judgements: options.max_judgements,
@@ -266,6 +276,7 @@ impl Parts {
                 lease_name: options.lease_name.clone(),
                 identity,
                 settle_time: options.settle_time,
+                features: self.features,
             },
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::features::{self, Switches};
 use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
 
 /// Keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
@@ -117,6 +118,11 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_MAX_JUDGEMENTS", value_name = "NUMBER", default_value_t = 256, value_parser = judgements, help_heading = "Limits")]
     pub max_judgements: usize,
 
+    /// Features to switch on or off, as `Name=true,Other=false`. There is one, off by default: `QuorumAwareUpdatesWithOnDelete` (also
+    /// called `UpdateStrategyOnDelete`) keeps the update strategy `OnDelete` on enrolled StatefulSets and rolls them out.
+    #[arg(long, env = "QUORUMGATE_FEATURE_GATES", value_name = "NAME=BOOLEAN,...", value_parser = features::switches, help_heading = "Features")]
+    pub feature_gates: Vec<Switches>,
+
     /// How a log line looks.
     #[arg(long, env = "QUORUMGATE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json, help_heading = "Log")]
     pub log_format: LogFormat,
@@ -211,6 +217,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::features::Features;
 
     fn run(options: &[&str]) -> Result<Run, String> {
         let given = ["quorumgate", "run", "--tls-cert=c", "--tls-key=k"];
@@ -268,6 +275,10 @@ mod tests {
             ("--max-body-bytes=10", "from 3145728"),
             ("--log-format=xml", "json, text"),
             ("--identity=", "a value is required"),
+            (
+                "--feature-gates=UseEtcdWrapper=true",
+                "the features are: QuorumAwareUpdatesWithOnDelete",
+            ),
         ] {
             let said = run(&[option]).unwrap_err();
             assert!(said.contains(hint), "{option}: {said}");
@@ -281,6 +292,22 @@ mod tests {
             ["a", "b-1"]
         );
         assert!(run(&[]).unwrap().namespaces.is_empty());
+    }
+
+    #[test]
+    fn features_are_given_in_one_list_or_in_several() {
+        let features = |options: &[&str]| Features::of(&run(options).unwrap().feature_gates);
+        let on = Features { on_delete: true };
+        for given in [
+            &["--feature-gates=QuorumAwareUpdatesWithOnDelete=true"] as &[&str],
+            &[
+                "--feature-gates=",
+                "--feature-gates=UpdateStrategyOnDelete=true",
+            ],
+        ] {
+            assert_eq!(features(given), Ok(on));
+        }
+        assert_eq!(features(&["--feature-gates="]), Ok(Features::default()));
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod etcd;
+pub mod features;
 pub mod judge;
 pub mod ledger;
 pub mod observe;

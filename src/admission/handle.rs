@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use crate::features::Features;
 use crate::judge::{Asker, DryRun, Judging, Question};
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
@@ -41,6 +42,8 @@ pub struct Admission {
     pub metrics: Arc<Metrics>,
     /// The username under which the API server knows this process.
     pub own_username: String,
+    /// Which features are on.
+    pub features: Features,
     /// What the webhooks bear.
     pub limits: Limits,
 }
@@ -49,6 +52,7 @@ impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admission")
             .field("own_username", &self.own_username)
+            .field("features", &self.features)
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

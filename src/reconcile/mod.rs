@@ -31,6 +31,7 @@ pub use stopwatches::Stopwatches;
 
 use crate::clock::Clock;
 use crate::etcd::Prober;
+use crate::features::Features;
 use crate::ledger::Ledger;
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
@@ -55,6 +56,8 @@ pub struct Settings {
     pub identity: String,
     /// How long a request may live, generously: see the ledger.
     pub settle_time: Duration,
+    /// Which features are on.
+    pub features: Features,
 }
 
 /// What the loops stand on.

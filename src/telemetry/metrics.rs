@@ -62,6 +62,11 @@ struct ReasonLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FeatureLabel {
+    name: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClusterLabel {
     namespace: String,
     cluster: String,
@@ -100,6 +105,7 @@ pub struct Metrics {
     certificate_reloads: Counter,
     certificate_failures: Counter,
     events_dropped: Counter,
+    features: Family<FeatureLabel, Gauge>,
     disruptions_allowed: Family<ClusterLabel, Gauge>,
     voters: Family<ClusterLabel, Gauge>,
     serving: Family<ClusterLabel, Gauge>,
@@ -132,6 +138,7 @@ impl Metrics {
             certificate_reloads: Counter::default(),
             certificate_failures: Counter::default(),
             events_dropped: Counter::default(),
+            features: Family::default(),
             disruptions_allowed: Family::default(),
             voters: Family::default(),
             serving: Family::default(),
@@ -200,6 +207,11 @@ impl Metrics {
             "events_dropped",
             "Kubernetes Events that were not written because too many were waiting or the API server refused them",
             self.events_dropped.clone(),
+        );
+        registry.register(
+            "feature_enabled",
+            "Whether a feature is switched on",
+            self.features.clone(),
         );
         registry.register("build", "The running build", Info::new(version));
     }
@@ -286,6 +298,12 @@ impl Metrics {
         self.events_dropped.inc();
     }
 
+    /// A feature is switched on, or off.
+    pub fn feature(&self, name: &'static str, on: bool) {
+        let label = FeatureLabel { name };
+        self.features.get_or_create(&label).set(on.into());
+    }
+
     /// The numbers of a cluster changed.
     pub fn cluster(&self, cluster: &ClusterRef, numbers: ClusterNumbers) {
         let ClusterNumbers {
@@ -335,6 +353,7 @@ mod tests {
     fn the_exposition_names_counters_units_and_labels_by_convention() {
         let metrics = Metrics::new();
         metrics.decided("pods", "wait", "no-headroom");
+        metrics.feature("QuorumAwareUpdatesWithOnDelete", true);
         metrics.took(Phase::Probe, Duration::from_millis(3));
         metrics.certificate_in_use(jiff::Timestamp::from_second(1_800_000_000).unwrap());
         metrics.cluster(
@@ -349,6 +368,7 @@ mod tests {
         for line in [
             r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="no-headroom"} 1"#,
             r#"quorumgate_phase_duration_seconds_bucket{le="0.005",phase="probe"} 1"#,
+            r#"quorumgate_feature_enabled{name="QuorumAwareUpdatesWithOnDelete"} 1"#,
             "quorumgate_certificate_expiry_timestamp_seconds 1800000000.0",
             r#"quorumgate_cluster_serving_voters{namespace="ns",cluster="etcd"} 2"#,
             concat!(

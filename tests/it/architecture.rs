@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     // A budget's spec is read as the policy that decisions depend on.
     ("api", &["quorum"]),
     ("clock", &[]),
+    ("features", &[]),
     ("telemetry", &["quorum"]),
     ("etcd", &["quorum", "clock"]),
     // Evidence belongs to the ledger page it was gathered after.
@@ -38,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "observe",
             "ledger",
             "clock",
+            "features",
             "telemetry",
         ],
     ),
@@ -52,6 +54,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
             "ledger",
             "judge",
             "clock",
+            "features",
             "telemetry",
         ],
     ),
@@ -59,11 +62,12 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 13] = [
+const EVERYTHING: [&str; 14] = [
     "quorum",
     "plan",
     "api",
     "clock",
+    "features",
     "telemetry",
     "etcd",
     "observe",

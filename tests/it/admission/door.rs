@@ -13,6 +13,7 @@ use quorumgate::admission::mutate::evictions::Incarnations;
 use quorumgate::admission::mutate::pods::Enrolment;
 use quorumgate::admission::stateful_set::{SetAnswer, SetJudging, SetQuestion};
 use quorumgate::admission::{Admission, Limits, router};
+use quorumgate::features::Features;
 use quorumgate::judge::{Answer, Judging, Question, Refusal, Yes};
 use quorumgate::quorum::{ClusterRef, PodUid, Reason, Waiver};
 use quorumgate::telemetry::events::{Notice, Notices};
@@ -34,6 +35,7 @@ pub(crate) struct World {
     /// The pod that [`Incarnations`] finds.
     pub(crate) incarnation: Result<Option<PodUid>, String>,
     pub(crate) enrolled: BTreeSet<String>,
+    pub(crate) features: Features,
     pub(crate) limits: Limits,
 }
 
@@ -45,6 +47,7 @@ impl Default for World {
             judge_takes: Duration::ZERO,
             incarnation: Ok(None),
             enrolled: BTreeSet::new(),
+            features: Features::default(),
             limits: Limits::default(),
         }
     }
@@ -96,7 +99,7 @@ impl Door {
     pub(crate) fn new(world: World) -> Self {
         let written = Arc::new(Written::default());
         let metrics = Arc::new(Metrics::new());
-        let limits = world.limits;
+        let (features, limits) = (world.features, world.limits);
         let behind = Arc::new(Behind {
             world,
             written: Arc::clone(&written),
@@ -109,6 +112,7 @@ impl Door {
             notices: behind,
             metrics: Arc::clone(&metrics),
             own_username: OWN_USERNAME.to_owned(),
+            features,
             limits,
         });
         Self {

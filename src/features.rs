@@ -1,0 +1,225 @@
+//! The features that can be switched on and off: `--feature-gates=Name=true,Other=false`, as Kubernetes' own programs have it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use strum::IntoEnumIterator as _;
+
+/// Something that is off unless it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::EnumIter)]
+pub enum Feature {
+    /// Enrolled StatefulSets get the update strategy `OnDelete`, and the gate rolls them out.
+    OnDelete,
+}
+
+impl Feature {
+    /// The name that is shown.
+    fn name(self) -> &'static str {
+        match self {
+            Self::OnDelete => "QuorumAwareUpdatesWithOnDelete",
+        }
+    }
+
+    /// Another name for the same.
+    fn alias(self) -> &'static str {
+        match self {
+            Self::OnDelete => "UpdateStrategyOnDelete",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::iter().find(|feature| feature.name() == name || feature.alias() == name)
+    }
+}
+
+/// Which features are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// `QuorumAwareUpdatesWithOnDelete`: enrolled StatefulSets keep the update strategy `OnDelete`, and the gate rolls them out.
+    /// Off, those that it had changed get their own strategy back.
+    pub on_delete: bool,
+}
+
+impl Features {
+    /// What several lists of switches say together.
+    pub fn of(lists: &[Switches]) -> Result<Self, BadFeature> {
+        let mut said = BTreeMap::new();
+        for (feature, on) in lists.iter().flat_map(|switches| &switches.0) {
+            if *said.entry(*feature).or_insert(*on) != *on {
+                return Err(BadFeature::Contradiction(*feature));
+            }
+        }
+        let on = |feature| said.get(&feature).copied().unwrap_or_default();
+        Ok(Self {
+            on_delete: on(Feature::OnDelete),
+        })
+    }
+
+    /// Every feature by name, and whether it is on.
+    pub fn all(self) -> impl Iterator<Item = (&'static str, bool)> {
+        let Self { on_delete } = self;
+        Feature::iter().map(move |feature| match feature {
+            Feature::OnDelete => (feature.name(), on_delete),
+        })
+    }
+}
+
+/// A list of switches as it was given: `Name=true,Other=false`. It may be empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Switches(Vec<(Feature, bool)>);
+
+/// A list that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BadFeature {
+    /// There is no such feature.
+    Unknown(String),
+    /// It says neither on nor off.
+    NoValue(String),
+    /// What it says is neither.
+    BadValue {
+        /// The name that was given.
+        name: String,
+        /// What was given for it.
+        value: String,
+    },
+    /// It is said to be on and to be off.
+    Contradiction(Feature),
+}
+
+impl std::error::Error for BadFeature {}
+
+impl fmt::Display for BadFeature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(f, "there is no feature {name:?}")?,
+            Self::NoValue(name) => {
+                write!(f, "{name} has to be given as {name}=true or {name}=false")?
+            }
+            Self::BadValue { name, value } => {
+                write!(f, "{name} can be true or false, not {value:?}")?;
+            }
+            Self::Contradiction(feature) => write!(
+                f,
+                "{} (also called {}) is said to be both true and false",
+                feature.name(),
+                feature.alias()
+            )?,
+        }
+        f.write_str("; the features are:")?;
+        for feature in Feature::iter() {
+            let (name, alias) = (feature.name(), feature.alias());
+            write!(f, " {name}=true|false (default false; also called {alias})")?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a list of switches.
+///
+/// # Errors
+/// Where one is unknown, or has no value that can be read.
+pub fn switches(text: &str) -> Result<Switches, BadFeature> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|switch| !switch.is_empty())
+        .map(switch)
+        .collect::<Result<_, _>>()
+        .map(Switches)
+}
+
+fn switch(text: &str) -> Result<(Feature, bool), BadFeature> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name.trim(), Some(value.trim())),
+        None => (text, None),
+    };
+    let feature = Feature::named(name).ok_or_else(|| BadFeature::Unknown(name.to_owned()))?;
+    let value = value.ok_or_else(|| BadFeature::NoValue(name.to_owned()))?;
+    match value {
+        // What Go, and so every program of Kubernetes, reads as true and false.
+        "true" | "True" | "TRUE" | "t" | "T" | "1" => Ok((feature, true)),
+        "false" | "False" | "FALSE" | "f" | "F" | "0" => Ok((feature, false)),
+        _ => Err(BadFeature::BadValue {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn features(lists: &[&str]) -> Result<Features, String> {
+        let lists: Result<Vec<_>, _> = lists.iter().map(|list| switches(list)).collect();
+        let features = lists.and_then(|lists| Features::of(&lists));
+        features.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn everything_is_off_unless_it_is_switched_on() {
+        for nothing in [&[] as &[&str], &[""], &[" , "]] {
+            assert_eq!(features(nothing), Ok(Features { on_delete: false }));
+        }
+    }
+
+    #[test]
+    fn either_name_switches_and_values_are_read_as_kubernetes_reads_them() {
+        for (list, on_delete) in [
+            ("QuorumAwareUpdatesWithOnDelete=true", true),
+            ("UpdateStrategyOnDelete=true", true),
+            (" UpdateStrategyOnDelete = T ,", true),
+            ("QuorumAwareUpdatesWithOnDelete=1", true),
+            ("QuorumAwareUpdatesWithOnDelete=False", false),
+            ("QuorumAwareUpdatesWithOnDelete=0", false),
+        ] {
+            assert_eq!(features(&[list]), Ok(Features { on_delete }), "{list}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_meant_is_refused_with_the_features_there_are() {
+        for (list, said) in [
+            ("OnDelete=true", r#"there is no feature "OnDelete""#),
+            ("quorumawareupdateswithondelete=true", "there is no feature"),
+            ("=true", r#"there is no feature """#),
+            (
+                "UpdateStrategyOnDelete",
+                "given as UpdateStrategyOnDelete=true or",
+            ),
+            ("UpdateStrategyOnDelete=", r#"can be true or false, not """#),
+            (
+                "UpdateStrategyOnDelete=yes",
+                r#"can be true or false, not "yes""#,
+            ),
+        ] {
+            let error = features(&[list]).unwrap_err();
+            assert!(error.contains(said), "{error}");
+            assert!(
+                error.contains("QuorumAwareUpdatesWithOnDelete=true|false"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn both_names_may_be_given_when_they_agree() {
+        let both = "QuorumAwareUpdatesWithOnDelete=true,UpdateStrategyOnDelete=true";
+        assert_eq!(features(&[both]), Ok(Features { on_delete: true }));
+        for differing in [
+            &["QuorumAwareUpdatesWithOnDelete=true,UpdateStrategyOnDelete=false"] as &[&str],
+            &[
+                "QuorumAwareUpdatesWithOnDelete=false",
+                "UpdateStrategyOnDelete=true",
+            ],
+        ] {
+            let error = features(differing).unwrap_err();
+            assert!(error.contains("both true and false"), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_feature_is_shown_by_its_first_name() {
+        let shown: Vec<_> = Features { on_delete: true }.all().collect();
+        assert_eq!(shown, [("QuorumAwareUpdatesWithOnDelete", true)]);
+    }
+}
