@@ -21,6 +21,7 @@ fn pod(ordinal: u32) -> Pod {
         node: Node::Ready,
         containers: Containers::Running,
         etcd_ready: true,
+        sidecar_failing: false,
         ready: true,
         revision: Some("etcd-main-5d8f7c9b6".into()),
         lease_role: None,
@@ -75,6 +76,7 @@ fn observation(voters: u32) -> Observation {
         policy: Policy::default(),
         replicas: voters,
         update_revision: None,
+        proceed_without_quorum: None,
         latch: Latch {
             voters,
             replicas: voters,

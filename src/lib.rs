@@ -10,6 +10,7 @@ pub mod features;
 pub mod judge;
 pub mod ledger;
 pub mod observe;
+pub mod plan;
 pub mod quorum;
 pub mod reconcile;
 pub mod serve;

@@ -182,6 +182,7 @@ fn granted(basis: Basis) -> &'static str {
         | Basis::Learner
         | Basis::CostsNothing
         | Basis::Repair
+        | Basis::Proceed
         | Basis::SingleMember
         | Basis::TwoMembers
         | Basis::Majority { .. } => basis.into(),

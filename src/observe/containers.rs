@@ -26,6 +26,33 @@ pub(super) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
     reported.iter().find(|status| status.name == *name)
 }
 
+/// Whether a container that runs beside etcd's was reported as not ready. One that nothing is reported of may be.
+pub(super) fn sidecar_failing(pod: &Pod) -> bool {
+    let (Some(etcd), Some(status)) = (etcd(pod), &pod.status) else {
+        return false;
+    };
+    let lists = [&status.container_statuses, &status.init_container_statuses];
+    let unready: Vec<&str> = lists
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|reported| !reported.ready)
+        .map(|reported| reported.name.as_str())
+        .collect();
+    lasting(pod)
+        .any(|container| container.name != etcd.name && unready.contains(&container.name.as_str()))
+}
+
+/// The containers that are meant to run as long as the pod: init containers that restart are sidecars, they run beside the others.
+fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
+    let spec = pod.spec.iter();
+    spec.flat_map(|spec| {
+        let sidecars = spec.init_containers.iter().flatten();
+        let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
+        spec.containers.iter().chain(sidecars)
+    })
+}
+
 /// What was last reported of the pod's containers.
 pub(super) fn reported(pod: &Pod) -> Containers {
     if all_terminated(pod) {
@@ -62,13 +89,10 @@ fn of_state(state: &ContainerState) -> Containers {
 
 /// Whether every container of the pod is reported terminated. One that nothing is reported of may run.
 fn all_terminated(pod: &Pod) -> bool {
-    let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
+    let Some(status) = &pod.status else {
         return false;
     };
-    // Init containers that restart are sidecars: they run beside the others.
-    let sidecars = spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let mut lasting = spec.containers.iter().chain(sidecars).peekable();
+    let mut lasting = lasting(pod).peekable();
     lasting.peek().is_some() && lasting.all(|container| is_terminated(status, &container.name))
 }
 

@@ -14,7 +14,7 @@ use super::reach::Reach;
 use super::scope::{self, Belonging};
 use super::teardown::{self, Around, Owner};
 use super::{disruption_budget, endpoints, lease, overrides, pods};
-use crate::api::{OwnerStatus, StatefulSetStatus};
+use crate::api::{OwnerStatus, StatefulSetStatus, names};
 use crate::etcd::Endpoint;
 use crate::ledger::{Page, Witness};
 use crate::quorum::evidence::Round;
@@ -179,6 +179,7 @@ impl World {
             policy: self.policy.clone(),
             replicas,
             update_revision: self.update_revision(),
+            proceed_without_quorum: proceed_without_quorum(page),
             latch: page.latch,
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
@@ -271,6 +272,12 @@ impl World {
             .update_revision
             .clone()
     }
+}
+
+/// The revision that the owner lets roll on without quorum.
+fn proceed_without_quorum(page: &Page) -> Option<String> {
+    let annotations = page.budget().metadata.annotations.as_ref()?;
+    annotations.get(names::PROCEED_WITHOUT_QUORUM).cloned()
 }
 
 fn remembered(set: &StatefulSet) -> Option<StatefulSetStatus> {

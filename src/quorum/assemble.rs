@@ -39,6 +39,7 @@ impl Snapshot {
             policy: o.policy,
             replicas: o.replicas,
             update_revision: o.update_revision,
+            proceed_without_quorum: o.proceed_without_quorum,
             latch: o.latch.observe(0, o.replicas),
             scaled_out_for: o.scaled_out_for,
             quorum_lost_for: o.quorum_lost_for,

@@ -25,6 +25,8 @@ pub struct Pod {
     pub containers: Containers,
     /// `containerStatuses[etcd].ready`.
     pub etcd_ready: bool,
+    /// Whether a container beside etcd's is reported as not ready. No part of quorum: it only bears on the order of a rollout.
+    pub sidecar_failing: bool,
     /// The pod's `Ready` condition.
     pub ready: bool,
     /// Its `controller-revision-hash`.

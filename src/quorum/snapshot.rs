@@ -25,6 +25,8 @@ pub struct Observation {
     pub replicas: u32,
     /// The StatefulSet's `status.updateRevision`, where it has one: what a rollout moves the pods to.
     pub update_revision: Option<String>,
+    /// The update revision that the cluster's owner lets roll on without quorum, as annotated on the budget.
+    pub proceed_without_quorum: Option<String>,
     /// The most voters seen, as the budget's status keeps it.
     pub latch: Latch,
     /// How long ago `spec.replicas` last went up; `None` when it did not, or longer ago than anybody remembers.
@@ -52,6 +54,8 @@ pub struct Snapshot {
     pub replicas: u32,
     /// See [`Observation::update_revision`].
     pub update_revision: Option<String>,
+    /// See [`Observation::proceed_without_quorum`].
+    pub proceed_without_quorum: Option<String>,
     /// See [`Observation::latch`], with this observation's voters taken in.
     pub latch: Latch,
     /// See [`Observation::scaled_out_for`].

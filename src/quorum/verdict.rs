@@ -61,6 +61,8 @@ pub enum Basis {
     CostsNothing,
     /// Rule 13: quorum has been lost for the grace period, and the new revision may be the repair.
     Repair,
+    /// Rule 13: the owner lets this revision go on without quorum.
+    Proceed,
     /// Rule 14: the policy for a cluster of one.
     SingleMember,
     /// Rule 14: the policy for a cluster of two.

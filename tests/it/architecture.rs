@@ -203,11 +203,13 @@ fn sources() -> Vec<Source> {
             })
         })
         .collect();
-    assert!(
-        sources.iter().any(|source| source.top == "quorum"),
-        "no sources under {}",
-        root.display()
-    );
+    for pure in PURE {
+        assert!(
+            sources.iter().any(|source| source.top == pure),
+            "no sources of {pure} under {}",
+            root.display()
+        );
+    }
     sources
 }
 

@@ -10,6 +10,7 @@
 mod admission;
 mod architecture;
 mod manifests;
+mod plan;
 mod properties;
 mod scenarios;
 mod serve;

@@ -104,6 +104,7 @@ proptest! {
                 let serving = truth::serving_without(&cluster, &Grants::default(), "");
                 prop_assert!(serving < majority(cluster.voters), "{} of {}", serving, cluster.voters);
             }
+            Permission::Grant(Basis::Proceed) => prop_assert!(false, "nobody let this revision proceed"),
             Permission::Grant(Basis::SingleMember) => prop_assert_eq!(cluster.voters, 1),
             Permission::Grant(Basis::TwoMembers) => prop_assert_eq!(cluster.voters, 2),
             Permission::Grant(other @ (Basis::Teardown(_) | Basis::Override)) => {

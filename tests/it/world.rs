@@ -30,6 +30,8 @@ pub(crate) struct World {
     pub(crate) scaled_out_for: Option<Duration>,
     pub(crate) quorum_lost_for: Option<Duration>,
     pub(crate) learner_stuck_for: Option<Duration>,
+    /// The revision that the owner lets go on without quorum.
+    pub(crate) proceed_without_quorum: Option<String>,
 }
 
 /// One member, one pod, or both.
@@ -107,6 +109,7 @@ impl World {
             scaled_out_for: None,
             quorum_lost_for: None,
             learner_stuck_for: None,
+            proceed_without_quorum: None,
         }
     }
 
@@ -134,6 +137,7 @@ impl World {
             policy: self.policy.clone(),
             replicas: self.replicas,
             update_revision: Some("new".into()),
+            proceed_without_quorum: self.proceed_without_quorum.clone(),
             latch: Latch {
                 voters: self.latch,
                 replicas: self.latched_under,
@@ -264,6 +268,7 @@ impl Inhabitant {
                 node: Node::Ready,
                 containers: Containers::Running,
                 etcd_ready: true,
+                sidecar_failing: false,
                 ready: true,
                 revision: Some("new".into()),
                 lease_role: Some(if index == 0 {

@@ -101,6 +101,7 @@ impl Looking for Members {
             },
             replicas: 5,
             update_revision: None,
+            proceed_without_quorum: None,
             latch: Latch::default(),
             scaled_out_for: None,
             quorum_lost_for: None,

@@ -204,6 +204,38 @@ fn a_pod_becomes_facts() {
 }
 
 #[test]
+fn a_sidecar_fails_only_when_it_is_reported_so() {
+    let beside = |status: Value, init: Value| {
+        containers::sidecar_failing(&pod(&json!({
+            "spec": {
+                "containers": [{"name": "etcd"}, {"name": "backup-restore"}],
+                "initContainers": [{"name": "once"}, {"name": "lasting", "restartPolicy": "Always"}],
+            },
+            "status": {"containerStatuses": status, "initContainerStatuses": init},
+        })))
+    };
+    let ready = |name: &str, ready: bool| {
+        let mut status = container(name, &json!({"running": {}}));
+        status["ready"] = ready.into();
+        status
+    };
+    assert!(!beside(json!([]), json!([])));
+    assert!(!beside(
+        json!([ready("etcd", false), ready("backup-restore", true)]),
+        json!([])
+    ));
+    assert!(beside(
+        json!([ready("etcd", true), ready("backup-restore", false)]),
+        json!([])
+    ));
+    assert!(!beside(
+        json!([]),
+        json!([ready("once", false), ready("lasting", true)])
+    ));
+    assert!(beside(json!([]), json!([ready("lasting", false)])));
+}
+
+#[test]
 fn an_id_recorded_for_the_incarnation_comes_before_one_for_the_name() {
     let page = Page::of(budget(&json!({"status": {"members": [
         {"name": "etcd-0", "pod": "etcd-0", "podUID": "old", "memberID": "a1", "role": "Voter", "serving": true},

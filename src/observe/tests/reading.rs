@@ -142,8 +142,22 @@ async fn a_cluster_is_seen_with_its_pods_and_their_nodes() {
     assert_eq!(nodes, [Node::Ready, Node::NotReady, Node::Gone]);
     assert_eq!(observation.replicas, 3);
     assert_eq!(observation.update_revision.as_deref(), Some("etcd-2"));
+    assert_eq!(observation.proceed_without_quorum, None);
     assert_eq!(world.endpoints().len(), 3);
     assert_eq!(observation.circumstances.teardown, None);
+}
+
+#[tokio::test]
+async fn the_budget_says_which_revision_goes_on_without_quorum() {
+    let site = Site::new();
+    let annotated = json!({"quorumgate.io/proceed-without-quorum": "etcd-2"});
+    site.put_budget(&json!({"metadata": {"annotations": annotated}}));
+    let (page, world) = site.look().await;
+    let observation = world.observation(&page, None, Round::default(), Ages::default());
+    assert_eq!(
+        observation.proceed_without_quorum.as_deref(),
+        Some("etcd-2")
+    );
 }
 
 #[tokio::test]

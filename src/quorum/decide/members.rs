@@ -7,7 +7,7 @@ use crate::quorum::evidence::Unanswered;
 use crate::quorum::membership::Membership;
 use crate::quorum::policy::{EvidenceMode, SmallCluster};
 use crate::quorum::snapshot::{Member, Role};
-use crate::quorum::tolerance::majority;
+use crate::quorum::tolerance::{in_flight, majority};
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
 use crate::quorum::why::Why;
 
@@ -56,11 +56,30 @@ pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     Some(granted(Basis::CostsNothing))
 }
 
+/// Rule 13, for a revision of which the owner has said that it goes on without quorum, because its members and the others do not form one:
+/// a rollout step takes an outdated member, alone.
+fn proceeds(case: &Case<'_>) -> bool {
+    let snapshot = case.snapshot;
+    let (Some(update), Some(accepted)) =
+        (&snapshot.update_revision, &snapshot.proceed_without_quorum)
+    else {
+        return false;
+    };
+    let outdated = snapshot
+        .pod(case.target())
+        .is_some_and(|pod| pod.revision.as_ref() != Some(update));
+    let alone = in_flight(case.grants, Some(case.target())).is_empty();
+    case.is_rollout_step() && update == accepted && outdated && alone
+}
+
 /// Rule 13: quorum is lost and this member is alive, so it is needed to bring quorum back. A rollout step may take it once quorum has been
 /// lost for the grace period: the new revision may be the repair. One that could not be asked stays: it may be a learner, which rule 11
 /// would spare. Readiness is no evidence for any of this.
 pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
     let snapshot = case.snapshot;
+    if case.others < needed_after(case) && proceeds(case) {
+        return Some(granted(Basis::Proceed));
+    }
     let live = snapshot.policy.evidence == EvidenceMode::Live;
     if !live || !snapshot.quorum_lost || case.body().is_down() || lets_single_member_go(case) {
         return None;

@@ -23,6 +23,7 @@ fn healthy(voters: u32) -> Observation {
         policy: Policy::default(),
         replicas: voters,
         update_revision: None,
+        proceed_without_quorum: None,
         latch: Latch {
             voters,
             replicas: voters,
@@ -57,6 +58,7 @@ fn pod(n: u32) -> Pod {
         node: Node::Ready,
         containers: Containers::Running,
         etcd_ready: true,
+        sidecar_failing: false,
         ready: true,
         revision: None,
         lease_role: None,
@@ -462,6 +464,25 @@ fn rule_13_an_alive_member_waits_while_quorum_is_lost() {
     assert_eq!(verdict(&o, Kind::RolloutStep, 0), based(Basis::Repair));
     assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");
     assert_waits(&verdict(&o, Kind::Defragment, 0), "quorum-lost");
+}
+
+#[test]
+fn rule_13_a_revision_that_may_go_on_without_quorum_takes_outdated_members_one_by_one() {
+    let mut o = healthy(3);
+    o.update_revision = Some("new".into());
+    o.pods[2].revision = Some("new".into());
+    silent(&mut o, 2, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    o.proceed_without_quorum = Some("another".into());
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    o.proceed_without_quorum = Some("new".into());
+    assert_eq!(verdict(&o, Kind::RolloutStep, 1), based(Basis::Proceed));
+    assert_waits(&verdict(&o, Kind::Evict, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::Defragment, 1), "no-headroom");
+    let alone = judge(&o, &granted(&[0]), &ask(Kind::RolloutStep, 1));
+    assert_waits(&alone, "no-headroom");
+    o.pods[1].revision = Some("new".into());
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn snapshot(conditions: Vec<Condition>) -> Snapshot {
         policy: Policy::default(),
         replicas: voters,
         update_revision: None,
+        proceed_without_quorum: None,
         latch: Latch {
             voters,
             replicas: voters,

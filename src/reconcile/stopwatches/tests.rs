@@ -12,6 +12,7 @@ fn snapshot(quorum_lost: bool) -> Snapshot {
         policy: Policy::default(),
         replicas: 3,
         update_revision: None,
+        proceed_without_quorum: None,
         latch: Latch::default(),
         scaled_out_for: None,
         quorum_lost_for: None,

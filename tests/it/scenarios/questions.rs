@@ -102,6 +102,7 @@ fn based(basis: Basis) -> String {
         | Basis::Learner
         | Basis::CostsNothing
         | Basis::Repair
+        | Basis::Proceed
         | Basis::SingleMember
         | Basis::TwoMembers => slug.into(),
     }

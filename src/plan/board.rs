@@ -1,0 +1,247 @@
+//! The target ordinals of a rollout, each with its pod, its member, its state and whether it is outdated.
+
+use crate::quorum::pod::Pod;
+use crate::quorum::{Grants, Member, Ordinal, Permitted, PodName, Role, Snapshot, TargetPod};
+
+use super::absence::{Absent, Out};
+use super::desired::Desired;
+use super::state::State;
+
+/// Everything one step is chosen from.
+pub(super) struct Board<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) grants: &'a Grants,
+    pub(super) desired: &'a Desired,
+    /// The target ordinals, from the lowest.
+    pub(super) slots: Vec<Slot<'a>>,
+}
+
+/// One target ordinal.
+pub(super) struct Slot<'a> {
+    pub(super) name: PodName,
+    pub(super) ordinal: Ordinal,
+    pub(super) pod: Option<&'a Pod>,
+    pub(super) member: Option<&'a Member>,
+    pub(super) state: State,
+    pub(super) revision: Revision,
+    pub(super) grant: Granted,
+}
+
+/// Where a pod stands in the rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Revision {
+    /// There is no pod: the one to come will be updated.
+    None,
+    /// It carries the update revision.
+    Updated,
+    /// It does not.
+    Outdated,
+    /// It does not, and the partition keeps it.
+    Kept,
+}
+
+/// Whether a member has a grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Granted {
+    /// None.
+    No,
+    /// To a step of a rollout that has not happened: it is finished before another begins.
+    ToRollout,
+    /// To somebody else, or for something else: its holder is waited for.
+    Otherwise,
+}
+
+/// How far a rollout is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Pods above the partition that carry the update revision and are not on their way out.
+    pub updated: u32,
+    /// Pods above the partition that there should be.
+    pub targets: u32,
+}
+
+/// How far a rollout is. `None` while there is no update revision.
+pub fn progress(snapshot: &Snapshot, desired: &Desired) -> Option<Progress> {
+    snapshot.update_revision.as_ref()?;
+    let grants = Grants::default();
+    Some(Board::of(snapshot, &grants, desired).progress())
+}
+
+impl<'a> Board<'a> {
+    pub(super) fn of(snapshot: &'a Snapshot, grants: &'a Grants, desired: &'a Desired) -> Self {
+        let slots = (0..snapshot.replicas)
+            .map(|index| Slot::of(index, snapshot, grants, desired))
+            .collect();
+        Self {
+            snapshot,
+            grants,
+            desired,
+            slots,
+        }
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        let partition = self.desired.partition;
+        let updated = self
+            .slots
+            .iter()
+            .filter(|slot| slot.revision == Revision::Updated && slot.state != State::Terminating)
+            .filter(|slot| slot.is_above(self.desired));
+        Progress {
+            updated: count(updated.count()),
+            targets: self.snapshot.replicas.saturating_sub(partition),
+        }
+    }
+
+    /// How many members are out if `aside`, which is to go next, is not counted. Granted pods beyond the target ordinals count too.
+    pub(super) fn out(&self, aside: Option<&PodName>) -> Out {
+        let here = self
+            .slots
+            .iter()
+            .filter(|slot| Some(&slot.name) != aside && slot.is_out());
+        let elsewhere = self
+            .grants
+            .iter()
+            .filter(|(pod, _)| self.slots.iter().all(|slot| slot.name != **pod));
+        let limit = self
+            .desired
+            .max_unavailable
+            .limit(self.snapshot.replicas, self.desired.partition);
+        Out {
+            out: count(here.count() + elsewhere.count()),
+            limit,
+        }
+    }
+
+    /// The target ordinals in these states.
+    pub(super) fn in_state(&self, wanted: impl Fn(&Slot<'a>) -> bool) -> Vec<Absent> {
+        self.slots
+            .iter()
+            .filter(|slot| wanted(slot))
+            .map(Slot::absent)
+            .collect()
+    }
+}
+
+impl<'a> Slot<'a> {
+    fn of(index: u32, snapshot: &'a Snapshot, grants: &'a Grants, desired: &'a Desired) -> Self {
+        let ordinal = Ordinal(desired.first_ordinal.0.saturating_add(index));
+        let pod = snapshot.pods.iter().find(|p| p.ordinal == Some(ordinal));
+        let name = pod.map_or_else(
+            || PodName::new(format!("{}-{}", snapshot.cluster.name, ordinal.0)),
+            |pod| pod.name.clone(),
+        );
+        let member = snapshot.member(&name);
+        Self {
+            ordinal,
+            state: State::of(snapshot, pod, member),
+            revision: Revision::of(index, pod, snapshot, desired),
+            grant: Granted::of(&name, pod, grants),
+            pod,
+            member,
+            name,
+        }
+    }
+
+    /// Whether it may be the target of a step at all: outdated, present, and nobody else's.
+    pub(super) fn is_open(&self) -> bool {
+        self.revision == Revision::Outdated
+            && self.pod.is_some()
+            && self.state != State::Terminating
+            && self.grant != Granted::Otherwise
+    }
+
+    /// Whether it counts against `maxUnavailable`. One that the partition keeps was not broken by this rollout, and waits for nobody.
+    pub(super) fn is_out(&self) -> bool {
+        let absent = match self.state {
+            State::Serving => false,
+            State::Missing | State::Terminating | State::Learning | State::Stuck => true,
+            State::NotAMember
+            | State::Dead
+            | State::Starting
+            | State::Failing(_)
+            | State::Unknown(_) => self.revision != Revision::Kept,
+        };
+        absent || self.grant != Granted::No
+    }
+
+    /// Whether it is one that the update revision has to be made to serve: updated already, or about to be.
+    pub(super) fn should_serve_updated(&self) -> bool {
+        let updated = matches!(self.revision, Revision::None | Revision::Updated);
+        (updated && self.state != State::Serving) || self.state == State::Terminating
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.member.is_some_and(|member| member.leader)
+    }
+
+    pub(super) fn role(&self) -> Option<Role> {
+        self.member.map(|member| member.role)
+    }
+
+    /// Raft entries it lags behind.
+    pub(super) fn lag(&self) -> u64 {
+        self.member
+            .and_then(|member| member.lag)
+            .unwrap_or_default()
+    }
+
+    /// Whether a container beside its etcd is reported unhealthy.
+    pub(super) fn has_sick_sidecar(&self) -> bool {
+        self.pod.is_some_and(|pod| pod.sidecar_failing)
+    }
+
+    /// The incarnation that would go.
+    pub(super) fn target(&self) -> Option<TargetPod> {
+        self.pod.map(|pod| TargetPod {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        })
+    }
+
+    pub(super) fn absent(&self) -> Absent {
+        Absent {
+            pod: self.name.clone(),
+            state: self.state.clone(),
+        }
+    }
+
+    fn is_above(&self, desired: &Desired) -> bool {
+        let lowest = desired.first_ordinal.0.saturating_add(desired.partition);
+        self.ordinal.0 >= lowest
+    }
+}
+
+impl Revision {
+    fn of(index: u32, pod: Option<&Pod>, snapshot: &Snapshot, desired: &Desired) -> Self {
+        match pod {
+            None => Self::None,
+            Some(pod) if pod.revision == snapshot.update_revision => Self::Updated,
+            Some(_) if index < desired.partition => Self::Kept,
+            Some(_) => Self::Outdated,
+        }
+    }
+}
+
+impl Granted {
+    fn of(name: &PodName, pod: Option<&Pod>, grants: &Grants) -> Self {
+        let Some(grant) = grants.of(name) else {
+            return Self::No;
+        };
+        let of_this_step = |what: &Permitted| match what {
+            Permitted::Delete { uid, rollout } => {
+                *rollout && pod.is_some_and(|pod| pod.uid == *uid)
+            }
+            Permitted::Defragment { .. } | Permitted::Replace => false,
+        };
+        if grant.causes.iter().all(|cause| of_this_step(&cause.what)) {
+            Self::ToRollout
+        } else {
+            Self::Otherwise
+        }
+    }
+}
+
+fn count(members: usize) -> u32 {
+    u32::try_from(members).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,62 @@
+//! How many members may be out at once: KEP-961's `maxUnavailable`, reinterpreted for quorum.
+//!
+//! As there, a percentage is rounded down, at least one member may go, and no more than there are pods above the partition. Beyond
+//! that, headroom limits it: the judge refuses what would leave no majority, however many were asked for.
+
+/// A number of members, or a share of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MaxUnavailable {
+    /// So many.
+    Members(u32),
+    /// So many of a hundred.
+    Percent(u32),
+}
+
+impl MaxUnavailable {
+    /// How many members of a StatefulSet of `replicas` these are, `partition` of which keep their revision.
+    pub fn limit(self, replicas: u32, partition: u32) -> u32 {
+        let asked = match self {
+            Self::Members(members) => members,
+            Self::Percent(percent) => {
+                let share = u64::from(replicas) * u64::from(percent) / 100;
+                u32::try_from(share).unwrap_or(u32::MAX)
+            }
+        };
+        asked.min(replicas.saturating_sub(partition)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MaxUnavailable::{Members, Percent};
+
+    #[test]
+    fn a_percentage_is_rounded_down() {
+        assert_eq!(Percent(50).limit(5, 0), 2);
+        assert_eq!(Percent(34).limit(3, 0), 1);
+        assert_eq!(Percent(99).limit(7, 0), 6);
+        assert_eq!(Percent(100).limit(5, 0), 5);
+    }
+
+    #[test]
+    fn at_least_one_may_go() {
+        assert_eq!(Percent(1).limit(3, 0), 1);
+        assert_eq!(Members(0).limit(3, 0), 1);
+        assert_eq!(Members(2).limit(3, 3), 1);
+        assert_eq!(Members(1).limit(0, 0), 1);
+    }
+
+    #[test]
+    fn no_more_than_there_are_replicas() {
+        assert_eq!(Members(9).limit(5, 0), 5);
+        assert_eq!(Percent(u32::MAX).limit(5, 0), 5);
+    }
+
+    #[test]
+    fn no_more_than_the_partition_stages() {
+        assert_eq!(Members(4).limit(5, 3), 2, "fewer staged than may be out");
+        assert_eq!(Members(2).limit(5, 3), 2, "as many staged as may be out");
+        assert_eq!(Members(2).limit(5, 1), 2, "more staged than may be out");
+        assert_eq!(Members(9).limit(5, 3), 2, "more than there are replicas");
+    }
+}

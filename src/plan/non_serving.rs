@@ -1,0 +1,126 @@
+//! Step 2: outdated members that do not serve go first, because replacing them takes nothing from the cluster and may repair it.
+
+use std::cmp::Reverse;
+
+use super::board::{Board, Granted, Revision, Slot};
+use super::desired::NonServing;
+use super::next::{Next, Steps};
+use super::state::State;
+use super::step::{Action, Because, Step};
+use super::waiting::WaitingOn;
+use crate::quorum::{Grants, Permitted};
+
+/// In which order they go: the less a member could still give, the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    /// Dead, or no member at all: it gives nothing.
+    Dead,
+    /// Not serving yet.
+    Starting,
+    /// It runs, and would serve as soon as there is a quorum.
+    Alive,
+}
+
+impl Class {
+    /// The class of a state; `None` for those that serve, that catch up, or that nobody knows of.
+    fn of(state: &State) -> Option<Self> {
+        match state {
+            State::Dead | State::NotAMember => Some(Self::Dead),
+            State::Starting => Some(Self::Starting),
+            State::Failing(_) | State::Stuck => Some(Self::Alive),
+            State::Missing
+            | State::Terminating
+            | State::Serving
+            | State::Learning
+            | State::Unknown(_) => None,
+        }
+    }
+}
+
+impl<'a> Board<'a> {
+    /// The step that replaces an outdated member that does not serve, or why it has to wait; `None` where there is none such.
+    pub(super) fn replace_non_serving(&self) -> Option<Next> {
+        let mut grants = self.grants.clone();
+        let mut steps: Vec<Step> = Vec::new();
+        let mut refused: Option<WaitingOn> = None;
+        for slot in self.non_serving() {
+            match self.replace(slot, &grants) {
+                Ok(step) => {
+                    grants = with(&grants, &step);
+                    let moves = matches!(step.action, Action::MoveLeader { .. });
+                    if moves && !steps.is_empty() {
+                        break;
+                    }
+                    steps.push(step);
+                    if moves || self.desired.non_serving == NonServing::OneAtATime {
+                        break;
+                    }
+                }
+                Err(waiting) => refused = refused.or(Some(waiting)),
+            }
+        }
+        match Steps::of(steps) {
+            Some(steps) => Some(Next::Act(steps)),
+            None => refused.map(Next::Wait),
+        }
+    }
+
+    /// Outdated members that do not serve, in the order in which they go.
+    pub(super) fn non_serving(&self) -> Vec<&Slot<'a>> {
+        let mut sorted: Vec<(_, &Slot<'a>)> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.is_open())
+            .filter_map(|slot| {
+                let class = Class::of(&slot.state)?;
+                let begun = Reverse(slot.grant == Granted::ToRollout);
+                let last = (slot.leads(), Reverse(slot.lag()), Reverse(slot.ordinal));
+                Some(((begun, class, last), slot))
+            })
+            .collect();
+        sorted.sort_by_key(|(key, _)| *key);
+        sorted.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    fn replace(&self, slot: &Slot<'_>, grants: &Grants) -> Result<Step, WaitingOn> {
+        if let Some(untried) = self.untried(slot) {
+            return Err(untried);
+        }
+        let pod = self.may_take(slot, grants, Action::Delete)?;
+        let action = self.handing_over(slot, grants, Action::Delete)?;
+        Ok(Step {
+            pod,
+            action,
+            because: Because::NonServing(slot.state.clone()),
+        })
+    }
+}
+
+impl Board<'_> {
+    /// With quorum lost, a member that is alive is what quorum may come back with. The new revision may be the repair, but not where it has
+    /// been tried and no updated member so much as runs: one of them has to, before the next one is given up.
+    fn untried(&self, slot: &Slot<'_>) -> Option<WaitingOn> {
+        let accepted = self.snapshot.proceed_without_quorum.is_some()
+            && self.snapshot.proceed_without_quorum == self.snapshot.update_revision;
+        if !self.snapshot.quorum_lost || !matches!(slot.state, State::Failing(_)) || accepted {
+            return None;
+        }
+        let mut tried = self
+            .slots
+            .iter()
+            .filter(|other| matches!(other.revision, Revision::None | Revision::Updated))
+            .peekable();
+        tried.peek()?;
+        let none_runs = tried.all(|other| other.state.is_down() || other.state.has_no_pod());
+        none_runs.then(|| self.waiting())
+    }
+}
+
+/// The ledger as it will be once this step has its grant.
+fn with(grants: &Grants, step: &Step) -> Grants {
+    let permitted = Permitted::Delete {
+        uid: step.pod.uid.clone(),
+        rollout: true,
+    };
+    grants.issue(&step.pod.name, permitted, String::new(), String::new())
+}

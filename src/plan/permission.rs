@@ -1,0 +1,75 @@
+//! Whether a pod may be proposed: only what the judge would allow now.
+
+use super::board::{Board, Slot};
+use super::desired::PodManagement;
+use super::step::{Action, disruption};
+use super::waiting::WaitingOn;
+use crate::quorum::{DisruptionBudget, Grants, PodName, Reason, TargetPod, Verdict, decide};
+
+impl Board<'_> {
+    /// Why a slot's pod may not go now, with these grants open; otherwise the incarnation that may.
+    pub(super) fn may_take(
+        &self,
+        slot: &Slot<'_>,
+        grants: &Grants,
+        action: Action,
+    ) -> Result<TargetPod, WaitingOn> {
+        let Some(target) = slot.target() else {
+            return Err(self.waiting());
+        };
+        if let Some(lower) = self.blocking(slot, grants) {
+            return Err(WaitingOn::LowerOrdinal {
+                pod: target.name,
+                lower: lower.absent(),
+            });
+        }
+        let refused = match decide(self.snapshot, grants, &disruption(target.clone())) {
+            Verdict::Allow(_) => self.eviction_refused(action),
+            Verdict::Wait(reason) | Verdict::Deny(reason) => Some(reason),
+        };
+        match refused {
+            None => Ok(target),
+            Some(reason) => Err(self.refused(&target.name, reason)),
+        }
+    }
+
+    /// A lower ordinal that keeps the StatefulSet controller from creating the slot's next pod.
+    fn blocking<'s>(&'s self, slot: &Slot<'_>, grants: &Grants) -> Option<&'s Slot<'s>> {
+        if self.desired.management == PodManagement::Parallel {
+            return None;
+        }
+        self.slots.iter().find(|lower| {
+            let ready = lower.pod.is_some_and(|pod| pod.ready && !pod.terminating);
+            lower.ordinal < slot.ordinal && (!ready || grants.holds(&lower.name))
+        })
+    }
+
+    /// What the pod's `PodDisruptionBudget`s would say, where they are asked.
+    fn eviction_refused(&self, action: Action) -> Option<Reason> {
+        if action != Action::Evict {
+            return None;
+        }
+        let names = match &self.snapshot.circumstances.disruption_budget {
+            DisruptionBudget::Permits => return None,
+            DisruptionBudget::Refuses { name } => vec![name.clone()],
+            DisruptionBudget::Several { names } => names.clone(),
+        };
+        Some(Reason::DisruptionBudget { names })
+    }
+
+    fn refused(&self, pod: &PodName, reason: Reason) -> WaitingOn {
+        match reason {
+            Reason::QuorumLost(count) => WaitingOn::QuorumLost {
+                pod: pod.clone(),
+                lost_for: self.snapshot.quorum_lost_for.unwrap_or_default(),
+                grace: self.snapshot.policy.quorum_loss_grace,
+                voters: count.voters,
+                serving: count.serving,
+            },
+            reason => WaitingOn::Permission {
+                pod: pod.clone(),
+                reason,
+            },
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Under `RollingUpdate` the StatefulSet controller updates, from the highest ordinal down, and asks the gate like anyone. Where it is
+//! refused for the sake of a broken member that it would only come to later, it asks for ever: then that member goes first.
+
+use super::board::{Board, Revision, Slot};
+use super::desired::{Desired, PodManagement};
+use super::state::State;
+use super::step::{Action, Because, Step, disruption};
+use crate::quorum::{Actor, Disruption, Grants, Kind, Snapshot, Verdict, decide};
+
+/// The outdated member, dead or starting, to delete so that the StatefulSet controller can go on; `None` while it can by itself, or
+/// waits for something that a delete does not mend.
+pub fn unblock(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Option<Step> {
+    let board = Board::of(snapshot, grants, desired);
+    let idle = board.not_begun().is_some() || board.is_done() || board.suspended().is_some();
+    if idle || board.obstacle().is_some() || !board.controller_is_stuck() {
+        return None;
+    }
+    let broken = board
+        .non_serving()
+        .into_iter()
+        .filter(|s| s.state.is_down());
+    broken
+        .filter_map(|slot| {
+            let pod = board.may_take(slot, grants, Action::Delete).ok()?;
+            Some(Step {
+                pod,
+                action: Action::Delete,
+                because: Because::NonServing(slot.state.clone()),
+            })
+        })
+        .next()
+}
+
+impl Board<'_> {
+    /// Whether the StatefulSet controller comes no further: it waits for an outdated member that is down, or is refused the next one.
+    fn controller_is_stuck(&self) -> bool {
+        if self.desired.management == PodManagement::OrderedReady
+            && let Some(unready) = self.slots.iter().find(|slot| !is_ready(slot))
+        {
+            return unready.is_open() && unready.state.is_down();
+        }
+        for slot in self.slots.iter().rev() {
+            match slot.revision {
+                Revision::Updated if is_ready(slot) => {}
+                Revision::Outdated if slot.state != State::Terminating => {
+                    return !self.controller_may_delete(slot);
+                }
+                Revision::Updated | Revision::Outdated | Revision::None | Revision::Kept => {
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    fn controller_may_delete(&self, slot: &Slot<'_>) -> bool {
+        let Some(target) = slot.target() else {
+            return false;
+        };
+        let asked = Disruption {
+            kind: Kind::Delete,
+            actor: Actor::Stranger,
+            ..disruption(target)
+        };
+        matches!(
+            decide(self.snapshot, self.grants, &asked),
+            Verdict::Allow(_)
+        )
+    }
+}
+
+/// Whether the StatefulSet controller takes the pod for one that it need not wait for.
+fn is_ready(slot: &Slot<'_>) -> bool {
+    slot.pod.is_some_and(|pod| pod.ready && !pod.terminating)
+}

@@ -1,0 +1,85 @@
+//! Step 3: before a serving member goes, those that went before it are back.
+
+use super::board::{Board, Revision};
+use super::state::State;
+use super::waiting::WaitingOn;
+use crate::quorum::{EvidenceMode, Membership};
+
+impl Board<'_> {
+    /// What has to happen before any serving member goes, however many may be out: an updated member that takes too long to serve holds
+    /// the rollout, and members that are to join do so first.
+    pub(super) fn held(&self) -> Option<WaitingOn> {
+        self.overdue()
+            .or_else(|| self.learner())
+            .or_else(|| self.joining())
+    }
+
+    /// What the rollout waits for while no step is possible: the first of these that there is.
+    pub(super) fn waiting(&self) -> WaitingOn {
+        if let Some(held) = self.held() {
+            return held;
+        }
+        let out = self.out(None);
+        let pods = self.in_state(|slot| slot.state == State::Missing);
+        if !pods.is_empty() {
+            return WaitingOn::MissingPods { pods, out };
+        }
+        let pods = self.in_flight(None);
+        if !pods.is_empty() {
+            return WaitingOn::InFlight { pods, out };
+        }
+        let members = self.in_state(|slot| {
+            slot.revision == Revision::Outdated && matches!(slot.state, State::Unknown(_))
+        });
+        if !members.is_empty() {
+            return WaitingOn::Evidence { members, out };
+        }
+        let members = self.in_state(|slot| slot.state != State::Serving && slot.is_out());
+        WaitingOn::UpdatedMembers { members, out }
+    }
+
+    /// An updated member that has not served for the progress deadline, or a pod that has been missing for as long.
+    fn overdue(&self) -> Option<WaitingOn> {
+        let deadline = self.snapshot.policy.progress_deadline;
+        let late = self
+            .slots
+            .iter()
+            .filter(|slot| slot.should_serve_updated())
+            .filter_map(|slot| Some((self.desired.out_for.get(&slot.name)?, slot)))
+            .filter(|(waited, _)| **waited >= deadline)
+            .max_by_key(|(waited, slot)| (**waited, std::cmp::Reverse(slot.ordinal)));
+        late.map(|(waited, slot)| WaitingOn::Overdue {
+            member: slot.absent(),
+            waited: *waited,
+            deadline,
+        })
+    }
+
+    /// A learner that catches up becomes a voter soon.
+    fn learner(&self) -> Option<WaitingOn> {
+        let learner = self.slots.iter().find(|s| s.state == State::Learning)?;
+        Some(WaitingOn::Learner {
+            pod: learner.name.clone(),
+            lag: learner.member.and_then(|member| member.lag),
+            stuck_for: self.snapshot.learner_stuck_for.unwrap_or_default(),
+            deadline: self.snapshot.policy.progress_deadline,
+        })
+    }
+
+    /// A scale-out: etcd lists fewer voters than there are to be, and some pods are on their way to becoming one.
+    fn joining(&self) -> Option<WaitingOn> {
+        if self.snapshot.policy.evidence != EvidenceMode::Live {
+            return None;
+        }
+        let Membership::Confirmed { voters } = self.snapshot.membership else {
+            return None;
+        };
+        let members = self.in_state(|slot| slot.state.is_joining(slot.role()));
+        let replicas = self.snapshot.replicas;
+        (voters < replicas && !members.is_empty()).then_some(WaitingOn::Joining {
+            members,
+            voters,
+            replicas,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Step 4: one outdated member that serves. Followers go first, the most lagging one before the others, and the leader last.
+
+use std::cmp::Reverse;
+
+use super::board::{Board, Granted, Slot};
+use super::desired::Removal;
+use super::next::{Next, Steps};
+use super::state::State;
+use super::step::{Action, Because, Part, Step};
+use super::waiting::WaitingOn;
+
+/// Whose turn it is: all of one preference before any of the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Preference {
+    /// What was begun is finished first.
+    fresh: bool,
+    /// With `sidecarFirst`, those whose other containers are healthy come later.
+    sound: bool,
+    part: Part,
+}
+
+impl<'a> Board<'a> {
+    /// The step that takes an outdated serving member, or why none may go now; `None` where there is none such.
+    pub(super) fn take_serving(&self) -> Option<Next> {
+        let candidates = self.serving();
+        let preference = self.preference(candidates.first()?);
+        let mut refused: Option<WaitingOn> = None;
+        for slot in candidates {
+            if self.preference(slot) != preference {
+                break;
+            }
+            let out = self.out(Some(&slot.name));
+            if !out.has_room() {
+                refused = refused.or_else(|| Some(self.waiting()));
+                continue;
+            }
+            match self.take(slot) {
+                Ok(step) => return Some(Next::Act(Steps::one(step))),
+                Err(waiting) => refused = refused.or(Some(waiting)),
+            }
+        }
+        refused.map(Next::Wait)
+    }
+
+    /// Outdated members that serve, in the order in which they go.
+    pub(super) fn serving(&self) -> Vec<&Slot<'a>> {
+        let mut slots: Vec<&Slot<'a>> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.is_open() && slot.state == State::Serving)
+            .collect();
+        slots.sort_by_key(|slot| {
+            (
+                self.preference(slot),
+                Reverse(slot.lag()),
+                Reverse(slot.ordinal),
+            )
+        });
+        slots
+    }
+
+    /// The step that takes this serving member, where the judge would let it go.
+    pub(super) fn take(&self, slot: &Slot<'_>) -> Result<Step, WaitingOn> {
+        let removal = match self.desired.removal {
+            Removal::EvictHealthy if !slot.has_sick_sidecar() => Action::Evict,
+            Removal::EvictHealthy | Removal::Delete => Action::Delete,
+        };
+        let pod = self.may_take(slot, self.grants, removal)?;
+        let action = self.handing_over(slot, self.grants, removal)?;
+        Ok(Step {
+            pod,
+            action,
+            because: self.reason(slot),
+        })
+    }
+
+    fn preference(&self, slot: &Slot<'_>) -> Preference {
+        Preference {
+            fresh: slot.grant != Granted::ToRollout,
+            sound: !(self.desired.sidecar_first && slot.has_sick_sidecar()),
+            part: part(slot),
+        }
+    }
+
+    fn reason(&self, slot: &Slot<'_>) -> Because {
+        if self.desired.sidecar_first && slot.has_sick_sidecar() {
+            Because::SidecarFirst(part(slot))
+        } else {
+            Because::Serving(part(slot))
+        }
+    }
+}
+
+fn part(slot: &Slot<'_>) -> Part {
+    if slot.leads() {
+        Part::Leader
+    } else {
+        Part::Follower
+    }
+}

@@ -1,0 +1,118 @@
+//! What a target ordinal of a rollout is doing: the snapshot's findings in the words of the rollout.
+
+use std::fmt;
+
+use crate::quorum::pod::Pod;
+use crate::quorum::{Body, Condition, Member, Role, Snapshot, Why};
+
+/// What has become of one target ordinal. `Display` completes "etcd-main-0 …".
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum State {
+    /// There is no pod.
+    Missing,
+    /// Its pod is on its way out.
+    Terminating,
+    /// A voter that proved that it takes part in quorum.
+    Serving,
+    /// A learner that catches up.
+    Learning,
+    /// A learner that has made no progress for the progress deadline.
+    Stuck,
+    /// Its pod is proven not to be a member: it may be about to join.
+    NotAMember,
+    /// Its process does not run.
+    Dead,
+    /// Its process has not started in this incarnation.
+    Starting,
+    /// Its process runs, and it is known not to serve.
+    Failing(Why),
+    /// Nobody knows: nothing is done on such evidence.
+    Unknown(Why),
+}
+
+impl State {
+    /// What is known of a pod, and of the member it is.
+    pub(super) fn of(snapshot: &Snapshot, pod: Option<&Pod>, member: Option<&Member>) -> Self {
+        let Some(pod) = pod else {
+            return Self::Missing;
+        };
+        if pod.terminating {
+            return Self::Terminating;
+        }
+        if snapshot.not_members.contains(&pod.name) {
+            return Self::NotAMember;
+        }
+        match member {
+            Some(member) => Self::of_member(snapshot, member),
+            None => Self::Unknown(Why::NotListed),
+        }
+    }
+
+    fn of_member(snapshot: &Snapshot, member: &Member) -> Self {
+        if member.serves_quorum() {
+            return Self::Serving;
+        }
+        match member.body {
+            Body::Dead | Body::DeadForGood => return Self::Dead,
+            Body::Starting => return Self::Starting,
+            Body::Alive | Body::Elsewhere => {}
+        }
+        match &member.condition {
+            Condition::Failing(why) => Self::Failing(why.clone()),
+            Condition::Unknown(why) => Self::Unknown(why.clone()),
+            Condition::Serving | Condition::Learning if is_stuck(snapshot) => Self::Stuck,
+            Condition::Serving | Condition::Learning => Self::Learning,
+        }
+    }
+
+    /// Whether its process is known not to run.
+    pub(super) fn is_down(&self) -> bool {
+        matches!(self, Self::Dead | Self::Starting)
+    }
+
+    /// Whether there is no pod, or not for long.
+    pub(super) fn has_no_pod(&self) -> bool {
+        matches!(self, Self::Missing | Self::Terminating)
+    }
+
+    /// Whether it was started and has yet to join the voters.
+    pub(super) fn is_joining(&self, role: Option<Role>) -> bool {
+        match self {
+            Self::Missing | Self::Learning | Self::Stuck | Self::NotAMember => true,
+            Self::Dead | Self::Starting | Self::Failing(_) | Self::Unknown(_) => {
+                role == Some(Role::Learner)
+            }
+            Self::Serving | Self::Terminating => false,
+        }
+    }
+
+    /// A stable word for metrics and status.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+}
+
+fn is_stuck(snapshot: &Snapshot) -> bool {
+    let deadline = snapshot.policy.progress_deadline;
+    snapshot
+        .learner_stuck_for
+        .is_some_and(|stuck| stuck >= deadline)
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("has no pod"),
+            Self::Terminating => f.write_str("is terminating"),
+            Self::Serving => f.write_str("serves"),
+            Self::Learning => f.write_str("is a learner that catches up"),
+            Self::Stuck => f.write_str("is a learner that makes no progress"),
+            Self::NotAMember => f.write_str("is not a member of the cluster"),
+            Self::Dead => f.write_str("is dead"),
+            Self::Starting => f.write_str("is starting"),
+            Self::Failing(why) => write!(f, "does not serve ({why})"),
+            Self::Unknown(why) => write!(f, "is not known to serve ({why})"),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What a rollout waits for: one variant per cause, carrying its numbers.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::absence::{Absent, Out};
+use super::board::Progress;
+use super::desired::{Generation, Obstacle};
+use crate::quorum::{PodName, Reason, Teardown};
+
+/// Why there is no step now. `Display` is a sentence for people; [`WaitingOn::slug`] is for metrics and status.
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum WaitingOn {
+    /// The StatefulSet is not enrolled, or its budget does not exist yet.
+    Enrolment,
+    /// The cluster is being torn down: nothing is rolled any more.
+    Teardown(Teardown),
+    /// The StatefulSet controller has not read the latest specification, so the update revision may be an old one.
+    Observation(Generation),
+    /// The update revision has not been computed yet.
+    Revision,
+    /// The budget says `paused`.
+    Paused(Progress),
+    /// The change cannot be rolled one by one, and its owner has not let this revision go on.
+    Obstacle {
+        /// What keeps old and new members apart.
+        obstacle: Obstacle,
+        /// The update revision, as the annotation has to name it.
+        revision: String,
+    },
+    /// Step 2: a lost quorum may come back by itself, so members that are alive stay for a while (rule 13).
+    QuorumLost {
+        /// The member that would go.
+        pod: PodName,
+        /// For how long quorum has been lost, as far as it is confirmed.
+        lost_for: Duration,
+        /// For how long it has to have been.
+        grace: Duration,
+        /// Voters that count.
+        voters: u32,
+        /// Voters that serve.
+        serving: u32,
+    },
+    /// Step 2: with pod management `OrderedReady` the pod would not be created again before a lower one is ready.
+    LowerOrdinal {
+        /// The pod that would go.
+        pod: PodName,
+        /// The lower one.
+        lower: Absent,
+    },
+    /// Step 3: an updated member has not served for the progress deadline. The rollout holds; it goes on when the member serves, and starts
+    /// over when the template changes.
+    Overdue {
+        /// The member.
+        member: Absent,
+        /// For how long it has not served.
+        waited: Duration,
+        /// How long it may take.
+        deadline: Duration,
+    },
+    /// Step 3: a learner catches up.
+    Learner {
+        /// Its pod.
+        pod: PodName,
+        /// Raft entries it lags behind, where that is known.
+        lag: Option<u64>,
+        /// For how long it has made no progress.
+        stuck_for: Duration,
+        /// After how long it is no longer waited for.
+        deadline: Duration,
+    },
+    /// Step 3: a scale-out: new members join before old ones restart.
+    Joining {
+        /// Those that have yet to become voters.
+        members: Vec<Absent>,
+        /// Voters now.
+        voters: u32,
+        /// Voters to be.
+        replicas: u32,
+    },
+    /// Step 3: pods that the StatefulSet controller has to create.
+    MissingPods {
+        /// Their ordinals' names.
+        pods: Vec<Absent>,
+        /// Members out.
+        out: Out,
+    },
+    /// Step 3: pods that are terminating, or that somebody has permission to take.
+    InFlight {
+        /// The pods.
+        pods: Vec<PodName>,
+        /// Members out.
+        out: Out,
+    },
+    /// Step 3: outdated members of which nobody knows whether they serve.
+    Evidence {
+        /// The members.
+        members: Vec<Absent>,
+        /// Members out.
+        out: Out,
+    },
+    /// Step 3: updated members that do not serve yet.
+    UpdatedMembers {
+        /// The members.
+        members: Vec<Absent>,
+        /// Members out.
+        out: Out,
+    },
+    /// Step 4: leadership was moved a moment ago, and this member leads again.
+    Leadership {
+        /// The leader.
+        leader: PodName,
+        /// For how long leadership is left alone.
+        remaining: Duration,
+    },
+    /// The judge would refuse the pod whose turn it is.
+    Permission {
+        /// The pod.
+        pod: PodName,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+impl WaitingOn {
+    /// A stable word for metrics and status.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+
+    /// Whether somebody has to do something before the rollout can go on, as far as can be told: it makes no progress.
+    pub fn is_stuck(&self) -> bool {
+        matches!(self, Self::Overdue { .. } | Self::Obstacle { .. })
+    }
+}
+
+impl fmt::Display for WaitingOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Enrolment => f.write_str("the StatefulSet has no QuorumDisruptionBudget yet"),
+            Self::Teardown(_) => f.write_str("the cluster is being torn down"),
+            Self::Observation(Generation { desired, observed }) => write!(
+                f,
+                "the StatefulSet controller has read generation {observed} of {desired}"
+            ),
+            Self::Revision => {
+                f.write_str("the StatefulSet controller has not computed the update revision yet")
+            }
+            Self::Paused(Progress { updated, targets }) => write!(
+                f,
+                "the rollout is paused, with {updated} of {targets} pods updated"
+            ),
+            Self::Obstacle { obstacle, revision } => write!(
+                f,
+                "this change cannot be rolled one by one: {obstacle}; to accept the outage, annotate the budget with \
+                 quorumgate.io/proceed-without-quorum: {revision}"
+            ),
+            Self::QuorumLost {
+                pod,
+                lost_for,
+                grace,
+                voters,
+                serving,
+            } => write!(
+                f,
+                "quorum is lost ({serving} of {voters} voters serve) and may come back by itself; {pod} is alive and stays until it has \
+                 been lost for {} s ({} s so far)",
+                grace.as_secs(),
+                lost_for.as_secs(),
+            ),
+            Self::LowerOrdinal { pod, lower } if lower.state == super::State::Serving => write!(
+                f,
+                "{pod} would not be created again before {} is ready (OrderedReady)",
+                lower.pod
+            ),
+            Self::LowerOrdinal { pod, lower } => write!(
+                f,
+                "{pod} would not be created again before {} is ready (OrderedReady), which {}",
+                lower.pod, lower.state
+            ),
+            Self::Overdue {
+                member,
+                waited,
+                deadline,
+            } => write!(
+                f,
+                "{member}, for {} s; after {} s the rollout holds, until it serves or the template changes",
+                waited.as_secs(),
+                deadline.as_secs(),
+            ),
+            Self::Learner {
+                pod,
+                lag,
+                stuck_for,
+                deadline,
+            } => {
+                write!(f, "{pod} is a learner and catches up")?;
+                if let Some(lag) = lag {
+                    write!(f, ", {lag} entries behind")?;
+                }
+                if !stuck_for.is_zero() {
+                    let (stuck, deadline) = (stuck_for.as_secs(), deadline.as_secs());
+                    write!(f, "; no progress for {stuck} of at most {deadline} s")?;
+                }
+                Ok(())
+            }
+            Self::Joining {
+                members,
+                voters,
+                replicas,
+            } => write!(
+                f,
+                "new members join first, {voters} of {replicas} are voters: {}",
+                list(members)
+            ),
+            Self::MissingPods { pods, out } => write!(f, "{} ({out})", list(pods)),
+            Self::InFlight { pods, out } => {
+                write!(f, "{} may be on the way out ({out})", list(pods))
+            }
+            Self::Evidence { members, out } | Self::UpdatedMembers { members, out } => {
+                write!(f, "{} ({out})", list(members))
+            }
+            Self::Leadership { leader, remaining } => write!(
+                f,
+                "{leader} leads again; leadership was moved a moment ago and is left alone for {} s",
+                remaining.as_secs()
+            ),
+            Self::Permission { pod, reason } => write!(f, "{pod} may not go: {reason}"),
+        }
+    }
+}
+
+fn list<T: fmt::Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    items.join(", ")
+}

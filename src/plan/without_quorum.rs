@@ -1,0 +1,84 @@
+//! A change that keeps old and new members apart: it holds, until its owner lets exactly this revision go on without quorum.
+
+use super::board::{Board, Granted, Revision, Slot};
+use super::desired::Obstacle;
+use super::next::{Next, Steps};
+use super::state::State;
+use super::step::{Because, Step};
+use super::waiting::WaitingOn;
+
+impl Board<'_> {
+    /// The obstacle, where there is more than one member to keep apart.
+    pub(super) fn obstacle(&self) -> Option<Obstacle> {
+        self.desired.obstacle.filter(|_| self.snapshot.replicas > 1)
+    }
+
+    /// One member after another, each only when all others have a pod and the updated ones run. They need not serve: they cannot,
+    /// before they are a majority.
+    pub(super) fn proceed_without_quorum(&self, obstacle: Obstacle) -> Next {
+        let revision = self.snapshot.update_revision.clone().unwrap_or_default();
+        if self.snapshot.proceed_without_quorum.as_ref() != Some(&revision) {
+            return Next::Wait(WaitingOn::Obstacle { obstacle, revision });
+        }
+        let candidates = self.non_serving().into_iter().chain(self.serving());
+        let mut refused: Option<WaitingOn> = None;
+        for slot in candidates {
+            match self.only(slot) {
+                Ok(step) => return Next::Act(Steps::one(step)),
+                Err(waiting) => refused = refused.or(Some(waiting)),
+            }
+        }
+        Next::Wait(refused.unwrap_or_else(|| self.waiting()))
+    }
+
+    fn only(&self, slot: &Slot<'_>) -> Result<Step, WaitingOn> {
+        if let Some(waiting) = self.busy_without(slot) {
+            return Err(waiting);
+        }
+        let mut step = self.take(slot)?;
+        if slot.state != State::Serving {
+            step.because = Because::NonServing(slot.state.clone());
+        }
+        Ok(step)
+    }
+
+    /// What is still under way from the step before.
+    fn busy_without(&self, aside: &Slot<'_>) -> Option<WaitingOn> {
+        let others = || self.slots.iter().filter(|slot| slot.name != aside.name);
+        let absent = |wanted: fn(&Slot<'_>) -> bool| -> Vec<_> {
+            others().filter(|s| wanted(s)).map(Slot::absent).collect()
+        };
+        let out = self.out(Some(&aside.name));
+        let missing = absent(|slot| slot.state == State::Missing);
+        if !missing.is_empty() {
+            return Some(WaitingOn::MissingPods { pods: missing, out });
+        }
+        let pods = self.in_flight(Some(&aside.name));
+        if !pods.is_empty() {
+            return Some(WaitingOn::InFlight { pods, out });
+        }
+        let down = absent(|slot| slot.revision == Revision::Updated && slot.state.is_down());
+        (!down.is_empty()).then_some(WaitingOn::UpdatedMembers { members: down, out })
+    }
+
+    /// The pods on their way out, or with permission to go.
+    pub(super) fn in_flight(
+        &self,
+        aside: Option<&crate::quorum::PodName>,
+    ) -> Vec<crate::quorum::PodName> {
+        let here = self
+            .slots
+            .iter()
+            .filter(|slot| slot.state == State::Terminating || slot.grant != Granted::No)
+            .map(|slot| &slot.name);
+        let granted = self.grants.iter().map(|(pod, _)| pod);
+        let mut pods: Vec<_> = here
+            .chain(granted)
+            .filter(|pod| Some(*pod) != aside)
+            .cloned()
+            .collect();
+        pods.sort();
+        pods.dedup();
+        pods
+    }
+}

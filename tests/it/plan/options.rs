@@ -1,0 +1,146 @@
+//! The options of DEP-06's procedure.
+
+use super::scene::*;
+use quorumgate::plan::{Action, Desired, Next, NonServing, Removal};
+use quorumgate::quorum::DisruptionBudget;
+
+fn evict_healthy(desired: &mut Desired) {
+    desired.removal = Removal::EvictHealthy;
+}
+
+fn all_at_once(desired: &mut Desired) {
+    desired.non_serving = NonServing::AllAtOnce;
+}
+
+fn sidecar_first(desired: &mut Desired) {
+    desired.sidecar_first = true;
+}
+
+#[test]
+fn evict_healthy_evicts_those_that_serve_with_all_containers_healthy() {
+    let scene = Scene::of(3).wishing(evict_healthy);
+    assert_eq!(scene.says(), "evict c: it is an outdated follower");
+    let sick = scene.with("c", sick_sidecar);
+    assert_eq!(sick.says(), "delete c: it is an outdated follower");
+}
+
+#[test]
+fn evict_healthy_deletes_those_that_do_not_serve() {
+    let scene = Scene::of(3).with("b", crashed).wishing(evict_healthy);
+    assert_eq!(scene.says(), "delete b: it is outdated and is dead");
+}
+
+#[test]
+fn evict_healthy_waits_for_the_disruption_budget() {
+    let refuses = DisruptionBudget::Refuses {
+        name: "etcd".into(),
+    };
+    let scene =
+        Scene::of(3).in_world(|world| world.circumstances.disruption_budget = refuses.clone());
+    assert_eq!(
+        scene.says(),
+        "delete c: it is an outdated follower",
+        "a delete asks none"
+    );
+    let scene = scene.wishing(evict_healthy);
+    assert_eq!(scene.says(), "wait permission");
+    assert!(
+        scene.waits_because().contains("etcd"),
+        "{}",
+        scene.waits_because()
+    );
+    let broken = scene.with("b", crashed);
+    assert_eq!(broken.says(), "delete b: it is outdated and is dead");
+}
+
+#[test]
+fn all_at_once_takes_every_member_that_costs_nothing_in_one_cycle() {
+    let scene = Scene::of(5)
+        .with("bc", crashed)
+        .with("d", starting)
+        .with("ae", leaderless)
+        .in_world(|world| world.quorum_lost_for = Some(minutes(1)));
+    assert_eq!(
+        scene.says(),
+        "delete c: it is outdated and is dead",
+        "by default one"
+    );
+    assert_eq!(
+        scene.wishing(all_at_once).says(),
+        "delete c: it is outdated and is dead; delete b: it is outdated and is dead; delete d: it is outdated and is starting"
+    );
+}
+
+#[test]
+fn all_at_once_takes_one_serving_member_at_a_time_all_the_same() {
+    assert_eq!(
+        Scene::of(5).wishing(all_at_once).says(),
+        "delete e: it is an outdated follower"
+    );
+}
+
+#[test]
+fn all_at_once_every_step_would_be_allowed_with_those_before_it() {
+    let scene = Scene::of(7).with("bcd", crashed).wishing(all_at_once);
+    let Next::Act(steps) = scene.next() else {
+        panic!("steps were due")
+    };
+    let mut after = scene.clone();
+    for step in &steps {
+        let verdict =
+            quorumgate::quorum::decide(&scene.snapshot(), &after.grants, &step.disruption());
+        assert!(
+            matches!(verdict, quorumgate::quorum::Verdict::Allow(_)),
+            "{verdict:?}"
+        );
+        after = after.granted(step.pod.name.as_str(), true);
+    }
+    assert_eq!(steps.iter().count(), 3);
+}
+
+#[test]
+fn sidecar_first_has_four_preferences() {
+    let scene = Scene::of(5).with("ab", sick_sidecar).wishing(sidecar_first);
+    let first = "delete b: it is an outdated follower with an unhealthy container beside etcd";
+    assert_eq!(scene.says(), first);
+    let scene = scene
+        .updated("b")
+        .with("b", |m| m.pod_mut(|pod| pod.sidecar_failing = false));
+    assert_eq!(
+        scene.says(),
+        "move leadership from a to member bb: it is an outdated leader with an unhealthy container beside etcd"
+    );
+    let scene = scene
+        .updated("a")
+        .with("a", |m| m.pod_mut(|pod| pod.sidecar_failing = false));
+    assert_eq!(scene.says(), "delete e: it is an outdated follower");
+    let scene = scene.updated("de").led_by("c");
+    assert!(
+        scene.says().ends_with("it is an outdated leader"),
+        "{}",
+        scene.says()
+    );
+}
+
+#[test]
+fn sidecar_first_is_asked_for() {
+    let scene = Scene::of(3).with("b", sick_sidecar);
+    assert_eq!(scene.says(), "delete c: it is an outdated follower");
+}
+
+#[test]
+fn sidecar_first_never_goes_before_members_that_do_not_serve() {
+    let scene = Scene::of(5)
+        .with("b", sick_sidecar)
+        .with("d", crashed)
+        .wishing(sidecar_first);
+    assert_eq!(scene.says(), "delete d: it is outdated and is dead");
+}
+
+#[test]
+fn an_eviction_is_a_step_of_its_own_kind() {
+    let Next::Act(steps) = Scene::of(3).wishing(evict_healthy).next() else {
+        panic!("a step was due")
+    };
+    assert_eq!(steps.iter().next().unwrap().action, Action::Evict);
+}

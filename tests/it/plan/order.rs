@@ -1,0 +1,300 @@
+//! Steps 1, 2 and 4: whose turn it is.
+
+use super::scene::*;
+use quorumgate::plan::{Action, Next, Progress, progress};
+use quorumgate::quorum::evidence::AlarmKind;
+use quorumgate::quorum::{EvidenceMode, Ordinal, SmallCluster};
+
+#[test]
+fn step_1_all_updated_is_done() {
+    assert_eq!(Scene::of(3).updated("abc").says(), "done");
+}
+
+#[test]
+fn step_1_asks_for_revisions_only_not_for_health() {
+    assert_eq!(
+        Scene::of(3).updated("abc").with("c", crashed).says(),
+        "done"
+    );
+}
+
+#[test]
+fn step_1_a_missing_pod_is_never_done() {
+    let scene = Scene::of(3).updated("abc").with("c", missing);
+    assert_eq!(scene.says(), "wait missing-pods");
+    let scene = Scene::of(3).updated("abc").with("c", terminating);
+    assert_eq!(scene.says(), "wait in-flight");
+}
+
+#[test]
+fn step_1_without_replicas_there_is_nothing_to_do() {
+    assert_eq!(
+        Scene::of(3).in_world(|world| world.replicas = 0).says(),
+        "done"
+    );
+}
+
+#[test]
+fn pods_beyond_the_replicas_are_no_targets() {
+    let scene = Scene::of(4)
+        .updated("abc")
+        .in_world(|world| world.replicas = 3);
+    assert_eq!(scene.says(), "done");
+}
+
+#[test]
+fn ordinals_may_start_anywhere() {
+    let shifted = |first: u32| {
+        Scene::of(3)
+            .with("abc", |member| {
+                member.pod_mut(|pod| pod.ordinal = pod.ordinal.map(|o| Ordinal(o.0 + 5)));
+            })
+            .wishing(|desired| desired.first_ordinal = Ordinal(first))
+    };
+    assert_eq!(shifted(5).says(), "delete c: it is an outdated follower");
+    assert_eq!(shifted(0).says(), "wait missing-pods");
+}
+
+#[test]
+fn progress_counts_what_carries_the_revision_and_stays() {
+    let of = |scene: &Scene| progress(&scene.snapshot(), &scene.desired);
+    let scene = Scene::of(5).updated("cde").with("e", terminating);
+    assert_eq!(
+        of(&scene),
+        Some(Progress {
+            updated: 2,
+            targets: 5
+        })
+    );
+    let above = scene.wishing(|desired| desired.partition = 3);
+    assert_eq!(
+        of(&above),
+        Some(Progress {
+            updated: 1,
+            targets: 2
+        })
+    );
+}
+
+#[test]
+fn step_2_dead_then_starting_then_alive() {
+    let scene = Scene::of(7)
+        .with("b", leaderless)
+        .with("c", starting)
+        .with("d", crashed);
+    assert_eq!(scene.says(), "delete d: it is outdated and is dead");
+    let scene = scene.updated("d");
+    assert_eq!(scene.says(), "delete c: it is outdated and is starting");
+    let scene = scene.updated("c");
+    assert_eq!(
+        scene.says(),
+        "delete b: it is outdated and does not serve (it knows no leader)"
+    );
+}
+
+#[test]
+fn step_2_goes_on_without_waiting_for_each_to_come_back() {
+    let scene = Scene::of(5)
+        .updated("e")
+        .with("e", missing)
+        .with("d", crashed);
+    assert_eq!(scene.says(), "delete d: it is outdated and is dead");
+    let scene = Scene::of(5).updated("e").with("ed", crashed);
+    assert_eq!(scene.says(), "delete d: it is outdated and is dead");
+}
+
+#[test]
+fn step_2_with_quorum_lost_the_dead_go_at_once() {
+    let scene = Scene::of(3).with("ab", crashed).with("c", leaderless);
+    assert_eq!(scene.says(), "delete b: it is outdated and is dead");
+    assert_eq!(
+        scene.updated("b").says(),
+        "delete a: it is outdated and is dead"
+    );
+}
+
+#[test]
+fn step_2_with_quorum_lost_an_alive_one_waits_for_the_grace_period() {
+    let lost = |for_minutes: u64| {
+        Scene::of(3)
+            .updated("ab")
+            .with("abc", leaderless)
+            .in_world(|world| world.quorum_lost_for = Some(minutes(for_minutes)))
+    };
+    assert_eq!(lost(4).says(), "wait quorum-lost");
+    assert_eq!(
+        lost(4).waits_because(),
+        "quorum is lost (0 of 3 voters serve) and may come back by itself; c is alive and stays until it has been lost for 300 s \
+         (240 s so far)"
+    );
+    assert_eq!(
+        lost(5).says(),
+        "delete c: it is outdated and does not serve (it knows no leader)"
+    );
+}
+
+#[test]
+fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_runs() {
+    let lost = Scene::of(3)
+        .updated("c")
+        .with("c", crashed)
+        .with("ab", leaderless)
+        .in_world(|world| world.quorum_lost_for = Some(minutes(60)));
+    assert_eq!(lost.says(), "wait updated-members");
+    assert_eq!(
+        lost.clone().out_for("c", minutes(10)).says(),
+        "wait overdue"
+    );
+    let accepted = lost.in_world(|w| w.proceed_without_quorum = Some("new".into()));
+    assert!(
+        accepted.says().starts_with("delete b"),
+        "{}",
+        accepted.says()
+    );
+}
+
+#[test]
+fn step_2_corrupt_members_that_follow_go_before_one_that_leads() {
+    let corrupt = |m: &mut crate::world::Inhabitant| m.alarm = Some(AlarmKind::Corrupt);
+    let scene = Scene::of(5).with("ac", corrupt);
+    assert!(scene.says().starts_with("delete c"), "{}", scene.says());
+    let scene = Scene::of(5).updated("c").with("a", corrupt);
+    assert!(
+        scene
+            .says()
+            .starts_with("move leadership from a to member cc"),
+        "{}",
+        scene.says()
+    );
+}
+
+#[test]
+fn step_2_a_pod_that_is_not_a_member_costs_nothing() {
+    let scene = Scene::of(4)
+        .with("d", not_listed)
+        .in_world(|world| world.latch = 3);
+    assert_eq!(
+        scene.says(),
+        "delete d: it is outdated and is not a member of the cluster"
+    );
+}
+
+#[test]
+fn step_2_a_stuck_learner_is_replaced_and_one_that_catches_up_is_not() {
+    let learning = |stuck: u64| {
+        Scene::of(4)
+            .with("d", learner)
+            .in_world(|w| w.learner_stuck_for = Some(minutes(stuck)))
+    };
+    assert_eq!(learning(9).says(), "wait learner");
+    assert_eq!(
+        learning(10).says(),
+        "delete d: it is outdated and is a learner that makes no progress"
+    );
+}
+
+#[test]
+fn step_4_followers_first_and_the_highest_ordinal_of_equals() {
+    assert_eq!(Scene::of(3).says(), "delete c: it is an outdated follower");
+    assert_eq!(
+        Scene::of(3).led_by("c").says(),
+        "delete b: it is an outdated follower"
+    );
+}
+
+#[test]
+fn step_4_the_most_lagging_follower_first() {
+    let scene = Scene::of(5)
+        .with("b", |m| m.applied -= 100)
+        .with("d", |m| m.applied -= 10);
+    assert_eq!(scene.says(), "delete b: it is an outdated follower");
+    assert_eq!(
+        scene.updated("b").says(),
+        "delete d: it is an outdated follower"
+    );
+}
+
+#[test]
+fn step_4_the_leader_goes_last_after_leadership_has_moved_to_an_updated_follower() {
+    let scene = Scene::of(3)
+        .updated("bc")
+        .with("c", |member| member.applied -= 5);
+    assert_eq!(
+        scene.says(),
+        "move leadership from a to member bb: it is an outdated leader"
+    );
+    assert_eq!(
+        scene.led_by("b").says(),
+        "delete a: it is an outdated follower"
+    );
+}
+
+#[test]
+fn step_4_leadership_that_cannot_be_moved_keeps_nobody() {
+    let refused = Scene::of(3)
+        .updated("bc")
+        .wishing(|desired| desired.handover = quorumgate::plan::Handover::Refused);
+    assert_eq!(refused.says(), "delete a: it is an outdated leader");
+}
+
+#[test]
+fn step_4_leadership_that_has_just_moved_is_left_alone() {
+    let remaining = minutes(1);
+    let resting = Scene::of(3)
+        .updated("bc")
+        .wishing(|desired| desired.handover = quorumgate::plan::Handover::Resting { remaining });
+    assert_eq!(resting.says(), "wait leadership");
+    assert!(
+        resting.waits_because().contains("a leads again"),
+        "{}",
+        resting.waits_because()
+    );
+}
+
+#[test]
+fn step_4_with_readiness_evidence_a_leader_goes_last_and_as_leader() {
+    let scene = Scene::of(3).in_world(|w| w.policy.evidence = EvidenceMode::Readiness);
+    assert_eq!(scene.says(), "delete c: it is an outdated follower");
+    assert_eq!(
+        scene.updated("bc").says(),
+        "delete a: it is an outdated leader"
+    );
+}
+
+#[test]
+fn a_single_member_is_replaced() {
+    assert_eq!(Scene::of(1).says(), "delete a: it is an outdated leader");
+    assert_eq!(
+        Scene::of(1).with("a", crashed).says(),
+        "delete a: it is outdated and is dead"
+    );
+    let never = Scene::of(1).in_world(|w| w.policy.single_member = SmallCluster::Never);
+    assert_eq!(never.says(), "wait permission");
+}
+
+#[test]
+fn of_two_members_the_follower_goes_first_while_the_other_serves() {
+    assert_eq!(Scene::of(2).says(), "delete b: it is an outdated follower");
+    let scene = Scene::of(2).updated("b");
+    assert_eq!(
+        scene.says(),
+        "move leadership from a to member bb: it is an outdated leader"
+    );
+    assert_eq!(
+        scene.led_by("b").says(),
+        "delete a: it is an outdated follower"
+    );
+    let never = Scene::of(2).in_world(|w| w.policy.two_members = SmallCluster::Never);
+    assert_eq!(never.says(), "wait permission");
+}
+
+#[test]
+fn every_step_insists_on_the_incarnation_that_was_seen() {
+    let Next::Act(steps) = Scene::of(3).next() else {
+        panic!("a step was due")
+    };
+    let step = steps.into_iter().next().unwrap();
+    assert_eq!(step.pod.uid, "c-1".into());
+    assert_eq!(step.disruption().precondition, Some("c-1".into()));
+    assert_eq!(step.action, Action::Delete);
+}
