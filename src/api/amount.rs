@@ -15,17 +15,6 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// How many of `replicas` these are: a share is rounded down, and is at least 1.
-    pub fn of(self, replicas: u32) -> u32 {
-        match self {
-            Self::Members(members) => members,
-            Self::Percent(percent) => {
-                let share = u64::from(replicas) * u64::from(percent) / 100;
-                u32::try_from(share).unwrap_or(replicas).max(1)
-            }
-        }
-    }
-
     pub(super) fn read(
         field: &'static str,
         text: Option<&IntOrString>,

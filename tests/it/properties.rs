@@ -1,6 +1,7 @@
 //! What holds of every decision, whatever the cluster looks like.
 
 mod clusters;
+mod plan;
 mod truth;
 
 use proptest::prelude::*;

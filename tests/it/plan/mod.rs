@@ -3,8 +3,11 @@
 mod dep_06;
 mod dep_07;
 mod druid;
+mod max_unavailable;
 mod options;
 mod order;
+mod properties;
 mod rolling_update;
 mod scene;
+mod simulation;
 mod waits;
