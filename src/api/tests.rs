@@ -86,7 +86,7 @@ fn a_bad_field_is_named_with_what_would_be_right() {
 }
 
 #[test]
-fn an_amount_is_a_number_from_1_or_a_share_rounded_down_but_at_least_1() {
+fn an_amount_is_a_number_from_1_or_a_share_of_a_hundred() {
     let read = |value: IntOrString| Amount::read("spec.maxUnavailable", Some(&value));
     assert_eq!(read(IntOrString::Int(2)), Ok(Some(Amount::Members(2))));
     let share = |text: &str| read(IntOrString::String(text.into()));

@@ -100,9 +100,7 @@ impl Board<'_> {
     /// With quorum lost, a member that is alive is what quorum may come back with. The new revision may be the repair, but not where it has
     /// been tried and no updated member so much as runs: one of them has to, before the next one is given up.
     fn untried(&self, slot: &Slot<'_>) -> Option<WaitingOn> {
-        let accepted = self.snapshot.proceed_without_quorum.is_some()
-            && self.snapshot.proceed_without_quorum == self.snapshot.update_revision;
-        if !self.snapshot.quorum_lost || !matches!(slot.state, State::Failing(_)) || accepted {
+        if !self.snapshot.quorum_lost || !matches!(slot.state, State::Failing(_)) {
             return None;
         }
         let mut tried = self

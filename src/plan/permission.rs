@@ -4,7 +4,10 @@ use super::board::{Board, Slot};
 use super::desired::PodManagement;
 use super::step::{Action, disruption};
 use super::waiting::WaitingOn;
-use crate::quorum::{DisruptionBudget, Grants, PodName, Reason, TargetPod, Verdict, decide};
+use crate::quorum::{
+    Basis, Disruption, DisruptionBudget, Grants, Permission, PodName, Reason, TargetPod, Verdict,
+    decide,
+};
 
 impl Board<'_> {
     /// Why a slot's pod may not go now, with these grants open; otherwise the incarnation that may.
@@ -23,7 +26,7 @@ impl Board<'_> {
                 lower: lower.absent(),
             });
         }
-        let refused = match decide(self.snapshot, grants, &disruption(target.clone())) {
+        let refused = match self.judge(grants, &disruption(target.clone())) {
             Verdict::Allow(_) => self.eviction_refused(action),
             Verdict::Wait(reason) | Verdict::Deny(reason) => Some(reason),
         };
@@ -31,6 +34,18 @@ impl Board<'_> {
             None => Ok(target),
             Some(reason) => Err(self.refused(&target.name, reason)),
         }
+    }
+
+    /// What the judge would say. What an owner accepted because there is no other way is not made use of where there is one.
+    fn judge(&self, grants: &Grants, disruption: &Disruption) -> Verdict {
+        let verdict = decide(self.snapshot, grants, disruption);
+        let outage = Verdict::Allow(Permission::Grant(Basis::Proceed));
+        if verdict == outage && self.obstacle().is_none() {
+            let mut without = self.snapshot.clone();
+            without.proceed_without_quorum = None;
+            return decide(&without, grants, disruption);
+        }
+        verdict
     }
 
     /// A lower ordinal that keeps the StatefulSet controller from creating the slot's next pod.

@@ -295,6 +295,15 @@ fn a_change_that_cannot_be_rolled_one_by_one_holds() {
 }
 
 #[test]
+fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
+    let scene = Scene::of(3)
+        .with("b", hung)
+        .wishing(|d| d.max_unavailable = quorumgate::plan::MaxUnavailable::Members(2))
+        .in_world(|world| world.proceed_without_quorum = Some("new".into()));
+    assert_eq!(scene.says(), "wait permission");
+}
+
+#[test]
 fn a_single_member_has_nobody_to_be_kept_from() {
     let scene = Scene::of(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
     assert_eq!(scene.says(), "delete a: it is an outdated leader");

@@ -97,7 +97,7 @@ fn midways() -> impl Strategy<Value = Midway> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_step_is_one_that_the_judge_allows(midway in midways()) {
