@@ -15,7 +15,7 @@ impl Board<'_> {
         slot: &Slot<'_>,
         grants: &Grants,
         otherwise: Action,
-    ) -> Result<Action, WaitingOn> {
+    ) -> Result<Action, Box<WaitingOn>> {
         let asked = self.snapshot.policy.evidence == EvidenceMode::Live;
         if !asked || !slot.leads() || slot.state.is_down() {
             return Ok(otherwise);
@@ -26,10 +26,10 @@ impl Board<'_> {
         match (to, self.desired.handover) {
             (None, _) | (Some(_), Handover::Refused) => Ok(otherwise),
             (Some(to), Handover::Possible) => Ok(Action::MoveLeader { to }),
-            (Some(_), Handover::Resting { remaining }) => Err(WaitingOn::Leadership {
+            (Some(_), Handover::Resting { remaining }) => Err(Box::new(WaitingOn::Leadership {
                 leader: slot.name.clone(),
                 remaining,
-            }),
+            })),
         }
     }
 }

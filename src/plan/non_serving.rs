@@ -42,7 +42,7 @@ impl<'a> Board<'a> {
     pub(super) fn replace_non_serving(&self) -> Option<Next> {
         let mut grants = self.grants.clone();
         let mut steps: Vec<Step> = Vec::new();
-        let mut refused: Option<WaitingOn> = None;
+        let mut refused: Option<Box<WaitingOn>> = None;
         for slot in self.non_serving() {
             match self.replace(slot, &grants) {
                 Ok(step) => {
@@ -61,7 +61,7 @@ impl<'a> Board<'a> {
         }
         match Steps::of(steps) {
             Some(steps) => Some(Next::Act(steps)),
-            None => refused.map(Next::Wait),
+            None => refused.map(|waiting| Next::Wait(*waiting)),
         }
     }
 
@@ -82,9 +82,9 @@ impl<'a> Board<'a> {
         sorted.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    fn replace(&self, slot: &Slot<'_>, grants: &Grants) -> Result<Step, WaitingOn> {
+    fn replace(&self, slot: &Slot<'_>, grants: &Grants) -> Result<Step, Box<WaitingOn>> {
         if let Some(untried) = self.untried(slot) {
-            return Err(untried);
+            return Err(untried.into());
         }
         let pod = self.may_take(slot, grants, Action::Delete)?;
         let action = self.handing_over(slot, grants, Action::Delete)?;

@@ -16,15 +16,15 @@ impl Board<'_> {
         slot: &Slot<'_>,
         grants: &Grants,
         action: Action,
-    ) -> Result<TargetPod, WaitingOn> {
+    ) -> Result<TargetPod, Box<WaitingOn>> {
         let Some(target) = slot.target() else {
-            return Err(self.waiting());
+            return Err(self.waiting().into());
         };
         if let Some(lower) = self.blocking(slot, grants) {
-            return Err(WaitingOn::LowerOrdinal {
+            return Err(Box::new(WaitingOn::LowerOrdinal {
                 pod: target.name,
                 lower: lower.absent(),
-            });
+            }));
         }
         let refused = match self.judge(grants, &disruption(target.clone())) {
             Verdict::Allow(_) => self.eviction_refused(action),
@@ -32,7 +32,7 @@ impl Board<'_> {
         };
         match refused {
             None => Ok(target),
-            Some(reason) => Err(self.refused(&target.name, reason)),
+            Some(reason) => Err(self.refused(&target.name, reason).into()),
         }
     }
 

@@ -15,20 +15,18 @@ pub fn unblock(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Optio
     if idle || board.obstacle().is_some() || !board.controller_is_stuck() {
         return None;
     }
-    let broken = board
+    let mut broken = board
         .non_serving()
         .into_iter()
         .filter(|s| s.state.is_down());
-    broken
-        .filter_map(|slot| {
-            let pod = board.may_take(slot, grants, Action::Delete).ok()?;
-            Some(Step {
-                pod,
-                action: Action::Delete,
-                because: Because::NonServing(slot.state.clone()),
-            })
+    broken.find_map(|slot| {
+        let pod = board.may_take(slot, grants, Action::Delete).ok()?;
+        Some(Step {
+            pod,
+            action: Action::Delete,
+            because: Because::NonServing(slot.state.clone()),
         })
-        .next()
+    })
 }
 
 impl Board<'_> {

@@ -24,14 +24,14 @@ impl<'a> Board<'a> {
     pub(super) fn take_serving(&self) -> Option<Next> {
         let candidates = self.serving();
         let preference = self.preference(candidates.first()?);
-        let mut refused: Option<WaitingOn> = None;
+        let mut refused: Option<Box<WaitingOn>> = None;
         for slot in candidates {
             if self.preference(slot) != preference {
                 break;
             }
             let out = self.out(Some(&slot.name));
             if !out.has_room() {
-                refused = refused.or_else(|| Some(self.waiting()));
+                refused = refused.or_else(|| Some(self.waiting().into()));
                 continue;
             }
             match self.take(slot) {
@@ -39,7 +39,7 @@ impl<'a> Board<'a> {
                 Err(waiting) => refused = refused.or(Some(waiting)),
             }
         }
-        refused.map(Next::Wait)
+        refused.map(|waiting| Next::Wait(*waiting))
     }
 
     /// Outdated members that serve, in the order in which they go.
@@ -60,7 +60,7 @@ impl<'a> Board<'a> {
     }
 
     /// The step that takes this serving member, where the judge would let it go.
-    pub(super) fn take(&self, slot: &Slot<'_>) -> Result<Step, WaitingOn> {
+    pub(super) fn take(&self, slot: &Slot<'_>) -> Result<Step, Box<WaitingOn>> {
         let removal = match self.desired.removal {
             Removal::EvictHealthy if !slot.has_sick_sidecar() => Action::Evict,
             Removal::EvictHealthy | Removal::Delete => Action::Delete,

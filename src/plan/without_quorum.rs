@@ -21,19 +21,19 @@ impl Board<'_> {
             return Next::Wait(WaitingOn::Obstacle { obstacle, revision });
         }
         let candidates = self.non_serving().into_iter().chain(self.serving());
-        let mut refused: Option<WaitingOn> = None;
+        let mut refused: Option<Box<WaitingOn>> = None;
         for slot in candidates {
             match self.only(slot) {
                 Ok(step) => return Next::Act(Steps::one(step)),
                 Err(waiting) => refused = refused.or(Some(waiting)),
             }
         }
-        Next::Wait(refused.unwrap_or_else(|| self.waiting()))
+        Next::Wait(refused.map_or_else(|| self.waiting(), |waiting| *waiting))
     }
 
-    fn only(&self, slot: &Slot<'_>) -> Result<Step, WaitingOn> {
+    fn only(&self, slot: &Slot<'_>) -> Result<Step, Box<WaitingOn>> {
         if let Some(waiting) = self.busy_without(slot) {
-            return Err(waiting);
+            return Err(waiting.into());
         }
         let mut step = self.take(slot)?;
         if slot.state != State::Serving {

@@ -66,10 +66,10 @@ fn roles_come_from_leases_where_etcd_cannot_be_asked() {
     let scene = Scene::of(3)
         .led_by("a")
         .with("a", |m| {
-            m.pod_mut(|pod| pod.lease_role = Some(LeaseRole::Follower))
+            m.pod_mut(|pod| pod.lease_role = Some(LeaseRole::Follower));
         })
         .with("c", |m| {
-            m.pod_mut(|pod| pod.lease_role = Some(LeaseRole::Leader))
+            m.pod_mut(|pod| pod.lease_role = Some(LeaseRole::Leader));
         })
         .in_world(|world| world.policy.evidence = EvidenceMode::Readiness);
     assert_eq!(scene.says(), "delete b: it is an outdated follower");

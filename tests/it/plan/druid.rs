@@ -19,7 +19,7 @@ fn a_member_on_a_dead_node_does_not_participate() {
                 });
             })
             .with("a", |m| {
-                m.pod_mut(|pod| pod.lease_role = Some(LeaseRole::Follower))
+                m.pod_mut(|pod| pod.lease_role = Some(LeaseRole::Follower));
             })
             .in_world(|world| world.policy.evidence = mode);
         assert_eq!(scene.says(), "wait evidence", "{mode:?}");

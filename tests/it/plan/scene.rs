@@ -46,7 +46,7 @@ impl Scene {
 
     pub(super) fn updated(self, names: &str) -> Self {
         self.with(names, |m| {
-            m.pod_mut(|pod| pod.revision = Some("new".into()))
+            m.pod_mut(|pod| pod.revision = Some("new".into()));
         })
     }
 

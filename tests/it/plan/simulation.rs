@@ -104,7 +104,6 @@ impl Cluster {
     fn happen(&mut self, event: Event) {
         let count = self.members.len();
         match event {
-            Event::Nothing => {}
             Event::Falls(n, ailment) => self.members[n % count].fall(ailment),
             Event::Recovers(n) => self.members[n % count].recover(),
             Event::Changes => self.change(true),
@@ -117,7 +116,7 @@ impl Cluster {
                 self.scaled_out_for = Some(Duration::ZERO);
                 self.change(true);
             }
-            Event::ScalesOut => {}
+            Event::Nothing | Event::ScalesOut => {}
         }
         self.elect();
     }

@@ -103,7 +103,7 @@ fn a_template_that_is_rolled_back_replaces_the_member_it_broke() {
 #[test]
 fn a_template_change_midway_makes_updated_pods_outdated_again() {
     let midway = Scene::of(3).with("c", |m| {
-        m.pod_mut(|pod| pod.revision = Some("newer".into()))
+        m.pod_mut(|pod| pod.revision = Some("newer".into()));
     });
     assert_eq!(midway.says(), "delete c: it is an outdated follower");
 }
@@ -236,7 +236,7 @@ fn a_set_that_is_not_enrolled_is_not_rolled() {
 #[test]
 fn what_the_judge_would_refuse_is_not_proposed() {
     let cold = Temperature::Cold {
-        remaining: minutes(1),
+        remaining: Some(minutes(1)),
     };
     let scene = Scene::of(3).in_world(|world| world.circumstances.ledger = cold);
     assert_eq!(scene.says(), "wait permission");

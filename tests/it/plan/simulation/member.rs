@@ -144,8 +144,8 @@ impl Member {
             }
             (_, Phase::Terminating) => inhabitant.silent(Unanswered::Refused),
             (_, Phase::Running) if !self.runs(revisions) => inhabitant.crashed(),
-            (Some(Ailment::Hangs), Phase::Running) => inhabitant.silent(Unanswered::Deadline),
             (Some(Ailment::CutOff), Phase::Running) if pod.joined => inhabitant.leaderless(),
+            // One that is cut off before it ever joined answers nobody, like one that hangs.
             (Some(_), Phase::Running) => inhabitant.silent(Unanswered::Deadline),
             (None, Phase::Running) => self.show_running(inhabitant, quorum, pod.joined),
         }
