@@ -39,21 +39,40 @@ impl ByHand {
         })
     }
 
-    pub(crate) async fn round_trips(&self) -> Result<()> {
+    pub(crate) async fn round_trips(&self) -> Result<Phases> {
+        let start = Instant::now();
         let mut budget = self.budgets.get(&self.name).await?;
-        let deadline = Instant::now() + Duration::from_secs(1);
-        let (pods, round) = tokio::join!(
-            self.pods.list(&self.members),
-            self.prober.round(&self.endpoints, deadline)
-        );
+        let read = Instant::now();
+        let deadline = read + Duration::from_secs(1);
+        let members = async {
+            let round = self.prober.round(&self.endpoints, deadline).await;
+            (round, Instant::now())
+        };
+        let (pods, (round, asked)) = tokio::join!(self.pods.list(&self.members), members);
+        let gathered = Instant::now();
         let serving = round.probes.iter().filter(|probe| probe.read.is_ok());
         ensure!(serving.count() == 3 && pods?.items.len() == 3, "{round:?}");
         raise(&mut budget).context("no permission to repeat")?;
         self.budgets
             .replace_status(&self.name, &PostParams::default(), &budget)
             .await?;
-        Ok(())
+        let put = Instant::now();
+        Ok(Phases {
+            whole: put - start,
+            read: read - start,
+            probes: asked - read,
+            put: put - gathered,
+        })
     }
+}
+
+/// How long each took.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Phases {
+    pub(crate) whole: Duration,
+    pub(crate) read: Duration,
+    pub(crate) probes: Duration,
+    pub(crate) put: Duration,
 }
 
 /// Says yes once more.

@@ -27,7 +27,7 @@ use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::{Bed, Sandbox};
 use serde_json::{Value, json};
 
-use by_hand::ByHand;
+use by_hand::{ByHand, Phases};
 use caller::{Caller, post};
 use counted::Counted;
 use gate::{Gate, Tls};
@@ -81,33 +81,56 @@ async fn measure(sandbox: &mut Sandbox, tls: &Tls) -> Result<()> {
             requests.0 = counted.requests();
 
             counted.restart();
-            let start = Instant::now();
-            by_hand.round_trips().await?;
-            theirs.push(start.elapsed());
+            theirs.push(by_hand.round_trips().await?);
             requests.1 = counted.requests();
         }
-        rounds.push((Round::of(ours), Round::of(theirs)));
+        rounds.push((Round::of(ours), theirs));
     }
     report(&rounds, requests)
 }
 
-fn report(rounds: &[(Round, Round)], (ours, theirs): (u32, u32)) -> Result<()> {
-    let ratio = |percent: usize| {
-        let rounds = rounds.iter();
-        let ratios =
-            rounds.map(|(gate, by_hand)| gate.percentile(percent) / by_hand.percentile(percent));
-        Spread::of(ratios)
+fn report(rounds: &[(Round, Vec<Phases>)], (ours, theirs): (u32, u32)) -> Result<()> {
+    let by_hand = |phase: fn(&Phases) -> Duration| {
+        let rounds = rounds.iter().map(|(_, calls)| calls.iter().map(phase));
+        rounds.map(|calls| Round::of(calls.collect())).collect()
     };
-    let gate = rounds.iter().map(|(gate, _)| 1e3 * gate.percentile(50));
-    let by_hand = rounds.iter().map(|(_, hand)| 1e3 * hand.percentile(50));
+    let whole: Vec<Round> = by_hand(|phases| phases.whole);
+    let ratio = |percent: usize| {
+        let sides = rounds.iter().zip(&whole);
+        Spread::of(
+            sides.map(|((gate, _), hand)| gate.percentile(percent) / hand.percentile(percent)),
+        )
+    };
+    let medians =
+        |rounds: Vec<Round>| Spread::of(rounds.iter().map(|round| 1e3 * round.percentile(50)));
+    let gate = Spread::of(rounds.iter().map(|(gate, _)| 1e3 * gate.percentile(50)));
     let title = format!(
         "Gated allow: the gate against the same round trips by hand, {ROUNDS} rounds of {CALLS} calls each in turns"
     );
     Table::new(title)
         .row("median latency, gate / by hand", ratio(50), ..=1.5)
         .row("p90 latency, gate / by hand", ratio(90), ..)
-        .row("gate: median, ms", Spread::of(gate), ..)
-        .row("by hand: median, ms", Spread::of(by_hand), ..)
+        .row("gate: median, ms", gate, ..)
+        .row(
+            "by hand: median, ms",
+            medians(by_hand(|phases| phases.whole)),
+            ..,
+        )
+        .row(
+            "by hand: reading the budget, ms",
+            medians(by_hand(|phases| phases.read)),
+            ..,
+        )
+        .row(
+            "by hand: asking the members, ms",
+            medians(by_hand(|phases| phases.probes)),
+            ..,
+        )
+        .row(
+            "by hand: putting the status, ms",
+            medians(by_hand(|phases| phases.put)),
+            ..,
+        )
         .row(
             "gate: requests to the API server",
             Spread::once(ours.into()),
