@@ -71,8 +71,8 @@ struct Parts {
     metrics: Arc<Metrics>,
     observer: Arc<Observer>,
     prober: Prober,
-    admin: Admin,
     stopwatches: Arc<Stopwatches>,
+    judge: Judge,
     events: Arc<dyn Notices>,
     features: Features,
     tasks: TaskTracker,
@@ -117,7 +117,7 @@ async fn run(options: cli::Run) -> Result<()> {
     let tasks = TaskTracker::new();
     tasks.spawn(Arc::clone(&certificate).watch(certificate::POLL, ending.clone()));
     tasks.spawn(reconcile::run(
-        parts.loops(&options, identity),
+        parts.loops(&options, identity, own_username.clone()),
         synced,
         ending.clone(),
     ));
@@ -208,37 +208,41 @@ impl Parts {
         let ledger = Ledger::new(client.clone(), clock.clone());
         let observer = Observer::new(client.clone(), ledger, clock.clone(), options.settle_time);
         let connections = Connections::new(clock.clone());
+        let prober = Prober::new(connections.clone(), clock.clone());
+        let admin = Admin::new(connections);
+        let observer = Arc::new(observer);
+        let stopwatches: Arc<Stopwatches> = Arc::default();
+        let tasks = TaskTracker::new();
+        let judge = {
+            let (stopwatches, now) = (Arc::clone(&stopwatches), clock.clone());
+            let tasks = tasks.clone();
+            Judge::new(Bench {
+                observer: Arc::clone(&observer),
+                prober: prober.clone(),
+                admin,
+                ages: Arc::new(move |cluster| stopwatches.ages(cluster, now.instant())),
+                clock: clock.clone(),
+                metrics: Arc::clone(&metrics),
+                probe_timeout: options.probe_timeout,
+                spawn: Box::new(move |work: BoxFuture<'static, ()>| drop(tasks.spawn(work))),
+            })
+        };
         Self {
-            observer: Arc::new(observer),
-            prober: Prober::new(connections.clone(), clock.clone()),
-            admin: Admin::new(connections),
-            stopwatches: Arc::default(),
-            tasks: TaskTracker::new(),
             client,
             clock,
             metrics,
+            observer,
+            prober,
+            stopwatches,
+            judge,
             events,
             features,
+            tasks,
         }
     }
 
-    fn judge(&self, options: &cli::Run) -> Judge {
-        let (stopwatches, clock) = (Arc::clone(&self.stopwatches), self.clock.clone());
-        let tasks = self.tasks.clone();
-        Judge::new(Bench {
-            observer: Arc::clone(&self.observer),
-            prober: self.prober.clone(),
-            admin: self.admin.clone(),
-            ages: Arc::new(move |cluster| stopwatches.ages(cluster, clock.instant())),
-            clock: self.clock.clone(),
-            metrics: Arc::clone(&self.metrics),
-            probe_timeout: options.probe_timeout,
-            spawn: Box::new(move |work: BoxFuture<'static, ()>| drop(tasks.spawn(work))),
-        })
-    }
-
     fn admission(&self, own_username: String, options: &cli::Run) -> Admission {
-        let judge = self.judge(options);
+        let judge = self.judge.clone();
         Admission {
             set_judge: Arc::new(StatefulSetJudge::new(
                 Arc::clone(&self.observer),
@@ -260,11 +264,18 @@ impl Parts {
         }
     }
 
-    fn loops(&self, options: &cli::Run, identity: String) -> reconcile::Context {
+    fn loops(
+        &self,
+        options: &cli::Run,
+        identity: String,
+        own_username: String,
+    ) -> reconcile::Context {
         reconcile::Context {
             client: self.client.clone(),
             observer: Arc::clone(&self.observer),
             prober: self.prober.clone(),
+            judge: self.judge.clone(),
+            own_username,
             stopwatches: Arc::clone(&self.stopwatches),
             clock: self.clock.clone(),
             metrics: Arc::clone(&self.metrics),

@@ -93,7 +93,7 @@ impl fmt::Display for BadFeature {
         match self {
             Self::Unknown(name) => write!(f, "there is no feature {name:?}")?,
             Self::NoValue(name) => {
-                write!(f, "{name} has to be given as {name}=true or {name}=false")?
+                write!(f, "{name} has to be given as {name}=true or {name}=false")?;
             }
             Self::BadValue { name, value } => {
                 write!(f, "{name} can be true or false, not {value:?}")?;

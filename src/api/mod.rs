@@ -15,6 +15,7 @@ mod grant;
 mod member;
 pub mod names;
 mod policy;
+mod progress;
 mod recorded;
 mod rollout;
 mod status;
@@ -26,6 +27,7 @@ pub use crds::crds_yaml;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};
 pub use member::{MemberRole, MemberStatus};
 pub use policy::{EvidenceSource, PolicySpec, WhoMay};
+pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
 pub use recorded::{
     OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn, ScaleOutStatus,
     StatefulSetStatus,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::grant::GrantStatus;
 use super::is_default;
 use super::member::MemberStatus;
+use super::progress::RolloutStatus;
 use super::recorded::{RecordedDeletes, ScaleOutStatus, StatefulSetStatus};
 
 /// The state of the cluster as it was last seen, and the ledger: the permissions that are open.
@@ -48,6 +49,10 @@ pub struct QuorumDisruptionBudgetStatus {
     /// Pods of the StatefulSet's update revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_members: Option<i32>,
+    /// The rollout that is under way, or the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RolloutStatus")]
+    pub rollout: Option<Box<RolloutStatus>>,
     /// The label selector of the members' pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,

@@ -34,15 +34,12 @@ pub(super) async fn read(
     paces: &Paces,
     page: &Page,
     question: &Question,
+    kind: Kind,
     latest: Instant,
 ) -> Result<Reading, ObserveError> {
     let tempo = tempo(bench, paces, page)?;
     let likely = bench.observer.likely_endpoints(&page.cluster);
-    let world = pin!(
-        bench
-            .observer
-            .world(page, Some(&question.pod), question.kind)
-    );
+    let world = pin!(bench.observer.world(page, Some(&question.pod), kind));
     let early = pin!(ask(bench, &likely, &tempo, latest));
     let (world, early) = match select(world, early).await {
         Either::Left((world, early)) => (world?, Either::Left(early)),
@@ -52,7 +49,7 @@ pub(super) async fn read(
         return Ok(Reading::NoPod);
     };
     let at_once = world.goes_at_once(&question.pod);
-    let disruption = disruption(question, &pod.uid, at_once);
+    let disruption = disruption(question, kind, &pod.uid, at_once);
     let circumstances = world.circumstances(page, Some(&question.pod));
     if let Some(verdict) = decide_early(&circumstances, Some(&pod), &disruption) {
         return Ok(Reading::Early(Box::new(world), disruption, verdict));
@@ -108,7 +105,12 @@ async fn ask(
 /// before it deletes another one.
 ///
 /// An eviction shows no pod, so whether this one gets any grace (`at_once`) is only known now.
-pub(super) fn disruption(question: &Question, present: &PodUid, at_once: bool) -> Disruption {
+pub(super) fn disruption(
+    question: &Question,
+    kind: Kind,
+    present: &PodUid,
+    at_once: bool,
+) -> Disruption {
     let unasked = question.kind == Kind::Evict && at_once;
 
     Disruption {
@@ -116,7 +118,7 @@ pub(super) fn disruption(question: &Question, present: &PodUid, at_once: bool) -
             name: PodName::clone(&question.pod),
             uid: present.clone(),
         },
-        kind: question.kind,
+        kind,
         actor: question.asker.actor,
         grace: if unasked {
             Grace::Forced

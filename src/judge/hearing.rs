@@ -11,8 +11,8 @@ use super::{Answer, Bench, DryRun, Memory, Question, Refusal, Yes};
 use crate::ledger::{LedgerError, Page, Recorded, Witness};
 use crate::observe::{Identity, Ledgerless, World};
 use crate::quorum::{
-    Basis, ClusterRef, Disruption, EvidenceMode, Kind, Permission, Permitted, Reason, Snapshot,
-    Verdict, Waiver, decide, decide_without_ledger, leader_to_move,
+    Actor, Basis, ClusterRef, Disruption, EvidenceMode, Kind, Permission, Permitted, Reason,
+    Snapshot, Verdict, Waiver, decide, decide_without_ledger, leader_to_move,
 };
 use crate::telemetry::metrics::Phase;
 
@@ -88,7 +88,7 @@ impl Hearing<'_> {
             circumstances,
             goes_at_once,
         } = found;
-        let disruption = evidence::disruption(question, &pod.uid, goes_at_once);
+        let disruption = evidence::disruption(question, question.kind, &pod.uid, goes_at_once);
         let verdict = decide_without_ledger(&circumstances, &pod, &disruption, because);
         self.answer(match verdict {
             Verdict::Allow(Permission::Waived(waiver)) => Ok(Yes::Waived(waiver)),
@@ -155,6 +155,23 @@ impl Hearing<'_> {
         }
     }
 
+    /// What would be done. A delete or an eviction of the gate's own is the rest of a rollout step, where the ledger says that one was
+    /// permitted.
+    fn kind(&self, page: &Page) -> Kind {
+        let Question {
+            kind, asker, pod, ..
+        } = self.question;
+        let is_rest_of_step =
+            |what: &Permitted| matches!(what, Permitted::Delete { rollout: true, .. });
+        let grant = page.grants.of(pod);
+        let stepping = grant.is_some_and(|g| g.causes.iter().any(|c| is_rest_of_step(&c.what)));
+        if asker.actor == Actor::Gate && stepping {
+            Kind::RolloutStep
+        } else {
+            *kind
+        }
+    }
+
     async fn read_ledger(&self, cluster: &ClusterRef) -> Result<Option<Page>, LedgerError> {
         let start = self.bench.clock.instant();
         let page = self.bench.observer.ledger().read(cluster).await;
@@ -172,7 +189,14 @@ impl Hearing<'_> {
             question,
             ..
         } = self;
-        let reading = evidence::read(bench, &memory.paces, page, question, self.latest());
+        let reading = evidence::read(
+            bench,
+            &memory.paces,
+            page,
+            question,
+            self.kind(page),
+            self.latest(),
+        );
         let reading = Box::pin(reading).await?;
         let judged = match reading {
             Reading::NoPod => return Ok(None),
@@ -229,7 +253,7 @@ impl Hearing<'_> {
         } = self;
         let permitted = Permitted::Delete {
             uid: judged.disruption.target.uid.clone(),
-            rollout: question.kind == Kind::RolloutStep,
+            rollout: judged.disruption.kind == Kind::RolloutStep,
         };
         let at = bench.clock.now().to_string();
         let asker = question.asker.name.clone();

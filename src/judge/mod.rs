@@ -82,6 +82,12 @@ impl Judge {
         }
     }
 
+    /// For how long leadership is still left alone in a cluster, because it was moved a moment ago; `None` where it may be moved.
+    pub fn leadership_rests(&self, cluster: &ClusterRef) -> Option<Duration> {
+        let now = self.bench.clock.instant();
+        self.memory.moves.rests(cluster, now)
+    }
+
     async fn hear(&self, question: Question) -> Answer {
         let noted = Noted::default();
         let hearing = Hearing {

@@ -26,6 +26,14 @@ impl Moves {
         latest.insert(cluster.clone(), now);
         true
     }
+
+    /// For how long leadership is still left alone in this cluster; `None` where it may be moved.
+    pub(super) fn rests(&self, cluster: &ClusterRef, now: Instant) -> Option<Duration> {
+        let latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = latest.get(cluster)?;
+        let left = REST.saturating_sub(now.saturating_duration_since(*at));
+        (!left.is_zero()).then_some(left)
+    }
 }
 
 #[cfg(test)]
@@ -39,6 +47,9 @@ mod tests {
         let start = crate::clock::Clock::system().instant();
         assert!(moves.take(&one, start));
         assert!(!moves.take(&one, start + Duration::from_secs(29)));
+        let left = moves.rests(&one, start + Duration::from_secs(29));
+        assert_eq!(left, Some(Duration::from_secs(1)));
+        assert_eq!(moves.rests(&one, start + REST), None);
         assert!(moves.take(&other, start + Duration::from_secs(29)));
         assert!(moves.take(&one, start + REST));
     }

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::enrol::{Bounds, Enrolment};
 use super::keeper::{Keepers, RESYNC, Wake};
 use super::watches::{Change, cluster_of};
-use super::{Run, guard, status};
+use super::{Run, guard, rollout, status};
 use crate::quorum::ClusterRef;
 
 /// Changes come in bursts: enrolment waits for the end of one, but not for long.
@@ -133,6 +133,7 @@ impl Dispatch<'_> {
         if let Some(wake) = self.keepers.of(cluster) {
             wake.ledger();
             wake.observer();
+            wake.rollout();
         }
     }
 
@@ -192,8 +193,9 @@ impl Dispatch<'_> {
         let run = self.run;
         self.keepers.keep(&clusters, |cluster, wake| -> Vec<Duty> {
             let ledger = guard::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
-            let observer = status::keep(Arc::clone(run), cluster, wake);
-            vec![Box::pin(ledger), Box::pin(observer)]
+            let observer = status::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
+            let rollout = rollout::keep(Arc::clone(run), cluster, wake);
+            vec![Box::pin(ledger), Box::pin(observer), Box::pin(rollout)]
         });
     }
 

@@ -24,6 +24,7 @@ pub(super) const RESYNC: Duration = Duration::from_secs(60);
 pub(super) struct Wake {
     ledger: Notify,
     observer: Notify,
+    rollout: Notify,
     lapse: Mutex<Option<OutOfForce>>,
 }
 
@@ -36,6 +37,11 @@ impl Wake {
     /// There may be something new to see.
     pub(super) fn observer(&self) {
         self.observer.notify_one();
+    }
+
+    /// A rollout may have something to do.
+    pub(super) fn rollout(&self) {
+        self.rollout.notify_one();
     }
 
     /// The gate was out of force at some moment.
@@ -59,6 +65,11 @@ impl Wake {
     /// Returns when the ledger's keeper is woken.
     pub(super) async fn for_ledger(&self) {
         self.ledger.notified().await;
+    }
+
+    /// Returns when the rollout is woken.
+    pub(super) async fn for_rollout(&self) {
+        self.rollout.notified().await;
     }
 
     /// Returns when the observer is woken.

@@ -10,8 +10,10 @@ mod force;
 mod guard;
 mod keeper;
 mod lease;
+mod look;
 mod redrive;
 mod report;
+mod rollout;
 mod settle;
 mod status;
 mod stopwatches;
@@ -32,6 +34,7 @@ pub use stopwatches::Stopwatches;
 use crate::clock::Clock;
 use crate::etcd::Prober;
 use crate::features::Features;
+use crate::judge::Judge;
 use crate::ledger::Ledger;
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
@@ -68,6 +71,10 @@ pub struct Context {
     pub observer: Arc<Observer>,
     /// Asks etcd.
     pub prober: Prober,
+    /// Permits rollout steps, as it permits everything. Shared with the webhooks.
+    pub judge: Judge,
+    /// The username under which the API server knows this process.
+    pub own_username: String,
     /// What the observers have watched. Shared with the judge.
     pub stopwatches: Arc<Stopwatches>,
     /// Tells the time.
@@ -85,6 +92,8 @@ struct Run {
     client: Client,
     observer: Arc<Observer>,
     prober: Prober,
+    judge: Judge,
+    own_username: String,
     stopwatches: Arc<Stopwatches>,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -142,6 +151,8 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         client,
         observer,
         prober,
+        judge,
+        own_username,
         stopwatches,
         clock,
         metrics,
@@ -170,6 +181,8 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         client,
         observer,
         prober,
+        judge,
+        own_username,
         stopwatches,
         clock,
         metrics,

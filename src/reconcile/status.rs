@@ -16,14 +16,12 @@ use tracing::{info, warn};
 
 use super::guard::chain;
 use super::keeper::{RESYNC, Wake};
+use super::look::{Look, Looker, Problem};
 use super::report::{self, Sight, Urgency};
 use super::{Run, companion, redrive};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
-use crate::etcd::Pace;
-use crate::ledger::{LedgerError, Page};
-use crate::observe::{ObserveError, World};
-use crate::quorum::evidence::Round;
-use crate::quorum::{ClusterRef, Kind, Role, Snapshot};
+use crate::ledger::Page;
+use crate::quorum::{ClusterRef, Role, Snapshot};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::ClusterNumbers;
 
@@ -40,31 +38,11 @@ const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
 const POLITE: Duration = Duration::from_millis(300);
 /// After a failure that time may cure.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
-/// A round outside of admission has time.
-const ROUND: Duration = Duration::from_secs(2);
-
-/// What kept a look from its end.
-#[derive(Debug, thiserror::Error)]
-enum Problem {
-    #[error("the ledger")]
-    Ledger(#[from] LedgerError),
-    #[error("the cluster")]
-    Observe(#[from] ObserveError),
-}
-
-/// What was seen in one look.
-struct Look {
-    page: Page,
-    world: World,
-    snapshot: Snapshot,
-    round: Round,
-}
-
 /// Looks at one cluster, over and over.
 struct Eyes {
     run: Arc<Run>,
     cluster: ClusterRef,
-    pace: (Option<Duration>, Pace),
+    looker: Looker,
     numbers_written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
 }
@@ -73,9 +51,9 @@ struct Eyes {
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     let mut leading = run.leading.clone();
     let mut eyes = Eyes {
+        looker: Looker::new(Arc::clone(&run), cluster.clone()),
         run,
         cluster,
-        pace: (None, Pace::default()),
         numbers_written: None,
         asked_again: HashMap::new(),
     };
@@ -108,7 +86,7 @@ impl Eyes {
     }
 
     async fn look_and_show(&mut self, leads: bool) -> Result<Duration, Problem> {
-        let Some(look) = self.look().await? else {
+        let Some(look) = self.looker.look().await? else {
             return Ok(RESYNC);
         };
         let mut next = self.period(&look);
@@ -122,35 +100,6 @@ impl Eyes {
             }
         }
         Ok(next)
-    }
-
-    async fn look(&mut self) -> Result<Option<Look>, Problem> {
-        let run = Arc::clone(&self.run);
-        let Some(page) = run.ledger().read(&self.cluster).await? else {
-            return Ok(None);
-        };
-        let world = run.observer.world(&page, None, Kind::Delete).await?;
-        let base = page.budget().spec.members.probe_timeout();
-        let base = base.map_err(ObserveError::Spec)?;
-        if self.pace.0 != base {
-            self.pace = (base, base.map_or_else(Pace::default, Pace::new));
-        }
-        let asked = run.clock.instant();
-        let round = run
-            .prober
-            .round_at_pace(world.endpoints(), &self.pace.1, asked + ROUND)
-            .await;
-        let ages = run.stopwatches.ages(&self.cluster, asked);
-        let observation = world.observation(&page, None, round, ages);
-        let snapshot = Snapshot::assemble(&observation);
-        run.stopwatches.note(&snapshot, &observation.round, asked);
-        let round = observation.round;
-        Ok(Some(Look {
-            page,
-            world,
-            snapshot,
-            round,
-        }))
     }
 
     fn period(&self, look: &Look) -> Duration {

@@ -1,5 +1,7 @@
 //! Every metric of the process, in one struct that is passed to those who count. There is no global registry.
 
+mod rollout;
+
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -11,6 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+
+pub use rollout::RolloutMetrics;
 
 use crate::quorum::ClusterRef;
 
@@ -94,6 +98,8 @@ pub struct ClusterNumbers {
 
 /// Every metric, and the registry that prints them.
 pub struct Metrics {
+    /// What rollouts do.
+    pub rollout: RolloutMetrics,
     registry: Registry,
     decisions: Family<Decision, Counter>,
     rejections: Family<Rejection, Counter>,
@@ -126,8 +132,10 @@ impl Default for Metrics {
 impl Metrics {
     /// All metrics at zero.
     pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("quorumgate");
         let mut metrics = Self {
-            registry: Registry::with_prefix("quorumgate"),
+            rollout: RolloutMetrics::registered(&mut registry),
+            registry,
             decisions: Family::default(),
             rejections: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(SECONDS)),

@@ -270,6 +270,12 @@ impl WorldBuilder {
         self
     }
 
+    /// Switches a feature of the gate on.
+    pub(crate) fn feature(mut self, name: &str) -> Self {
+        self.gate = self.gate.argument(format!("--feature-gates={name}=true"));
+        self
+    }
+
     /// Does not wait for the ledger to be warm.
     pub(crate) fn cold(mut self) -> Self {
         self.warm = false;

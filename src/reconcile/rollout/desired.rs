@@ -1,0 +1,85 @@
+//! What a rollout is asked to do: by the StatefulSet, by the budget, and by what was watched.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+
+use super::peer_tls;
+use crate::api::{self, Amount, BadField, QuorumDisruptionBudget};
+use crate::observe::World;
+use crate::plan::{
+    Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
+};
+use crate::quorum::{Ordinal, PodName};
+
+/// What only time shows.
+pub(super) struct Watched {
+    /// For how long each pod has not served.
+    pub(super) out_for: BTreeMap<PodName, Duration>,
+    /// For how long leadership is still left alone, where it was moved a moment ago.
+    pub(super) leadership_rests: Option<Duration>,
+}
+
+/// What there is to do about this StatefulSet.
+pub(super) fn desired(
+    set: &StatefulSet,
+    budget: &QuorumDisruptionBudget,
+    world: &World,
+    watched: Watched,
+) -> Result<Desired, BadField> {
+    let rollout = budget.spec.rollout()?;
+    Ok(Desired {
+        generation: generation(set),
+        first_ordinal: Ordinal(first_ordinal(set)),
+        management: management(set),
+        partition: rollout.partition,
+        paused: rollout.paused,
+        max_unavailable: match rollout.max_unavailable {
+            Amount::Members(members) => MaxUnavailable::Members(members),
+            Amount::Percent(percent) => MaxUnavailable::Percent(percent),
+        },
+        removal: match rollout.removal {
+            api::Removal::Delete => Removal::Delete,
+            api::Removal::EvictHealthy => Removal::EvictHealthy,
+        },
+        non_serving: match rollout.non_serving {
+            api::NonServing::OneAtATime => NonServing::OneAtATime,
+            api::NonServing::AllAtOnce => NonServing::AllAtOnce,
+        },
+        sidecar_first: rollout.sidecar_first,
+        obstacle: peer_tls::switched(set, world.pods()).map(Obstacle::PeerTls),
+        handover: watched
+            .leadership_rests
+            .map_or(Handover::Possible, |remaining| Handover::Resting {
+                remaining,
+            }),
+        out_for: watched.out_for,
+    })
+}
+
+fn generation(set: &StatefulSet) -> Generation {
+    let observed = set.status.as_ref().and_then(|s| s.observed_generation);
+    Generation {
+        desired: set.metadata.generation.unwrap_or_default(),
+        observed: observed.unwrap_or_default(),
+    }
+}
+
+fn first_ordinal(set: &StatefulSet) -> u32 {
+    let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
+    let start = ordinals.and_then(|ordinals| ordinals.start);
+    u32::try_from(start.unwrap_or_default()).unwrap_or_default()
+}
+
+/// The API server's default is `OrderedReady`.
+fn management(set: &StatefulSet) -> PodManagement {
+    let policy = set
+        .spec
+        .as_ref()
+        .and_then(|s| s.pod_management_policy.as_deref());
+    match policy {
+        Some("Parallel") => PodManagement::Parallel,
+        _ => PodManagement::OrderedReady,
+    }
+}

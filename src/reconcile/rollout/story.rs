@@ -1,0 +1,158 @@
+//! What a budget tells of its rollout: how far it is, what it waits for, and what it did last. Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::api::{
+    QuorumDisruptionBudgetStatus, RolloutStatus, StepStatus, WaitingStatus, condition,
+};
+use crate::plan::{Next, Progress, Step, WaitingOn};
+
+/// What there is to tell after a look.
+pub(super) struct Scene<'a> {
+    /// The revision that pods are moved to.
+    pub(super) target: Option<&'a str>,
+    /// How far the rollout is.
+    pub(super) progress: Option<Progress>,
+    /// What is next.
+    pub(super) next: &'a Next,
+    /// The step that was just made, if one was.
+    pub(super) made: Option<&'a Step>,
+    /// Why a step that was next could not be made.
+    pub(super) refused: Option<&'a WaitingOn>,
+    /// The generation of the budget's spec.
+    pub(super) generation: Option<i64>,
+    pub(super) now: &'a Time,
+}
+
+impl Scene<'_> {
+    /// Puts the scene in place of the one that was shown.
+    pub(super) fn show(&self, status: &mut QuorumDisruptionBudgetStatus) {
+        let before = *status.rollout.take().unwrap_or_default();
+        let same = before.target.as_deref() == self.target;
+        let waiting = self.waiting();
+        let done = *self.next == Next::Done;
+        let progress = self.progress;
+        let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
+        let begins = !same || (before.finished.is_some() && !done);
+        status.rollout = Some(Box::new(RolloutStatus {
+            target: self.target.map(str::to_owned),
+            updated: progress.map_or(before.updated, |p| number(p.updated)),
+            targets: progress.map_or(before.targets, |p| number(p.targets)),
+            started: if begins {
+                Some(self.now.clone())
+            } else {
+                before.started.clone()
+            },
+            finished: match (done, begins) {
+                (false, _) => None,
+                (true, true) => Some(self.now.clone()),
+                (true, false) => before.finished.clone().or_else(|| Some(self.now.clone())),
+            },
+            waiting_on: waiting.map(|waiting| self.told(waiting, before.waiting_on.as_ref())),
+            last_step: self.made.map(|step| self.step(step)).or(before.last_step),
+        }));
+        self.condition(waiting, &mut status.conditions);
+    }
+
+    fn waiting(&self) -> Option<&WaitingOn> {
+        match (self.refused, self.made, self.next) {
+            (Some(refused), _, _) => Some(refused),
+            (None, None, Next::Wait(waiting)) => Some(waiting),
+            (None, _, _) => None,
+        }
+    }
+
+    fn told(&self, waiting: &WaitingOn, before: Option<&WaitingStatus>) -> WaitingStatus {
+        let reason = waiting.slug();
+        let since = before.filter(|before| before.reason == reason);
+        WaitingStatus {
+            reason: reason.into(),
+            message: waiting.to_string(),
+            since: since
+                .and_then(|before| before.since.clone())
+                .or_else(|| Some(self.now.clone())),
+        }
+    }
+
+    fn step(&self, step: &Step) -> StepStatus {
+        StepStatus {
+            pod: step.pod.name.to_string(),
+            action: step.action.slug().into(),
+            because: step.because.to_string(),
+            at: Some(self.now.clone()),
+        }
+    }
+
+    fn condition(&self, waiting: Option<&WaitingOn>, conditions: &mut Vec<Condition>) {
+        let (is, reason, message) = match (waiting, self.next) {
+            (Some(stuck), _) if stuck.is_stuck() => {
+                ("False", camel(stuck.slug()), stuck.to_string())
+            }
+            (Some(waiting @ WaitingOn::Paused(_)), _) => {
+                ("Unknown", "Paused".into(), waiting.to_string())
+            }
+            (Some(waiting), _) => ("True", camel(waiting.slug()), waiting.to_string()),
+            (None, Next::Done) => (
+                "True",
+                "Complete".into(),
+                "every pod has the update revision".into(),
+            ),
+            (None, _) => (
+                "True",
+                "Stepping".into(),
+                self.made.map_or_else(String::new, Step::to_string),
+            ),
+        };
+        let kind = condition::PROGRESSING;
+        let before = conditions.iter().find(|c| c.type_ == kind);
+        let turned = before.is_none_or(|before| before.status != is);
+        let since = match before {
+            Some(before) if !turned => before.last_transition_time.clone(),
+            _ => self.now.clone(),
+        };
+        let shown = Condition {
+            type_: kind.into(),
+            status: is.into(),
+            reason,
+            message,
+            observed_generation: self.generation,
+            last_transition_time: since,
+        };
+        conditions.retain(|c| c.type_ != kind);
+        conditions.push(shown);
+    }
+}
+
+/// `updated-members` as conditions spell it: `UpdatedMembers`.
+fn camel(slug: &str) -> String {
+    slug.split('-')
+        .map(|word| {
+            let mut letters = word.chars();
+            letters.next().map_or_else(String::new, |first| {
+                first.to_uppercase().chain(letters).collect()
+            })
+        })
+        .collect()
+}
+
+/// Whether there is news that cannot wait: anything but the words of a wait whose reason stands.
+pub(super) fn is_news(
+    before: &QuorumDisruptionBudgetStatus,
+    after: &QuorumDisruptionBudgetStatus,
+) -> bool {
+    let quiet = |status: &QuorumDisruptionBudgetStatus| {
+        let mut rollout = status.rollout.clone();
+        if let Some(waiting) = rollout.as_mut().and_then(|r| r.waiting_on.as_mut()) {
+            waiting.message.clear();
+        }
+        let progressing = status.conditions.iter();
+        let progressing = progressing
+            .filter(|c| c.type_ == condition::PROGRESSING)
+            .map(|c| (c.status.clone(), c.reason.clone()));
+        (rollout, progressing.collect::<Vec<_>>())
+    };
+    quiet(before) != quiet(after)
+}
+
+#[cfg(test)]
+mod tests;

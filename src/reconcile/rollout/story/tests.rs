@@ -1,0 +1,118 @@
+use super::*;
+use crate::plan::{Action, Because, Part};
+use crate::quorum::TargetPod;
+
+fn at(seconds: i64) -> Time {
+    Time(jiff::Timestamp::from_second(seconds).unwrap())
+}
+
+fn paused() -> WaitingOn {
+    WaitingOn::Paused(Progress {
+        updated: 1,
+        targets: 3,
+    })
+}
+
+fn scene<'a>(next: &'a Next, now: &'a Time, updated: u32) -> Scene<'a> {
+    Scene {
+        target: Some("etcd-2"),
+        progress: Some(Progress {
+            updated,
+            targets: 3,
+        }),
+        next,
+        made: None,
+        refused: None,
+        generation: Some(4),
+        now,
+    }
+}
+
+fn progressing(status: &QuorumDisruptionBudgetStatus) -> (String, String) {
+    let condition = &status.conditions[0];
+    (condition.status.clone(), condition.reason.clone())
+}
+
+#[test]
+fn a_rollout_begins_waits_steps_and_ends() {
+    let mut status = QuorumDisruptionBudgetStatus::default();
+    let waits = Next::Wait(WaitingOn::Revision);
+    scene(&waits, &at(10), 0).show(&mut status);
+    let rollout = status.rollout.clone().unwrap();
+    assert_eq!(rollout.started, Some(at(10)));
+    assert_eq!(rollout.waiting_on.unwrap().since, Some(at(10)));
+
+    // A wait that lasts keeps its beginning.
+    scene(&waits, &at(12), 0).show(&mut status);
+    let waiting = status.rollout.clone().unwrap().waiting_on.unwrap();
+    assert_eq!(
+        (waiting.reason.as_str(), waiting.since),
+        ("revision", Some(at(10)))
+    );
+
+    let step = Step {
+        pod: TargetPod {
+            name: "etcd-1".into(),
+            uid: "u1".into(),
+        },
+        action: Action::Delete,
+        because: Because::Serving(Part::Follower),
+    };
+    let now = at(13);
+    let made = Scene {
+        made: Some(&step),
+        ..scene(&waits, &now, 1)
+    };
+    made.show(&mut status);
+    let rollout = status.rollout.clone().unwrap();
+    assert_eq!(rollout.waiting_on, None);
+    assert_eq!(rollout.last_step.unwrap().pod, "etcd-1");
+
+    scene(&Next::Done, &at(20), 3).show(&mut status);
+    let rollout = status.rollout.clone().unwrap();
+    assert_eq!(
+        (rollout.started, rollout.finished),
+        (Some(at(10)), Some(at(20)))
+    );
+    assert_eq!(rollout.last_step.unwrap().pod, "etcd-1");
+    assert_eq!(progressing(&status), ("True".into(), "Complete".into()));
+    scene(&Next::Done, &at(30), 3).show(&mut status);
+    assert_eq!(status.rollout.unwrap().finished, Some(at(20)));
+}
+
+#[test]
+fn another_template_begins_another_rollout() {
+    let mut status = QuorumDisruptionBudgetStatus::default();
+    scene(&Next::Done, &at(20), 3).show(&mut status);
+    let waits = Next::Wait(WaitingOn::Revision);
+    let now = at(40);
+    let other = Scene {
+        target: Some("etcd-3"),
+        ..scene(&waits, &now, 0)
+    };
+    other.show(&mut status);
+    let rollout = status.rollout.unwrap();
+    assert_eq!(rollout.started, Some(at(40)));
+    assert_eq!(rollout.finished, None);
+}
+
+#[test]
+fn progressing_is_unknown_while_paused_and_says_so() {
+    let mut status = QuorumDisruptionBudgetStatus::default();
+    let next = Next::Wait(paused());
+    scene(&next, &at(10), 1).show(&mut status);
+    assert_eq!(progressing(&status), ("Unknown".into(), "Paused".into()));
+}
+
+#[test]
+fn words_alone_are_no_news() {
+    let mut before = QuorumDisruptionBudgetStatus::default();
+    let next = Next::Wait(paused());
+    scene(&next, &at(10), 1).show(&mut before);
+    let mut after = before.clone();
+    let waiting = after.rollout.as_mut().unwrap().waiting_on.as_mut();
+    waiting.unwrap().message = "else".into();
+    assert!(!is_news(&before, &after));
+    after.rollout.as_mut().unwrap().updated = 2;
+    assert!(is_news(&before, &after));
+}
