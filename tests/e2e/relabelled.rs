@@ -44,6 +44,21 @@ async fn stays_gated(name: &str, labels: &[&str]) -> Result<()> {
     let uid = world.etcd.pod_uid("etcd-0").await?;
     world.delete("etcd-0").await?;
     world.has_to_wait("etcd-1", &["etcd-0"]).await?;
+    eventually(SOON, "etcd-0 is gone", || async {
+        let now = world.pods().get_opt("etcd-0").await?;
+        let now = now.and_then(|pod| pod.metadata.uid);
+        ensure!(now.as_ref() != Some(&uid), "it is still there");
+        Ok(())
+    })
+    .await?;
+    // Its set has tried in vain to make a pod of this name, less and less often, and does not see the end of one it does not own.
+    let look_again = [
+        "annotate",
+        "statefulset",
+        "etcd",
+        "testbed.quorumgate.io/look=again",
+    ];
+    world.kubectl(&look_again).await?.success()?;
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
     world.close().await
