@@ -22,7 +22,11 @@ struct State {
     pruned: BTreeSet<String>,
     version: u64,
     requests: Vec<String>,
+    mutation: Option<Mutation>,
 }
+
+/// A mutating webhook: changes what is about to be stored, given what is.
+type Mutation = Box<dyn Fn(&mut Value, &Value) + Send>;
 
 type Answer = (StatusCode, Value);
 
@@ -72,6 +76,11 @@ impl FakeApi {
         self.state().pruned.insert(field.to_owned());
     }
 
+    /// Changes every patched object before it is stored.
+    pub(crate) fn mutate(&self, mutation: impl Fn(&mut Value, &Value) + Send + 'static) {
+        self.state().mutation = Some(Box::new(mutation));
+    }
+
     /// The requests so far, as `METHOD path`, and forgets them.
     pub(crate) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state().requests)
@@ -96,6 +105,7 @@ impl FakeApi {
         let (code, answer) = match (method.as_str(), body) {
             ("GET", _) => state.read(path, query),
             ("PUT", Some(object)) => state.replace_status(path, &object),
+            ("PATCH", Some(patch)) => state.merge(path, &patch),
             ("POST", Some(object)) => state.create(path, object),
             _ => failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", path),
         };
@@ -146,6 +156,30 @@ impl State {
             if let Some(status) = next["status"].as_object_mut() {
                 status.remove(field);
             }
+        }
+        if next != stored {
+            self.version += 1;
+            next["metadata"]["resourceVersion"] = json!(self.version.to_string());
+            self.objects.insert(path.to_owned(), next.clone());
+        }
+        (StatusCode::OK, next)
+    }
+
+    /// A JSON merge patch, at the version it names.
+    fn merge(&mut self, path: &str, patch: &Value) -> Answer {
+        let Some(stored) = self.objects.get(path).cloned() else {
+            return failure(StatusCode::NOT_FOUND, "NotFound", path);
+        };
+        let named = &patch["metadata"];
+        for field in ["resourceVersion", "uid"] {
+            if !named[field].is_null() && named[field] != stored["metadata"][field] {
+                return failure(StatusCode::CONFLICT, "Conflict", path);
+            }
+        }
+        let mut next = stored.clone();
+        json_patch::merge(&mut next, patch);
+        if let Some(mutation) = &self.mutation {
+            mutation(&mut next, &stored);
         }
         if next != stored {
             self.version += 1;

@@ -14,6 +14,7 @@ pub mod plan;
 pub mod quorum;
 pub mod reconcile;
 pub mod serve;
+pub mod strategy;
 pub mod telemetry;
 
 #[cfg(test)]

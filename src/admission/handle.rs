@@ -140,6 +140,9 @@ impl Door {
             Hook::Evictions => evictions::answer(self, &body, deadline).await,
             Hook::StatefulSets => stateful_set::answer(self, &body, deadline).await,
             Hook::MutateEvictions => mutate::evictions::answer(admission, &body, deadline).await,
+            Hook::MutateStatefulSets => {
+                mutate::stateful_sets::answer(admission, &body, deadline).await
+            }
             Hook::MutatePods => mutate::pods::answer(admission, &body, deadline).await,
         }
     }

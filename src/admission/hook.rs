@@ -15,6 +15,9 @@ pub enum Hook {
     StatefulSets,
     /// Ties an eviction to the incarnation that is judged.
     MutateEvictions,
+    /// Keeps the update strategy of enrolled StatefulSets.
+    #[strum(serialize = "mutate-statefulsets")]
+    MutateStatefulSets,
     /// Tells cluster-autoscaler to leave members to those who ask.
     MutatePods,
 }
@@ -27,6 +30,7 @@ impl Hook {
             Self::Evictions => "/validate/evictions",
             Self::StatefulSets => "/validate/statefulsets",
             Self::MutateEvictions => "/mutate/evictions",
+            Self::MutateStatefulSets => "/mutate/statefulsets",
             Self::MutatePods => "/mutate/pods",
         }
     }
@@ -58,6 +62,15 @@ impl Hook {
                     Operation::Delete | Operation::Update
                 ) | ("apps", "statefulsets", "scale", Operation::Update)
             ),
+            Self::MutateStatefulSets => matches!(
+                asked,
+                (
+                    "apps",
+                    "statefulsets",
+                    "",
+                    Operation::Create | Operation::Update
+                )
+            ),
             Self::MutatePods => asked == ("", "pods", "", Operation::Create),
         }
     }
@@ -70,6 +83,7 @@ impl Hook {
             Self::StatefulSets => {
                 "DELETE or UPDATE of statefulsets.apps, or UPDATE of statefulsets.apps/scale"
             }
+            Self::MutateStatefulSets => "CREATE or UPDATE of statefulsets.apps",
             Self::MutatePods => "CREATE of pods",
         }
     }

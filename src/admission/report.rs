@@ -137,7 +137,7 @@ impl Report<'_> {
             action: match self.hook {
                 Hook::Pods => "Delete",
                 Hook::Evictions | Hook::MutateEvictions => "Evict",
-                Hook::StatefulSets => "Change",
+                Hook::StatefulSets | Hook::MutateStatefulSets => "Change",
                 Hook::MutatePods => "Create",
             },
             note: format!("refused to {}: {}", self.asker.name, objection.message),

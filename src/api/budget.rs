@@ -39,6 +39,8 @@ use crate::quorum::{ClusterRef, Policy};
     printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader", description = "The member that leads"),
     printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedMembers", description = "Pods of the StatefulSet's update revision"),
     printcolumn(name = "Rollout", type_ = "string", json_path = ".status.rollout.waitingOn.reason", description = "What the rollout waits for"),
+    printcolumn(name = "Strategy", type_ = "string", json_path = ".status.updateStrategy.type", description = "The update strategy of the StatefulSet", priority = 1),
+    printcolumn(name = "Updated by", type_ = "string", json_path = ".status.updateStrategy.updatedBy", description = "Who replaces outdated pods", priority = 1),
     printcolumn(name = "Last step", type_ = "string", json_path = ".status.rollout.lastStep.pod", description = "The pod that the rollout took last", priority = 1),
     printcolumn(name = "Why", type_ = "string", json_path = ".status.rollout.waitingOn.message", description = "What the rollout waits for, in words", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

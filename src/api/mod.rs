@@ -33,7 +33,10 @@ pub use recorded::{
     StatefulSetStatus,
 };
 pub use rollout::{NonServing, Removal, Rollout, RolloutSpec};
-pub use status::{LedgerStatus, QuorumDisruptionBudgetStatus, condition};
+pub use status::{
+    LedgerStatus, QuorumDisruptionBudgetStatus, StrategyChoice, UpdateStrategyStatus, Updater,
+    condition,
+};
 pub use tls::{CaSecret, ClientSecret, TlsSpec};
 
 /// A field of a budget's `spec` that says something its schema would not have let in.

@@ -24,6 +24,10 @@ pub const INTENT_DELETE: &str = "delete";
 /// The StatefulSet is meant to shrink although the members that would go are still in etcd's list.
 pub const INTENT_SCALE_IN: &str = "scale-in";
 
+/// Annotation on a StatefulSet whose update strategy the gate keeps at `OnDelete`: the `spec.updateStrategy` that its owner asked for, as JSON.
+/// Only those with it get theirs back. Set it to `{"type":"OnDelete"}` to have `OnDelete` stay.
+pub const PREVIOUS_UPDATE_STRATEGY: &str = "quorumgate.io/previous-update-strategy";
+
 /// Annotation on a budget: the update revision that may roll on without quorum.
 pub const PROCEED_WITHOUT_QUORUM: &str = "quorumgate.io/proceed-without-quorum";
 

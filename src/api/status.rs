@@ -49,6 +49,10 @@ pub struct QuorumDisruptionBudgetStatus {
     /// Pods of the StatefulSet's update revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_members: Option<i32>,
+    /// How the StatefulSet comes to a new revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "UpdateStrategyStatus")]
+    pub update_strategy: Option<UpdateStrategyStatus>,
     /// The rollout that is under way, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RolloutStatus")]
@@ -77,6 +81,39 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// How a StatefulSet comes to a new revision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateStrategyStatus {
+    /// The type of its update strategy: `OnDelete` or `RollingUpdate`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whose choice that is.
+    pub set_by: StrategyChoice,
+    /// Who replaces outdated pods.
+    pub updated_by: Updater,
+}
+
+/// Whose choice an update strategy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum StrategyChoice {
+    /// Its owner's.
+    Owner,
+    /// The gate keeps `OnDelete`, and gives back what the owner asked for when the feature `QuorumAwareUpdatesWithOnDelete` is switched off.
+    Gate,
+}
+
+/// Who replaces outdated pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Updater {
+    /// The gate, in the order that costs the quorum nothing.
+    Gate,
+    /// The StatefulSet controller, by ordinal.
+    StatefulSetController,
+    /// Nobody: they are replaced when somebody deletes them.
+    Nobody,
 }
 
 /// Whether the ledger is known to hold every open permission.

@@ -8,10 +8,12 @@ use crate::api::names;
 
 /// Whether the StatefulSet is enrolled by its labels: the gate's own, or etcd-druid's.
 pub fn is_enrolled(set: &StatefulSet) -> bool {
-    set.metadata
-        .labels
-        .as_ref()
-        .is_some_and(|labels| is(labels, names::ENROLL, names::TRUE) || are_of_druid(labels))
+    set.metadata.labels.as_ref().is_some_and(labels_enrol)
+}
+
+/// Whether a StatefulSet with these labels is enrolled by them.
+pub fn labels_enrol(labels: &BTreeMap<String, String>) -> bool {
+    is(labels, names::ENROLL, names::TRUE) || are_of_druid(labels)
 }
 
 /// Whether these are the labels of a StatefulSet that etcd-druid made, or of one of its pods.

@@ -28,7 +28,7 @@ mod volumes;
 mod wants;
 mod world;
 
-pub use enrolment::is_enrolled;
+pub use enrolment::{is_enrolled, labels_enrol};
 pub use error::ObserveError;
 pub use identify::Identity;
 pub use ledgerless::Ledgerless;

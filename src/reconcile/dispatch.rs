@@ -93,10 +93,12 @@ impl Dispatch<'_> {
         match change {
             Change::Budget(cluster) => {
                 self.budget(&cluster);
+                self.run.strategies.notify_one();
                 self.enrol_within(BURST);
             }
             Change::StatefulSet(cluster) => {
                 self.wake(&cluster);
+                self.run.strategies.notify_one();
                 self.enrol_within(BURST);
             }
             Change::Pod(cluster) => self.wake(&cluster),

@@ -17,6 +17,7 @@ mod rollout;
 mod settle;
 mod status;
 mod stopwatches;
+mod strategy;
 mod warm;
 mod watches;
 
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -101,6 +102,8 @@ struct Run {
     settings: Settings,
     watches: Watches,
     leading: Leading,
+    /// Wakes who looks after update strategies.
+    strategies: Arc<Notify>,
 }
 
 impl Run {
@@ -190,6 +193,7 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         settings,
         watches,
         leading,
+        strategies: Arc::default(),
     });
     match cancel
         .run_until_cancelled(run.watches.synced(run.observer.ledger()))
@@ -201,6 +205,8 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
                 "the watches have synced"
             );
             ready.send_replace(true);
+            let strategies = strategy::keep(Arc::clone(&run), Arc::clone(&run.strategies));
+            tasks.spawn(cancel.child_token().run_until_cancelled_owned(strategies));
             dispatch::until_cancelled(&run, incoming, &tasks, &cancel).await;
         }
         Some(Err(_)) => warn!("a watch ended before it had listed what there is"),

@@ -357,7 +357,14 @@ fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
         .map(|m| (m.name.clone(), m.pod_uid.clone(), m.member_id.clone()))
         .collect();
     let generation = status.observed_generation;
-    (conditions, members, status.leader.clone(), generation)
+    let strategy = status.update_strategy.clone();
+    (
+        conditions,
+        members,
+        status.leader.clone(),
+        generation,
+        strategy,
+    )
 }
 
 /// The conditions that changed, each as it is now.

@@ -18,7 +18,7 @@ use super::guard::chain;
 use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Looker, Problem};
 use super::report::{self, Sight, Urgency};
-use super::{Run, companion, redrive};
+use super::{Run, companion, redrive, strategy};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::Page;
 use crate::quorum::{ClusterRef, Role, Snapshot};
@@ -179,6 +179,8 @@ impl Eyes {
             now: &Time(self.run.clock.now()),
         }
         .show(&mut after);
+        let set = look.world.stateful_set();
+        after.update_strategy = set.map(|set| strategy::shown(set, self.run.settings.features));
         after
     }
 

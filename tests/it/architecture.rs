@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 16] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     // A budget's spec is read as the policy that decisions depend on.
     ("api", &["quorum"]),
     ("clock", &[]),
     ("features", &[]),
+    ("strategy", &["api"]),
     ("telemetry", &["quorum"]),
     ("etcd", &["quorum", "clock"]),
     // Evidence belongs to the ledger page it was gathered after.
@@ -40,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "ledger",
             "clock",
             "features",
+            "strategy",
             "telemetry",
         ],
     ),
@@ -55,6 +57,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
             "judge",
             "clock",
             "features",
+            "strategy",
             "telemetry",
         ],
     ),
@@ -62,12 +65,13 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 14] = [
+const EVERYTHING: [&str; 15] = [
     "quorum",
     "plan",
     "api",
     "clock",
     "features",
+    "strategy",
     "telemetry",
     "etcd",
     "observe",

@@ -213,12 +213,20 @@ fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
                 ("ValidatingWebhookConfiguration", "Fail", "NoneOnDryRun")
             }
             Hook::MutateEvictions => ("MutatingWebhookConfiguration", "Fail", "None"),
-            Hook::MutatePods => ("MutatingWebhookConfiguration", "Ignore", "None"),
+            Hook::MutatePods | Hook::MutateStatefulSets => {
+                ("MutatingWebhookConfiguration", "Ignore", "None")
+            }
         };
         assert_eq!(kind, kind_wanted, "{path}");
         assert_eq!(found["failurePolicy"], failure_policy, "{path}");
         assert_eq!(found["sideEffects"], side_effects, "{path}");
-        assert_eq!(found["timeoutSeconds"], 5, "{path}");
+        // What is only repaired otherwise must not hold up an operator for long.
+        let timeout = if hook == Hook::MutateStatefulSets {
+            2
+        } else {
+            5
+        };
+        assert_eq!(found["timeoutSeconds"], timeout, "{path}");
         assert_eq!(found["matchPolicy"], "Equivalent", "{path}");
         assert_eq!(found["admissionReviewVersions"], json!(["v1"]), "{path}");
         // On a subresource it would be matched against the Eviction, and never hold.
@@ -270,6 +278,9 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
     assert_eq!(conditions("/validate/statefulsets"), sets);
     let of_a_set: BTreeSet<String> = named(&["pod-of-a-statefulset"]);
     assert_eq!(conditions("/mutate/pods"), of_a_set);
+    let strategies: BTreeSet<String> =
+        named(&["not-terminating", "strategy-to-keep-or-to-give-back"]);
+    assert_eq!(conditions("/mutate/statefulsets"), strategies);
 }
 
 /// What the code calls, by kind: API group, resource and verbs. Each verb has its reason in `rbac.yaml`.
@@ -287,7 +298,7 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
         "StatefulSet",
         "apps",
         "statefulsets",
-        &["get", "list", "watch"],
+        &["get", "list", "watch", "patch"],
     ),
     (
         "PodDisruptionBudget",

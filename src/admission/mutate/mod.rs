@@ -3,6 +3,7 @@
 
 pub mod evictions;
 pub mod pods;
+pub(super) mod stateful_sets;
 
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};

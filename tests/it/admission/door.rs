@@ -35,6 +35,8 @@ pub(crate) struct World {
     /// The pod that [`Incarnations`] finds.
     pub(crate) incarnation: Result<Option<PodUid>, String>,
     pub(crate) enrolled: BTreeSet<String>,
+    /// Whether enrolment cannot be found out.
+    pub(crate) enrolment_fails: bool,
     pub(crate) features: Features,
     pub(crate) limits: Limits,
 }
@@ -47,6 +49,7 @@ impl Default for World {
             judge_takes: Duration::ZERO,
             incarnation: Ok(None),
             enrolled: BTreeSet::new(),
+            enrolment_fails: false,
             features: Features::default(),
             limits: Limits::default(),
         }
@@ -225,7 +228,12 @@ impl Enrolment for Behind {
             .world
             .enrolled
             .contains(&format!("{namespace}/{stateful_set}"));
-        Box::pin(async move { Ok(enrolled) })
+        Box::pin(async move {
+            if self.world.enrolment_fails {
+                return Err("the API server is away".to_owned());
+            }
+            Ok(enrolled)
+        })
     }
 }
 

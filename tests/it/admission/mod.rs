@@ -15,3 +15,4 @@ mod mutations;
 mod pods;
 mod refusals;
 mod stateful_sets;
+mod strategies;

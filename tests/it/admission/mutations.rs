@@ -8,7 +8,7 @@ const EVICTIONS: &str = "/mutate/evictions";
 const PODS: &str = "/mutate/pods";
 
 /// The object of the review as the API server would have it after the answer.
-fn patched(review: &Value, reply: &Reply) -> Value {
+pub(crate) fn patched(review: &Value, reply: &Reply) -> Value {
     let response = reply.response();
     assert_eq!(response["allowed"], true);
     let mut object = review["request"]["object"].clone();

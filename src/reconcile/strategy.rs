@@ -1,0 +1,275 @@
+//! Update strategies: has `OnDelete` kept on what is enrolled while the feature is on, and given back what was there where it is not.
+//!
+//! The webhook changes writes on their way; this repairs what it was not asked about: StatefulSets from before a switch, and writes while the
+//! gate was away. It first writes the object back as it is, so that the webhook does the change: fields that only a webhook changed stay
+//! their owner's, and an operator that applies its own on the server is not told of a conflict. Where that changes nothing, it
+//! writes itself. A strategy that somebody keeps writing back where the webhook is not asked is repaired ever more rarely.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::{Client, Error, Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::Run;
+use super::enrol::Bounds;
+use super::keeper::RESYNC;
+use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
+use crate::api::{StrategyChoice, UpdateStrategyStatus, Updater};
+use crate::features::Features;
+use crate::ledger::{Ledger, LedgerError};
+use crate::observe::{is_enrolled, labels_enrol};
+use crate::quorum::ClusterRef;
+use crate::strategy::{Change, ON_DELETE, ROLLING_UPDATE, Sight};
+
+/// Whose writes these are.
+const MANAGER: &str = "quorumgate";
+/// Changes come in bursts.
+const BURST: Duration = Duration::from_millis(50);
+/// How long a repair may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The shortest and the longest time between two repairs of one StatefulSet.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Repairs at one time.
+const AT_ONCE: usize = 8;
+
+/// How a StatefulSet comes to a new revision, as its budget shows it.
+pub(super) fn shown(set: &StatefulSet, features: Features) -> UpdateStrategyStatus {
+    let kind = kind(set);
+    let remembers = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
+    UpdateStrategyStatus {
+        kind: kind.to_owned(),
+        set_by: match (kind, remembers) {
+            (ON_DELETE, true) => StrategyChoice::Gate,
+            _ => StrategyChoice::Owner,
+        },
+        updated_by: match (kind, features.on_delete) {
+            (ON_DELETE, true) => Updater::Gate,
+            (ON_DELETE, false) => Updater::Nobody,
+            _ => Updater::StatefulSetController,
+        },
+    }
+}
+
+/// The type of the strategy that it has.
+fn kind(set: &StatefulSet) -> &str {
+    let strategy = set.spec.as_ref().and_then(|s| s.update_strategy.as_ref());
+    let kind = strategy.and_then(|strategy| strategy.type_.as_deref());
+    kind.unwrap_or(ROLLING_UPDATE)
+}
+
+/// What kept a repair from its end.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("the ledger: {0}")]
+    Ledger(#[from] LedgerError),
+    #[error("the API server: {0}")]
+    Api(#[from] Error),
+    #[error("the API server took longer than {PATIENCE:?}")]
+    TooSlow,
+}
+
+/// Repairs until cancelled, as long as this replica leads. Woken by StatefulSets and budgets that change.
+pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
+    let keeper = Keeper {
+        client: run.client.clone(),
+        ledger: run.ledger().clone(),
+        features: run.settings.features,
+        bounds: Bounds {
+            named: run.settings.namespaces.clone(),
+            own: run.settings.lease_namespace.clone(),
+        },
+    };
+    let mut leading = run.leading.clone();
+    let mut paces = Paces::default();
+    loop {
+        let mut next = RESYNC;
+        if leading.now() {
+            let sets = run.watches.stateful_sets.all();
+            let guarded = |cluster: &ClusterRef| {
+                let ClusterRef { namespace, name } = cluster;
+                run.watches.budgets.get(namespace, name).is_some()
+            };
+            let due = keeper.due(&sets, guarded);
+            let (ready, wait) = paces.take(due, run.clock.instant());
+            next = wait.unwrap_or(RESYNC).min(RESYNC);
+            futures::stream::iter(ready)
+                .for_each_concurrent(AT_ONCE, |cluster| keeper.repair(cluster))
+                .await;
+        }
+        tokio::time::sleep(BURST).await;
+        tokio::select! {
+            () = wake.notified() => {}
+            () = leading.changed() => {}
+            () = tokio::time::sleep(next) => {}
+        }
+    }
+}
+
+/// When each StatefulSet was last repaired, and when it may be again.
+#[derive(Debug, Default)]
+struct Paces(HashMap<ClusterRef, Pace>);
+
+#[derive(Debug)]
+struct Pace {
+    last: Instant,
+    pause: Duration,
+}
+
+impl Paces {
+    /// Those that may be repaired now, and when to look at the others.
+    fn take(&mut self, due: Vec<ClusterRef>, now: Instant) -> (Vec<ClusterRef>, Option<Duration>) {
+        let since = |pace: &Pace| now.saturating_duration_since(pace.last);
+        // What stayed as it was repaired for twice its pause was repaired for good.
+        self.0.retain(|_, pace| since(pace) < pace.pause * 2);
+        let mut wait: Option<Duration> = None;
+        let mut ready = Vec::new();
+        for cluster in due {
+            let pause = match self.0.get(&cluster) {
+                Some(pace) if since(pace) < pace.pause => {
+                    let left = pace.pause.saturating_sub(since(pace));
+                    wait = Some(wait.map_or(left, |wait| wait.min(left)));
+                    continue;
+                }
+                Some(pace) => (pace.pause * 2).min(LONGEST_PAUSE),
+                None => PAUSE,
+            };
+            // A repair that fails is tried again after the same pause.
+            wait = Some(wait.map_or(pause, |wait| wait.min(pause)));
+            self.0.insert(cluster.clone(), Pace { last: now, pause });
+            ready.push(cluster);
+        }
+        (ready, wait)
+    }
+}
+
+struct Keeper {
+    client: Client,
+    ledger: Ledger,
+    features: Features,
+    bounds: Bounds,
+}
+
+impl Keeper {
+    /// What seems to need a repair, by the caches.
+    fn due(
+        &self,
+        sets: &[Arc<StatefulSet>],
+        guarded: impl Fn(&ClusterRef) -> bool,
+    ) -> Vec<ClusterRef> {
+        let due = sets.iter().filter_map(|set| {
+            let cluster = ClusterRef::new(set.namespace()?, set.name_any());
+            if !self.bounds.contain(&cluster.namespace) || set.meta().deletion_timestamp.is_some() {
+                return None;
+            }
+            let kept = kind(set) == ON_DELETE;
+            let changed = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
+            let enrolled = self.features.on_delete && (is_enrolled(set) || guarded(&cluster));
+            (if enrolled { !kept } else { changed }).then_some(cluster)
+        });
+        due.collect()
+    }
+
+    async fn repair(&self, cluster: ClusterRef) {
+        let repaired = tokio::time::timeout(PATIENCE, self.bring_in_line(&cluster)).await;
+        match repaired.unwrap_or(Err(Problem::TooSlow)) {
+            Ok(()) => {}
+            // Somebody else wrote, which wakes this again.
+            Err(Problem::Api(Error::Api(status))) if status.is_conflict() => {}
+            Err(problem) => {
+                warn!(%cluster, %problem, "its update strategy could not be brought in line");
+            }
+        }
+    }
+
+    /// By what is read just now, at the version read.
+    async fn bring_in_line(&self, cluster: &ClusterRef) -> Result<(), Problem> {
+        let kind = ApiResource::erase::<StatefulSet>(&());
+        // Untyped: a strategy may have fields that this version does not know.
+        let sets: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &cluster.namespace, &kind);
+        let Some(mut set) = sets.get_opt(&cluster.name).await? else {
+            return Ok(());
+        };
+        if set.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let keeps = self.keeps(cluster, &set).await?;
+        if due(&set, keeps).is_none() {
+            return Ok(());
+        }
+        let params = PatchParams {
+            field_manager: Some(MANAGER.into()),
+            ..PatchParams::default()
+        };
+        let as_it_is = at_version(&set, json!({}));
+        set = sets
+            .patch(&cluster.name, &params, &Patch::Merge(&as_it_is))
+            .await?;
+        if let Some(change) = due(&set, keeps) {
+            let direct = at_version(&set, change.merge_patch(strategy(&set)));
+            set = sets
+                .patch(&cluster.name, &params, &Patch::Merge(&direct))
+                .await?;
+        }
+        match due(&set, keeps) {
+            None => {
+                let now = sight(&set).kind();
+                let memory = sight(&set).memory;
+                info!(%cluster, strategy = now, previous = memory, "brought its update strategy in line");
+            }
+            // Replicas with other features answer the webhook while the gate itself is rolled out.
+            Some(_) => info!(%cluster, "its update strategy was changed back on the way"),
+        }
+        Ok(())
+    }
+
+    /// Whether `OnDelete` is to be kept on it.
+    async fn keeps(&self, cluster: &ClusterRef, set: &DynamicObject) -> Result<bool, LedgerError> {
+        if !self.features.on_delete {
+            return Ok(false);
+        }
+        if labels_enrol(set.labels()) {
+            return Ok(true);
+        }
+        Ok(self.ledger.read(cluster).await?.is_some())
+    }
+}
+
+fn strategy(set: &DynamicObject) -> Option<&Value> {
+    set.data.pointer("/spec/updateStrategy")
+}
+
+fn sight(set: &DynamicObject) -> Sight<'_> {
+    let memory = set.annotations().get(PREVIOUS_UPDATE_STRATEGY);
+    Sight {
+        strategy: strategy(set),
+        memory: memory.map(String::as_str),
+    }
+}
+
+fn due(set: &DynamicObject, keeps: bool) -> Option<Change> {
+    if keeps {
+        sight(set).keep(None)
+    } else {
+        sight(set).give_back(None)
+    }
+}
+
+/// A patch that applies to this version of the object only.
+fn at_version(set: &DynamicObject, mut patch: Value) -> Value {
+    patch["metadata"]["resourceVersion"] = json!(set.resource_version());
+    patch["metadata"]["uid"] = json!(set.uid());
+    patch
+}
+
+#[cfg(test)]
+mod tests;

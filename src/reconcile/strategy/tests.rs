@@ -1,0 +1,257 @@
+use super::*;
+use crate::api::names;
+use crate::clock::Clock;
+use crate::fake_api::FakeApi;
+
+const PATH: &str = "/apis/apps/v1/namespaces/ns/statefulsets/etcd";
+const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/ns/quorumdisruptionbudgets/etcd";
+const ON: Features = Features { on_delete: true };
+const OFF: Features = Features { on_delete: false };
+
+fn keeper(server: &FakeApi, features: Features) -> Keeper {
+    Keeper {
+        client: server.client(),
+        ledger: Ledger::new(server.client(), Clock::system()),
+        features,
+        bounds: Bounds {
+            named: Vec::new(),
+            own: "quorumgate".into(),
+        },
+    }
+}
+
+fn cluster() -> ClusterRef {
+    ClusterRef::new("ns", "etcd")
+}
+
+fn wish() -> Value {
+    json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2, "maxUnavailable": "30%", "novel": true}})
+}
+
+fn set(strategy: Value, enrolled: bool, memory: Option<&str>) -> Value {
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "etcd", "namespace": "ns", "uid": "u", "labels": {}, "annotations": {"mine": "1"}},
+        "spec": {"serviceName": "etcd", "selector": {}, "template": {}, "replicas": 3},
+    });
+    set["spec"]["updateStrategy"] = strategy;
+    if enrolled {
+        set["metadata"]["labels"][names::ENROLL] = json!(names::TRUE);
+    }
+    if let Some(memory) = memory {
+        set["metadata"]["annotations"][PREVIOUS_UPDATE_STRATEGY] = json!(memory);
+    }
+    set
+}
+
+fn on_delete() -> Value {
+    json!({"type": "OnDelete"})
+}
+
+/// Strategy and memory as they are stored.
+fn stored(server: &FakeApi) -> (Value, Value) {
+    let set = server.get(PATH).unwrap();
+    let annotations = &set["metadata"]["annotations"];
+    assert_eq!(annotations["mine"], "1");
+    assert_eq!(set["spec"]["replicas"], 3);
+    (
+        set["spec"]["updateStrategy"].clone(),
+        annotations[PREVIOUS_UPDATE_STRATEGY].clone(),
+    )
+}
+
+fn patches(server: &FakeApi) -> usize {
+    let requests = server.take_requests();
+    requests.iter().filter(|r| r.starts_with("PATCH")).count()
+}
+
+#[tokio::test]
+async fn switched_on_and_off_again_everything_is_as_it_was() {
+    let server = FakeApi::default();
+    server.put(PATH, set(wish(), true, None));
+    let before = stored(&server);
+    keeper(&server, ON).bring_in_line(&cluster()).await.unwrap();
+    let (strategy, memory) = stored(&server);
+    assert_eq!(strategy, on_delete());
+    let memory: Value = serde_json::from_str(memory.as_str().unwrap()).unwrap();
+    assert_eq!(memory, wish());
+    keeper(&server, OFF)
+        .bring_in_line(&cluster())
+        .await
+        .unwrap();
+    assert_eq!(stored(&server), before);
+}
+
+#[tokio::test]
+async fn what_is_in_line_is_not_written() {
+    let server = FakeApi::default();
+    let memory = wish().to_string();
+    for (features, set) in [
+        (ON, set(on_delete(), true, Some(&memory))),
+        (ON, set(on_delete(), true, None)),
+        (ON, set(wish(), false, None)),
+        (OFF, set(wish(), true, None)),
+        (OFF, set(on_delete(), true, None)),
+    ] {
+        server.put(PATH, set);
+        let keeper = keeper(&server, features);
+        keeper.bring_in_line(&cluster()).await.unwrap();
+        assert_eq!(patches(&server), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_webhook_makes_the_change_where_it_is_asked() {
+    let server = FakeApi::default();
+    server.put(PATH, set(wish(), true, None));
+    server.mutate(|next, _| {
+        let live = next["spec"]["updateStrategy"].clone();
+        let sight = Sight {
+            strategy: Some(&live),
+            memory: None,
+        };
+        let change = sight.keep(None).unwrap();
+        json_patch::merge(next, &change.merge_patch(Some(&live)));
+    });
+    keeper(&server, ON).bring_in_line(&cluster()).await.unwrap();
+    assert_eq!(stored(&server).0, on_delete());
+    assert_eq!(patches(&server), 1, "it also wrote itself");
+}
+
+#[tokio::test]
+async fn a_budget_enrols_and_where_nothing_does_any_more_the_strategy_comes_back() {
+    let server = FakeApi::default();
+    server.put(PATH, set(wish(), false, None));
+    server.put(
+        BUDGET,
+        json!({
+            "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
+            "metadata": {"name": "etcd", "namespace": "ns"}, "spec": {"statefulSetName": "etcd"},
+        }),
+    );
+    let keeper = keeper(&server, ON);
+    keeper.bring_in_line(&cluster()).await.unwrap();
+    assert_eq!(stored(&server).0, on_delete());
+    server.remove(BUDGET);
+    keeper.bring_in_line(&cluster()).await.unwrap();
+    assert_eq!(stored(&server), (wish(), Value::Null));
+}
+
+#[tokio::test]
+async fn a_missing_definition_says_nothing_about_enrolment() {
+    let server = FakeApi::default();
+    server.put(PATH, set(on_delete(), false, Some(&wish().to_string())));
+    server.undefine("quorumdisruptionbudgets");
+    let problem = keeper(&server, ON)
+        .bring_in_line(&cluster())
+        .await
+        .unwrap_err();
+    assert!(matches!(problem, Problem::Ledger(_)), "{problem}");
+    assert_eq!(stored(&server).0, on_delete());
+    // Whatever is enrolled, nothing is to be kept with the feature off.
+    keeper(&server, OFF)
+        .bring_in_line(&cluster())
+        .await
+        .unwrap();
+    assert_eq!(stored(&server), (wish(), Value::Null));
+}
+
+#[tokio::test]
+async fn a_write_in_between_wins_and_is_judged_anew() {
+    let server = FakeApi::default();
+    server.put(PATH, set(wish(), true, None));
+    let keeper = keeper(&server, ON);
+    let read: DynamicObject = serde_json::from_value(server.get(PATH).unwrap()).unwrap();
+    let newer = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
+    server.put(PATH, set(newer.clone(), true, None));
+    let stale = at_version(&read, due(&read, true).unwrap().merge_patch(None));
+    let kind = ApiResource::erase::<StatefulSet>(&());
+    let sets: Api<DynamicObject> = Api::namespaced_with(keeper.client.clone(), "ns", &kind);
+    let refused = sets
+        .patch("etcd", &PatchParams::default(), &Patch::Merge(&stale))
+        .await;
+    assert!(matches!(refused, Err(Error::Api(status)) if status.is_conflict()));
+
+    keeper.bring_in_line(&cluster()).await.unwrap();
+    let (strategy, memory) = stored(&server);
+    assert_eq!(strategy, on_delete());
+    let memory: Value = serde_json::from_str(memory.as_str().unwrap()).unwrap();
+    assert_eq!(memory, newer);
+}
+
+fn typed(value: Value) -> Arc<StatefulSet> {
+    Arc::new(serde_json::from_value(value).unwrap())
+}
+
+#[tokio::test]
+async fn only_what_is_enrolled_or_was_changed_is_due() {
+    let server = FakeApi::default();
+    let memory = wish().to_string();
+    let mut terminating = set(wish(), true, None);
+    terminating["metadata"]["deletionTimestamp"] = json!("2026-11-21T00:00:00Z");
+    let mut own = set(wish(), true, None);
+    own["metadata"]["namespace"] = json!("quorumgate");
+    for (set, guarded, on, off) in [
+        (set(wish(), true, None), false, true, false),
+        (set(wish(), false, None), true, true, false),
+        (set(wish(), false, None), false, false, false),
+        (set(on_delete(), true, None), false, false, false),
+        (set(on_delete(), true, Some(&memory)), true, false, true),
+        (set(on_delete(), false, Some(&memory)), false, true, true),
+        (set(wish(), true, Some(&memory)), false, true, true),
+        (terminating, true, false, false),
+        (own, true, false, false),
+    ] {
+        let sets = [typed(set.clone())];
+        for (features, due) in [(ON, on), (OFF, off)] {
+            let found = keeper(&server, features).due(&sets, |_| guarded);
+            assert_eq!(found.len() == 1, due, "{features:?} {set}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_changed_back_again_and_again_is_repaired_ever_more_rarely() {
+    let mut paces = Paces::default();
+    let start = Instant::now();
+    let mut repairs = 0;
+    while start.elapsed() < Duration::from_secs(3600) {
+        let (ready, wait) = paces.take(vec![cluster()], Instant::now());
+        repairs += ready.len();
+        tokio::time::advance(wait.unwrap()).await;
+    }
+    assert!((60..=70).contains(&repairs), "{repairs} repairs in an hour");
+    // What held for a while is repaired at once again.
+    tokio::time::advance(LONGEST_PAUSE * 2).await;
+    assert_eq!(paces.take(vec![cluster()], Instant::now()).0.len(), 1);
+    let (ready, wait) = paces.take(vec![cluster()], Instant::now());
+    assert_eq!((ready.len(), wait), (0, Some(PAUSE)));
+}
+
+#[test]
+fn a_budget_shows_whose_choice_the_strategy_is_and_who_updates() {
+    let memory = wish().to_string();
+    let show = |value, features| shown(&typed(value), features);
+    let expected = |kind: &str, set_by, updated_by| UpdateStrategyStatus {
+        kind: kind.into(),
+        set_by,
+        updated_by,
+    };
+    assert_eq!(
+        show(set(on_delete(), true, Some(&memory)), ON),
+        expected("OnDelete", StrategyChoice::Gate, Updater::Gate)
+    );
+    assert_eq!(
+        show(set(on_delete(), true, None), ON),
+        expected("OnDelete", StrategyChoice::Owner, Updater::Gate)
+    );
+    assert_eq!(
+        show(set(on_delete(), true, None), OFF),
+        expected("OnDelete", StrategyChoice::Owner, Updater::Nobody)
+    );
+    let by_ordinal = Updater::StatefulSetController;
+    assert_eq!(
+        show(set(wish(), true, None), OFF),
+        expected("RollingUpdate", StrategyChoice::Owner, by_ordinal)
+    );
+}

@@ -1,0 +1,131 @@
+//! Which update strategy a StatefulSet is to have: pure, from what it has and what it was seen with.
+//!
+//! While the gate keeps `OnDelete`, an annotation remembers what the owner last asked for, and follows when that changes. It is the only
+//! memory there is: neither revisions nor pods matter here, so a switch in the middle of a rollout loses nothing and repeats nothing.
+//! A StatefulSet without the annotation is its owner's, whatever its strategy.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
+
+/// The strategy under which nobody but the gate replaces outdated pods.
+pub const ON_DELETE: &str = "OnDelete";
+
+/// The strategy of a StatefulSet that names none.
+pub const ROLLING_UPDATE: &str = "RollingUpdate";
+
+/// What of a StatefulSet matters here.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sight<'a> {
+    /// `spec.updateStrategy`.
+    pub strategy: Option<&'a Value>,
+    /// The annotation [`PREVIOUS_UPDATE_STRATEGY`].
+    pub memory: Option<&'a str>,
+}
+
+/// What is to be changed in a StatefulSet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The new `spec.updateStrategy`, where another is due.
+    pub strategy: Option<Value>,
+    /// What becomes of the annotation.
+    pub memory: Memory,
+}
+
+/// What becomes of the annotation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Memory {
+    /// It stays as it is.
+    Stays,
+    /// It says this.
+    Says(String),
+    /// It goes.
+    Goes,
+}
+
+impl<'a> Sight<'a> {
+    /// The type of the strategy.
+    pub fn kind(&self) -> &'a str {
+        self.strategy
+            .and_then(|strategy| strategy.get("type")?.as_str())
+            .unwrap_or(ROLLING_UPDATE)
+    }
+
+    /// What keeps `OnDelete` on it, and remembers what its owner asked for. `before` is the annotation of the stored object, where this is
+    /// one that would replace it: many operators write back only the annotations they know.
+    pub fn keep(&self, before: Option<&str>) -> Option<Change> {
+        if self.kind() != ON_DELETE {
+            let wish = self.strategy.cloned();
+            let wish = wish.unwrap_or_else(|| json!({"type": ROLLING_UPDATE}));
+            return Some(Change {
+                memory: self.remember(&wish),
+                strategy: Some(json!({"type": ON_DELETE})),
+            });
+        }
+        if self.memory.is_some_and(|memory| read(memory).is_some()) {
+            return None;
+        }
+        // One that cannot be read any more is no memory; the one before may be.
+        let before = before.and_then(read)?;
+        Some(Change {
+            strategy: None,
+            memory: self.remember(&before),
+        })
+    }
+
+    /// What gives it back the strategy it had, where the gate had changed it. `before` as for [`Self::keep`].
+    pub fn give_back(&self, before: Option<&str>) -> Option<Change> {
+        let memory = self.memory.or(before)?;
+        // What the owner has asked for since then is newer than any memory.
+        let strategy = (self.kind() == ON_DELETE)
+            .then(|| read(memory).unwrap_or_else(|| json!({"type": ROLLING_UPDATE})))
+            .filter(|previous| Some(previous) != self.strategy);
+        let memory = match self.memory {
+            Some(_) => Memory::Goes,
+            None => Memory::Stays,
+        };
+        (strategy.is_some() || memory != Memory::Stays).then_some(Change { strategy, memory })
+    }
+
+    fn remember(&self, wish: &Value) -> Memory {
+        match self.memory.and_then(read) {
+            Some(known) if known == *wish => Memory::Stays,
+            _ => Memory::Says(wish.to_string()),
+        }
+    }
+}
+
+impl Change {
+    /// As a JSON merge patch of a StatefulSet with this strategy.
+    pub fn merge_patch(&self, live: Option<&Value>) -> Value {
+        let mut patch = json!({});
+        match &self.memory {
+            Memory::Stays => {}
+            Memory::Says(text) => {
+                patch["metadata"]["annotations"] = json!({PREVIOUS_UPDATE_STRATEGY: text});
+            }
+            Memory::Goes => {
+                patch["metadata"]["annotations"] = json!({PREVIOUS_UPDATE_STRATEGY: null});
+            }
+        }
+        if let Some(strategy) = &self.strategy {
+            // A merge keeps whatever is not named.
+            let known = live.and_then(Value::as_object);
+            let gone = known.into_iter().flat_map(Map::keys);
+            let mut whole: Map<String, Value> =
+                gone.map(|field| (field.clone(), Value::Null)).collect();
+            whole.extend(strategy.as_object().cloned().unwrap_or_default());
+            patch["spec"]["updateStrategy"] = Value::Object(whole);
+        }
+        patch
+    }
+}
+
+/// A strategy as the annotation has it; `None` where it has none.
+fn read(text: &str) -> Option<Value> {
+    let strategy: Value = serde_json::from_str(text).ok()?;
+    strategy.get("type")?.as_str().is_some().then_some(strategy)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+use super::*;
+
+const PARTITIONED: &str =
+    r#"{"rollingUpdate":{"maxUnavailable":"30%","partition":2},"type":"RollingUpdate"}"#;
+
+fn partitioned() -> Value {
+    serde_json::from_str(PARTITIONED).unwrap()
+}
+
+fn on_delete() -> Value {
+    json!({"type": "OnDelete"})
+}
+
+fn sight<'a>(strategy: &'a Value, memory: Option<&'a str>) -> Sight<'a> {
+    Sight {
+        strategy: Some(strategy),
+        memory,
+    }
+}
+
+fn says(text: &str) -> Memory {
+    Memory::Says(text.to_owned())
+}
+
+fn change(strategy: Option<Value>, memory: Memory) -> Option<Change> {
+    Some(Change { strategy, memory })
+}
+
+#[test]
+fn on_delete_is_set_and_what_was_there_is_remembered() {
+    let now = partitioned();
+    assert_eq!(
+        sight(&now, None).keep(None),
+        change(Some(on_delete()), says(PARTITIONED))
+    );
+    assert_eq!(
+        Sight::default().keep(None),
+        change(Some(on_delete()), says(r#"{"type":"RollingUpdate"}"#))
+    );
+}
+
+#[test]
+fn the_memory_follows_what_the_owner_asks_for() {
+    let (now, earlier) = (partitioned(), r#"{"type":"RollingUpdate"}"#);
+    for (memory, before) in [
+        (Some(earlier), Some(earlier)),
+        (None, Some(earlier)),
+        (Some(earlier), None),
+    ] {
+        assert_eq!(
+            sight(&now, memory).keep(before),
+            change(Some(on_delete()), says(PARTITIONED))
+        );
+    }
+    let spelled_otherwise =
+        r#"{"type": "RollingUpdate", "rollingUpdate": {"partition": 2, "maxUnavailable": "30%"}}"#;
+    assert_eq!(
+        sight(&now, Some(spelled_otherwise)).keep(None),
+        change(Some(on_delete()), Memory::Stays)
+    );
+}
+
+#[test]
+fn a_memory_that_is_dropped_or_broken_is_carried_over() {
+    let now = on_delete();
+    for lost in [None, Some("{"), Some("{}"), Some(r#"{"type":1}"#), Some("")] {
+        assert_eq!(
+            sight(&now, lost).keep(Some(PARTITIONED)),
+            change(None, says(PARTITIONED)),
+            "{lost:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_kept_is_not_touched_again() {
+    let now = on_delete();
+    let kept = sight(&now, Some(PARTITIONED));
+    assert_eq!(kept.keep(Some(PARTITIONED)), None);
+    assert_eq!(kept.keep(None), None);
+}
+
+#[test]
+fn an_owners_own_on_delete_is_never_changed() {
+    let now = on_delete();
+    let own = sight(&now, None);
+    assert_eq!(own.keep(None), None);
+    assert_eq!(own.give_back(None), None);
+    let declared = sight(&now, Some(r#"{"type":"OnDelete"}"#));
+    assert_eq!(declared.keep(None), None);
+    assert_eq!(declared.give_back(None), change(None, Memory::Goes));
+}
+
+#[test]
+fn what_was_there_comes_back_with_its_parameters_and_the_memory_goes() {
+    let now = on_delete();
+    assert_eq!(
+        sight(&now, Some(PARTITIONED)).give_back(None),
+        change(Some(partitioned()), Memory::Goes)
+    );
+    assert_eq!(
+        sight(&now, None).give_back(Some(PARTITIONED)),
+        change(Some(partitioned()), Memory::Stays)
+    );
+    assert_eq!(
+        sight(&now, Some("what?")).give_back(None),
+        change(Some(json!({"type": "RollingUpdate"})), Memory::Goes)
+    );
+}
+
+#[test]
+fn what_the_owner_has_asked_for_since_is_newer_than_the_memory() {
+    let now = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+    assert_eq!(
+        sight(&now, Some(PARTITIONED)).give_back(None),
+        change(None, Memory::Goes)
+    );
+    assert_eq!(sight(&now, None).give_back(Some(PARTITIONED)), None);
+}
+
+#[test]
+fn a_merge_patch_replaces_the_whole_strategy() {
+    let mut set = json!({"metadata": {"annotations": {"a": "b"}}, "spec": {"replicas": 3, "updateStrategy": partitioned()}});
+    let before = set.clone();
+    let live = set["spec"]["updateStrategy"].clone();
+    let keep = sight(&live, None).keep(None).unwrap();
+    json_patch::merge(&mut set, &keep.merge_patch(Some(&live)));
+    assert_eq!(
+        set,
+        json!({
+            "metadata": {"annotations": {"a": "b", PREVIOUS_UPDATE_STRATEGY: PARTITIONED}},
+            "spec": {"replicas": 3, "updateStrategy": {"type": "OnDelete"}},
+        })
+    );
+    let live = set["spec"]["updateStrategy"].clone();
+    let back = sight(&live, Some(PARTITIONED)).give_back(None).unwrap();
+    json_patch::merge(&mut set, &back.merge_patch(Some(&live)));
+    assert_eq!(set, before);
+}
