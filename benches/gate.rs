@@ -12,6 +12,7 @@ use quorumgate::admission::stateful_set::StatefulSetJudge;
 use quorumgate::admission::{Admission, Limits, router};
 use quorumgate::clock::Clock;
 use quorumgate::etcd::{Admin, Connections, Prober};
+use quorumgate::features::Features;
 use quorumgate::judge::{Bench, Judge};
 use quorumgate::ledger::Ledger;
 use quorumgate::observe::{Ages, Observer};
@@ -87,6 +88,7 @@ impl Gate {
             notices: Arc::new(events),
             metrics,
             own_username: "system:serviceaccount:quorumgate:quorumgate".into(),
+            features: Features::default(),
             limits: Limits::default(),
         }
     }

@@ -3,7 +3,7 @@
 //! Keepers know no order among each other and share nothing but the ledger. A wake that comes while a keeper is at work is not
 //! lost: it looks once more.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -106,9 +106,11 @@ impl Keepers {
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<D>,
         D: Future<Output = ()> + Send + 'static,
     {
+        // Every budget that comes or goes leads here: with a thousand of them, looking through a list each time takes seconds.
+        let wanted: HashSet<&ClusterRef> = clusters.iter().collect();
         self.of.retain(|cluster, keeper| {
             let ended = keeper.duties.iter().any(JoinHandle::is_finished);
-            let kept = clusters.contains(cluster) && !ended;
+            let kept = wanted.contains(cluster) && !ended;
             if !kept {
                 keeper.cancel.cancel();
             }
