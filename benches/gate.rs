@@ -76,7 +76,6 @@ impl Gate {
             Events::new(self.client.clone(), "bench".into(), Arc::clone(&metrics));
         tokio::spawn(writer.run());
         Admission {
-            features: quorumgate::features::Features::default(),
             set_judge: Arc::new(StatefulSetJudge::new(
                 Arc::clone(&self.observer),
                 Arc::clone(&judge) as _,
