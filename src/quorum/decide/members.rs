@@ -45,8 +45,7 @@ pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let least = needed.min(case.least_majority());
     let may_complete = case.others_at_most().saturating_add(1) >= least;
     let all_may_return = case.others_in_time().saturating_add(1) >= least;
-    let spare = case.voters.saturating_sub(needed);
-    let too_many_going = case.others_going().saturating_add(1) > spare;
+    let too_many_going = case.others_going().saturating_add(1) > case.least_spare();
     if (may_complete || (all_may_return && too_many_going))
         && case.body() != Body::DeadForGood
         && !case.is_own_step()

@@ -1,4 +1,4 @@
-//! The decision: rules 1 to 17, in order; the first that applies answers.
+//! The decision: rules 1 to 17, in order; the first that applies answers. Only rule 10 waits for the rules after it.
 //!
 //! [`decide_early`] holds the rules that look at no member, so that a foreign or torn-down pod never waits for etcd. [`decide`] begins with
 //! them and goes on with those that need the snapshot. Each rule is a function of its own, named after its number.
@@ -25,14 +25,17 @@ pub use early::{decide_early, decide_without_ledger};
 /// A rule: its verdict where it applies.
 type Rule = fn(&Case<'_>) -> Option<Verdict>;
 
-/// Rules 5 to 16 in order. Rule 17 answers what is left.
-const RULES: [Rule; 12] = [
+/// Rules 5 to 9 in order.
+const BEFORE_MEMBERS: [Rule; 5] = [
     requests::rule_5_at_most_once,
     requests::rule_6_override,
     requests::rule_7_not_a_member,
     requests::rule_8_shared_cluster,
     requests::rule_9_cold_ledger,
-    requests::rule_10_disruption_budget,
+];
+
+/// Rules 11 to 16 in order. Rule 17 answers what is left.
+const MEMBERS: [Rule; 6] = [
     members::rule_11_learner,
     members::rule_12_costs_nothing,
     members::rule_13_quorum_lost,
@@ -50,10 +53,18 @@ pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> 
         return verdict;
     }
     let case = Case::of(snapshot, grants, disruption);
-    RULES
+    if let Some(verdict) = BEFORE_MEMBERS.iter().find_map(|rule| rule(&case)) {
+        return verdict;
+    }
+    let verdict = MEMBERS
         .iter()
         .find_map(|rule| rule(&case))
-        .unwrap_or_else(|| members::rule_17_no_headroom(&case))
+        .unwrap_or_else(|| members::rule_17_no_headroom(&case));
+    match verdict {
+        // Rule 10 has the last word over a yes. A no of the members' says more than "a budget allows nothing".
+        Verdict::Allow(_) => requests::rule_10_disruption_budget(&case).unwrap_or(verdict),
+        Verdict::Wait(_) | Verdict::Deny(_) => verdict,
+    }
 }
 
 /// One question with everything that the rules look at.
@@ -141,10 +152,20 @@ impl<'a> Case<'a> {
     /// The smallest majority that there may be. Without a list from a quorum the voters that count are a safe guess, and too many for a
     /// rule that lets members go because a majority is out of reach.
     fn least_majority(&self) -> u32 {
+        majority(self.least_voters())
+    }
+
+    fn least_voters(&self) -> u32 {
         match self.snapshot.membership {
-            Membership::Confirmed { .. } => self.majority(),
-            Membership::Stale { .. } | Membership::Unread => majority(self.snapshot.latch.voters),
+            Membership::Confirmed { .. } => self.voters,
+            Membership::Stale { .. } | Membership::Unread => self.snapshot.latch.voters,
         }
+    }
+
+    /// How many voters the smallest cluster that it may be can spare.
+    fn least_spare(&self) -> u32 {
+        let voters = self.least_voters().min(self.voters);
+        voters.saturating_sub(majority(voters))
     }
 
     /// The voters that the target leaves behind. One with a grant is among them: what it was granted for may never happen.

@@ -79,7 +79,8 @@ pub(super) fn rule_9_cold_ledger(case: &Case<'_>) -> Option<Verdict> {
     }
 }
 
-/// Rule 10: an eviction that its `PodDisruptionBudget` would refuse must not hold the ledger.
+/// Rule 10: an eviction that its `PodDisruptionBudget` would refuse must not hold the ledger. Asked only where the members could spare the
+/// pod: otherwise their reason says more.
 pub(super) fn rule_10_disruption_budget(case: &Case<'_>) -> Option<Verdict> {
     if case.disruption.kind != Kind::Evict {
         return None;
