@@ -84,9 +84,10 @@ async fn step(
     if lapse.is_none() && run.is_quiet(cluster) {
         return Ok(None);
     }
+    let _turn = run.reading.acquire().await;
     let ledger = run.ledger();
     // Judgements queue in front of the ledger, and so does whoever would make them begin again.
-    let _turn = ledger.turnstile().enter(cluster).await;
+    let _pass = ledger.turnstile().enter(cluster).await;
     let Some(page) = ledger.read(cluster).await? else {
         return Ok(None);
     };

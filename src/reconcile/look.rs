@@ -48,11 +48,10 @@ impl Looker {
 
     /// Looks. `None`: the cluster has no budget.
     pub(super) async fn look(&mut self) -> Result<Option<Look>, Problem> {
-        let run = &self.run;
-        let Some(page) = run.ledger().read(&self.cluster).await? else {
+        let Some((page, world)) = self.read().await? else {
             return Ok(None);
         };
-        let world = run.observer.world(&page, None, Kind::Delete).await?;
+        let run = &self.run;
         let base = page.budget().spec.members.probe_timeout();
         let base = base.map_err(ObserveError::Spec)?;
         if self.pace.0 != base {
@@ -74,5 +73,15 @@ impl Looker {
             snapshot,
             round,
         }))
+    }
+    /// The Kubernetes half, when it is its turn. Members are asked outside of the turn: a cluster that hangs holds nobody up.
+    async fn read(&self) -> Result<Option<(Page, World)>, Problem> {
+        let run = &self.run;
+        let _turn = run.reading.acquire().await;
+        let Some(page) = run.ledger().read(&self.cluster).await? else {
+            return Ok(None);
+        };
+        let world = run.observer.world(&page, None, Kind::Delete).await?;
+        Ok(Some((page, world)))
     }
 }

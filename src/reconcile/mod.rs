@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
@@ -44,6 +44,10 @@ use crate::telemetry::metrics::Metrics;
 use force::{OutOfForce, Standing};
 use lease::{Candidate, Leading};
 use watches::Watches;
+
+/// So many clusters are read at one time. Each takes a dozen requests: a thousand clusters at once, as after a start, would keep the API
+/// server from answering those who wait, and take a connection for every request.
+const READ_AT_ONCE: usize = 16;
 
 /// What the loops are told.
 #[derive(Debug, Clone)]
@@ -104,6 +108,8 @@ struct Run {
     leading: Leading,
     /// Wakes who looks after update strategies.
     strategies: Arc<Notify>,
+    /// One permit per cluster that is being read without anybody waiting for it.
+    reading: Semaphore,
 }
 
 impl Run {
@@ -194,6 +200,7 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         watches,
         leading,
         strategies: Arc::default(),
+        reading: Semaphore::new(READ_AT_ONCE),
     });
     match cancel
         .run_until_cancelled(run.watches.synced(run.observer.ledger()))
