@@ -27,6 +27,7 @@ mod relabelled;
 mod rollouts;
 mod scale_out;
 mod sizes;
+mod strategy;
 mod taints;
 mod teardown;
 mod versions;

@@ -106,6 +106,15 @@ impl Gate {
         Ok(())
     }
 
+    /// Rolls the replicas out with this argument, such as `--feature-gates=Name=true`, in place of those of the same name:
+    /// one after another, as a Deployment does.
+    pub async fn roll_out_with(&mut self, argument: &str) -> Result<()> {
+        for replica in &mut self.replicas {
+            replica.restart_with(argument).await?;
+        }
+        Ok(())
+    }
+
     /// Replaces the serving certificate by a new one of the same authority, as a mounted Secret is replaced: by
     /// swapping a symbolic link.
     pub fn rotate_certificate(&self) -> Result<()> {

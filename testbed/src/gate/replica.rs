@@ -107,6 +107,17 @@ impl Replica {
         self.ready(PATIENCE).await
     }
 
+    /// Ends it in good order and starts it again with this argument, in place of those of the same name.
+    pub(super) async fn restart_with(&mut self, argument: &str) -> Result<()> {
+        self.term().await?;
+        let name = |argument: &str| argument.split('=').next().map(str::to_owned);
+        let arguments = &mut self.launch.arguments;
+        arguments.retain(|known| name(known) != name(argument));
+        arguments.push(argument.to_owned());
+        self.spawn()?;
+        self.ready(PATIENCE).await
+    }
+
     /// Waits until `/readyz` answers 200.
     pub async fn ready(&self, within: Duration) -> Result<()> {
         until_ready(self, within).await
