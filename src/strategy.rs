@@ -14,6 +14,18 @@ pub const ON_DELETE: &str = "OnDelete";
 /// The strategy of a StatefulSet that names none.
 pub const ROLLING_UPDATE: &str = "RollingUpdate";
 
+/// What the gate's leader wants of a StatefulSet that it writes back as it is, by the name under which it writes (the field manager). Replicas
+/// with other features, which may answer the webhook while the gate is rolled out, do as they are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+pub enum Order {
+    /// [`Sight::keep`].
+    #[strum(serialize = "quorumgate-keeps-on-delete")]
+    Keep,
+    /// [`Sight::give_back`].
+    #[strum(serialize = "quorumgate-gives-strategy-back")]
+    GiveBack,
+}
+
 /// What of a StatefulSet matters here.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sight<'a> {
@@ -85,6 +97,14 @@ impl<'a> Sight<'a> {
             None => Memory::Stays,
         };
         (strategy.is_some() || memory != Memory::Stays).then_some(Change { strategy, memory })
+    }
+
+    /// What carries out an order.
+    pub fn obey(&self, order: Order, before: Option<&str>) -> Option<Change> {
+        match order {
+            Order::Keep => self.keep(before),
+            Order::GiveBack => self.give_back(before),
+        }
     }
 
     fn remember(&self, wish: &Value) -> Memory {

@@ -93,6 +93,8 @@ pub struct Options {
     pub propagation_policy: Option<String>,
     /// The older form of the same.
     pub orphan_dependents: Option<bool>,
+    /// The name under which fields are written.
+    pub field_manager: Option<String>,
 }
 
 /// What must be true of an object for a request to be carried out.

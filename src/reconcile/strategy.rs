@@ -27,10 +27,8 @@ use crate::features::Features;
 use crate::ledger::{Ledger, LedgerError};
 use crate::observe::{is_enrolled, labels_enrol};
 use crate::quorum::ClusterRef;
-use crate::strategy::{Change, ON_DELETE, ROLLING_UPDATE, Sight};
+use crate::strategy::{ON_DELETE, Order, ROLLING_UPDATE, Sight};
 
-/// Whose writes these are.
-const MANAGER: &str = "quorumgate";
 /// Changes come in bursts.
 const BURST: Duration = Duration::from_millis(50);
 /// How long a repair may take.
@@ -202,45 +200,35 @@ impl Keeper {
         if set.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let keeps = self.keeps(cluster, &set).await?;
-        if due(&set, keeps).is_none() {
+        let order = self.order(cluster, &set).await?;
+        if sight(&set).obey(order, None).is_none() {
             return Ok(());
         }
+        let by: &str = order.into();
         let params = PatchParams {
-            field_manager: Some(MANAGER.into()),
+            field_manager: Some(by.to_owned()),
             ..PatchParams::default()
         };
         let as_it_is = at_version(&set, json!({}));
         set = sets
             .patch(&cluster.name, &params, &Patch::Merge(&as_it_is))
             .await?;
-        if let Some(change) = due(&set, keeps) {
+        if let Some(change) = sight(&set).obey(order, None) {
+            info!(%cluster, "the webhook was not asked about its update strategy");
             let direct = at_version(&set, change.merge_patch(strategy(&set)));
             set = sets
                 .patch(&cluster.name, &params, &Patch::Merge(&direct))
                 .await?;
         }
-        match due(&set, keeps) {
-            None => {
-                let now = sight(&set).kind();
-                let memory = sight(&set).memory;
-                info!(%cluster, strategy = now, previous = memory, "brought its update strategy in line");
-            }
-            // Replicas with other features answer the webhook while the gate itself is rolled out.
-            Some(_) => info!(%cluster, "its update strategy was changed back on the way"),
-        }
+        let Sight { memory, .. } = sight(&set);
+        info!(%cluster, strategy = sight(&set).kind(), previous = memory, "brought its update strategy in line");
         Ok(())
     }
 
-    /// Whether `OnDelete` is to be kept on it.
-    async fn keeps(&self, cluster: &ClusterRef, set: &DynamicObject) -> Result<bool, LedgerError> {
-        if !self.features.on_delete {
-            return Ok(false);
-        }
-        if labels_enrol(set.labels()) {
-            return Ok(true);
-        }
-        Ok(self.ledger.read(cluster).await?.is_some())
+    async fn order(&self, cluster: &ClusterRef, set: &DynamicObject) -> Result<Order, LedgerError> {
+        let keeps = self.features.on_delete
+            && (labels_enrol(set.labels()) || self.ledger.read(cluster).await?.is_some());
+        Ok(if keeps { Order::Keep } else { Order::GiveBack })
     }
 }
 
@@ -253,14 +241,6 @@ fn sight(set: &DynamicObject) -> Sight<'_> {
     Sight {
         strategy: strategy(set),
         memory: memory.map(String::as_str),
-    }
-}
-
-fn due(set: &DynamicObject, keeps: bool) -> Option<Change> {
-    if keeps {
-        sight(set).keep(None)
-    } else {
-        sight(set).give_back(None)
     }
 }
 

@@ -4,6 +4,8 @@
 //! With the feature off, or where nothing is enrolled any more, the same path gives back what was kept. Whatever cannot be found out
 //! in time leaves the request as it is: the controller repairs what was missed.
 
+use std::str::FromStr as _;
+
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, RemoveOperation};
 use serde::Deserialize;
@@ -13,7 +15,8 @@ use tokio::time::Instant;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::judge::DryRun;
 use crate::observe::labels_enrol;
-use crate::strategy::{Change, Memory, ON_DELETE, Sight};
+use crate::quorum::Actor;
+use crate::strategy::{Change, Memory, ON_DELETE, Order, Sight};
 
 use super::super::actor;
 use super::super::deadline::Deadline;
@@ -68,7 +71,13 @@ pub(in super::super) async fn answer(
     let subject = Subject::stateful_set(&request.namespace, name, object.metadata.uid.as_deref());
     let old = request.old_object.as_ref().map(StatefulSet::sight);
     let before = old.and_then(|old| old.memory);
-    let change = change(admission, &subject, &object, before, deadline.judge).await;
+    let asker = actor::asker(request.user_info, &admission.own_username);
+    let manager = request.options.field_manager.as_deref();
+    let order = manager.and_then(|name| Order::from_str(name).ok());
+    let change = match order.filter(|_| asker.actor == Actor::Gate) {
+        Some(order) => object.sight().obey(order, before),
+        None => change(admission, &subject, &object, before, deadline.judge).await,
+    };
     let dry_run = if request.dry_run {
         DryRun::Yes
     } else {
@@ -76,7 +85,7 @@ pub(in super::super) async fn answer(
     };
     Ok(Answered {
         subject,
-        asker: actor::asker(request.user_info, &admission.own_username),
+        asker,
         review: request.uid,
         dry_run,
         ruling: Ruling::change(change.map(|change| patch(&change, &object.metadata))),

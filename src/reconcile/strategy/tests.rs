@@ -164,7 +164,8 @@ async fn a_write_in_between_wins_and_is_judged_anew() {
     let read: DynamicObject = serde_json::from_value(server.get(PATH).unwrap()).unwrap();
     let newer = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     server.put(PATH, set(newer.clone(), true, None));
-    let stale = at_version(&read, due(&read, true).unwrap().merge_patch(None));
+    let change = sight(&read).obey(Order::Keep, None).unwrap();
+    let stale = at_version(&read, change.merge_patch(None));
     let kind = ApiResource::erase::<StatefulSet>(&());
     let sets: Api<DynamicObject> = Api::namespaced_with(keeper.client.clone(), "ns", &kind);
     let refused = sets

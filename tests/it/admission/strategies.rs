@@ -3,7 +3,7 @@
 use quorumgate::features::Features;
 use serde_json::{Value, json};
 
-use super::door::{Door, World, fixture, with, without};
+use super::door::{Door, OWN_USERNAME, World, fixture, with, without};
 use super::mutations::patched;
 
 const PATH: &str = "/mutate/statefulsets";
@@ -133,6 +133,32 @@ async fn switched_off_nothing_is_changed_but_what_was_kept_goes_back() {
     let (strategy, memory) = strategy(&object);
     assert_eq!(strategy, &serde_json::from_str::<Value>(EARLIER).unwrap());
     assert!(memory.is_null());
+}
+
+/// While the gate is rolled out with another switch, its leader may be of the other mind than who answers.
+#[tokio::test]
+async fn the_gates_own_writes_say_what_is_to_be_done() {
+    let touched = update();
+    let old = touched["request"]["oldObject"].clone();
+    let touched = with(touched, "/request/object", old);
+    let by = |review: Value, user: &str, manager: &str| {
+        let review = with(review, "/request/userInfo/username", json!(user));
+        with(review, "/request/options/fieldManager", json!(manager))
+    };
+    let (keeps, gives) = (
+        "quorumgate-keeps-on-delete",
+        "quorumgate-gives-strategy-back",
+    );
+    let review = by(touched.clone(), OWN_USERNAME, gives);
+    let object = patched(&review, &switched(true).post(PATH, &review).await);
+    assert!(strategy(&object).1.is_null(), "{object}");
+    let review = by(fixture("statefulset-create"), OWN_USERNAME, keeps);
+    let object = patched(&review, &switched(false).post(PATH, &review).await);
+    assert_eq!(strategy(&object).1, DESIRED);
+    // Anybody may call themselves that.
+    let review = by(touched, "kubernetes-admin", gives);
+    let reply = switched(true).post(PATH, &review).await;
+    assert!(reply.response().get("patch").is_none());
 }
 
 #[tokio::test]
