@@ -105,7 +105,7 @@ impl FakeApi {
         let (code, answer) = match (method.as_str(), body) {
             ("GET", _) => state.read(path, query),
             ("PUT", Some(object)) => state.replace_status(path, &object),
-            ("PATCH", Some(patch)) => state.merge(path, &patch),
+            ("PATCH", Some(changes)) => state.merge(path, &changes),
             ("POST", Some(object)) => state.create(path, object),
             _ => failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", path),
         };
@@ -166,18 +166,18 @@ impl State {
     }
 
     /// A JSON merge patch, at the version it names.
-    fn merge(&mut self, path: &str, patch: &Value) -> Answer {
+    fn merge(&mut self, path: &str, changes: &Value) -> Answer {
         let Some(stored) = self.objects.get(path).cloned() else {
             return failure(StatusCode::NOT_FOUND, "NotFound", path);
         };
-        let named = &patch["metadata"];
+        let named = &changes["metadata"];
         for field in ["resourceVersion", "uid"] {
             if !named[field].is_null() && named[field] != stored["metadata"][field] {
                 return failure(StatusCode::CONFLICT, "Conflict", path);
             }
         }
         let mut next = stored.clone();
-        json_patch::merge(&mut next, patch);
+        json_patch::merge(&mut next, changes);
         if let Some(mutation) = &self.mutation {
             mutation(&mut next, &stored);
         }

@@ -118,16 +118,17 @@ impl<'a> Sight<'a> {
 impl Change {
     /// As a JSON merge patch of a StatefulSet with this strategy.
     pub fn merge_patch(&self, live: Option<&Value>) -> Value {
-        let mut patch = json!({});
+        let mut annotations = Map::new();
         match &self.memory {
             Memory::Stays => {}
             Memory::Says(text) => {
-                patch["metadata"]["annotations"] = json!({PREVIOUS_UPDATE_STRATEGY: text});
+                annotations.insert(PREVIOUS_UPDATE_STRATEGY.into(), json!(text));
             }
             Memory::Goes => {
-                patch["metadata"]["annotations"] = json!({PREVIOUS_UPDATE_STRATEGY: null});
+                annotations.insert(PREVIOUS_UPDATE_STRATEGY.into(), Value::Null);
             }
         }
+        let mut spec = Map::new();
         if let Some(strategy) = &self.strategy {
             // A merge keeps whatever is not named.
             let known = live.and_then(Value::as_object);
@@ -135,9 +136,9 @@ impl Change {
             let mut whole: Map<String, Value> =
                 gone.map(|field| (field.clone(), Value::Null)).collect();
             whole.extend(strategy.as_object().cloned().unwrap_or_default());
-            patch["spec"]["updateStrategy"] = Value::Object(whole);
+            spec.insert("updateStrategy".into(), whole.into());
         }
-        patch
+        json!({"metadata": {"annotations": annotations}, "spec": spec})
     }
 }
 

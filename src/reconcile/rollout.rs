@@ -91,7 +91,7 @@ impl Driver {
             self.rest();
             return RESYNC;
         }
-        match self.look_and_step().await {
+        match Box::pin(self.look_and_step()).await {
             Ok(next) => next,
             Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
             Err(problem) => {

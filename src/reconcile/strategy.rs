@@ -246,8 +246,9 @@ fn sight(set: &DynamicObject) -> Sight<'_> {
 
 /// A patch that applies to this version of the object only.
 fn at_version(set: &DynamicObject, mut patch: Value) -> Value {
-    patch["metadata"]["resourceVersion"] = json!(set.resource_version());
-    patch["metadata"]["uid"] = json!(set.uid());
+    let (version, uid) = (set.resource_version(), set.uid());
+    let only = json!({"metadata": {"resourceVersion": version, "uid": uid}});
+    json_patch::merge(&mut patch, &only);
     patch
 }
 

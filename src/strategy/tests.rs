@@ -22,6 +22,10 @@ fn says(text: &str) -> Memory {
     Memory::Says(text.to_owned())
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "it is compared with what may be nothing"
+)]
 fn change(strategy: Option<Value>, memory: Memory) -> Option<Change> {
     Some(Change { strategy, memory })
 }

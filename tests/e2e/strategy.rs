@@ -44,9 +44,10 @@ fn wish() -> Value {
 /// A StatefulSet without pods.
 fn set(name: &str, enrolled: bool, strategy: &Value) -> Value {
     let labels = json!({"app": name});
-    let mut set = json!({
+    let enroll = enrolled.to_string();
+    json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": {"app": name, "quorumgate.io/enroll": enroll}},
         "spec": {
             "serviceName": name, "replicas": 0, "selector": {"matchLabels": labels},
             "updateStrategy": strategy,
@@ -55,11 +56,7 @@ fn set(name: &str, enrolled: bool, strategy: &Value) -> Value {
                 "spec": {"containers": [{"name": "etcd", "image": "none"}]},
             },
         },
-    });
-    if enrolled {
-        set["metadata"]["labels"]["quorumgate.io/enroll"] = json!("true");
-    }
-    set
+    })
 }
 
 fn sets(world: &World) -> Api<StatefulSet> {
