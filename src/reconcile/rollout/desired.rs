@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{
+    RollingUpdateStatefulSetStrategy, StatefulSet, StatefulSetUpdateStrategy,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::peer_tls;
-use crate::api::{self, Amount, BadField, QuorumDisruptionBudget};
+use crate::api::{self, Amount, BadField, QuorumDisruptionBudget, names};
 use crate::observe::World;
 use crate::plan::{
     Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
@@ -33,11 +36,20 @@ pub(super) fn desired(
         generation: generation(set),
         first_ordinal: Ordinal(first_ordinal(set)),
         management: management(set),
-        partition: rollout.partition,
+        partition: match budget.spec.partition {
+            Some(_) => rollout.partition,
+            None => owners_partition(set).unwrap_or_default(),
+        },
         paused: rollout.paused,
-        max_unavailable: match rollout.max_unavailable {
-            Amount::Members(members) => MaxUnavailable::Members(members),
-            Amount::Percent(percent) => MaxUnavailable::Percent(percent),
+        max_unavailable: match (
+            budget.spec.max_unavailable.as_ref(),
+            owners_max_unavailable(set),
+        ) {
+            (None, Some(owners)) => owners,
+            (_, _) => match rollout.max_unavailable {
+                Amount::Members(members) => MaxUnavailable::Members(members),
+                Amount::Percent(percent) => MaxUnavailable::Percent(percent),
+            },
         },
         removal: match rollout.removal {
             api::Removal::Delete => Removal::Delete,
@@ -56,6 +68,28 @@ pub(super) fn desired(
             }),
         out_for: watched.out_for,
     })
+}
+
+/// What the StatefulSet's owner wrote before the gate put `OnDelete` in its place: a staged rollout stays one.
+fn owners(set: &StatefulSet) -> Option<RollingUpdateStatefulSetStrategy> {
+    let annotations = set.metadata.annotations.as_ref()?;
+    let written = annotations.get(names::PREVIOUS_UPDATE_STRATEGY)?;
+    let strategy: StatefulSetUpdateStrategy = serde_json::from_str(written).ok()?;
+    strategy.rolling_update
+}
+
+fn owners_partition(set: &StatefulSet) -> Option<u32> {
+    u32::try_from(owners(set)?.partition?).ok()
+}
+
+fn owners_max_unavailable(set: &StatefulSet) -> Option<MaxUnavailable> {
+    match owners(set)?.max_unavailable? {
+        IntOrString::Int(members) => u32::try_from(members).ok().map(MaxUnavailable::Members),
+        IntOrString::String(share) => {
+            let percent = share.strip_suffix('%')?.parse().ok()?;
+            Some(MaxUnavailable::Percent(percent))
+        }
+    }
 }
 
 fn generation(set: &StatefulSet) -> Generation {
@@ -81,5 +115,35 @@ fn management(set: &StatefulSet) -> PodManagement {
     match policy {
         Some("Parallel") => PodManagement::Parallel,
         _ => PodManagement::OrderedReady,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn remembering(strategy: &str) -> StatefulSet {
+        serde_json::from_value(json!({"metadata": {
+            "annotations": {names::PREVIOUS_UPDATE_STRATEGY: strategy},
+        }}))
+        .unwrap()
+    }
+
+    #[test]
+    fn what_the_owner_had_written_counts_where_the_budget_says_nothing() {
+        let staged = remembering(
+            r#"{"type":"RollingUpdate","rollingUpdate":{"partition":2,"maxUnavailable":"40%"}}"#,
+        );
+        assert_eq!(owners_partition(&staged), Some(2));
+        assert_eq!(
+            owners_max_unavailable(&staged),
+            Some(MaxUnavailable::Percent(40))
+        );
+        let plain = remembering(r#"{"type":"RollingUpdate"}"#);
+        assert_eq!(owners_partition(&plain), None);
+        assert_eq!(owners_max_unavailable(&plain), None);
+        assert_eq!(owners_partition(&StatefulSet::default()), None);
     }
 }
