@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod api;
 pub mod app;
+mod causes;
 pub mod cli;
 pub mod clock;
 pub mod etcd;

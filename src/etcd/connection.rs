@@ -30,6 +30,7 @@ use super::failure::{self, CallFailure};
 use super::last_word::LastWord;
 use super::witness::{Fault, Witnessed};
 use super::{Endpoint, TlsIdentity};
+use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 
 /// A silent peer is given up by the kernel after at most this: an idle one is asked for a sign of life, and bytes under way
@@ -80,7 +81,7 @@ impl Connection {
             .map_err(|error| {
                 fault
                     .get()
-                    .unwrap_or_else(|| Unanswered::Other(failure::chain(&error)))
+                    .unwrap_or_else(|| Unanswered::Other(causes(&error)))
             })?;
         // How it ended is known to the fault and to the calls that it failed.
         let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();

@@ -5,6 +5,7 @@ use std::io;
 
 use etcd_client::Error;
 
+use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 
 /// etcd's own words, the same from 3.4 to 3.7. Its gRPC codes do not tell these apart.
@@ -39,11 +40,11 @@ pub(super) enum CallFailure {
 impl CallFailure {
     pub(super) fn of(error: &Error) -> Self {
         let Error::GRpcStatus(status) = error else {
-            return Self::Transport(chain(error));
+            return Self::Transport(causes(error));
         };
         // Only what this side made of a broken connection carries a source: an answer of etcd is code and message.
         if let Some(source) = StdError::source(status) {
-            return Self::Transport(chain(source));
+            return Self::Transport(causes(source));
         }
         match status.message() {
             message if PERMISSION.contains(&message) => Self::Permission(message.to_owned()),
@@ -84,18 +85,6 @@ pub(super) fn of_io(error: &io::Error) -> Unanswered {
 /// The TLS error within an IO error, if it is one.
 pub(super) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref::<rustls::Error>()
-}
-
-/// An error with all its sources, outermost first.
-pub(super) fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 
 /// The authorities to trust and the client certificate to show, ready for use.
@@ -136,7 +137,7 @@ impl fmt::Debug for TlsIdentity {
 
 impl From<TlsError> for Unanswered {
     fn from(error: TlsError) -> Self {
-        Self::Tls(super::failure::chain(&error))
+        Self::Tls(causes(&error))
     }
 }
 

@@ -8,6 +8,7 @@ use super::evidence::{self, Reading};
 use super::leadership::{self, Transfer};
 use super::noted::Noted;
 use super::{Answer, Bench, DryRun, Memory, Question, Refusal, Yes};
+use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, Witness};
 use crate::observe::{Identity, Ledgerless, World};
 use crate::quorum::{
@@ -345,7 +346,9 @@ impl Hearing<'_> {
     }
 
     fn unavailable(&self, error: &(dyn Error + 'static)) -> Answer {
-        self.wait(Reason::Unavailable { what: chain(error) })
+        self.wait(Reason::Unavailable {
+            what: causes(error),
+        })
     }
 
     /// A write that failed may have taken place. Where an override lets the pod go, it goes, and the ledger turns cold.
@@ -377,16 +380,4 @@ pub(super) fn answer(noted: &Noted, outcome: Result<Yes, Refusal>) -> Answer {
 fn headroom(judged: &Judged, page: &Page) -> Option<i64> {
     let snapshot = judged.snapshot.as_ref()?;
     Some(snapshot.tolerance(&page.grants).headroom())
-}
-
-/// An error with everything that led to it, in one line.
-fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

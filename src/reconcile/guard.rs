@@ -14,6 +14,7 @@ use tracing::warn;
 use super::force::{OutOfForce, Standing};
 use super::keeper::{RESYNC, Wake};
 use super::{Run, settle, warm};
+use crate::causes::causes;
 use crate::ledger::{LedgerError, Page};
 use crate::observe::ObserveError;
 use crate::quorum::ClusterRef;
@@ -57,23 +58,11 @@ fn after(cluster: &ClusterRef, problem: &Problem) -> Duration {
     match problem {
         Problem::Ledger(error) if error.begin_again() => PAUSE,
         problem => {
-            let because = chain(problem);
+            let because = causes(problem);
             warn!(%cluster, because, "could not look after its ledger");
             AFTER_FAILURE
         }
     }
-}
-
-/// An error and its sources, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 async fn step(

@@ -20,10 +20,10 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Run;
-use super::guard::chain;
 use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Looker, Problem};
 use crate::api::{QuorumDisruptionBudgetStatus, names};
+use crate::causes::causes;
 use crate::observe::ObserveError;
 use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
 use crate::quorum::ClusterRef;
@@ -95,7 +95,7 @@ impl Driver {
             Ok(next) => next,
             Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
             Err(problem) => {
-                let because = chain(&problem);
+                let because = causes(&problem);
                 warn!(cluster = %self.cluster, because, "could not drive its rollout");
                 AFTER_FAILURE
             }

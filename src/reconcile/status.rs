@@ -14,12 +14,12 @@ use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::guard::chain;
 use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Looker, Problem};
 use super::report::{self, Sight, Urgency};
 use super::{Run, companion, redrive, strategy};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
+use crate::causes::causes;
 use crate::ledger::Page;
 use crate::quorum::{ClusterRef, Role, Snapshot};
 use crate::telemetry::events::{Notice, Severity};
@@ -78,7 +78,7 @@ impl Eyes {
             Ok(next) => next,
             Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
             Err(problem) => {
-                let because = chain(&problem);
+                let because = causes(&problem);
                 warn!(cluster = %self.cluster, because, "could not look at it");
                 AFTER_FAILURE
             }

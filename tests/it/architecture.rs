@@ -5,16 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
-const MAY_USE: [(&str, &[&str]); 16] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     // A budget's spec is read as the policy that decisions depend on.
     ("api", &["quorum"]),
+    ("causes", &[]),
     ("clock", &[]),
     ("features", &[]),
     ("strategy", &["api"]),
     ("telemetry", &["quorum"]),
-    ("etcd", &["quorum", "clock"]),
+    ("etcd", &["quorum", "causes", "clock"]),
     // Evidence belongs to the ledger page it was gathered after.
     ("observe", &["quorum", "api", "etcd", "ledger", "clock"]),
     ("ledger", &["quorum", "api", "clock", "telemetry"]),
@@ -26,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "etcd",
             "observe",
             "ledger",
+            "causes",
             "clock",
             "telemetry",
         ],
@@ -55,6 +57,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "observe",
             "ledger",
             "judge",
+            "causes",
             "clock",
             "features",
             "strategy",
@@ -65,10 +68,11 @@ const MAY_USE: [(&str, &[&str]); 16] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 15] = [
+const EVERYTHING: [&str; 16] = [
     "quorum",
     "plan",
     "api",
+    "causes",
     "clock",
     "features",
     "strategy",

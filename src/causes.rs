@@ -1,0 +1,15 @@
+//! An error with everything that led to it.
+
+use std::error::Error;
+
+/// An error and its sources in one line, the outermost first.
+pub(crate) fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
