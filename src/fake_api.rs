@@ -2,6 +2,8 @@
 //!
 //! It stores what it is given and checks no schema; what the real one does is tested against the real one.
 
+pub(crate) mod etcd;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,6 +25,8 @@ struct State {
     version: u64,
     requests: Vec<String>,
     mutation: Option<Mutation>,
+    /// Whether somebody else is to have written just before the next write of a status.
+    loses_next_write: bool,
 }
 
 /// A mutating webhook: changes what is about to be stored, given what is.
@@ -79,6 +83,16 @@ impl FakeApi {
     /// Changes every patched object before it is stored.
     pub(crate) fn mutate(&self, mutation: impl Fn(&mut Value, &Value) + Send + 'static) {
         self.state().mutation = Some(Box::new(mutation));
+    }
+
+    /// Answers the next write of a status with a conflict, as if somebody else had written a moment before.
+    pub(crate) fn conflict_once(&self) {
+        self.state().loses_next_write = true;
+    }
+
+    /// Puts something that happened elsewhere into the sequence of the requests.
+    pub(crate) fn note(&self, what: &str) {
+        self.state().requests.push(what.to_owned());
     }
 
     /// The requests so far, as `METHOD path`, and forgets them.
@@ -147,7 +161,8 @@ impl State {
             return failure(StatusCode::NOT_FOUND, "NotFound", path);
         };
         let same = |field: &str| object["metadata"][field] == stored["metadata"][field];
-        if !same("resourceVersion") || !same("uid") {
+        let lost = std::mem::take(&mut self.loses_next_write);
+        if lost || !same("resourceVersion") || !same("uid") {
             return failure(StatusCode::CONFLICT, "Conflict", path);
         }
         let mut next = stored.clone();

@@ -12,6 +12,8 @@ mod moves;
 mod noted;
 mod paces;
 mod question;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;

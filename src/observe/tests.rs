@@ -11,79 +11,17 @@ mod tls;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::api::QuorumDisruptionBudget;
-
-/// A pod of the StatefulSet `etcd` (UID `set-1`) that runs and is Ready, with `change` laid over it.
-fn pod_json(ordinal: u32, change: &Value) -> Value {
-    let mut pod = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": format!("etcd-{ordinal}"), "namespace": "db", "uid": format!("u{ordinal}"),
-            "creationTimestamp": "2026-01-01T00:00:10Z",
-            "labels": {
-                "app": "etcd", "controller-revision-hash": "etcd-1",
-                "statefulset.kubernetes.io/pod-name": format!("etcd-{ordinal}"),
-            },
-            "ownerReferences": [owner_of_pods("set-1")],
-        },
-        "spec": {
-            "nodeName": format!("node-{ordinal}"), "subdomain": "etcd-peer",
-            "containers": [{"name": "etcd", "image": "etcd"}],
-        },
-        "status": {
-            "phase": "Running", "podIP": format!("10.0.0.{ordinal}"),
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "containerStatuses": [{
-                "name": "etcd", "image": "etcd", "imageID": "", "ready": true, "restartCount": 0,
-                "state": {"running": {}},
-            }],
-        },
-    });
-    json_patch::merge(&mut pod, change);
-    pod
-}
+use crate::fake_api::etcd::{budget_json, owner_of_pods, pod_json, set_json};
 
 fn pod(change: &Value) -> Pod {
     serde_json::from_value(pod_json(0, change)).unwrap()
 }
 
-fn owner_of_pods(uid: &str) -> Value {
-    json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd", "uid": uid, "controller": true})
-}
-
-/// The StatefulSet `etcd` (UID `set-1`) with 3 replicas, with `change` laid over it.
-fn set_json(change: &Value) -> Value {
-    let mut set = json!({
-        "apiVersion": "apps/v1", "kind": "StatefulSet",
-        "metadata": {"name": "etcd", "namespace": "db", "uid": "set-1"},
-        "spec": {
-            "replicas": 3, "serviceName": "etcd-peer", "selector": {"matchLabels": {"app": "etcd"}},
-            "template": {"metadata": {"labels": {"app": "etcd"}}, "spec": {"containers": [{"name": "etcd"}]}},
-        },
-        "status": {"replicas": 3, "updateRevision": "etcd-2"},
-    });
-    json_patch::merge(&mut set, change);
-    set
-}
-
 fn set(change: &Value) -> StatefulSet {
     serde_json::from_value(set_json(change)).unwrap()
-}
-
-/// The budget of `etcd` (UID `budget-1`), with `change` laid over it.
-fn budget_json(change: &Value) -> Value {
-    let mut budget = json!({
-        "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
-        "metadata": {
-            "name": "etcd", "namespace": "db", "uid": "budget-1", "resourceVersion": "1",
-            "creationTimestamp": "2026-01-01T00:00:20Z",
-        },
-        "spec": {"statefulSetName": "etcd"},
-    });
-    json_patch::merge(&mut budget, change);
-    budget
 }
 
 fn budget(change: &Value) -> QuorumDisruptionBudget {

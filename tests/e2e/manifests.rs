@@ -1,28 +1,81 @@
-//! What the repository tells people to install.
+//! What the repository tells people to install, as the API server reads it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
+use quorumgate_testbed::kubectl::Invocation;
 use quorumgate_testbed::{Bed, eventually};
+use serde_json::Value;
 
 use crate::world::SOON;
+
+/// What its users install; only the schemas are used here.
+const CERT_MANAGER: &str = "github.com/cert-manager/cert-manager@v1.21.2";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_accepts_every_object_of_the_base() -> Result<()> {
     let bed = Bed::up().await?;
-    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/base");
-    let objects = bed
-        .kubectl(["kustomize".as_ref(), base.as_os_str()])
+    let objects = kustomized(&bed, "manifests/base").await?;
+    every_object_is_accepted(&bed, "quorumgate", &objects).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_accepts_every_object_for_cert_manager() -> Result<()> {
+    let bed = Bed::up().await?;
+    let schemas = cert_manager_crds().await?;
+    bed.kubectl(["apply", "--server-side", "-f"])
+        .args([schemas])
         .await?
         .success()?;
-    let count = objects
-        .lines()
-        .filter(|line| line.starts_with("kind: "))
-        .count();
+    let objects = kustomized(&bed, "manifests/cert-manager").await?;
+    ensure!(
+        objects.matches("inject-ca-from: quorumgate/").count() == 2,
+        "both webhook configurations get the authority:\n{objects}"
+    );
+    every_object_is_accepted(&bed, "quorumgate", &objects).await
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_accepts_every_example() -> Result<()> {
+    let bed = Bed::up().await?;
+    bed.kubectl(["apply", "--server-side", "--force-conflicts", "-f"])
+        .args([repository("manifests/base/crds.yaml")])
+        .await?
+        .success()?;
+    let mut objects = String::new();
+    for file in std::fs::read_dir(repository("manifests/examples"))? {
+        objects += "---\n";
+        objects += &std::fs::read_to_string(file?.path())?;
+    }
+    every_object_is_accepted(&bed, "etcd-example", &objects).await
+}
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+async fn kustomized(bed: &Bed, directory: &str) -> Result<String> {
+    let directory = repository(directory);
+    bed.kubectl(["kustomize".as_ref(), directory.as_os_str()])
+        .await?
+        .success()
+}
+
+/// The directory with cert-manager's own CRDs, from the Go module cache.
+async fn cert_manager_crds() -> Result<PathBuf> {
+    let said = Invocation::new("go")
+        .args(["mod", "download", "-json", CERT_MANAGER])
+        .await?
+        .success()?;
+    let module: Value = serde_json::from_str(&said)?;
+    let directory = module["Dir"].as_str().context("no directory")?;
+    Ok(Path::new(directory).join("deploy/crds"))
+}
+
+/// Applies all of them strictly, as a dry run in the namespace that they live in.
+async fn every_object_is_accepted(bed: &Bed, namespace: &str, objects: &str) -> Result<()> {
     // A dry run of an object needs its namespace for real.
-    let namespace = ["create", "namespace", "quorumgate"];
-    let created = bed.kubectl(namespace).await?;
+    let created = bed.kubectl(["create", "namespace", namespace]).await?;
     ensure!(
         created.succeeded() || created.stderr.contains("AlreadyExists"),
         "{}",
@@ -38,18 +91,19 @@ async fn the_api_server_accepts_every_object_of_the_base() -> Result<()> {
         "-",
     ];
     let said = eventually(SOON, "a dry run of all objects is accepted", || async {
-        let output = bed.kubectl(apply).stdin(objects.clone()).await?;
-        // The namespace may be so new that it is not known everywhere.
-        if output
-            .stderr
-            .contains("namespaces \"quorumgate\" not found")
-        {
+        let output = bed.kubectl(apply).stdin(objects).await?;
+        // Namespaces and kinds may be so new that they are not known everywhere.
+        if output.stderr.contains(" not found") || output.stderr.contains("no matches for kind") {
             bail!("{}", output.stderr);
         }
         anyhow::Ok(output)
     })
     .await?
     .success()?;
+    let count = objects
+        .lines()
+        .filter(|line| line.starts_with("kind: "))
+        .count();
     ensure!(
         count > 0 && said.lines().count() == count,
         "of {count} objects were accepted:\n{said}"

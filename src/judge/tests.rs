@@ -1,0 +1,176 @@
+//! In which order a judge reads, asks and writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::{Answer, Asker, Bench, DryRun, Judge, Question, Refusal, Yes};
+use crate::clock::Clock;
+use crate::etcd::{Admin, Connections, Prober};
+use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::{budget_json, pod_json, set_json};
+use crate::ledger::Ledger;
+use crate::observe::{Ages, Observer};
+use crate::quorum::{Actor, Basis, Grace, Kind};
+use crate::telemetry::metrics::Metrics;
+
+const NAMESPACE: &str = "/api/v1/namespaces/db";
+const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
+const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
+
+/// What stands in the sequence of requests where a member was asked.
+const ASKED: &str = "ASKED";
+
+/// Three members that take connections and say nothing, and a judge.
+struct Court {
+    api: FakeApi,
+    judge: Judge,
+}
+
+impl Court {
+    async fn new() -> Self {
+        let api = FakeApi::default();
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = api.clone();
+        tokio::spawn(async move {
+            while listener.accept().await.is_ok() {
+                asked.note(ASKED);
+            }
+        });
+        api.put(
+            NAMESPACE,
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "db"}}),
+        );
+        api.put(BUDGET, budget_json(&json!({})));
+        api.put(SET, set_json(&json!({})));
+        let court = Self {
+            judge: judge(&api),
+            api,
+        };
+        for ordinal in 0..3 {
+            court.put_pod(ordinal, port, &json!({}));
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("node-{ordinal}")},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            });
+            court
+                .api
+                .put(&format!("/api/v1/nodes/node-{ordinal}"), node);
+        }
+        court
+    }
+
+    fn put_pod(&self, ordinal: u32, port: u16, metadata: &Value) {
+        let change = json!({
+            "metadata": metadata,
+            "spec": {"containers": [{
+                "name": "etcd", "image": "etcd", "ports": [{"name": "client", "containerPort": port}],
+            }]},
+            "status": {"podIP": format!("127.0.0.{}", ordinal + 1)},
+        });
+        let path = format!("{NAMESPACE}/pods/etcd-{ordinal}");
+        self.api.put(&path, pod_json(ordinal, &change));
+    }
+
+    /// May `etcd-1` be evicted? With what was done to find out, in order.
+    async fn evict(&self) -> (Answer, Vec<String>) {
+        self.api.take_requests();
+        let question = Question {
+            namespace: "db".into(),
+            pod: "etcd-1".into(),
+            shown: None,
+            kind: Kind::Evict,
+            asker: Asker {
+                name: "anna".into(),
+                actor: Actor::Stranger,
+            },
+            grace: Grace::Graceful,
+            precondition: None,
+            dry_run: DryRun::No,
+            deadline: Instant::now() + Duration::from_secs(4),
+        };
+        let answer = self.judge.hear(question).await;
+        (answer, self.api.take_requests())
+    }
+}
+
+fn judge(api: &FakeApi) -> Judge {
+    let (clock, _hands) = Clock::frozen("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap());
+    let ledger = Ledger::new(api.client(), clock.clone());
+    let settle_time = Duration::from_secs(120);
+    let observer = Observer::new(api.client(), ledger, clock.clone(), settle_time);
+    let connections = Connections::new(clock.clone());
+    Judge::new(Bench {
+        observer: Arc::new(observer),
+        prober: Prober::new(connections.clone(), clock.clone()),
+        admin: Admin::new(connections),
+        ages: Arc::new(|_| Ages::default()),
+        clock,
+        metrics: Arc::new(Metrics::new()),
+        probe_timeout: Duration::from_millis(100),
+        spawn: Box::new(|work| drop(tokio::spawn(work))),
+    })
+}
+
+fn first(done: &[String], what: &str) -> usize {
+    let at = done.iter().position(|request| request.starts_with(what));
+    at.unwrap_or_else(|| panic!("no {what} in {done:#?}"))
+}
+
+#[tokio::test]
+async fn pods_and_members_are_asked_after_the_ledger_was_read() {
+    let court = Court::new().await;
+    // The second time the judge knows where the members were, and may ask them before it has read their pods again.
+    for time in ["first", "second"] {
+        let (answer, done) = court.evict().await;
+        assert!(
+            matches!(answer.outcome, Err(Refusal::Wait(_))),
+            "{answer:?}"
+        );
+        let ledger = first(&done, &format!("GET {BUDGET}"));
+        let asked = first(&done, ASKED);
+        let last_ledger = done
+            .iter()
+            .rposition(|request| request.starts_with(&format!("GET {BUDGET}")));
+        assert_eq!(last_ledger, Some(ledger), "{time}: {done:#?}");
+        assert!(ledger < asked, "{time}: {done:#?}");
+        for read in [
+            format!("GET {NAMESPACE}/pods?"),
+            format!("GET {SET}"),
+            "GET /api/v1/nodes/node-1".to_owned(),
+        ] {
+            assert!(ledger < first(&done, &read), "{time}: {read} in {done:#?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_lost_race_everything_is_read_anew_before_the_next_write() {
+    let court = Court::new().await;
+    let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
+    court.put_pod(1, 1, &until);
+    court.api.conflict_once();
+
+    let (answer, done) = court.evict().await;
+
+    let recorded = matches!(
+        answer.outcome,
+        Ok(Yes::Recorded {
+            basis: Basis::Override,
+            ..
+        })
+    );
+    assert!(recorded, "{answer:?}");
+    let write = format!("PUT {BUDGET}/status");
+    let lost = first(&done, &write);
+    let since = &done[lost + 1..];
+    let written = first(since, &write);
+    let ledger = first(since, &format!("GET {BUDGET}"));
+    let pods = first(since, &format!("GET {NAMESPACE}/pods"));
+    assert!(ledger < pods && pods < written, "{done:#?}");
+}
