@@ -2,6 +2,14 @@
 
 use serde_json::{Value, json};
 
+/// Where its budget is.
+pub(crate) const BUDGET: &str =
+    "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
+/// Where its StatefulSet is.
+pub(crate) const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
+/// Where its namespace is.
+pub(crate) const NAMESPACE: &str = "/api/v1/namespaces/db";
+
 /// A pod of the StatefulSet `etcd` (UID `set-1`) that runs and is Ready, with `change` laid over it.
 pub(crate) fn pod_json(ordinal: u32, change: &Value) -> Value {
     let mut pod = json!({

@@ -12,15 +12,11 @@ use super::{Answer, Asker, Bench, DryRun, Judge, Question, Refusal, Yes};
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
 use crate::fake_api::FakeApi;
-use crate::fake_api::etcd::{budget_json, pod_json, set_json};
+use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET, budget_json, pod_json, set_json};
 use crate::ledger::Ledger;
 use crate::observe::{Ages, Observer};
 use crate::quorum::{Actor, Basis, Grace, Kind};
 use crate::telemetry::metrics::Metrics;
-
-const NAMESPACE: &str = "/api/v1/namespaces/db";
-const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
-const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
 
 /// What stands in the sequence of requests where a member was asked.
 const ASKED: &str = "ASKED";

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::{Ledger, Page};
 use crate::clock::{Clock, Hands};
 use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::BUDGET;
 use crate::quorum::{ClusterRef, Grants, Permitted, PodName};
 
-const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
 const SETTLE: Duration = Duration::from_secs(120);
 
 /// A server with one budget of this status, a ledger on it, and the hands of the ledger's clock.

@@ -153,3 +153,6 @@ impl Keepers {
             .map(|(_, keeper)| keeper.wake.as_ref())
     }
 }
+
+#[cfg(test)]
+mod tests;

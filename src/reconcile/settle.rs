@@ -37,3 +37,6 @@ fn next_look(ledger: &Ledger, page: &Page, settle_time: Duration) -> Option<Dura
         })
         .min()
 }
+
+#[cfg(test)]
+mod tests;

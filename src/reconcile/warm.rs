@@ -55,3 +55,6 @@ pub(super) async fn note_temperature(
         Temperature::Cold { remaining } => Ok(remaining),
     }
 }
+
+#[cfg(test)]
+mod tests;

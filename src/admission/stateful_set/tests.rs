@@ -14,6 +14,7 @@ use super::decide::{Because, Passing, SetReason};
 use super::{SetAnswer, SetJudging, SetQuestion, SetRefusal, SetYes, StatefulSetJudge};
 use crate::clock::{Clock, Hands};
 use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::judge::{Asker, DryRun, Looking};
 use crate::ledger::{Ledger, Page};
 use crate::observe::{ObserveError, Observer};
@@ -23,9 +24,6 @@ use crate::quorum::{
     Policy, Snapshot,
 };
 
-const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
-const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
-const NAMESPACE: &str = "/api/v1/namespaces/db";
 const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
 const NOW: &str = "2026-11-21T12:00:00Z";
 

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 use super::{budget_json, pod, pod_json, set_json};
 use crate::clock::Clock;
 use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::SET;
 use crate::ledger::Ledger;
 use crate::observe::{Identity, Observer};
 use crate::quorum::{ClusterRef, Reason};
 
 const BUDGETS: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets";
-const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
 
 fn observer(api: &FakeApi) -> Observer {
     let (clock, _) = Clock::frozen(Timestamp::UNIX_EPOCH);

@@ -6,14 +6,13 @@ use serde_json::{Value, json};
 use super::{pod_json, set_json};
 use crate::clock::Clock;
 use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::{NAMESPACE, SET};
 use crate::ledger::Ledger;
 use crate::observe::{Ledgerless, Observer};
 use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, OverrideOn, Teardown};
 
-const NAMESPACE: &str = "/api/v1/namespaces/db";
 const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
-const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
 
 /// What is seen of `etcd-0` in a namespace where budgets are unknown.
 async fn seen(pod: &Value, set: Option<&Value>, settle_time: Duration) -> Ledgerless {

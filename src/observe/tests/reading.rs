@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::{budget_json, pod_json, set_json};
 use crate::clock::{Clock, Hands};
 use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::{Ledger, Page};
 use crate::observe::{Ages, ObserveError, Observer, World};
 use crate::quorum::evidence::{Round, Target, Unanswered};
@@ -14,9 +15,6 @@ use crate::quorum::{
     ClusterRef, DisruptionBudget, Kind, Latch, PodName, Snapshot, Teardown, Temperature,
 };
 
-const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
-const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
-const NAMESPACE: &str = "/api/v1/namespaces/db";
 const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
 const SETTLE: Duration = Duration::from_secs(120);
 

@@ -1,0 +1,99 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc;
+
+use super::*;
+
+fn cluster(name: &str) -> ClusterRef {
+    ClusterRef::new("db", name)
+}
+
+fn keepers() -> (Keepers, CancellationToken) {
+    let cancel = CancellationToken::new();
+    (Keepers::new(TaskTracker::new(), cancel.clone()), cancel)
+}
+
+#[tokio::test]
+async fn a_cluster_has_one_keeper_however_often_it_is_named() {
+    let (mut keepers, _) = keepers();
+    let begun = AtomicUsize::new(0);
+    for _ in 0..3 {
+        keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            vec![std::future::pending::<()>()]
+        });
+    }
+    assert_eq!(begun.into_inner(), 2);
+}
+
+#[tokio::test]
+async fn all_duties_of_a_cluster_that_left_end() {
+    let (mut keepers, _) = keepers();
+    let (held, mut all_dropped) = mpsc::channel::<()>(1);
+    keepers.keep(&[cluster("a")], |_, _| {
+        let duty = |held: mpsc::Sender<()>| async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        };
+        vec![duty(held.clone()), duty(held.clone())]
+    });
+    drop(held);
+    keepers.keep(&[], |_, _| Vec::<std::future::Ready<()>>::new());
+    assert!(keepers.of(&cluster("a")).is_none());
+    let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
+    assert_eq!(ended, Ok(None));
+}
+
+#[tokio::test]
+async fn a_keeper_whose_duty_ended_is_replaced() {
+    let (mut keepers, _) = keepers();
+    let begun = AtomicUsize::new(0);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while begun.load(Ordering::Relaxed) < 2 {
+        assert!(tokio::time::Instant::now() < deadline);
+        keepers.keep(&[cluster("a")], |_, _| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            vec![std::future::ready(())]
+        });
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_wake_that_comes_while_a_keeper_is_at_work_is_not_lost() {
+    let wake = Wake::default();
+    wake.ledger();
+    wake.ledger();
+    let waited = tokio::time::timeout(Duration::from_secs(10), wake.for_ledger()).await;
+    assert_eq!(waited, Ok(()), "one look more");
+    let mut again = std::pin::pin!(wake.for_ledger());
+    assert!(futures::poll!(&mut again).is_pending(), "and not two");
+}
+
+#[test]
+fn a_lapse_is_taken_once_and_an_older_one_that_was_put_back_gives_way() {
+    let wake = Wake::default();
+    wake.lapsed(OutOfForce::NotGated);
+    assert_eq!(wake.take_lapse(), Some(OutOfForce::NotGated));
+    assert_eq!(wake.take_lapse(), None);
+    wake.lapsed(OutOfForce::NoHook("/validate/pods"));
+    wake.remember_lapse(OutOfForce::NotGated);
+    assert_eq!(
+        wake.take_lapse(),
+        Some(OutOfForce::NoHook("/validate/pods"))
+    );
+}
+
+#[tokio::test]
+async fn those_within_a_namespace_are_woken_and_no_others() {
+    let (mut keepers, _) = keepers();
+    let clusters = [
+        cluster("a"),
+        cluster("b"),
+        ClusterRef::new("elsewhere", "a"),
+    ];
+    keepers.keep(&clusters, |_, _| vec![std::future::pending::<()>()]);
+    assert_eq!(keepers.within(Some("db")).count(), 2);
+    assert_eq!(keepers.within(Some("nowhere")).count(), 0);
+    assert_eq!(keepers.within(None).count(), 3);
+}
