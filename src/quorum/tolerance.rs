@@ -1,5 +1,6 @@
 //! The arithmetic of quorum: how many voters count, how many serve, how many may go.
 
+use super::circumstances::Temperature;
 use super::grants::Grants;
 use super::id::PodName;
 use super::membership::Membership;
@@ -22,6 +23,8 @@ pub struct Tolerance {
     pub majority: u32,
     /// Pods with an open grant.
     pub in_flight: Vec<PodName>,
+    /// Whether the ledger is cold, so that grants given elsewhere may be open and nothing that serves may go (rule 9).
+    pub is_cold: bool,
 }
 
 impl Tolerance {
@@ -32,6 +35,9 @@ impl Tolerance {
 
     /// How many serving voters may go now.
     pub fn disruptions_allowed(&self) -> u32 {
+        if self.is_cold {
+            return 0;
+        }
         self.serving.saturating_sub(self.majority)
     }
 }
@@ -45,6 +51,7 @@ impl Snapshot {
             serving: self.serving(grants, None),
             majority: majority(voters),
             in_flight: in_flight(grants, None),
+            is_cold: self.circumstances.ledger != Temperature::Warm,
         }
     }
 
@@ -124,6 +131,28 @@ mod tests {
     fn a_majority_is_more_than_half() {
         let majorities: Vec<u32> = (1..=9).map(majority).collect();
         assert_eq!(majorities, [1, 2, 2, 3, 3, 4, 4, 5, 5]);
+    }
+
+    #[test]
+    fn while_the_ledger_is_cold_nothing_that_serves_may_go() {
+        let warm = Tolerance {
+            voters: 5,
+            serving: 5,
+            majority: 3,
+            in_flight: Vec::new(),
+            is_cold: false,
+        };
+        assert_eq!(warm.disruptions_allowed(), 2);
+        let cold = Tolerance {
+            is_cold: true,
+            ..warm
+        };
+        assert_eq!(cold.disruptions_allowed(), 0);
+        assert_eq!(
+            cold.headroom(),
+            2,
+            "the cluster's own, whatever the ledger says"
+        );
     }
 
     #[test]

@@ -122,6 +122,7 @@ impl Sight<'_> {
             serving,
             majority,
             in_flight,
+            is_cold: _,
         } = tolerance;
         let mut text = format!(
             "{serving} of {voters} voters serve without an open permission to go, {majority} are needed"
