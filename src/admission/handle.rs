@@ -24,7 +24,7 @@ use super::report::{Report, Subject};
 use super::respond::respond;
 use super::ruling::Ruling;
 use super::stateful_set::{SetJudging, SetQuestion};
-use super::{evictions, mutate, pods, stateful_set};
+use super::{evictions, mutate, pods, restarts, stateful_set};
 
 /// Everything the webhooks need. One for the process.
 pub struct Admission {
@@ -139,6 +139,7 @@ impl Door {
             Hook::Pods => pods::answer(self, &body, deadline).await,
             Hook::Evictions => evictions::answer(self, &body, deadline).await,
             Hook::StatefulSets => stateful_set::answer(self, &body, deadline).await,
+            Hook::Restarts => restarts::answer(self, &body, deadline).await,
             Hook::MutateEvictions => mutate::evictions::answer(admission, &body, deadline).await,
             Hook::MutateStatefulSets => {
                 mutate::stateful_sets::answer(admission, &body, deadline).await

@@ -13,6 +13,8 @@ pub enum Hook {
     /// May this StatefulSet be deleted, or scaled in?
     #[strum(serialize = "statefulsets")]
     StatefulSets,
+    /// May this pod be changed while it runs?
+    Restarts,
     /// Ties an eviction to the incarnation that is judged.
     MutateEvictions,
     /// Keeps the update strategy of enrolled StatefulSets.
@@ -29,6 +31,7 @@ impl Hook {
             Self::Pods => "/validate/pods",
             Self::Evictions => "/validate/evictions",
             Self::StatefulSets => "/validate/statefulsets",
+            Self::Restarts => "/validate/restarts",
             Self::MutateEvictions => "/mutate/evictions",
             Self::MutateStatefulSets => "/mutate/statefulsets",
             Self::MutatePods => "/mutate/pods",
@@ -62,6 +65,9 @@ impl Hook {
                     Operation::Delete | Operation::Update
                 ) | ("apps", "statefulsets", "scale", Operation::Update)
             ),
+            Self::Restarts => {
+                matches!(asked, ("", "pods", "" | "resize", Operation::Update))
+            }
             Self::MutateStatefulSets => matches!(
                 asked,
                 (
@@ -83,6 +89,7 @@ impl Hook {
             Self::StatefulSets => {
                 "DELETE or UPDATE of statefulsets.apps, or UPDATE of statefulsets.apps/scale"
             }
+            Self::Restarts => "UPDATE of pods or of pods/resize",
             Self::MutateStatefulSets => "CREATE or UPDATE of statefulsets.apps",
             Self::MutatePods => "CREATE of pods",
         }

@@ -17,6 +17,7 @@ mod objection;
 mod pods;
 mod report;
 mod respond;
+mod restarts;
 pub mod review;
 mod ruling;
 pub mod stateful_set;

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 
-use crate::quorum::{Count, Reason};
+use crate::quorum::{Count, InPlace, Reason};
 
 use super::stateful_set::SetReason;
 
@@ -65,9 +65,10 @@ pub(super) struct Cause {
 impl Objection {
     /// A refusal to take `what` (a pod, say, by kind and name) for a reason of the decision's.
     pub(super) fn to_take(what: &str, code: Code, reason: &Reason) -> Self {
-        let manner = match code {
-            Code::Wait | Code::NotFound => "cannot go now",
-            Code::Deny => "cannot go this way",
+        let manner = match (code, reason) {
+            (Code::Wait | Code::NotFound, _) => "cannot go now",
+            (Code::Deny, Reason::RestartByDelete(_)) => "cannot change this way",
+            (Code::Deny, _) => "cannot go this way",
         };
         Self {
             code,
@@ -121,7 +122,8 @@ impl Objection {
 fn field(reason: &Reason) -> Option<&'static str> {
     match reason {
         Reason::AtMostOnce { .. } => Some("gracePeriodSeconds"),
-        Reason::RestartByDelete => Some("spec"),
+        Reason::RestartByDelete(InPlace::Deadline) => Some("spec.activeDeadlineSeconds"),
+        Reason::RestartByDelete(InPlace::Image | InPlace::Resize) => Some("spec.containers"),
         Reason::NoLedger
         | Reason::NoDefinition
         | Reason::SharedCluster { .. }
@@ -159,7 +161,7 @@ fn causes(reason: &Reason) -> Vec<Cause> {
         | Reason::DisruptionBudget { .. }
         | Reason::TooSmall { .. }
         | Reason::Unavailable { .. }
-        | Reason::RestartByDelete => Vec::new(),
+        | Reason::RestartByDelete(_) => Vec::new(),
     }
 }
 

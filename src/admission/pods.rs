@@ -111,7 +111,8 @@ fn may_finish(grace: Grace, actor: Actor) -> bool {
     }
 }
 
-fn already_terminating() -> Answer {
+/// The answer of rule 2.
+pub(super) fn already_terminating() -> Answer {
     Answer {
         cluster: None,
         outcome: Ok(Yes::Waived(Waiver::Terminating)),
@@ -120,7 +121,8 @@ fn already_terminating() -> Answer {
     }
 }
 
-fn dry_run(request: &Request<Pod>) -> DryRun {
+/// Whether the request or its options ask for a dry run.
+pub(super) fn dry_run<Object>(request: &Request<Object>) -> DryRun {
     if request.dry_run || request.options.is_dry_run() {
         DryRun::Yes
     } else {

@@ -138,6 +138,7 @@ impl Report<'_> {
                 Hook::Pods => "Delete",
                 Hook::Evictions | Hook::MutateEvictions => "Evict",
                 Hook::StatefulSets | Hook::MutateStatefulSets => "Change",
+                Hook::Restarts => "Restart",
                 Hook::MutatePods => "Create",
             },
             note: format!("refused to {}: {}", self.asker.name, objection.message),

@@ -170,7 +170,10 @@ fn no_such_pod(pod: &str) -> Objection {
 fn waived(waiver: Waiver) -> &'static str {
     match waiver {
         Waiver::Teardown(teardown) => torn_down(teardown),
-        Waiver::Foreign | Waiver::Terminating | Waiver::WrongIncarnation => waiver.into(),
+        Waiver::Foreign
+        | Waiver::Terminating
+        | Waiver::WrongIncarnation
+        | Waiver::RestartsNothing => waiver.into(),
     }
 }
 

@@ -166,7 +166,8 @@ impl Hearing<'_> {
             |what: &Permitted| matches!(what, Permitted::Delete { rollout: true, .. });
         let grant = page.grants.of(pod);
         let stepping = grant.is_some_and(|g| g.causes.iter().any(|c| is_rest_of_step(&c.what)));
-        if asker.actor == Actor::Gate && stepping {
+        let takes_pod = matches!(kind, Kind::Delete | Kind::Evict);
+        if asker.actor == Actor::Gate && takes_pod && stepping {
             Kind::RolloutStep
         } else {
             *kind
@@ -248,6 +249,8 @@ impl Hearing<'_> {
         }
     }
 
+    /// A restart in place that an override lets through is recorded like a delete: the member counts as out until another incarnation is
+    /// there, or a settle time has passed and this one still stands.
     async fn record(&self, page: &Page, judged: &Judged) -> Result<Recorded, LedgerError> {
         let Self {
             bench, question, ..
@@ -317,10 +320,10 @@ impl Hearing<'_> {
         self.question.deadline - left / 4
     }
 
-    /// A pod that is gone cannot be evicted. One that a delete showed is deleted already: the API server will find that out.
+    /// A pod that is gone cannot be evicted. One that a delete or an update showed is deleted already: the API server will find that out.
     fn no_such_pod(&self) -> Result<Yes, Refusal> {
         match (self.question.kind, self.question.shown_uid()) {
-            (Kind::Delete | Kind::RolloutStep, Some(_)) => {
+            (Kind::Delete | Kind::RolloutStep | Kind::Restart(_), Some(_)) => {
                 Ok(Yes::Waived(Waiver::WrongIncarnation))
             }
             _ => Err(Refusal::NoSuchPod),

@@ -10,13 +10,24 @@ const ETCD: &str = "etcd";
 /// Why a container waits while nothing is wrong: it is being made, or init containers run before it.
 const ON_THE_WAY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// etcd's container: the one named `etcd`, or the only one.
+/// Which of a pod's containers is etcd's, by their names: the one named `etcd`, or the only one.
+pub fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut names = names.into_iter();
+    let first = names.next()?;
+    let mut others = names.peekable();
+    if others.peek().is_none() {
+        return Some(first);
+    }
+    std::iter::once(first)
+        .chain(others)
+        .find(|name| *name == ETCD)
+}
+
+/// etcd's container.
 pub(super) fn etcd(pod: &Pod) -> Option<&Container> {
     let containers = &pod.spec.as_ref()?.containers;
-    match containers.as_slice() {
-        [only] => Some(only),
-        several => several.iter().find(|container| container.name == ETCD),
-    }
+    let name = which_is_etcd(containers.iter().map(|container| container.name.as_str()))?;
+    containers.iter().find(|container| container.name == name)
 }
 
 /// What was last reported of etcd's container.

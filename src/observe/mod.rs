@@ -28,6 +28,7 @@ mod volumes;
 mod wants;
 mod world;
 
+pub use containers::which_is_etcd;
 pub use enrolment::{is_enrolled, labels_enrol};
 pub use error::ObserveError;
 pub use identify::Identity;

@@ -39,6 +39,19 @@ pub enum Kind {
     Defragment,
     /// The member's volume is replaced.
     Replace,
+    /// The pod is updated in place, and its kubelet acts on that when it will.
+    Restart(InPlace),
+}
+
+/// What about an update of a pod takes its member out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InPlace {
+    /// A new image restarts etcd's container.
+    Image,
+    /// `activeDeadlineSeconds` ends the pod.
+    Deadline,
+    /// A resize restarts etcd's container, by the `resizePolicy` of a resource that changes.
+    Resize,
 }
 
 /// Who asks.

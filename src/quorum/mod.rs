@@ -34,7 +34,7 @@ pub use circumstances::{
 };
 pub use condition::Condition;
 pub use decide::{decide, decide_early, decide_without_ledger};
-pub use disruption::{Actor, Disruption, Grace, Kind, TargetPod};
+pub use disruption::{Actor, Disruption, Grace, InPlace, Kind, TargetPod};
 pub use grants::{Cause, Grant, Grants, Permitted};
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 pub use latch::Latch;

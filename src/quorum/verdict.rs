@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::body::Body;
 use super::circumstances::Teardown;
+use super::disruption::InPlace;
 use super::id::{ClusterRef, PodName};
 use super::policy::SmallCluster;
 use super::tolerance::majority;
@@ -43,6 +44,8 @@ pub enum Waiver {
     Teardown(Teardown),
     /// Rule 4: the request is for another incarnation; the API server answers 409.
     WrongIncarnation,
+    /// The update restarts nothing of a member's and ends no pod. The webhook's own; no rule gives it.
+    RestartsNothing,
 }
 
 /// Why a disruption may have a grant.
@@ -130,7 +133,7 @@ pub enum Reason {
         what: String,
     },
     /// A restart in place: delete or evict instead.
-    RestartByDelete,
+    RestartByDelete(InPlace),
 }
 
 /// The numbers and names behind a refusal.
@@ -250,9 +253,32 @@ impl fmt::Display for Reason {
             }
             Self::NoHeadroom(count) => write!(f, "{} has to stay: {count}", count.target),
             Self::Unavailable { what } => write!(f, "{what}; retry in a moment"),
-            Self::RestartByDelete => f.write_str(
-                "this update would restart etcd at a moment nobody can tell; delete or evict the pod instead (or set quorumgate.io/override-until)",
+            Self::RestartByDelete(by) => write!(
+                f,
+                "{} at a moment of the kubelet's choosing; {}, which goes when its cluster can spare it (or set quorumgate.io/override-until)",
+                would(*by),
+                instead(*by),
             ),
+        }
+    }
+}
+
+fn would(by: InPlace) -> &'static str {
+    match by {
+        InPlace::Image => "a new image would restart etcd",
+        InPlace::Deadline => "activeDeadlineSeconds would end the pod",
+        InPlace::Resize => {
+            "this resize would restart etcd (the resizePolicy says RestartContainer)"
+        }
+    }
+}
+
+fn instead(by: InPlace) -> &'static str {
+    match by {
+        InPlace::Image => "set it in the template of the StatefulSet, and delete or evict the pod",
+        InPlace::Deadline => "delete or evict the pod instead",
+        InPlace::Resize => {
+            "set the resources in the template of the StatefulSet, and delete or evict the pod"
         }
     }
 }

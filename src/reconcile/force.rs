@@ -62,7 +62,7 @@ struct Needed {
     resource: &'static str,
 }
 
-const VALIDATING: [Needed; 2] = [
+const VALIDATING: [Needed; 4] = [
     Needed {
         path: "/validate/pods",
         operation: "DELETE",
@@ -72,6 +72,16 @@ const VALIDATING: [Needed; 2] = [
         path: "/validate/evictions",
         operation: "CREATE",
         resource: "pods/eviction",
+    },
+    Needed {
+        path: "/validate/restarts",
+        operation: "UPDATE",
+        resource: "pods",
+    },
+    Needed {
+        path: "/validate/restarts",
+        operation: "UPDATE",
+        resource: "pods/resize",
     },
 ];
 

@@ -24,6 +24,7 @@ mod order;
 mod out_of_force;
 mod quorum_lost;
 mod relabelled;
+mod restarts;
 mod rollouts;
 mod scale_out;
 mod sizes;

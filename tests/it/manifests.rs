@@ -158,6 +158,9 @@ fn each_webhook_is_sent_exactly_the_requests_that_its_path_answers() {
     let resources = [
         ("", "pods", ""),
         ("", "pods", "eviction"),
+        ("", "pods", "resize"),
+        ("", "pods", "status"),
+        ("", "pods", "ephemeralcontainers"),
         ("apps", "statefulsets", ""),
         ("apps", "statefulsets", "scale"),
     ];
@@ -209,7 +212,7 @@ fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
         let Registered { kind, hook: found } = of_path(hook.path());
         let path = hook.path();
         let (kind_wanted, failure_policy, side_effects) = match hook {
-            Hook::Pods | Hook::Evictions | Hook::StatefulSets => {
+            Hook::Pods | Hook::Evictions | Hook::StatefulSets | Hook::Restarts => {
                 ("ValidatingWebhookConfiguration", "Fail", "NoneOnDryRun")
             }
             Hook::MutateEvictions => ("MutatingWebhookConfiguration", "Fail", "None"),
@@ -276,6 +279,13 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
     let sets: BTreeSet<String> =
         named(&["not-the-namespace-controller", "delete-or-fewer-replicas"]);
     assert_eq!(conditions("/validate/statefulsets"), sets);
+    let restarts: BTreeSet<String> = named(&[
+        "pod-of-a-statefulset",
+        "not-finished",
+        "not-terminating",
+        "resize-image-or-deadline",
+    ]);
+    assert_eq!(conditions("/validate/restarts"), restarts);
     let of_a_set: BTreeSet<String> = named(&["pod-of-a-statefulset"]);
     assert_eq!(conditions("/mutate/pods"), of_a_set);
     let strategies: BTreeSet<String> =

@@ -11,8 +11,8 @@ use clusters::{Cluster, Loss, State};
 use quorumgate::quorum::evidence::{Probe, Unanswered};
 use quorumgate::quorum::pod::{Containers, Node};
 use quorumgate::quorum::{
-    Actor, Basis, Disruption, Grace, Grants, Kind, Membership, Observation, Permission, Permitted,
-    PodName, Snapshot, TargetPod, Verdict, Waiver, decide, majority,
+    Actor, Basis, Disruption, Grace, Grants, InPlace, Kind, Membership, Observation, Permission,
+    Permitted, PodName, Snapshot, TargetPod, Verdict, Waiver, decide, majority,
 };
 
 fn ask(target: &str, kind: Kind) -> Disruption {
@@ -36,6 +36,7 @@ fn kinds() -> impl Strategy<Value = Kind> {
         Just(Kind::RolloutStep),
         Just(Kind::Defragment),
         Just(Kind::Replace),
+        Just(Kind::Restart(InPlace::Image)),
     ]
 }
 

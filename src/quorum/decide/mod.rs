@@ -25,11 +25,12 @@ pub use early::{decide_early, decide_without_ledger};
 /// A rule: its verdict where it applies.
 type Rule = fn(&Case<'_>) -> Option<Verdict>;
 
-/// Rules 5 to 9 in order.
-const BEFORE_MEMBERS: [Rule; 5] = [
+/// Rules 5 to 9 in order. What restarts a member in place ends after rule 7.
+const BEFORE_MEMBERS: [Rule; 6] = [
     requests::rule_5_at_most_once,
     requests::rule_6_override,
     requests::rule_7_not_a_member,
+    requests::restart_in_place,
     requests::rule_8_shared_cluster,
     requests::rule_9_cold_ledger,
 ];

@@ -63,6 +63,14 @@ pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
         .then_some(Verdict::Allow(Permission::Grant(Basis::NotAMember)))
 }
 
+/// A restart in place is not judged but refused: nobody could tell when the kubelet acts, so no grant would last long enough.
+pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
+    match case.disruption.kind {
+        Kind::Restart(by) => Some(Verdict::Deny(Reason::RestartByDelete(by))),
+        Kind::Delete | Kind::Evict | Kind::RolloutStep | Kind::Defragment | Kind::Replace => None,
+    }
+}
+
 /// Rule 8: another budget guards the same etcd cluster, so neither knows what the other has permitted.
 pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
     let other = case.snapshot.circumstances.shared_with.clone()?;

@@ -9,9 +9,9 @@ use crate::quorum::circumstances::{
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
-    Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, Kind, Latch,
-    MemberId, Observation, Ordinal, Permission, Permitted, Policy, Reason, SmallCluster, Snapshot,
-    TargetPod, Verdict, Waiver,
+    Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind,
+    Latch, MemberId, Observation, Ordinal, Permission, Permitted, Policy, Reason, SmallCluster,
+    Snapshot, TargetPod, Verdict, Waiver,
 };
 
 /// Voters `m-0`, `m-1`, … that all serve; `m-0` leads.
@@ -133,7 +133,7 @@ fn ask(kind: Kind, n: u32) -> Disruption {
         },
         kind,
         actor: match kind {
-            Kind::Delete | Kind::Evict => Actor::Stranger,
+            Kind::Delete | Kind::Evict | Kind::Restart(_) => Actor::Stranger,
             Kind::RolloutStep | Kind::Defragment | Kind::Replace => Actor::Gate,
         },
         grace: Grace::Graceful,
@@ -332,6 +332,39 @@ fn rule_7_a_pod_that_is_no_member_passes() {
         verdict(&o, Kind::Evict, 3),
         Verdict::Allow(Permission::Grant(Basis::NotAMember))
     );
+}
+
+#[test]
+fn a_restart_in_place_of_a_member_is_refused_whatever_the_others_do() {
+    for by in [InPlace::Image, InPlace::Deadline, InPlace::Resize] {
+        let refused = Verdict::Deny(Reason::RestartByDelete(by));
+        let asked = Kind::Restart(by);
+        assert_eq!(verdict(&healthy(3), asked, 0), refused);
+        assert_eq!(verdict(&healthy(1), asked, 0), refused);
+        assert_eq!(verdict(&quorum_lost(), asked, 1), refused);
+        let mut cold = healthy(3);
+        cold.circumstances.ledger = Temperature::Cold { remaining: None };
+        assert_eq!(verdict(&cold, asked, 0), refused);
+    }
+}
+
+#[test]
+fn a_restart_in_place_passes_by_an_override_and_where_no_member_is_touched() {
+    let asked = Kind::Restart(InPlace::Image);
+    let mut o = healthy(3);
+    o.circumstances.lifted = Some(Override {
+        on: OverrideOn::Budget,
+        until: String::new(),
+    });
+    assert_eq!(verdict(&o, asked, 0), based(Basis::Override));
+    o.circumstances.teardown = Some(Teardown::Namespace);
+    let torn_down = waived(Waiver::Teardown(Teardown::Namespace));
+    assert_eq!(verdict(&o, asked, 0), torn_down);
+    o.circumstances.scope = Scope::Foreign;
+    assert_eq!(verdict(&o, asked, 0), waived(Waiver::Foreign));
+    let mut o = healthy(3);
+    o.pods[0].terminating = true;
+    assert_eq!(verdict(&o, asked, 0), waived(Waiver::Terminating));
 }
 
 #[test]

@@ -80,6 +80,19 @@ fn a_hook_without_its_rule_is_out_of_force() {
 }
 
 #[test]
+fn restarts_in_place_must_be_asked_about_too() {
+    let mut shipped = shipped();
+    let hooks = shipped.0.webhooks.as_mut().unwrap();
+    let restarts = hooks
+        .iter_mut()
+        .find(|hook| hook.name.starts_with("restarts."));
+    let rules = restarts.unwrap().rules.as_mut().unwrap();
+    rules[0].resources = Some(vec!["pods".into()]);
+    let found = standing(&namespace("a", true), &shipped);
+    assert_eq!(found, Err(OutOfForce::NoHook("/validate/restarts")));
+}
+
+#[test]
 fn hooks_may_be_registered_by_url() {
     let mut shipped = shipped();
     for hook in shipped.0.webhooks.iter_mut().flatten() {

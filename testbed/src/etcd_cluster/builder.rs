@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::{Map, Value};
 
 use super::spec::{Auth, PodManagement, Readiness, Shape, Spec, Storage, Tls, UpdateStrategy};
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
@@ -40,6 +41,7 @@ impl EtcdClusterBuilder {
                 grace_period: Duration::from_secs(10),
                 quota_bytes: None,
                 owner: None,
+                container: Map::new(),
             },
         }
     }
@@ -138,6 +140,12 @@ impl EtcdClusterBuilder {
     /// The controlling owner of the StatefulSet (none).
     pub fn owned_by(mut self, owner: OwnerReference) -> Self {
         self.spec.owner = Some(owner);
+        self
+    }
+
+    /// One more field of the etcd container, such as `resources` (none).
+    pub fn container_field(mut self, name: &str, value: Value) -> Self {
+        self.spec.container.insert(name.to_owned(), value);
         self
     }
 

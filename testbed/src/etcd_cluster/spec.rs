@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use super::EtcdVersion;
 
@@ -106,6 +107,8 @@ pub(crate) struct Spec {
     pub(crate) grace_period: Duration,
     pub(crate) quota_bytes: Option<u64>,
     pub(crate) owner: Option<OwnerReference>,
+    #[serde(default)]
+    pub(crate) container: Map<String, Value>,
 }
 
 impl Spec {

@@ -52,6 +52,7 @@ async fn bodies_that_are_no_review_are_refused() {
             "/validate/pods",
             "/validate/evictions",
             "/validate/statefulsets",
+            "/validate/restarts",
             "/mutate/evictions",
             "/mutate/pods",
         ] {
@@ -158,6 +159,22 @@ async fn reviews_that_lack_what_a_verdict_needs_are_refused() {
             "/validate/statefulsets",
             with(fixture("scale"), "/request/object/spec/replicas", json!(-1)),
         ),
+        (
+            "/validate/restarts",
+            with(fixture("pod-update"), "/request/object", Value::Null),
+        ),
+        (
+            "/validate/restarts",
+            without(fixture("pod-update"), "/request/oldObject"),
+        ),
+        (
+            "/validate/restarts",
+            without(fixture("pod-update"), "/request/object/spec"),
+        ),
+        (
+            "/validate/restarts",
+            without(fixture("pod-update"), "/request/oldObject/spec/containers"),
+        ),
     ] {
         refused(&Door::open(), path, review.to_string()).await;
     }
@@ -186,6 +203,7 @@ async fn reviews_for_another_webhook_are_refused_with_what_this_one_is_for() {
         "statefulset-update",
         "scale",
         "pod-create",
+        "pod-update",
     ];
     for (path, own) in [
         ("/validate/pods", &["pod-delete"][..]),
@@ -194,6 +212,7 @@ async fn reviews_for_another_webhook_are_refused_with_what_this_one_is_for() {
             "/validate/statefulsets",
             &["statefulset-delete", "statefulset-update", "scale"],
         ),
+        ("/validate/restarts", &["pod-update"]),
         ("/mutate/evictions", &["eviction"]),
         ("/mutate/pods", &["pod-create"]),
     ] {

@@ -1,6 +1,6 @@
 //! The webhooks over HTTP, with judges of the test's own behind them: what is asked, and what is answered.
 //!
-//! Rows of the conformance table are named by their ids (S: Strimzi, P: PodDisruptionBudget, N: ours).
+//! Rows of the conformance table are named by their ids (S: Strimzi, K: Kruise, P: PodDisruptionBudget, N: ours).
 
 #![expect(
     clippy::panic,
@@ -14,5 +14,6 @@ mod malformed;
 mod mutations;
 mod pods;
 mod refusals;
+mod restarts;
 mod stateful_sets;
 mod strategies;

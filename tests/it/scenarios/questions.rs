@@ -1,8 +1,8 @@
 //! What can be asked in a scenario, and how the answer is written.
 
 use quorumgate::quorum::{
-    Actor, Basis, Disruption, Grace, Kind, Permission, PodUid, Snapshot, TargetPod, Verdict,
-    Waiver, decide, leader_to_move,
+    Actor, Basis, Disruption, Grace, InPlace, Kind, Permission, PodUid, Snapshot, TargetPod,
+    Verdict, Waiver, decide, leader_to_move,
 };
 
 use super::facts::Setting;
@@ -43,6 +43,10 @@ fn disruption(setting: &Setting, question: &str) -> Result<Disruption, String> {
             who,
             Some(PodUid::new(*uid)),
         ),
+        ["update", "the", "image", "of", who] => {
+            let kind = Kind::Restart(InPlace::Image);
+            (kind, Actor::Stranger, Grace::Graceful, who, None)
+        }
         ["roll", who] => (Kind::RolloutStep, Actor::Gate, Grace::Graceful, who, None),
         ["defragment", who] => (Kind::Defragment, Actor::Gate, Grace::Graceful, who, None),
         ["replace", who] => (Kind::Replace, Actor::Gate, Grace::Graceful, who, None),
@@ -83,7 +87,10 @@ fn waived(waiver: Waiver) -> String {
             let what: &'static str = what.into();
             format!("{slug} {what}")
         }
-        Waiver::Foreign | Waiver::Terminating | Waiver::WrongIncarnation => slug.into(),
+        Waiver::Foreign
+        | Waiver::Terminating
+        | Waiver::WrongIncarnation
+        | Waiver::RestartsNothing => slug.into(),
     }
 }
 

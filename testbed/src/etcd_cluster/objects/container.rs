@@ -46,8 +46,11 @@ pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
         ],
         "volumeMounts": volumes::mounts(spec),
     });
-    if let (Some(probe), Some(fields)) = (readiness_probe(spec), container.as_object_mut()) {
-        fields.insert("readinessProbe".to_owned(), probe);
+    if let Some(fields) = container.as_object_mut() {
+        if let Some(probe) = readiness_probe(spec) {
+            fields.insert("readinessProbe".to_owned(), probe);
+        }
+        fields.extend(spec.container.clone());
     }
     Ok(container)
 }

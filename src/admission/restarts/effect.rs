@@ -1,0 +1,101 @@
+//! What an update of a running pod does to the etcd in it. Pure.
+//!
+//! As kubelets act: a container is started anew when its image changes, whatever any policy says, and when a resource changes
+//! for which its `resizePolicy` says so. Init containers that have run are not run again, and ephemeral ones cannot be changed. A
+//! container whose end restarts all the others (`restartPolicyRules`) takes etcd with it.
+//!
+//! A memory limit that shrinks without a restart is left to the kubelet, which does not go below what is in use.
+
+use super::quantity;
+use super::spec::{Container, Resources, Spec};
+use crate::observe::which_is_etcd;
+use crate::quorum::InPlace;
+
+/// The resources that can be changed in place.
+const RESIZABLE: [&str; 2] = ["cpu", "memory"];
+
+/// How the update takes the member; `None` where it restarts nothing of it and ends no pod.
+pub(super) fn of(old: &Spec, new: &Spec) -> Option<InPlace> {
+    if ends_sooner(old.active_deadline_seconds, new.active_deadline_seconds) {
+        return Some(InPlace::Deadline);
+    }
+    let mut found = None;
+    for container in that_take_etcd(new) {
+        let before = that_take_etcd(old).find(|before| before.name == container.name);
+        let Some(before) = before.filter(|before| before.image == container.image) else {
+            return Some(InPlace::Image);
+        };
+        if resize_restarts((old, before), (new, container)) {
+            found = Some(InPlace::Resize);
+        }
+    }
+    found
+}
+
+fn ends_sooner(old: Option<i64>, new: Option<i64>) -> bool {
+    match (old, new) {
+        (_, None) => false,
+        (None, Some(_)) => true,
+        (Some(old), Some(new)) => new < old,
+    }
+}
+
+/// The containers whose restart is one of etcd: its own, and those that take all others along. Where nobody can tell which one is
+/// etcd's, it may be any.
+fn that_take_etcd(spec: &Spec) -> impl Iterator<Item = &Container> {
+    let names = spec.containers.iter().map(|container| &*container.name);
+    let etcd = which_is_etcd(names);
+    let may_be_etcd = move |container: &Container| etcd.is_none_or(|etcd| etcd == container.name);
+    let sidecars = spec.init_containers.iter().filter(|c| is_sidecar(c));
+    let beside = sidecars.filter(|container| restarts_all(container));
+    let main = spec.containers.iter();
+    main.filter(move |container| may_be_etcd(container) || restarts_all(container))
+        .chain(beside)
+}
+
+fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// With which exit code a killed container ends is its own affair, so any rule counts.
+fn restarts_all(container: &Container) -> bool {
+    let mut rules = container.restart_policy_rules.iter();
+    rules.any(|rule| rule.action == "RestartAllContainers")
+}
+
+type InPod<'a> = (&'a Spec, &'a Container);
+
+fn resize_restarts(old: InPod<'_>, new: InPod<'_>) -> bool {
+    let changes = |resource: &str| {
+        let same_request = quantity::same(request(old, resource), request(new, resource));
+        let same_limit = quantity::same(limit(old, resource), limit(new, resource));
+        !(same_request && same_limit)
+    };
+    RESIZABLE
+        .into_iter()
+        .any(|resource| restarts_for(new.1, resource) && changes(resource))
+}
+
+/// Without a policy nothing is restarted.
+fn restarts_for(container: &Container, resource: &str) -> bool {
+    let mut policies = container.resize_policy.iter();
+    let policy = policies.find(|policy| policy.resource_name == resource);
+    policy.is_some_and(|policy| policy.restart_policy == "RestartContainer")
+}
+
+fn request<'a>((_, container): InPod<'a>, resource: &str) -> Option<&'a str> {
+    let requests = &container.resources.requests;
+    requests.get(resource).map(String::as_str)
+}
+
+/// The container's own, or else the one that all of the pod share.
+fn limit<'a>((spec, container): InPod<'a>, resource: &str) -> Option<&'a str> {
+    let of = |resources: &'a Resources| {
+        let limit = resources.limits.get(resource).map(String::as_str);
+        limit.filter(|limit| !quantity::same(Some(limit), None))
+    };
+    of(&container.resources).or_else(|| of(&spec.resources))
+}
+
+#[cfg(test)]
+mod tests;

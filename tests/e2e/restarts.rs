@@ -1,0 +1,239 @@
+//! Updates of a running pod: those that would end its etcd are refused, all others pass.
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Container;
+use kube::api::{Patch, PatchParams};
+use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, Shape};
+use serde_json::{Value, json};
+
+use crate::asking::refusal;
+use crate::bystanders;
+use crate::world::World;
+
+const INSTEAD: &str = "delete or evict the pod";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_image_of_etcd_or_a_deadline_is_refused_and_what_leaves_etcd_alone_passes()
+-> Result<()> {
+    let world = World::builder("restart-image")
+        .etcd(|etcd| etcd.shape(Shape::Druid))
+        .start()
+        .await?;
+    let pod = "etcd-1";
+    let before = world.last_seq().await?;
+
+    for change in [image("etcd", "etcd:3.6.16"), deadline(3600)] {
+        let (code, message) = refusal(world.change(pod, None, &change).await)?;
+        ensure!(code == 403, "{change}: {code}: {message}");
+        ensure!(message.contains(INSTEAD), "{change}: {message}");
+    }
+    let said = world
+        .kubectl(&["set", "image", "pod", pod, "etcd=etcd:3.6.16"])
+        .await?;
+    ensure!(
+        !said.succeeded() && said.stderr.contains(INSTEAD),
+        "{said:?}"
+    );
+    let dry_run = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let patch = Patch::Strategic(image("etcd", "etcd:3.6.16"));
+    let (code, _) = refusal(world.pods().patch(pod, &dry_run, &patch).await)?;
+    ensure!(code == 403, "a dry run was refused with {code}");
+
+    world
+        .change(pod, None, &image("backup-restore", "alpine"))
+        .await?;
+    let labelled = json!({"metadata": {"labels": {"more": "yes"}}});
+    world.change(pod, None, &labelled).await?;
+
+    // Nothing of it is worth a line in the ledger, and etcd runs what it ran.
+    ensure!(world.granted().await?.is_empty(), "a grant was given");
+    ensure!(world.last_seq().await? == before, "the ledger was written");
+    let etcd = world.container(pod, "etcd").await?;
+    ensure!(etcd.image.as_deref() != Some("etcd:3.6.16"), "{etcd:?}");
+    let sidecar = world.container(pod, "backup-restore").await?;
+    ensure!(sidecar.image.as_deref() == Some("alpine"), "{sidecar:?}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resize_is_refused_only_where_its_policy_restarts_etcd() -> Result<()> {
+    let world = World::builder("restart-resize")
+        .etcd(resizable)
+        .start()
+        .await?;
+    let pod = "etcd-0";
+    let resize = ["patch", "pod", pod, "--subresource=resize", "--patch"];
+
+    let memory = requests("memory", "80Mi").to_string();
+    let said = world.kubectl(&[&resize[..], &[&memory]].concat()).await?;
+    ensure!(
+        !said.succeeded() && said.stderr.contains(INSTEAD),
+        "{said:?}"
+    );
+    let (code, message) = refusal(
+        world
+            .change(pod, Some("resize"), &requests("memory", "80Mi"))
+            .await,
+    )?;
+    ensure!(
+        code == 403 && message.contains("RestartContainer"),
+        "{code}: {message}"
+    );
+
+    let cpu = requests("cpu", "20m").to_string();
+    let said = world.kubectl(&[&resize[..], &[&cpu]].concat()).await?;
+    said.success()?;
+    // The same amount in other words.
+    world
+        .change(pod, Some("resize"), &requests("memory", "67108864"))
+        .await?;
+
+    let etcd = world.container(pod, "etcd").await?;
+    let resources = etcd.resources.context("no resources")?;
+    let amounts = resources.requests.context("no requests")?;
+    ensure!(amounts["cpu"].0 == "20m", "{amounts:?}");
+    ensure!(amounts["memory"].0 == "67108864", "{amounts:?}");
+    ensure!(world.granted().await?.is_empty(), "a grant was given");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_override_lets_a_member_restart_in_place_and_its_grant_holds_back_the_others()
+-> Result<()> {
+    let world = World::builder("restart-override")
+        .etcd(resizable)
+        .start()
+        .await?;
+    let pod = "etcd-1";
+
+    for useless in [in_minutes(-1)?, in_minutes(25 * 60)?] {
+        world.lift(&format!("pod/{pod}"), &useless).await?;
+        let (code, message) = refusal(world.change(pod, None, &deadline(3600)).await)?;
+        ensure!(code == 403, "{useless}: {code}: {message}");
+    }
+    world.lift(&format!("pod/{pod}"), &in_minutes(10)?).await?;
+    let (code, _) = refusal(
+        world
+            .change("etcd-0", None, &image("etcd", "etcd:3.6.16"))
+            .await,
+    )?;
+    ensure!(code == 403, "the override of {pod} lifted another: {code}");
+    world
+        .change(pod, Some("resize"), &requests("memory", "80Mi"))
+        .await?;
+    let granted = world.granted().await?;
+    ensure!(granted == [pod], "grants: {granted:?}");
+    world.has_to_wait("etcd-0", &["etcd-1"]).await?;
+
+    // It did not go: after a settle time it counts again.
+    world.settled().await?;
+    world.lift("qdb/etcd", &in_minutes(10)?).await?;
+    world
+        .change("etcd-0", Some("resize"), &requests("memory", "80Mi"))
+        .await?;
+    let granted = world.granted().await?;
+    ensure!(granted == ["etcd-0"], "grants: {granted:?}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_are_no_members_and_terminating_ones_may_be_changed() -> Result<()> {
+    let world = World::new("restart-foreign").await?;
+    // Named like a pod of a StatefulSet, so that the gate is asked.
+    bystanders::bare_pod(&world, "loner-0").await?;
+    world
+        .change("loner-0", None, &image("sleep", "alpine"))
+        .await?;
+    world.change("loner-0", None, &deadline(3600)).await?;
+
+    let node = world.agent_of("etcd-2").await?;
+    node.freeze()?;
+    world.delete("etcd-2").await?;
+    world
+        .change("etcd-2", None, &image("etcd", "etcd:3.6.16"))
+        .await?;
+    node.thaw()?;
+
+    // While nobody can be asked, members keep what they run; their labels may change.
+    for replica in world.gate.replicas() {
+        replica.kill().await?;
+    }
+    let (code, message) = refusal(
+        world
+            .change("etcd-0", None, &image("etcd", "etcd:3.6.16"))
+            .await,
+    )?;
+    ensure!(
+        code == 500 && message.contains("restarts.quorumgate.io"),
+        "{code}: {message}"
+    );
+    let labelled = json!({"metadata": {"labels": {"more": "yes"}}});
+    world.change("etcd-0", None, &labelled).await?;
+    world.close().await
+}
+
+impl World {
+    /// Updates a pod, or a part of it.
+    async fn change(
+        &self,
+        pod: &str,
+        part: Option<&str>,
+        change: &Value,
+    ) -> Result<(), kube::Error> {
+        let (pods, params) = (self.pods(), PatchParams::default());
+        let patch = Patch::Strategic(change);
+        match part {
+            None => pods.patch(pod, &params, &patch).await.map(drop),
+            Some(part) => pods
+                .patch_subresource(part, pod, &params, &patch)
+                .await
+                .map(drop),
+        }
+    }
+
+    async fn container(&self, pod: &str, name: &str) -> Result<Container> {
+        let spec = self.etcd.pod(pod).await?.spec.context("no spec")?;
+        let mut containers = spec.containers.into_iter();
+        let found = containers.find(|container| container.name == name);
+        found.with_context(|| format!("no container {name}"))
+    }
+
+    async fn lift(&self, what: &str, until: &str) -> Result<()> {
+        let annotation = format!("quorumgate.io/override-until={until}");
+        let args = ["annotate", what, "--overwrite", &annotation];
+        self.kubectl(&args).await?.success().map(drop)
+    }
+}
+
+/// A cluster whose members restart for memory, and not for CPU.
+fn resizable(etcd: EtcdClusterBuilder) -> EtcdClusterBuilder {
+    let policy = json!([
+        {"resourceName": "cpu", "restartPolicy": "NotRequired"},
+        {"resourceName": "memory", "restartPolicy": "RestartContainer"},
+    ]);
+    let resources = json!({"requests": {"cpu": "10m", "memory": "64Mi"}});
+    etcd.container_field("resizePolicy", policy)
+        .container_field("resources", resources)
+}
+
+fn image(container: &str, image: &str) -> Value {
+    json!({"spec": {"containers": [{"name": container, "image": image}]}})
+}
+
+fn deadline(seconds: i64) -> Value {
+    json!({"spec": {"activeDeadlineSeconds": seconds}})
+}
+
+fn requests(resource: &str, amount: &str) -> Value {
+    let resources = json!({"requests": {resource: amount}});
+    json!({"spec": {"containers": [{"name": "etcd", "resources": resources}]}})
+}
+
+fn in_minutes(minutes: i64) -> Result<String> {
+    let until = Timestamp::now().checked_add(SignedDuration::from_mins(minutes))?;
+    Ok(until.to_string())
+}
