@@ -25,11 +25,7 @@ fn same_image() -> Value {
 /// A resize of etcd: one of its amounts, by the pointer below its resources.
 fn resize(pointer: &str, amount: &str) -> Value {
     let resized = with(same_image(), "/request/subResource", json!("resize"));
-    with(
-        resized,
-        &format!("{ETCD}/resources{pointer}"),
-        json!(amount),
-    )
+    changed(resized, &format!("{RESOURCES}{pointer}"), amount)
 }
 
 fn nobody_is_asked() -> Door {
