@@ -4,12 +4,13 @@ use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Container;
 use kube::api::{Patch, PatchParams};
-use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, Shape};
+use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion, Shape};
+use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
 
 use crate::asking::refusal;
 use crate::bystanders;
-use crate::world::World;
+use crate::world::{SOON, World};
 
 const INSTEAD: &str = "delete or evict the pod";
 
@@ -54,8 +55,8 @@ async fn a_new_image_of_etcd_or_a_deadline_is_refused_and_what_leaves_etcd_alone
     ensure!(world.last_seq().await? == before, "the ledger was written");
     let etcd = world.container(pod, "etcd").await?;
     ensure!(etcd.image.as_deref() != Some("etcd:3.6.16"), "{etcd:?}");
-    let sidecar = world.container(pod, "backup-restore").await?;
-    ensure!(sidecar.image.as_deref() == Some("alpine"), "{sidecar:?}");
+    world.restarted(pod, "backup-restore").await?;
+    ensure!(world.restarts(pod, "etcd").await? == 0, "etcd restarted");
     world.close().await
 }
 
@@ -109,34 +110,38 @@ async fn an_override_lets_a_member_restart_in_place_and_its_grant_holds_back_the
         .start()
         .await?;
     let pod = "etcd-1";
+    let uid = world.etcd.pod_uid(pod).await?;
+    // Another name for what it runs.
+    let same = EtcdVersion::default().image()?.replace(':', ":v");
 
     for useless in [in_minutes(-1)?, in_minutes(25 * 60)?] {
-        world.lift(&format!("pod/{pod}"), &useless).await?;
-        let (code, message) = refusal(world.change(pod, None, &deadline(3600)).await)?;
+        world.lift("pod/etcd-1", &useless).await?;
+        let (code, message) = refusal(world.change(pod, None, &image("etcd", &same)).await)?;
         ensure!(code == 403, "{useless}: {code}: {message}");
     }
-    world.lift(&format!("pod/{pod}"), &in_minutes(10)?).await?;
-    let (code, _) = refusal(
-        world
-            .change("etcd-0", None, &image("etcd", "etcd:3.6.16"))
-            .await,
-    )?;
+    world.lift("pod/etcd-1", &in_minutes(10)?).await?;
+    let (code, _) = refusal(world.change("etcd-0", None, &image("etcd", &same)).await)?;
     ensure!(code == 403, "the override of {pod} lifted another: {code}");
-    world
-        .change(pod, Some("resize"), &requests("memory", "80Mi"))
-        .await?;
+    world.change(pod, None, &image("etcd", &same)).await?;
     let granted = world.granted().await?;
     ensure!(granted == [pod], "grants: {granted:?}");
-    world.has_to_wait("etcd-0", &["etcd-1"]).await?;
+    world.has_to_wait("etcd-0", &[pod]).await?;
 
+    world.restarted(pod, "etcd").await?;
+    ensure!(world.etcd.pod_uid(pod).await? == uid, "it was replaced");
+    world.etcd.serves(pod, SOON).await?;
     // It did not go: after a settle time it counts again.
     world.settled().await?;
+    world.whole().await?;
+
     world.lift("qdb/etcd", &in_minutes(10)?).await?;
     world
         .change("etcd-0", Some("resize"), &requests("memory", "80Mi"))
         .await?;
     let granted = world.granted().await?;
     ensure!(granted == ["etcd-0"], "grants: {granted:?}");
+    world.restarted("etcd-0", "etcd").await?;
+    world.whole().await?;
     world.close().await
 }
 
@@ -200,6 +205,24 @@ impl World {
         let mut containers = spec.containers.into_iter();
         let found = containers.find(|container| container.name == name);
         found.with_context(|| format!("no container {name}"))
+    }
+
+    /// How often a container was started again.
+    async fn restarts(&self, pod: &str, name: &str) -> Result<i32> {
+        let status = self.etcd.pod(pod).await?.status.context("no status")?;
+        let mut containers = status.container_statuses.into_iter().flatten();
+        let found = containers.find(|container| container.name == name);
+        Ok(found.context("no such container")?.restart_count)
+    }
+
+    /// Waits until a container was started again.
+    async fn restarted(&self, pod: &str, name: &str) -> Result<()> {
+        eventually(SOON, format!("{name} of {pod} restarted"), || async {
+            let restarts = self.restarts(pod, name).await?;
+            ensure!(restarts > 0, "it did not");
+            Ok(())
+        })
+        .await
     }
 
     async fn lift(&self, what: &str, until: &str) -> Result<()> {

@@ -89,6 +89,11 @@ proptest! {
         let Verdict::Allow(permission) = decide(&snapshot, &grants, &ask(target, kind)) else {
             return Ok(());
         };
+        if let Kind::Restart(_) = kind {
+            let free = Permission::Grant(Basis::NotAMember);
+            let ends = Permission::Waived(Waiver::Terminating);
+            prop_assert!(permission == free || permission == ends, "{:?}", permission);
+        }
         let state = cluster.state(target);
         match permission {
             Permission::Waived(Waiver::Terminating) => prop_assert_eq!(state, State::Terminating),
