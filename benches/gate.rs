@@ -19,13 +19,12 @@ use quorumgate::observe::{Ages, Observer};
 use quorumgate::serve::certificate::{Certificate, Files};
 use quorumgate::serve::{ServeLimits, Shutdown, Transport, serve};
 use quorumgate::telemetry::events::Events;
-use quorumgate::telemetry::logs::DEFAULT_FILTER;
+use quorumgate::telemetry::logs::{self, DEFAULT_FILTER, LogFormat, Logging};
 use quorumgate::telemetry::metrics::Metrics;
 use quorumgate_testbed::pki::{Authority, Request, Usage};
 use rustls::ServerConfig;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
-use tracing_subscriber::EnvFilter;
 
 use crate::caller::SERVER_NAME;
 
@@ -131,14 +130,12 @@ impl Tls {
 }
 
 /// Logs what the gate logs by default, in its default form, to a file in place of standard error.
-pub(crate) fn log_to(directory: &TempDir) -> Result<()> {
+pub(crate) fn log_to(directory: &TempDir) -> Result<Logging> {
     let file = std::fs::File::create(directory.path().join("log"))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(DEFAULT_FILTER))
-        .with_ansi(false)
-        .with_writer(file)
-        .json()
-        .flatten_event(true)
-        .init();
-    Ok(())
+    Ok(logs::start_writing(
+        file,
+        false,
+        LogFormat::Json,
+        DEFAULT_FILTER,
+    )?)
 }

@@ -1,5 +1,6 @@
 //! What it costs that the gate looks at a pod that is none of its business: the DELETE of a Deployment's pod, posted over TLS to the
-//! shipped webhooks, against a bare axum responder that answers the same bytes with the same TLS settings.
+//! shipped webhooks, against a bare axum responder that answers the same bytes with the same TLS settings. Each call brings a
+//! review of its own, as API servers do, so the responder has to read the uid to repeat it; one that reads nothing runs beside it.
 //!
 //! Each side has a runtime like the gate's own, and is called over kept connections from one more thread; the sides take turns. All of
 //! them share the machine, so the caller's own work is in both; what the server's threads ran is told apart.
@@ -22,19 +23,28 @@ use futures::future::try_join_all;
 use http::{Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
+use mimalloc::MiMalloc;
+use quorumgate::telemetry::logs;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
+use bare::Reads;
 use caller::{Caller, post};
 use gate::{Gate, Tls};
 use round::Round;
 use spread::Spread;
 use table::Table;
 
+/// The allocator of the shipped binary, for all sides.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 const PATH: &str = "/validate/pods";
 /// As the API server sends it, managed fields included.
 const REVIEW: &str = include_str!("foreign_pod.json");
 
+/// Of a uid.
+const UID_LENGTH: usize = 36;
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(1200);
@@ -43,75 +53,127 @@ const WARM_UP: Duration = Duration::from_secs(2);
 fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
     let directory = tempfile::tempdir()?;
-    gate::log_to(&directory)?;
-    let (gate, bare) = (Server::start("gate")?, Server::start("bare")?);
+    let _logging = gate::log_to(&directory)?;
+    let servers = [
+        Server::start("gate")?,
+        Server::start("bare")?,
+        Server::start("blind")?,
+    ];
     Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(measure(&gate, &bare, &Tls::new(&directory)?))
+        .block_on(measure(&servers, &Tls::new(&directory)?))
 }
 
-async fn measure(gate: &Server, bare: &Server, tls: &Tls) -> Result<()> {
-    let review: Value = serde_json::from_str(REVIEW)?;
-    let request = post(PATH, &serde_json::to_vec(&review)?);
+async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
+    let mut reviews = Reviews::new()?;
     let reads = Arc::new(AtomicU64::new(0));
 
     let (client, settings) = (unhelpful(Arc::clone(&reads)), tls.clone());
     let serving = async move { Gate::over(&client).listen(&settings).await };
     let address = gate.runtime.spawn(serving).await??;
     let mut gate = Side::connect(gate, address, tls).await?;
-    let answer = gate.answer(&request).await?;
+    let answer = gate.answer(&mut reviews).await?;
     let allowed: Value = serde_json::from_slice(&answer)?;
     ensure!(
         allowed.pointer("/response/allowed") == Some(&true.into()),
         "the gate does not let it pass: {allowed}"
     );
 
-    let serving = bare::listen(Arc::clone(&tls.config), PATH, answer.clone());
-    let address = bare.runtime.spawn(serving).await??;
-    let mut bare = Side::connect(bare, address, tls).await?;
+    let bare = Side::bare(bare, Reads::Uid, &answer, &reviews, tls).await?;
+    let blind = Side::bare(blind, Reads::Nothing, &answer, &reviews, tls).await?;
+    let mut sides = [gate, bare, blind];
+    let again = reviews.clone();
+    let other = sides[1].answer(&mut again.clone()).await?;
     ensure!(
-        bare.answer(&request).await? == answer,
-        "the answers have to be the same"
+        other == sides[0].answer(&mut again.clone()).await? && other != answer,
+        "the answers have to be the same, and of this very review"
     );
 
-    gate.round(&request, WARM_UP).await?;
-    bare.round(&request, WARM_UP).await?;
+    for side in &mut sides {
+        side.round(&reviews, WARM_UP).await?;
+    }
     reads.store(0, Ordering::Relaxed);
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
-        let ours = gate.round(&request, ROUND).await?;
-        rounds.push((ours, bare.round(&request, ROUND).await?));
+        let [gate, bare, blind] = &mut sides;
+        rounds.push([
+            gate.round(&reviews, ROUND).await?,
+            bare.round(&reviews, ROUND).await?,
+            blind.round(&reviews, ROUND).await?,
+        ]);
     }
-    report(&rounds, request.len(), reads.load(Ordering::Relaxed))
+    report(
+        &rounds,
+        reviews.request.len(),
+        reads.load(Ordering::Relaxed),
+    )
 }
 
-fn report(rounds: &[(Turn, Turn)], bytes: usize, reads: u64) -> Result<()> {
-    let ratio = |number: fn(&Turn) -> f64| {
-        Spread::of(
-            rounds
-                .iter()
-                .map(|(gate, bare)| number(gate) / number(bare)),
-        )
+/// One review after another: the same question under a uid of its own.
+#[derive(Clone)]
+struct Reviews {
+    request: Vec<u8>,
+    /// Where the uid begins.
+    at: usize,
+    number: u64,
+}
+
+impl Reviews {
+    fn new() -> Result<Self> {
+        let review: Value = serde_json::from_str(REVIEW)?;
+        let uid = review.pointer("/request/uid").and_then(Value::as_str);
+        let uid = uid.context("no uid")?;
+        let request = post(PATH, &serde_json::to_vec(&review)?);
+        let at = request
+            .windows(uid.len())
+            .position(|part| part == uid.as_bytes());
+        Ok(Self {
+            at: at.context("no uid")?,
+            request,
+            number: 0,
+        })
+    }
+
+    fn uid(&self) -> Result<&str> {
+        let uid = self.request.get(self.at..self.at + UID_LENGTH);
+        Ok(std::str::from_utf8(uid.context("no uid")?)?)
+    }
+
+    /// The next review, posted.
+    fn next(&mut self) -> &[u8] {
+        self.number += 1;
+        let digits = format!("{:012x}", self.number);
+        let end = self.at + UID_LENGTH;
+        if let Some(last) = self.request.get_mut(end - digits.len()..end) {
+            last.copy_from_slice(digits.as_bytes());
+        }
+        &self.request
+    }
+}
+
+fn report(rounds: &[[Turn; 3]], bytes: usize, reads: u64) -> Result<()> {
+    let ratio = |number: fn(&Turn) -> f64, to: usize| {
+        let ratios = rounds
+            .iter()
+            .map(|turns| number(&turns[0]) / number(&turns[to]));
+        Spread::of(ratios)
     };
-    let each = |number: fn(&Turn) -> f64, of_gate: bool| {
-        Spread::of(
-            rounds
-                .iter()
-                .map(|(gate, bare)| number(if of_gate { gate } else { bare })),
-        )
+    let each = |number: fn(&Turn) -> f64, side: usize| {
+        Spread::of(rounds.iter().map(|turns| number(&turns[side])))
     };
     let throughput = |turn: &Turn| turn.calls / turn.took;
     let p99 = |turn: &Turn| turn.round.percentile(99);
     let processor = |turn: &Turn| turn.processor / turn.calls;
-    let calls: f64 = rounds.iter().map(|(gate, _)| gate.calls).sum();
+    let micros = |turn: &Turn| 1e6 * turn.processor / turn.calls;
+    let calls: f64 = rounds.iter().map(|turns| turns[0].calls).sum();
     let reads = u32::try_from(reads).map_or(f64::INFINITY, f64::from) / calls;
     let title = format!(
         "Pass-through: the gate against a bare responder, a foreign pod of {bytes} bytes over TLS, {CONNECTIONS} connections, {ROUNDS} rounds in turns"
     );
     Table::new(title)
-        .row("throughput, gate / bare", ratio(throughput), 0.8..)
-        .row("p99, gate / bare", ratio(p99), ..=1.25)
+        .row("throughput, gate / bare", ratio(throughput, 1), 0.8..)
+        .row("p99, gate / bare", ratio(p99, 1), ..=1.25)
         .row(
             "reads of the Kubernetes API per call",
             Spread::once(reads),
@@ -119,19 +181,32 @@ fn report(rounds: &[(Turn, Turn)], bytes: usize, reads: u64) -> Result<()> {
         )
         .row(
             "processor time of the server per call, gate / bare",
-            ratio(processor),
+            ratio(processor, 1),
             ..,
         )
-        .row("gate: calls per second", each(throughput, true), ..)
-        .row("bare: calls per second", each(throughput, false), ..)
+        .row(
+            "throughput, gate / responder that reads nothing",
+            ratio(throughput, 2),
+            ..,
+        )
+        .row(
+            "p99, gate / responder that reads nothing",
+            ratio(p99, 2),
+            ..,
+        )
+        .row("gate: processor time per call, µs", each(micros, 0), ..)
+        .row("bare: processor time per call, µs", each(micros, 1), ..)
+        .row("reads nothing: processor time, µs", each(micros, 2), ..)
+        .row("gate: calls per second", each(throughput, 0), ..)
+        .row("bare: calls per second", each(throughput, 1), ..)
         .row(
             "gate: p99, µs",
-            each(|turn| 1e6 * turn.round.percentile(99), true),
+            each(|turn| 1e6 * turn.round.percentile(99), 0),
             ..,
         )
         .row(
             "bare: p99, µs",
-            each(|turn| 1e6 * turn.round.percentile(99), false),
+            each(|turn| 1e6 * turn.round.percentile(99), 1),
             ..,
         )
         .print()?;
@@ -163,18 +238,34 @@ impl<'a> Side<'a> {
         })
     }
 
-    async fn answer(&mut self, request: &[u8]) -> Result<Vec<u8>> {
+    /// A bare responder that answers like the gate did to the last of `reviews`.
+    async fn bare(
+        server: &'a Server,
+        reads: Reads,
+        answer: &[u8],
+        reviews: &Reviews,
+        tls: &Tls,
+    ) -> Result<Self> {
+        let (config, answer) = (Arc::clone(&tls.config), answer.to_vec());
+        let uid = reviews.uid()?.to_owned();
+        let serving = async move { bare::listen(config, PATH, reads, &answer, &uid).await };
+        let address = server.runtime.spawn(serving).await??;
+        Self::connect(server, address, tls).await
+    }
+
+    async fn answer(&mut self, reviews: &mut Reviews) -> Result<Vec<u8>> {
         let caller = self.callers.first_mut().context("no connection")?;
-        Ok(caller.call(request).await?.to_vec())
+        Ok(caller.call(reviews.next()).await?.to_vec())
     }
 
     /// Calls on every connection at once, one call after another, for so long.
-    async fn round(&mut self, request: &[u8], length: Duration) -> Result<Turn> {
+    async fn round(&mut self, reviews: &Reviews, length: Duration) -> Result<Turn> {
         let before = self.server.processor_time()?;
         let start = Instant::now();
         let calling = self.callers.iter_mut().map(|caller| async move {
-            let mut calls = Vec::new();
+            let (mut calls, mut reviews) = (Vec::new(), reviews.clone());
             while start.elapsed() < length {
+                let request = reviews.next();
                 let sent = Instant::now();
                 caller.call(request).await?;
                 calls.push(sent.elapsed());
@@ -204,12 +295,13 @@ impl Server {
         Ok(Self { name, runtime })
     }
 
-    /// Seconds that its threads have run.
+    /// Seconds that its threads have run, and the one that writes the log, which only the gate has.
     fn processor_time(&self) -> Result<f64> {
         let mut nanoseconds = 0.0;
         for thread in fs::read_dir("/proc/self/task")? {
             let thread = thread?.path();
-            if fs::read_to_string(thread.join("comm"))?.trim_end() == self.name {
+            let name = fs::read_to_string(thread.join("comm"))?;
+            if [self.name, logs::THREAD].contains(&name.trim_end()) {
                 let scheduled = fs::read_to_string(thread.join("schedstat"))?;
                 let ran = scheduled.split(' ').next().context("an empty schedstat")?;
                 nanoseconds += ran.parse::<f64>()?;

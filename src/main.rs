@@ -3,7 +3,12 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use mimalloc::MiMalloc;
 use quorumgate::{app, cli::Cli};
+
+/// The image is linked against musl, whose allocator is slow where several threads allocate.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     match app::main(Cli::parse()) {
