@@ -4,6 +4,7 @@
 //! in the ledger and nowhere else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
 
 mod companion;
+mod condition;
 mod dispatch;
 mod enrol;
 mod force;

@@ -9,6 +9,7 @@ use crate::quorum::{
     Condition, EvidenceMode, Grants, Member, PodName, Role, Snapshot, Temperature, Tolerance, Why,
 };
 
+use super::condition::put;
 use super::force::OutOfForce;
 
 /// Everything a report is made of.
@@ -283,24 +284,15 @@ impl Sight<'_> {
     }
 
     fn set(&self, conditions: &mut Vec<Shown>, kind: &str, is: Is, reason: &str, message: String) {
-        let status = is.text();
-        let before = conditions.iter().position(|c| c.type_ == kind);
-        let since = before
-            .and_then(|at| conditions.get(at))
-            .filter(|before| before.status == status)
-            .map_or_else(|| self.now.clone(), |b| b.last_transition_time.clone());
         let shown = Shown {
             type_: kind.to_owned(),
-            status: status.to_owned(),
+            status: is.text().to_owned(),
             reason: reason.to_owned(),
             message,
-            last_transition_time: since,
+            last_transition_time: self.now.clone(),
             observed_generation: self.generation,
         };
-        match before.and_then(|at| conditions.get_mut(at)) {
-            Some(place) => *place = shown,
-            None => conditions.push(shown),
-        }
+        put(conditions, shown);
     }
 }
 

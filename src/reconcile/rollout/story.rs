@@ -6,6 +6,7 @@ use crate::api::{
     QuorumDisruptionBudgetStatus, RolloutStatus, StepStatus, WaitingStatus, condition,
 };
 use crate::plan::{Next, Progress, Step, WaitingOn};
+use crate::reconcile::condition::put;
 
 /// What there is to tell after a look.
 pub(super) struct Scene<'a> {
@@ -103,23 +104,15 @@ impl Scene<'_> {
                 self.made.map_or_else(String::new, Step::to_string),
             ),
         };
-        let kind = condition::PROGRESSING;
-        let before = conditions.iter().find(|c| c.type_ == kind);
-        let turned = before.is_none_or(|before| before.status != is);
-        let since = match before {
-            Some(before) if !turned => before.last_transition_time.clone(),
-            _ => self.now.clone(),
-        };
         let shown = Condition {
-            type_: kind.into(),
+            type_: condition::PROGRESSING.into(),
             status: is.into(),
             reason,
             message,
             observed_generation: self.generation,
-            last_transition_time: since,
+            last_transition_time: self.now.clone(),
         };
-        conditions.retain(|c| c.type_ != kind);
-        conditions.push(shown);
+        put(conditions, shown);
     }
 }
 
