@@ -6,6 +6,7 @@ use crate::quorum::{Grants, Member, Ordinal, Permitted, PodName, Role, Snapshot,
 use super::absence::{Absent, Out};
 use super::desired::Desired;
 use super::state::State;
+use super::targets::{Target, targets};
 
 /// Everything one step is chosen from.
 pub(super) struct Board<'a> {
@@ -69,8 +70,8 @@ pub fn progress(snapshot: &Snapshot, desired: &Desired) -> Option<Progress> {
 
 impl<'a> Board<'a> {
     pub(super) fn of(snapshot: &'a Snapshot, grants: &'a Grants, desired: &'a Desired) -> Self {
-        let slots = (0..snapshot.replicas)
-            .map(|index| Slot::of(index, snapshot, grants, desired))
+        let slots = targets(snapshot, desired.first_ordinal)
+            .map(|target| Slot::of(target, snapshot, grants, desired))
             .collect();
         Self {
             snapshot,
@@ -124,18 +125,18 @@ impl<'a> Board<'a> {
 }
 
 impl<'a> Slot<'a> {
-    fn of(index: u32, snapshot: &'a Snapshot, grants: &'a Grants, desired: &'a Desired) -> Self {
-        let ordinal = Ordinal(desired.first_ordinal.0.saturating_add(index));
-        let pod = snapshot.pods.iter().find(|p| p.ordinal == Some(ordinal));
-        let name = pod.map_or_else(
-            || PodName::new(format!("{}-{}", snapshot.cluster.name, ordinal.0)),
-            |pod| pod.name.clone(),
-        );
+    fn of(
+        target: Target<'a>,
+        snapshot: &'a Snapshot,
+        grants: &'a Grants,
+        desired: &'a Desired,
+    ) -> Self {
+        let Target { ordinal, name, pod } = target;
         let member = snapshot.member(&name);
         Self {
             ordinal,
             state: State::of(snapshot, pod, member),
-            revision: Revision::of(index, pod, snapshot, desired),
+            revision: Revision::of(ordinal, pod, snapshot, desired),
             grant: Granted::of(&name, pod, grants),
             pod,
             member,
@@ -207,17 +208,16 @@ impl<'a> Slot<'a> {
     }
 
     fn is_above(&self, desired: &Desired) -> bool {
-        let lowest = desired.first_ordinal.0.saturating_add(desired.partition);
-        self.ordinal.0 >= lowest
+        is_above(self.ordinal, desired)
     }
 }
 
 impl Revision {
-    fn of(index: u32, pod: Option<&Pod>, snapshot: &Snapshot, desired: &Desired) -> Self {
+    fn of(ordinal: Ordinal, pod: Option<&Pod>, snapshot: &Snapshot, desired: &Desired) -> Self {
         match pod {
             None => Self::None,
             Some(pod) if pod.revision == snapshot.update_revision => Self::Updated,
-            Some(_) if index < desired.partition => Self::Kept,
+            Some(_) if !is_above(ordinal, desired) => Self::Kept,
             Some(_) => Self::Outdated,
         }
     }
@@ -240,6 +240,12 @@ impl Granted {
             Self::Otherwise
         }
     }
+}
+
+/// Whether the partition leaves an ordinal to the rollout.
+fn is_above(ordinal: Ordinal, desired: &Desired) -> bool {
+    let lowest = desired.first_ordinal.0.saturating_add(desired.partition);
+    ordinal.0 >= lowest
 }
 
 fn count(members: usize) -> u32 {

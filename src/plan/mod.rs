@@ -19,9 +19,9 @@ mod permission;
 mod rolling_update;
 mod room;
 mod serving;
-
 mod state;
 mod step;
+mod targets;
 mod waiting;
 mod without_quorum;
 
@@ -35,4 +35,5 @@ pub use next::{Next, Steps, next_step};
 pub use rolling_update::unblock;
 pub use state::State;
 pub use step::{Action, Because, Part, Step};
+pub use targets::{Target, pod_name, targets};
 pub use waiting::WaitingOn;

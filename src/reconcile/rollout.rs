@@ -7,54 +7,45 @@
 mod absences;
 mod carry_out;
 mod desired;
+mod patience;
 mod peer_tls;
 mod story;
+mod tell;
+mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Resource as _, ResourceExt as _};
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Run;
 use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Looker, Problem};
-use crate::api::{QuorumDisruptionBudgetStatus, names};
+use super::strategy::kind;
 use crate::causes::causes;
 use crate::observe::ObserveError;
 use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
 use crate::quorum::ClusterRef;
-use crate::telemetry::events::{Notice, Severity};
+use crate::strategy::ON_DELETE;
 use absences::Absences;
 use carry_out::{Outcome, carry_out};
-use desired::Watched;
+use desired::{Watched, first_ordinal};
+use patience::{AFTER_FAILURE, LATER, Patience, SOON, Turn};
 use story::Scene;
-
-/// After a step, or when what was seen was out of date: the caches and the API server get a moment.
-const AT_ONCE: Duration = Duration::from_millis(20);
-/// How soon to look again while something is expected to happen any moment.
-const SOON: Duration = Duration::from_millis(200);
-/// The longest between two looks at what takes its time.
-const LATER: Duration = Duration::from_secs(2);
-/// Words that only say how long something has lasted are written this often.
-const WORDS: Duration = Duration::from_secs(10);
-/// After a failure that time may cure.
-const AFTER_FAILURE: Duration = Duration::from_secs(2);
+use tell::Teller;
 
 /// Drives the rollouts of one cluster, until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     let mut leading = run.leading.clone();
     let mut driver = Driver {
         looker: Looker::new(Arc::clone(&run), cluster.clone()),
+        teller: Teller::new(Arc::clone(&run), cluster.clone()),
         run,
         cluster,
         absences: Absences::default(),
-        waiting: None,
-        looked: None,
-        words_written: None,
+        patience: Patience::default(),
     };
     loop {
         let next = if leading.now() {
@@ -76,12 +67,9 @@ struct Driver {
     run: Arc<Run>,
     cluster: ClusterRef,
     looker: Looker,
+    teller: Teller,
     absences: Absences,
-    /// What was waited for the last time, and since when.
-    waiting: Option<(&'static str, Instant)>,
-    /// What was waited for at the last look, and when that was.
-    looked: Option<(&'static str, Instant)>,
-    words_written: Option<Instant>,
+    patience: Patience,
 }
 
 impl Driver {
@@ -102,37 +90,27 @@ impl Driver {
         }
     }
 
-    /// Nothing is waited for.
+    /// Nothing is waited for, and nobody watches who serves.
     fn rest(&mut self) {
-        self.waiting = None;
-        self.looked = None;
+        self.patience = Patience::default();
+        self.absences = Absences::default();
     }
 
     /// Whether there may be something to do, by the caches.
     fn has_work(&self) -> bool {
         let ClusterRef { namespace, name } = &self.cluster;
-        let Some(set) = self.run.watches.stateful_sets.get(namespace, name) else {
+        let watches = &self.run.watches;
+        let Some(set) = watches.stateful_sets.get(namespace, name) else {
             return false;
         };
-        let status = set.status.as_ref();
-        let target = status.and_then(|status| status.update_revision.as_deref());
-        let unread = status.and_then(|s| s.observed_generation) < set.metadata.generation;
-        let budget = self.run.watches.budgets.get(namespace, name);
-        let shown = budget.as_ref().and_then(|b| b.status.as_ref());
-        let told = shown.and_then(|status| status.rollout.as_ref());
-        let is_told = match told {
-            Some(told) => told.finished.is_some() && told.target.as_deref() == target,
-            None => !(is_on_delete(&set) && self.run.settings.features.on_delete),
-        };
-        let pods = self
-            .run
-            .watches
-            .pods
-            .filter(|pod| super::watches::cluster_of(pod).as_ref() == Some(&self.cluster));
-        let outdated = pods
-            .iter()
-            .any(|pod| pod.labels().get(names::REVISION).map(String::as_str) != target);
-        unread || outdated || !is_told
+        let budget = watches.budgets.get(namespace, name);
+        let pod = |pod: &str| watches.pods.get(namespace, pod);
+        work::is_there(&set, budget.as_deref(), self.is_ours(&set), pod)
+    }
+
+    /// Whether nobody but us replaces the set's pods.
+    fn is_ours(&self, set: &StatefulSet) -> bool {
+        self.run.settings.features.on_delete && kind(set) == ON_DELETE
     }
 
     async fn look_and_step(&mut self) -> Result<Duration, Problem> {
@@ -143,14 +121,15 @@ impl Driver {
             return Ok(RESYNC);
         };
         let now = self.run.clock.instant();
+        let first = first_ordinal(set);
         let watched = Watched {
-            out_for: self.absences.note(&look.snapshot, now),
+            out_for: self.absences.note(&look.snapshot, first, now),
             leadership_rests: self.run.judge.leadership_rests(&self.cluster),
         };
         let desired = desired::desired(set, look.page.budget(), &look.world, watched);
         let desired = desired.map_err(ObserveError::Spec)?;
-        if !(is_on_delete(set) && self.run.settings.features.on_delete) {
-            return self.help_the_controller(&look, &desired).await;
+        if !self.is_ours(set) {
+            return self.help_the_controller(set, &look, &desired).await;
         }
         let next = next_step(&look.snapshot, &look.page.grants, &desired);
         let (made, refused) = match &next {
@@ -167,12 +146,9 @@ impl Driver {
             now: &Time(self.run.clock.now()),
         };
         self.tell(&look, &scene).await?;
-        Ok(match (&made, refused.as_ref(), &next) {
-            (Made::Again | Made::Step(_), _, _) => AT_ONCE,
-            (Made::Nothing, Some(refused), _) => self.patience(refused),
-            (Made::Nothing, None, Next::Wait(waiting)) => self.patience(waiting),
-            (Made::Nothing, None, Next::Done | Next::Act(_)) => RESYNC,
-        })
+        let now = self.run.clock.instant();
+        let turn = made.turn(refused.as_ref(), &next);
+        Ok(self.patience.after(turn, now, &self.run.metrics.rollout))
     }
 
     /// Makes the steps of one cycle. The first that cannot be made ends it.
@@ -199,7 +175,7 @@ impl Driver {
                 }
                 Outcome::Failed(because) => {
                     warn!(cluster = %self.cluster, step = %step, because, "a rollout step failed");
-                    return (made, None);
+                    return (made.or(Made::Failed), None);
                 }
             }
         }
@@ -209,22 +185,14 @@ impl Driver {
     /// Under `RollingUpdate` the StatefulSet controller updates. Where a broken member keeps it from going on, that one is replaced for it.
     async fn help_the_controller(
         &mut self,
+        set: &StatefulSet,
         look: &Look,
         desired: &Desired,
     ) -> Result<Duration, Problem> {
-        if look
-            .page
-            .status()
-            .is_some_and(|status| status.rollout.is_some())
-        {
-            self.run
-                .ledger()
-                .write_status(&look.page, forget_rollout)
-                .await?;
+        if self.teller.take_back(&look.page).await? {
             return Ok(Duration::ZERO);
         }
-        let on_delete = look.world.stateful_set().is_some_and(is_on_delete);
-        if on_delete {
+        if kind(set) == ON_DELETE {
             // Its owner chose to replace pods by hand.
             return Ok(RESYNC);
         }
@@ -232,139 +200,33 @@ impl Driver {
             return Ok(LATER);
         };
         match self.carry_out(look, std::iter::once(&step)).await {
-            (Made::Nothing, _) => Ok(LATER),
+            (Made::Nothing | Made::Failed, _) => Ok(LATER),
             (Made::Again | Made::Step(_), _) => Ok(SOON),
         }
     }
 
-    /// Writes the scene where there is news, and tells people what was done and what holds it up.
     async fn tell(&mut self, look: &Look, scene: &Scene<'_>) -> Result<(), Problem> {
-        // A step has written to the budget since the look.
-        let Some(before) = self.run.ledger().read(&self.cluster).await? else {
+        if !matches!(scene.next, Next::Act(_)) {
+            return Ok(self.teller.tell(&look.page, scene).await?);
+        }
+        // Whoever permitted the step has written to the budget since the look.
+        let Some(page) = self.run.ledger().read(&self.cluster).await? else {
             return Ok(());
         };
-        let shown = before.status().cloned().unwrap_or_default();
-        let mut after = shown.clone();
-        scene.show(&mut after);
-        if after == shown {
-            return Ok(());
-        }
-        let now = self.run.clock.instant();
-        let news = story::is_news(&shown, &after);
-        let written = self
-            .words_written
-            .map(|at| now.saturating_duration_since(at));
-        if !news && written.is_some_and(|since| since < WORDS) {
-            return Ok(());
-        }
-        self.run
-            .ledger()
-            .write_status(&before, |status| {
-                status.rollout.clone_from(&after.rollout);
-                status.conditions.clone_from(&after.conditions);
-            })
-            .await?;
-        self.words_written = Some(now);
-        if news {
-            self.notify(look, &shown, &after);
-        }
-        Ok(())
-    }
-
-    fn notify(
-        &self,
-        look: &Look,
-        before: &QuorumDisruptionBudgetStatus,
-        after: &QuorumDisruptionBudgetStatus,
-    ) {
-        let (Some(now), then) = (&after.rollout, &before.rollout) else {
-            return;
-        };
-        let then = then.clone().unwrap_or_default();
-        let notice = |severity, reason: &str, note: String| Notice {
-            regarding: look.page.budget().object_ref(&()),
-            severity,
-            reason: reason.into(),
-            action: "Rollout",
-            note,
-        };
-        if let Some(step) = now
-            .last_step
-            .as_ref()
-            .filter(|_| now.last_step != then.last_step)
-        {
-            let note = format!("{} {}: it {}", step.action, step.pod, step.because);
-            self.run
-                .events
-                .notify(notice(Severity::Normal, "RolloutStep", note));
-        }
-        let reason = |rollout: &crate::api::RolloutStatus| {
-            rollout
-                .waiting_on
-                .as_ref()
-                .map(|waiting| waiting.reason.clone())
-        };
-        if let Some(waiting) = now
-            .waiting_on
-            .as_ref()
-            .filter(|_| reason(now) != reason(&then))
-        {
-            info!(cluster = %self.cluster, reason = waiting.reason, waiting = waiting.message, "rollout waits");
-            let severity = match waiting.reason.as_str() {
-                "overdue" | "obstacle" => Severity::Warning,
-                _ => Severity::Normal,
-            };
-            let note = waiting.message.clone();
-            self.run
-                .events
-                .notify(notice(severity, "RolloutWaits", note));
-        }
-        if now.finished.is_some() && then.finished.is_none() && then.target.is_some() {
-            let target = now.target.as_deref().unwrap_or_default();
-            info!(cluster = %self.cluster, target, "rollout complete");
-            if let (Some(began), Some(ended)) = (&now.started, &now.finished) {
-                let took = ended.0.duration_since(began.0);
-                self.run.metrics.rollout.finished(took.unsigned_abs());
-            }
-            let note = format!("every pod has revision {target}");
-            self.run
-                .events
-                .notify(notice(Severity::Normal, "RolloutComplete", note));
-        }
-    }
-
-    /// When to look again at what is waited for: soon at first, and less often the longer it lasts.
-    fn patience(&mut self, waiting: &WaitingOn) -> Duration {
-        let now = self.run.clock.instant();
-        let slug = waiting.slug();
-        let since = match self.waiting {
-            Some((before, since)) if before == slug => since,
-            Some(_) | None => now,
-        };
-        if let Some((before, looked)) = self.looked.replace((slug, now))
-            && before == slug
-        {
-            let waited = now.saturating_duration_since(looked);
-            self.run.metrics.rollout.waited(slug, waited);
-        }
-        self.waiting = Some((slug, since));
-        match waiting {
-            WaitingOn::Enrolment
-            | WaitingOn::Teardown(_)
-            | WaitingOn::Paused(_)
-            | WaitingOn::Obstacle { .. } => RESYNC,
-            _ => SOON
-                .max(now.saturating_duration_since(since) / 20)
-                .min(LATER),
-        }
+        Ok(self.teller.tell(&page, scene).await?)
     }
 }
 
-/// What a turn did.
+/// What was made of the steps of a turn.
+#[derive(Debug)]
 enum Made {
+    /// There was none, or it was refused.
     Nothing,
-    /// Nothing, because what was seen is out of date.
+    /// What was seen is out of date.
     Again,
+    /// The first could not be carried out.
+    Failed,
+    /// One at least was made; this is the last.
     Step(Step),
 }
 
@@ -372,28 +234,30 @@ impl Made {
     fn step(&self) -> Option<&Step> {
         match self {
             Self::Step(step) => Some(step),
-            Self::Nothing | Self::Again => None,
+            Self::Nothing | Self::Again | Self::Failed => None,
         }
     }
 
     fn or(self, other: Self) -> Self {
         match self {
             Self::Nothing => other,
-            Self::Again | Self::Step(_) => self,
+            Self::Again | Self::Failed | Self::Step(_) => self,
+        }
+    }
+
+    /// What the turn came to.
+    fn turn<'a>(&self, refused: Option<&'a WaitingOn>, next: &'a Next) -> Turn<'a> {
+        match (self, refused, next) {
+            (Self::Step(_), _, _) => Turn::Stepped,
+            (Self::Again, _, _) => Turn::Outdated,
+            (Self::Failed, _, _) => Turn::Failed,
+            (Self::Nothing, Some(waiting), _) | (Self::Nothing, None, Next::Wait(waiting)) => {
+                Turn::Waits(waiting)
+            }
+            (Self::Nothing, None, Next::Done | Next::Act(_)) => Turn::Rests,
         }
     }
 }
 
-fn forget_rollout(status: &mut QuorumDisruptionBudgetStatus) {
-    status.rollout = None;
-    status
-        .conditions
-        .retain(|c| c.type_ != crate::api::condition::PROGRESSING);
-}
-
-/// Whether nobody but us replaces the set's pods.
-fn is_on_delete(set: &StatefulSet) -> bool {
-    let spec = set.spec.as_ref();
-    let strategy = spec.and_then(|spec| spec.update_strategy.as_ref());
-    strategy.and_then(|s| s.type_.as_deref()) == Some("OnDelete")
-}
+#[cfg(test)]
+mod tests;

@@ -58,7 +58,7 @@ pub(super) fn shown(set: &StatefulSet, features: Features) -> UpdateStrategyStat
 }
 
 /// The type of the strategy that it has.
-fn kind(set: &StatefulSet) -> &str {
+pub(super) fn kind(set: &StatefulSet) -> &str {
     let strategy = set.spec.as_ref().and_then(|s| s.update_strategy.as_ref());
     let kind = strategy.and_then(|strategy| strategy.type_.as_deref());
     kind.unwrap_or(ROLLING_UPDATE)

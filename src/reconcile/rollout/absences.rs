@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::quorum::{PodName, PodUid, Snapshot};
+use crate::plan::targets;
+use crate::quorum::{Ordinal, PodName, PodUid, Snapshot};
 
 /// Since when each pod that does not serve has not. A new incarnation begins anew, and so does a pod that went missing.
 #[derive(Debug, Default)]
 pub(super) struct Absences(HashMap<PodName, (Option<PodUid>, Instant)>);
 
 impl Absences {
-    /// Takes in what a look at `now` showed, and tells how long each has been out.
+    /// Takes in what a look at `now` showed, of a StatefulSet whose ordinals begin with `first`, and tells how long each has been out.
     pub(super) fn note(
         &mut self,
         snapshot: &Snapshot,
+        first: Ordinal,
         now: Instant,
     ) -> BTreeMap<PodName, Duration> {
         let serving: Vec<&PodName> = snapshot
@@ -29,9 +31,8 @@ impl Absences {
             .iter()
             .map(|pod| (pod.name.clone(), Some(pod.uid.clone())))
             .collect();
-        for index in 0..snapshot.replicas {
-            let name = PodName::new(format!("{}-{index}", snapshot.cluster.name));
-            present.entry(name).or_default();
+        for target in targets(snapshot, first) {
+            present.entry(target.name).or_default();
         }
         present.retain(|name, _| !serving.contains(&name));
         let known = std::mem::take(&mut self.0);
@@ -49,5 +50,40 @@ impl Absences {
         let ages = self.0.iter();
         ages.map(|(name, (_, since))| (name.clone(), now.saturating_duration_since(*since)))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::evidence::Round;
+    use crate::quorum::{Circumstances, ClusterRef, Latch, Observation, Policy};
+
+    fn without_pods(replicas: u32) -> Snapshot {
+        Snapshot::assemble(&Observation {
+            cluster: ClusterRef::new("a", "etcd"),
+            circumstances: Circumstances::ordinary(),
+            policy: Policy::default(),
+            replicas,
+            update_revision: None,
+            proceed_without_quorum: None,
+            latch: Latch::default(),
+            scaled_out_for: None,
+            quorum_lost_for: None,
+            learner_stuck_for: None,
+            pods: Vec::new(),
+            round: Round::default(),
+        })
+    }
+
+    #[test]
+    fn missing_pods_are_named_after_the_ordinals_that_there_are_to_be() {
+        let mut absences = Absences::default();
+        let (start, snapshot) = (Instant::now(), without_pods(2));
+        absences.note(&snapshot, Ordinal(5), start);
+        let since = Duration::from_secs(9);
+        let out = absences.note(&snapshot, Ordinal(5), start + since);
+        let expected = [("etcd-5".into(), since), ("etcd-6".into(), since)];
+        assert_eq!(out, BTreeMap::from(expected));
     }
 }

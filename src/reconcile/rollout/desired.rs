@@ -34,7 +34,7 @@ pub(super) fn desired(
     let rollout = budget.spec.rollout()?;
     Ok(Desired {
         generation: generation(set),
-        first_ordinal: Ordinal(first_ordinal(set)),
+        first_ordinal: first_ordinal(set),
         management: management(set),
         partition: match budget.spec.partition {
             Some(_) => rollout.partition,
@@ -100,10 +100,11 @@ fn generation(set: &StatefulSet) -> Generation {
     }
 }
 
-fn first_ordinal(set: &StatefulSet) -> u32 {
+/// `spec.ordinals.start`.
+pub(super) fn first_ordinal(set: &StatefulSet) -> Ordinal {
     let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
     let start = ordinals.and_then(|ordinals| ordinals.start);
-    u32::try_from(start.unwrap_or_default()).unwrap_or_default()
+    Ordinal(u32::try_from(start.unwrap_or_default()).unwrap_or_default())
 }
 
 /// The API server's default is `OrderedReady`.

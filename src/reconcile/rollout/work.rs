@@ -1,0 +1,114 @@
+//! Whether a rollout may have something to do: by the caches, which only save looks.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+
+use super::desired::first_ordinal;
+use crate::api::{QuorumDisruptionBudget, names};
+use crate::plan::pod_name;
+use crate::quorum::Ordinal;
+
+/// Whether some pod is outdated, or the budget does not tell yet how things stand. `ours`: whether pods are replaced by us.
+pub(super) fn is_there<P: AsRef<Pod>>(
+    set: &StatefulSet,
+    budget: Option<&QuorumDisruptionBudget>,
+    ours: bool,
+    pod: impl Fn(&str) -> Option<P>,
+) -> bool {
+    let status = set.status.as_ref();
+    let target = status.and_then(|status| status.update_revision.as_deref());
+    let unread = status.and_then(|s| s.observed_generation) < set.metadata.generation;
+    unread || !is_told(budget, target, ours) || has_outdated(set, target, pod)
+}
+
+fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: bool) -> bool {
+    let shown = budget.and_then(|budget| budget.status.as_ref());
+    match shown.and_then(|status| status.rollout.as_ref()) {
+        Some(told) => ours && told.finished.is_some() && told.target.as_deref() == target,
+        None => !ours,
+    }
+}
+
+fn has_outdated<P: AsRef<Pod>>(
+    set: &StatefulSet,
+    target: Option<&str>,
+    pod: impl Fn(&str) -> Option<P>,
+) -> bool {
+    let name = set.name_any();
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
+    let replicas = u32::try_from(replicas.unwrap_or(1)).unwrap_or_default();
+    let Ordinal(first) = first_ordinal(set);
+    (first..first.saturating_add(replicas))
+        .filter_map(|ordinal| pod(pod_name(&name, Ordinal(ordinal)).as_str()))
+        .any(|pod| {
+            let revision = pod.as_ref().labels().get(names::REVISION);
+            revision.map(String::as_str) != target
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(first: u32) -> StatefulSet {
+        serde_json::from_value(json!({
+            "metadata": {"name": "etcd", "generation": 2},
+            "spec": {
+                "replicas": 2, "ordinals": {"start": first},
+                "serviceName": "etcd", "selector": {}, "template": {},
+            },
+            "status": {"replicas": 2, "observedGeneration": 2, "updateRevision": "new"},
+        }))
+        .unwrap()
+    }
+
+    fn told(target: &str) -> QuorumDisruptionBudget {
+        serde_json::from_value(json!({
+            "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
+            "metadata": {"name": "etcd"}, "spec": {"statefulSetName": "etcd"},
+            "status": {"rollout": {
+                "target": target, "updated": 2, "targets": 2, "finished": "2026-01-01T00:00:00Z",
+            }},
+        }))
+        .unwrap()
+    }
+
+    /// What is there to do with these pods, each with its revision?
+    fn with(first: u32, pods: &[(&str, &str)]) -> bool {
+        let pod = |name: &str| {
+            let (_, revision) = pods.iter().find(|(pod, _)| *pod == name)?;
+            let labels = json!({"metadata": {"labels": {names::REVISION: revision}}});
+            Some(Arc::new(serde_json::from_value::<Pod>(labels).unwrap()))
+        };
+        is_there(&set(first), Some(&told("new")), true, pod)
+    }
+
+    #[test]
+    fn only_outdated_pods_of_its_own_ordinals_are_work() {
+        assert!(!with(0, &[("etcd-0", "new"), ("etcd-1", "new")]));
+        assert!(with(0, &[("etcd-0", "new"), ("etcd-1", "old")]));
+        // Those beyond are the StatefulSet controller's to remove.
+        assert!(!with(0, &[("etcd-0", "new"), ("etcd-2", "old")]));
+        assert!(with(3, &[("etcd-3", "new"), ("etcd-4", "old")]));
+        assert!(!with(3, &[("etcd-0", "old"), ("etcd-3", "new")]));
+    }
+
+    #[test]
+    fn what_is_not_told_yet_is_work() {
+        let nobody = |_: &str| None::<Arc<Pod>>;
+        let other = told("other");
+        assert!(is_there(&set(0), Some(&other), true, nobody));
+        assert!(is_there(&set(0), None, true, nobody));
+        assert!(!is_there(&set(0), None, false, nobody));
+        // It is no longer ours, and has to be taken back.
+        assert!(is_there(&set(0), Some(&told("new")), false, nobody));
+        let mut unread = set(0);
+        unread.metadata.generation = Some(3);
+        assert!(is_there(&unread, Some(&told("new")), true, nobody));
+    }
+}
