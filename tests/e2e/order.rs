@@ -51,6 +51,16 @@ impl Order {
     /// The pods that began to terminate, the first first.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.watch.abort();
+        self.gone()
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) -> Result<String> {
+        self.gone.recv().await.context("the watch has ended")
+    }
+
+    /// Those since the last look.
+    pub(crate) fn gone(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.gone.try_recv().ok()).collect()
     }
 }

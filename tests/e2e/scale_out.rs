@@ -52,14 +52,14 @@ async fn from_three_to_five_a_learner_may_go_and_voters_only_while_a_larger_majo
     world.close().await
 }
 
-async fn scheduled(world: &World, pod: &str) -> Result<()> {
+pub(crate) async fn scheduled(world: &World, pod: &str) -> Result<()> {
     eventually(SOON, format!("{pod} is on a node"), || world.node_of(pod))
         .await
         .map(drop)
 }
 
 /// Adds the member to etcd and lets its pod start.
-async fn joins_as_learner(world: &World, pod: &str, held: Standing) -> Result<()> {
+pub(crate) async fn joins_as_learner(world: &World, pod: &str, held: Standing) -> Result<()> {
     world.etcd.add_learner(pod).await?;
     // It runs no member yet, so it goes for nothing; the next one reads whom it is to join.
     let uid = world.etcd.pod_uid(pod).await?;
@@ -114,7 +114,7 @@ async fn one_of_four_may_go(world: &World) -> Result<()> {
     world.settled().await
 }
 
-async fn promote(world: &World, pod: &str) -> Result<()> {
+pub(crate) async fn promote(world: &World, pod: &str) -> Result<()> {
     // etcd refuses while it is not in sync.
     eventually(SOON, format!("{pod} is promoted"), || {
         world.etcd.promote(pod)

@@ -1,0 +1,129 @@
+//! The three scenarios of DEP-06.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use jiff::{SignedDuration, Timestamp};
+use quorumgate::api::condition;
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults::PodFaults;
+use serde_json::json;
+
+use super::scene::{ELECTION, Watched, on_delete};
+use super::template::{change, outdated};
+use super::told::{finished, waits_on, wish};
+use crate::world::{SOON, World};
+
+/// The shortest that a budget takes.
+const GRACE: &str = "7s";
+/// By now it is over, and so is the look after it.
+const GRACE_IS_OVER: SignedDuration = SignedDuration::from_secs(12);
+
+/// P-0 does not participate when the update begins. With the options that make the procedure DEP-06's.
+#[tokio::test(flavor = "multi_thread")]
+async fn scenario_1_the_one_that_does_not_participate_is_deleted_and_the_others_evicted()
+-> Result<()> {
+    let world = on_delete("dep-06-1", |etcd| etcd).start().await?;
+    let options =
+        json!({"removal": "EvictHealthy", "nonServing": "AllAtOnce", "sidecarFirst": true});
+    wish(&world, json!({"rollout": options})).await?;
+    world.etcd.move_leader("etcd-2").await?;
+    let broken = world.crash("etcd-0").await?;
+    let mut watched = Watched::begin(&world).await?;
+
+    let target = change(&world, "one").await?;
+    let told = waits_on(&world, &target, &["updated-members"]).await?;
+    let step = told.last_step.context("no step")?;
+    ensure!(step.pod == "etcd-0" && step.action == "delete", "{step:?}");
+    ensure!(watched.gone() == ["etcd-0"], "others went too");
+    broken.mend();
+
+    let told = finished(&world, &target).await?;
+    let step = told.last_step.context("no step")?;
+    let order = watched.end(&world, ELECTION).await?;
+    ensure!(order == ["etcd-1", "etcd-2"], "{order:?}");
+    ensure!(
+        step.pod == "etcd-2" && step.because.contains("leader"),
+        "{step:?}"
+    );
+    world.close().await
+}
+
+/// P-0 does not participate, and while it is being updated P-1 fails as well. P-1 is updated at once, which costs nothing; P-2, with
+/// which the quorum would come back, is not: what was updated does not even run.
+#[tokio::test(flavor = "multi_thread")]
+async fn scenario_2_one_that_fails_midway_is_updated_at_once_and_the_last_one_stays() -> Result<()>
+{
+    let world = on_delete("dep-06-2", |etcd| etcd).start().await?;
+    wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
+    world.etcd.move_leader("etcd-2").await?;
+    let p_0 = world.crash("etcd-0").await?;
+    let mut watched = Watched::begin(&world).await?;
+    let target = change(&world, "one").await?;
+    let mut order = vec![watched.next().await?];
+
+    let p_1 = world.crash("etcd-1").await?;
+    order.push(watched.next().await?);
+    ensure!(order == ["etcd-0", "etcd-1"], "{order:?}");
+    quorum_is_lost_for(&world, GRACE_IS_OVER).await?;
+    waits_on(&world, &target, &["updated-members"]).await?;
+    ensure!(watched.gone().is_empty(), "P-2 went");
+    p_0.mend();
+    p_1.mend();
+
+    finished(&world, &target).await?;
+    let (rest, _) = watched.end_whatever_the_gap(&world).await?;
+    ensure!(rest == ["etcd-2"], "{rest:?}");
+    world.close().await
+}
+
+/// P-0 and P-1 have lost their peers, and P-2 with them its quorum. The members are alive, and nobody knows for how long it will
+/// last: for the grace period nobody goes. After it a restart may be the repair, as here.
+#[tokio::test(flavor = "multi_thread")]
+async fn scenario_3_a_lost_quorum_is_given_time_and_then_the_new_revision() -> Result<()> {
+    let world = on_delete("dep-06-3", |etcd| etcd).start().await?;
+    let mut watched = Watched::begin(&world).await?;
+    // Their next incarnations have other addresses.
+    let cuts = [
+        PodFaults::of(&world.sandbox, "etcd-0").await?.partition()?,
+        PodFaults::of(&world.sandbox, "etcd-1").await?.partition()?,
+    ];
+    quorum_is_lost_for(&world, SignedDuration::ZERO).await?;
+    let target = change(&world, "one").await?;
+    waits_on(&world, &target, &["quorum-lost"]).await?;
+    quorum_is_lost_for(&world, GRACE_IS_OVER).await?;
+    let told = waits_on(&world, &target, &["quorum-lost"]).await?;
+    let message = told.waiting_on.context("no wait")?.message;
+    ensure!(message.contains("(0 of 3 voters serve)"), "{message}");
+    ensure!(watched.gone().is_empty(), "somebody went too early");
+
+    wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
+    eventually(
+        Duration::from_secs(60),
+        "all are updated",
+        async || match outdated(&world, &target).await? {
+            left if left.is_empty() => Ok(()),
+            left => bail!("{left:?} are not"),
+        },
+    )
+    .await?;
+    drop(cuts);
+    let (mut order, _) = watched.end_whatever_the_gap(&world).await?;
+    order.sort();
+    ensure!(order == world.etcd.pod_names(), "{order:?}");
+    world.close().await
+}
+
+async fn quorum_is_lost_for(world: &World, time: SignedDuration) -> Result<()> {
+    let what = format!("the budget shows for {time} that quorum is lost");
+    eventually(SOON, what, async || {
+        let healthy = world.condition(condition::QUORUM_HEALTHY).await?;
+        let since = healthy.last_transition_time.0;
+        ensure!(
+            healthy.status == "False" && Timestamp::now().duration_since(since) >= time,
+            "{healthy:?}"
+        );
+        Ok(())
+    })
+    .await
+}

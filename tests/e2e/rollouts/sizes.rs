@@ -1,0 +1,118 @@
+//! Rollouts of clusters of other sizes than three.
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate_testbed::{eventually, faults};
+use serde_json::json;
+
+use super::scene::{GAP, Watched, on_delete};
+use super::template::{change, outdated};
+use super::told::{finished, waits_on, wish};
+use crate::asking::refusal;
+use crate::vigil::Vigil;
+use crate::world::SOON;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_member_is_updated_where_its_owner_lets_it_go() -> Result<()> {
+    let world = on_delete("rollout-one", |etcd| etcd.replicas(1))
+        .nodes(1)
+        .start()
+        .await?;
+    wish(&world, json!({"policy": {"singleMember": "Never"}})).await?;
+    let mut watched = Watched::begin(&world).await?;
+    let target = change(&world, "one").await?;
+    waits_on(&world, &target, &["permission"]).await?;
+    ensure!(watched.gone().is_empty(), "it went");
+
+    wish(&world, json!({"policy": {"singleMember": "AllowRollout"}})).await?;
+    finished(&world, &target).await?;
+    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    ensure!(order == ["etcd-0"], "{order:?}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_members_the_leader_goes_once_the_follower_is_back() -> Result<()> {
+    let world = on_delete("rollout-two", |etcd| etcd.replicas(2))
+        .nodes(2)
+        .start()
+        .await?;
+    let leader = world.etcd.leader().await?;
+    let follower = world.etcd.followers().await?.pop().context("no follower")?;
+    let mut watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
+    let (code, message) = refusal(world.delete(&follower).await)?;
+    ensure!(
+        code == 429 && message.contains("policy.twoMembers"),
+        "a stranger: {code}: {message}"
+    );
+
+    let held = faults::hold_in_container_creating(&world.sandbox, &follower)?;
+    let target = change(&world, "one").await?;
+    waits_on(&world, &target, &["updated-members"]).await?;
+    ensure!(watched.gone() == [follower.clone()], "not the follower");
+    held.mend();
+    finished(&world, &target).await?;
+    vigil.assert_never_below(1).await?;
+    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    ensure!(order == [leader], "{order:?}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_members_that_nobody_may_take_none_is_updated() -> Result<()> {
+    let world = on_delete("rollout-never", |etcd| etcd.replicas(2))
+        .nodes(2)
+        .start()
+        .await?;
+    wish(&world, json!({"policy": {"twoMembers": "Never"}})).await?;
+    let watched = Watched::begin(&world).await?;
+    let target = change(&world, "one").await?;
+    let told = waits_on(&world, &target, &["permission"]).await?;
+    let message = told.waiting_on.context("no wait")?.message;
+    ensure!(message.contains("policy.twoMembers"), "{message}");
+    let order = watched.end(&world, GAP).await?;
+    ensure!(order.is_empty(), "{order:?} went");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_five_members_two_at_a_time_are_updated_when_asked_and_never_three() -> Result<()> {
+    let world = on_delete("rollout-five", |etcd| etcd.replicas(5))
+        .start()
+        .await?;
+    wish(&world, json!({"maxUnavailable": 2})).await?;
+    let leader = world.etcd.leader().await?;
+    let mut watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
+    let followers = world.etcd.followers().await?;
+    let held: Vec<_> = followers
+        .iter()
+        .map(|pod| faults::hold_in_container_creating(&world.sandbox, pod))
+        .collect::<Result<_>>()?;
+
+    let target = change(&world, "one").await?;
+    // Nobody who went comes back for the moment, so those that are out are all that ever are.
+    let what = ["updated-members"];
+    eventually(SOON, "two are out", async || {
+        waits_on(&world, &target, &what).await?;
+        let left = outdated(&world, &target).await?;
+        ensure!(left.len() == 3, "{left:?} are left");
+        Ok(())
+    })
+    .await?;
+    let out = watched.gone();
+    ensure!(
+        out.len() == 2 && !out.contains(&leader),
+        "{leader} leads, and {out:?} went"
+    );
+    drop(held);
+
+    finished(&world, &target).await?;
+    vigil.assert_never_below(3).await?;
+    let rest = watched.end(&world, GAP).await?;
+    ensure!(
+        rest.len() == 3 && rest.last() == Some(&leader),
+        "{leader} led, and the others went in this order: {rest:?}"
+    );
+    world.close().await
+}

@@ -1,0 +1,86 @@
+//! Others who take members while a rollout does.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::time::interval;
+
+use super::scene::{ELECTION, Watched, on_delete};
+use super::template::{change, outdated};
+use super::told::finished;
+use crate::vigil::Vigil;
+use crate::world::World;
+
+/// How often the autoscaler tries to evict somebody, and changes somebody in place.
+const AUTOSCALER: Duration = Duration::from_millis(700);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_and_a_rollout_at_once_both_finish_and_keep_a_majority() -> Result<()> {
+    let world = on_delete("rollout-drain", |etcd| etcd)
+        .nodes(4)
+        .start()
+        .await?;
+    let drained = world.node_of("etcd-0").await?;
+    let watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
+
+    let target = change(&world, "one").await?;
+    world.drain(&drained, &[]).await?;
+    finished(&world, &target).await?;
+    let order = watched.end(&world, ELECTION).await?;
+    vigil.assert_never_below(2).await?;
+    ensure!(
+        world.node_of("etcd-0").await? != drained,
+        "etcd-0 is on the drained node"
+    );
+    // Whoever was evicted came back updated. Only one that was updated on the node before goes a second time.
+    ensure!((3..=4).contains(&order.len()), "{order:?}");
+    world.close().await
+}
+
+/// As the vertical autoscaler does: it evicts without looking at revisions, and changes pods in place.
+#[tokio::test(flavor = "multi_thread")]
+async fn evictions_and_changes_in_place_do_not_confuse_a_rollout() -> Result<()> {
+    let world = on_delete("rollout-vpa", |etcd| etcd).start().await?;
+    let watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
+    let target = change(&world, "one").await?;
+    let (permitted, refused) = autoscale(&world, &target).await?;
+    ensure!(
+        permitted > 0 && refused > 0,
+        "{permitted} evictions were permitted, {refused} refused"
+    );
+    finished(&world, &target).await?;
+    watched.end(&world, ELECTION).await?;
+    vigil.assert_never_below(2).await?;
+    world.close().await
+}
+
+/// Until all are updated. How many evictions were permitted, and how many refused.
+async fn autoscale(world: &World, target: &str) -> Result<(u32, u32)> {
+    let mut ticks = interval(AUTOSCALER);
+    let (mut permitted, mut refused) = (0, 0);
+    for (turn, pod) in world.etcd.pod_names().iter().cycle().enumerate() {
+        ticks.tick().await;
+        if outdated(world, target).await?.is_empty() {
+            break;
+        }
+        let change = json!({"metadata": {"annotations": {"vpa/turn": turn.to_string()}}});
+        let params = PatchParams::default();
+        // It may be gone for the moment.
+        let _ = world
+            .pods()
+            .patch(pod, &params, &Patch::Merge(change))
+            .await;
+        match world.evict(pod).await {
+            Ok(()) => permitted += 1,
+            Err(kube::Error::Api(status)) if [404, 429].contains(&status.code) => refused += 1,
+            Err(other) => {
+                return Err(other).context("an eviction was neither permitted nor refused");
+            }
+        }
+    }
+    Ok((permitted, refused))
+}

@@ -1,0 +1,61 @@
+//! What the budget tells of a rollout.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use quorumgate::api::RolloutStatus;
+use quorumgate_testbed::eventually;
+use serde_json::{Value, json};
+
+use crate::world::{SOON, World};
+
+/// A rollout of a few members, on a machine that does other things besides.
+const ROLLOUT: Duration = Duration::from_secs(120);
+
+/// Changes the budget's spec.
+pub(super) async fn wish(world: &World, spec: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({"spec": spec}));
+    world
+        .budgets()
+        .patch(world.etcd.name(), &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+/// What it tells now.
+pub(super) async fn rollout(world: &World) -> Result<RolloutStatus> {
+    let status = world.budget().await?.status.context("no status")?;
+    let told = status.rollout.map(|told| *told);
+    told.context("the budget tells of no rollout")
+}
+
+/// Waits until it says that the rollout to this revision is complete.
+pub(super) async fn finished(world: &World, target: &str) -> Result<RolloutStatus> {
+    let what = format!("the rollout to {target} is complete");
+    eventually(ROLLOUT, what, async || {
+        let told = rollout(world).await?;
+        let complete = told.finished.is_some() && told.target.as_deref() == Some(target);
+        ensure!(complete, "{told:?}");
+        Ok(told)
+    })
+    .await
+}
+
+/// Waits until the rollout to this revision waits for one of these.
+pub(super) async fn waits_on(
+    world: &World,
+    target: &str,
+    reasons: &[&str],
+) -> Result<RolloutStatus> {
+    let what = format!("the rollout to {target} waits for one of {reasons:?}");
+    eventually(SOON, what, async || {
+        let told = rollout(world).await?;
+        let waiting = told.waiting_on.as_ref();
+        let reason = waiting.map_or("", |waiting| waiting.reason.as_str());
+        let waits = told.target.as_deref() == Some(target) && reasons.contains(&reason);
+        ensure!(waits, "{told:?}");
+        Ok(told)
+    })
+    .await
+}
