@@ -4,10 +4,10 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 
-use super::scope::{self, Belonging};
+use super::scope;
 use super::teardown::{self, Around, Owner};
-use super::{ObserveError, Observer, overrides, owner, pods};
-use crate::quorum::pod::{Node, Pod};
+use super::{ObserveError, Observer, nodes, overrides, owner, pods};
+use crate::quorum::pod::Pod;
 use crate::quorum::{Circumstances, ClusterRef, PodName};
 
 /// A pod, and what surrounds it.
@@ -36,15 +36,11 @@ impl Observer {
         let Some(pod) = pod else {
             return Ok(None);
         };
-        let name = pods::node_name(&pod).map(str::to_owned);
+        let node = pods::node_name(&pod).map(str::to_owned);
         let (nodes, owner) = tokio::join!(
-            self.nodes(name.iter()),
+            self.nodes(node.iter()),
             self.owner_of(cluster, &pod, set.as_ref()),
         );
-        let node = match &name {
-            None => Node::Unscheduled,
-            Some(name) => nodes.get(name).copied().unwrap_or(Node::Unread),
-        };
         let around = Around {
             namespace_terminating,
             set: set.as_ref(),
@@ -59,7 +55,7 @@ impl Observer {
             ..Circumstances::ordinary()
         };
         Ok(Some(Ledgerless {
-            pod: pods::facts(&pod, node, None, None),
+            pod: pods::facts(&pod, nodes::of_pod(&pod, &nodes), None, None),
             circumstances,
             goes_at_once: pods::goes_at_once(&pod),
         }))
@@ -83,8 +79,6 @@ impl Observer {
 }
 
 fn is_referred(pod: &PodObject, set: &StatefulSet) -> bool {
-    match scope::belonging(&pod.metadata) {
-        Belonging::ToSet { uid, .. } => set.metadata.uid.as_deref() == Some(uid.as_str()),
-        Belonging::Orphan { .. } | Belonging::Foreign => false,
-    }
+    let uid = scope::set_uid(&pod.metadata);
+    uid.is_some() && uid == set.metadata.uid
 }

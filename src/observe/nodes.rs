@@ -1,7 +1,10 @@
 //! What a node object says of the node.
 
-use k8s_openapi::api::core::v1::Node as NodeObject;
+use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::{Node as NodeObject, Pod};
+
+use super::pods;
 use crate::api::names;
 use crate::quorum::pod::Node;
 
@@ -13,6 +16,14 @@ pub(super) fn state(node: &NodeObject) -> Node {
         Node::OutOfService
     } else {
         Node::NotReady
+    }
+}
+
+/// The state of the node that a pod is bound to, among those that were read.
+pub(super) fn of_pod(pod: &Pod, nodes: &BTreeMap<String, Node>) -> Node {
+    match pods::node_name(pod) {
+        None => Node::Unscheduled,
+        Some(name) => nodes.get(name).copied().unwrap_or(Node::Unread),
     }
 }
 

@@ -279,8 +279,5 @@ impl Observer {
 /// The StatefulSet that a pod refers to, where it is not this one.
 fn missing_set(pod: &Pod, set: Option<&StatefulSet>) -> Option<String> {
     let current = set.and_then(|set| set.metadata.uid.as_deref());
-    match scope::belonging(&pod.metadata) {
-        scope::Belonging::ToSet { uid, .. } if Some(uid.as_str()) != current => Some(uid),
-        _ => None,
-    }
+    scope::set_uid(&pod.metadata).filter(|uid| Some(uid.as_str()) != current)
 }

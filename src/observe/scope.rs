@@ -46,6 +46,14 @@ fn orphan(pod: &str) -> Belonging {
     }
 }
 
+/// The UID of the StatefulSet that the pod says it belongs to.
+pub(super) fn set_uid(pod: &ObjectMeta) -> Option<String> {
+    match belonging(pod) {
+        Belonging::ToSet { uid, .. } => Some(uid),
+        Belonging::Orphan { .. } | Belonging::Foreign => None,
+    }
+}
+
 /// The reference to the object that controls this one.
 pub(super) fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let owners = metadata.owner_references.as_deref().unwrap_or_default();

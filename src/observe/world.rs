@@ -11,9 +11,9 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::owner;
 use super::reach::Reach;
-use super::scope::{self, Belonging};
+use super::scope;
 use super::teardown::{self, Around, Owner};
-use super::{disruption_budget, endpoints, lease, overrides, pods};
+use super::{disruption_budget, endpoints, lease, nodes, overrides, pods};
 use crate::api::{OwnerStatus, StatefulSetStatus, names};
 use crate::etcd::Endpoint;
 use crate::ledger::{Page, Witness};
@@ -206,24 +206,13 @@ impl World {
     }
 
     fn facts_of(&self, page: &Page, pod: &PodObject) -> Pod {
-        let node = match pods::node_name(pod) {
-            None => Node::Unscheduled,
-            Some(name) => self
-                .objects
-                .nodes
-                .get(name)
-                .copied()
-                .unwrap_or(Node::Unread),
-        };
+        let node = nodes::of_pod(pod, &self.objects.nodes);
         let role = lease::role_of(&scope::name(pod), &self.objects.leases);
         pods::facts(pod, node, role, Some(page))
     }
 
     fn around<'a>(&'a self, page: &'a Page, pod: &PodObject) -> Around<'a> {
-        let uid = match scope::belonging(&pod.metadata) {
-            Belonging::ToSet { name: _, uid } => uid,
-            Belonging::Orphan { .. } | Belonging::Foreign => String::new(),
-        };
+        let uid = scope::set_uid(&pod.metadata).unwrap_or_default();
         let gone_for = self.objects.sets_gone.get(&uid).copied();
         Around {
             namespace_terminating: self.objects.namespace_terminating,

@@ -74,6 +74,7 @@ impl Looker {
             round,
         }))
     }
+
     /// The Kubernetes half, when it is its turn. Members are asked outside of the turn: a cluster that hangs holds nobody up.
     async fn read(&self) -> Result<Option<(Page, World)>, Problem> {
         let run = &self.run;

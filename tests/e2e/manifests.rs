@@ -68,7 +68,8 @@ async fn cert_manager_crds() -> Result<PathBuf> {
         .await?
         .success()?;
     let module: Value = serde_json::from_str(&said)?;
-    let directory = module["Dir"].as_str().context("no directory")?;
+    let directory = module.get("Dir").and_then(Value::as_str);
+    let directory = directory.context("no directory")?;
     Ok(Path::new(directory).join("deploy/crds"))
 }
 

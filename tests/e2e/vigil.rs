@@ -1,12 +1,11 @@
 //! Somebody who asks every member ten times a second whether it is there.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use quorumgate_testbed::etcd_cluster::{Dialer, EtcdCluster};
+use quorumgate_testbed::etcd_cluster::{Connections, Dialer, EtcdCluster};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -62,10 +61,7 @@ async fn watch_over(
     dialer: Dialer,
     stopped: watch::Receiver<bool>,
 ) -> Result<Vec<Look>> {
-    let connections = Arc::new(Connections {
-        dialer,
-        clients: tokio::sync::Mutex::default(),
-    });
+    let connections = Arc::new(Connections::new(dialer, PATIENCE));
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut looks = JoinSet::new();
@@ -78,7 +74,7 @@ async fn watch_over(
         looks.spawn(async move {
             let asked = pods
                 .into_iter()
-                .map(|(pod, address)| connections.is_there(read, pod, address));
+                .map(|(pod, address)| is_there(&connections, read, pod, address));
             futures::future::join_all(asked).await
         });
     }
@@ -112,32 +108,19 @@ enum Answer {
     TooLate,
 }
 
-/// One connection per address, kept from look to look.
-struct Connections {
-    dialer: Dialer,
-    clients: tokio::sync::Mutex<HashMap<IpAddr, etcd_client::Client>>,
-}
-
-impl Connections {
-    async fn is_there(&self, read: Instant, pod: String, address: IpAddr) -> (String, Answer) {
-        let answer = match self.to(address).await {
-            Ok(_) if read.elapsed() > TOO_LATE => Answer::TooLate,
-            Ok(mut member) => match timeout(PATIENCE, member.status()).await {
-                Ok(Ok(_)) => Answer::There,
-                Ok(Err(_)) | Err(_) => Answer::Away,
-            },
-            Err(_) => Answer::Away,
-        };
-        (pod, answer)
-    }
-
-    async fn to(&self, address: IpAddr) -> Result<etcd_client::Client> {
-        let mut clients = self.clients.lock().await;
-        if let Some(client) = clients.get(&address) {
-            return Ok(client.clone());
-        }
-        let client = self.dialer.dial(address, PATIENCE).await?;
-        clients.insert(address, client.clone());
-        Ok(client)
-    }
+async fn is_there(
+    connections: &Connections,
+    read: Instant,
+    pod: String,
+    address: IpAddr,
+) -> (String, Answer) {
+    let answer = match connections.to(address).await {
+        Ok(_) if read.elapsed() > TOO_LATE => Answer::TooLate,
+        Ok(mut member) => match timeout(PATIENCE, member.status()).await {
+            Ok(Ok(_)) => Answer::There,
+            Ok(Err(_)) | Err(_) => Answer::Away,
+        },
+        Err(_) => Answer::Away,
+    };
+    (pod, answer)
 }

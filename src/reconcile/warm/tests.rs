@@ -21,16 +21,19 @@ async fn ledger(change: &Value) -> (FakeApi, Ledger, Page) {
     (api, ledger, page.unwrap().unwrap())
 }
 
-fn in_force() -> Result<String, OutOfForce> {
-    Ok(BY.into())
+/// In force by these webhook configurations, or not at all.
+fn force(by: Option<&str>) -> Result<String, OutOfForce> {
+    by.map(str::to_owned).ok_or(OutOfForce::NotGated)
 }
 
 #[tokio::test]
 async fn nothing_is_written_of_a_gate_that_goes_on_being_in_force() {
     let (api, ledger, page) = ledger(&json!({})).await;
     api.take_requests();
-    assert!(is_settled(&page, &in_force()));
-    let page = note_force(&ledger, page, &in_force(), None).await.unwrap();
+    assert!(is_settled(&page, &force(Some(BY))));
+    let page = note_force(&ledger, page, &force(Some(BY)), None)
+        .await
+        .unwrap();
     assert!(is_warm(&page));
     assert!(api.take_requests().is_empty());
 }
@@ -38,7 +41,7 @@ async fn nothing_is_written_of_a_gate_that_goes_on_being_in_force() {
 #[tokio::test]
 async fn a_gate_out_of_force_suspends_its_ledger_once() {
     let (api, ledger, page) = ledger(&json!({})).await;
-    let out = Err(OutOfForce::NotGated);
+    let out = force(None);
     assert!(!is_settled(&page, &out));
     let page = note_force(&ledger, page, &out, None).await.unwrap();
     assert!(is_settled(&page, &out) && !is_warm(&page));
@@ -51,18 +54,21 @@ async fn a_gate_out_of_force_suspends_its_ledger_once() {
 async fn a_lapse_that_is_over_already_leaves_the_ledger_cold_and_in_force() {
     let (_, ledger, page) = ledger(&json!({})).await;
     let lapse = OutOfForce::NotGated;
-    let page = note_force(&ledger, page, &in_force(), Some(&lapse))
+    let page = note_force(&ledger, page, &force(Some(BY)), Some(&lapse))
         .await
         .unwrap();
     let written = &page.status().unwrap().ledger;
     assert!(!written.warm && !written.suspended && written.epoch > 3);
-    assert!(!is_settled(&page, &in_force()), "it has to be watched anew");
+    assert!(
+        !is_settled(&page, &force(Some(BY))),
+        "it has to be watched anew"
+    );
 }
 
 #[tokio::test]
 async fn webhook_configurations_that_were_made_anew_leave_the_ledger_cold() {
     let (_, ledger, page) = ledger(&json!({})).await;
-    let others = Ok("one,another".into());
+    let others = force(Some("one,another"));
     assert!(!is_settled(&page, &others));
     let page = note_force(&ledger, page, &others, None).await.unwrap();
     assert!(!is_warm(&page));
@@ -71,7 +77,7 @@ async fn webhook_configurations_that_were_made_anew_leave_the_ledger_cold() {
 #[tokio::test]
 async fn a_warmth_copied_from_another_budget_is_none() {
     let (_, _, page) = ledger(&json!({"ledger": {"budgetUID": "budget-2"}})).await;
-    assert!(!is_warm(&page) && !is_settled(&page, &in_force()));
+    assert!(!is_warm(&page) && !is_settled(&page, &force(Some(BY))));
 }
 
 #[tokio::test]

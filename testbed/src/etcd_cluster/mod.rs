@@ -16,6 +16,7 @@ mod auth;
 mod builder;
 mod certificate;
 mod connection;
+mod connections;
 mod data;
 mod heartbeat;
 mod membership;
@@ -34,6 +35,7 @@ use kube::{Api, ResourceExt as _};
 
 pub use builder::EtcdClusterBuilder;
 pub use connection::Dialer;
+pub use connections::Connections;
 pub use data::Alarm;
 pub use heartbeat::Heartbeat;
 pub use membership::Member;

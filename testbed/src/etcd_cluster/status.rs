@@ -1,16 +1,13 @@
 //! What each member says of itself, and whether the cluster is quorate.
 
-use std::collections::HashMap;
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_client::Client;
 use futures::future::{join_all, try_join_all};
-use tokio::sync::Mutex;
 
 use super::EtcdCluster;
-use super::connection::Dialer;
+use super::connections::Connections;
 use crate::eventually;
 
 /// How long one question to one member may take: a frozen one costs as much, a starved one still answers.
@@ -85,7 +82,7 @@ impl EtcdCluster {
     pub async fn quorate(&self, within: Duration) -> Result<Duration> {
         let start = Instant::now();
         let what = format!("{self:?} is quorate");
-        let connections = Connections::new(self.dialer().await?);
+        let connections = Connections::new(self.dialer().await?, PATIENCE);
         eventually(within, what, || self.is_quorate(&connections)).await?;
         Ok(start.elapsed())
     }
@@ -123,31 +120,6 @@ impl EtcdCluster {
             .map(|(pod, address)| async { read(connections.to(*address).await?, pod).await });
         try_join_all(reads).await?;
         Ok(())
-    }
-}
-
-/// One connection per address, kept from look to look: handshakes are what costs most.
-struct Connections {
-    dialer: Dialer,
-    clients: Mutex<HashMap<IpAddr, Client>>,
-}
-
-impl Connections {
-    fn new(dialer: Dialer) -> Self {
-        Self {
-            dialer,
-            clients: Mutex::default(),
-        }
-    }
-
-    async fn to(&self, address: IpAddr) -> Result<Client> {
-        let mut clients = self.clients.lock().await;
-        if let Some(client) = clients.get(&address) {
-            return Ok(client.clone());
-        }
-        let client = self.dialer.dial(address, PATIENCE).await?;
-        clients.insert(address, client.clone());
-        Ok(client)
     }
 }
 
