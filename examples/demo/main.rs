@@ -6,6 +6,7 @@
     reason = "the demo is one future that runs once"
 )]
 
+mod rollout;
 mod scenes;
 mod stage;
 mod voice;

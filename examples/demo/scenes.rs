@@ -7,6 +7,7 @@ use kube::api::DeleteParams;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults;
 
+use crate::rollout;
 use crate::stage::{PATIENCE, Stage};
 use crate::voice::{command, output, say, scene};
 
@@ -18,6 +19,7 @@ pub(crate) async fn play(keep: bool) -> Result<()> {
     two_at_once(&stage).await?;
     drain_every_node(&stage).await?;
     dead_member(&stage).await?;
+    rollout::one_member_broken(&stage).await?;
     ending(stage, keep).await
 }
 

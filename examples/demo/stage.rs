@@ -44,6 +44,7 @@ impl Stage {
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
         let gate = Gate::builder(program()?, manifests)
             .argument("--settle-time=10s")
+            .argument("--feature-gates=QuorumAwareUpdatesWithOnDelete=true")
             .start(&sandbox);
         let gate = timed("two replicas of quorumgate, registered by manifests/", gate).await?;
         gate.in_force(PATIENCE).await?;

@@ -1,0 +1,193 @@
+//! A change of the template while a member is broken: by the gate, and by the StatefulSet controller alone.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RolloutStatus};
+use quorumgate_testbed::etcd_cluster::{EtcdCluster, Shape};
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults;
+use quorumgate_testbed::writer::Writer;
+use tokio::time::sleep;
+
+use crate::stage::{PATIENCE, Stage};
+use crate::voice::{output, say, scene};
+
+/// Between two looks at who has been replaced and what the budget tells.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a rollout did to those who wrote meanwhile.
+struct Outcome {
+    order: Vec<String>,
+    took: Duration,
+    longest_gap: Duration,
+    failed_writes: usize,
+}
+
+/// A template that differs by an annotation.
+const CHANGE: &str = r#"{"spec":{"template":{"metadata":{"annotations":{"demo":"changed"}}}}}"#;
+
+pub(crate) async fn one_member_broken(stage: &Stage) -> Result<()> {
+    scene("The template changes while a member is broken");
+    say(
+        "etcd-0 is dead, and the new template would mend it. The gate keeps the StatefulSet at OnDelete and replaces the pods itself: the broken member first, a follower next, the leader last, after it has handed over.",
+    );
+    stage.etcd.move_leader("etcd-2").await?;
+    stage
+        .kubectl("get statefulset etcd -o jsonpath={.spec.updateStrategy}")
+        .await?;
+    let ours = rollout(stage, &stage.etcd, story(stage)).await?;
+    let (first, last) = (ours.order.first(), ours.order.last());
+    ensure!(
+        first.is_some_and(|pod| pod == "etcd-0") && last.is_some_and(|pod| pod == "etcd-2"),
+        "they went in this order: {:?}",
+        ours.order
+    );
+    stage.whole().await?;
+    stage.kubectl("get qdb").await?;
+    let theirs = without_the_gate(stage).await?;
+    compare(&[("RollingUpdate", &theirs), ("quorumgate", &ours)]);
+    Ok(())
+}
+
+/// The same members, the same fault and the same change, left to the StatefulSet controller.
+async fn without_the_gate(stage: &Stage) -> Result<Outcome> {
+    scene("The same without the gate");
+    say(
+        "A cluster of the same make beside it, not enrolled: plain-0 is dead, and the StatefulSet controller's RollingUpdate goes from the highest ordinal down.",
+    );
+    let plain = EtcdCluster::builder("plain")
+        .shape(Shape::Foreign)
+        .apply(&stage.sandbox)
+        .await?;
+    plain.quorate(PATIENCE).await?;
+    plain.move_leader("plain-2").await?;
+    rollout(stage, &plain, async { Ok(()) }).await
+}
+
+fn compare(outcomes: &[(&str, &Outcome)]) {
+    output(&format!(
+        "{:<15} {:>9} {:>22} {:>14}   {}",
+        "", "took", "nobody could write for", "failed writes", "order"
+    ));
+    for (name, outcome) in outcomes {
+        output(&format!(
+            "{name:<15} {:>7.1} s {:>19} ms {:>14}   {}",
+            outcome.took.as_secs_f64(),
+            outcome.longest_gap.as_millis(),
+            outcome.failed_writes,
+            outcome.order.join(", ")
+        ));
+    }
+}
+
+/// Changes the template while the first member is dead, and watches until every pod has been replaced and the cluster is quorate again.
+async fn rollout(
+    stage: &Stage,
+    etcd: &EtcdCluster,
+    meanwhile: impl Future<Output = Result<()>>,
+) -> Result<Outcome> {
+    let first = format!("{}-0", etcd.name());
+    let broken = faults::crash_loop(&stage.sandbox, &first)?;
+    eventually(PATIENCE, "it is in CrashLoopBackOff", || async {
+        let said = stage
+            .quietly(&format!("get pod {first}"))
+            .await?
+            .success()?;
+        ensure!(said.contains("CrashLoopBackOff"), "{said}");
+        Ok(())
+    })
+    .await?;
+    let writer = Writer::start(etcd).await?;
+    let before = standing(etcd).await?;
+    let start = Instant::now();
+    stage
+        .kubectl(&format!(
+            "patch statefulset {} --patch {CHANGE}",
+            etcd.name()
+        ))
+        .await?
+        .success()?;
+    let replaced = async {
+        let mut order: Vec<String> = Vec::new();
+        let mut broken = Some(broken);
+        while order.len() < before.len() {
+            ensure!(
+                start.elapsed() < PATIENCE,
+                "only {order:?} were replaced in time"
+            );
+            sleep(LOOK).await;
+            let now = standing(etcd).await?;
+            for (pod, uid) in &before {
+                if now.get(pod) != Some(uid) && !order.contains(pod) {
+                    order.push(pod.clone());
+                }
+            }
+            if now.contains_key(&first) && order.contains(&first) {
+                // The new template mends it.
+                drop(broken.take());
+            }
+        }
+        Ok(order)
+    };
+    let (order, ()) = tokio::try_join!(replaced, meanwhile)?;
+    etcd.quorate(PATIENCE).await?;
+    let took = start.elapsed();
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(etcd).await?;
+    Ok(Outcome {
+        order,
+        took,
+        longest_gap: report.longest_gap,
+        failed_writes: report.failures.len(),
+    })
+}
+
+/// The incarnations that do not terminate.
+async fn standing(etcd: &EtcdCluster) -> Result<BTreeMap<String, String>> {
+    let pods = etcd.pods().await?.into_iter();
+    let standing = pods.filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(standing
+        .filter_map(|pod| Some((pod.name_any(), pod.uid()?)))
+        .collect())
+}
+
+/// Prints what the budget tells of the rollout, a line for every step, until it is complete.
+async fn story(stage: &Stage) -> Result<()> {
+    let budgets = stage.sandbox.api::<QuorumDisruptionBudget>();
+    let start = Instant::now();
+    let mut told = String::new();
+    loop {
+        let status = budgets.get(stage.etcd.name()).await?.status;
+        let status = status.context("no status yet")?;
+        let rollout = status.rollout.as_deref();
+        if let Some(line) = rollout.and_then(|rollout| line(rollout, &status))
+            && line != told
+        {
+            output(&format!("{:>5.1} s  {line}", start.elapsed().as_secs_f64()));
+            told = line;
+        }
+        let complete = rollout.is_some_and(|rollout| rollout.finished.is_some());
+        if complete && !told.is_empty() {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < PATIENCE, "it got no further: {told}");
+        sleep(LOOK).await;
+    }
+}
+
+/// The latest step, how far it is, and who leads.
+fn line(rollout: &RolloutStatus, status: &QuorumDisruptionBudgetStatus) -> Option<String> {
+    let step = rollout.last_step.as_ref()?;
+    Some(format!(
+        "{} {}: it {}; {} of {} updated, {} leads",
+        step.action,
+        step.pod,
+        step.because,
+        rollout.updated,
+        rollout.targets,
+        status.leader.as_deref().unwrap_or("nobody")
+    ))
+}
