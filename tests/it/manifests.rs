@@ -296,6 +296,7 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
 /// What the code calls, by kind: API group, resource and verbs. Each verb has its reason in `rbac.yaml`.
 const CALLS: &[(&str, &str, &str, &[&str])] = &[
     ("Pod", "", "pods", &["get", "list", "watch", "delete"]),
+    ("Pod", "", "pods/eviction", &["create"]),
     ("Node", "", "nodes", &["get", "list", "watch"]),
     (
         "Namespace",
@@ -395,24 +396,49 @@ fn the_lease_is_the_only_thing_written_by_the_namespaced_role() {
     assert_eq!(rules.len(), 2);
 }
 
-#[test]
-fn every_kind_that_the_code_reads_or_writes_is_in_the_table_of_calls() {
-    let known: BTreeSet<&str> = CALLS.iter().map(|(kind, ..)| *kind).collect();
-    let mut used = BTreeSet::new();
+/// The text of every source file, without tests that have files of their own.
+fn sources() -> Vec<String> {
+    let mut texts = Vec::new();
     let mut pending = vec![root().join("src")];
     while let Some(path) = pending.pop() {
         if path.is_dir() {
             let entries = std::fs::read_dir(&path).unwrap();
             pending.extend(entries.map(|entry| entry.unwrap().path()));
         } else if path.file_name().is_some_and(|name| name != "tests.rs") {
-            let text = read(&path).replace("Api::<", "Api<");
-            used.extend(text.split("Api<").skip(1).map(|after| {
-                let kind = after.chars().take_while(|c| c.is_alphanumeric());
-                let kind: String = kind.collect();
-                // Pods and nodes have namesakes in `quorum`, and are imported as PodObject and NodeObject beside them.
-                kind.trim_end_matches("Object").to_owned()
-            }));
+            texts.push(read(&path));
         }
+    }
+    texts
+}
+
+#[test]
+fn every_subresource_that_the_code_creates_is_in_the_table_of_calls() {
+    let mut created = BTreeSet::new();
+    for text in sources() {
+        let calls = text.split(".create_subresource").skip(1);
+        created.extend(calls.map(|after| after.split('"').nth(1).unwrap().to_owned()));
+    }
+    assert_eq!(created, BTreeSet::from(["eviction".to_owned()]));
+    for name in created {
+        let granted = CALLS.iter().any(|(_, _, resource, verbs)| {
+            resource.ends_with(&format!("/{name}")) && verbs.contains(&"create")
+        });
+        assert!(granted, "nobody may create {name}");
+    }
+}
+
+#[test]
+fn every_kind_that_the_code_reads_or_writes_is_in_the_table_of_calls() {
+    let known: BTreeSet<&str> = CALLS.iter().map(|(kind, ..)| *kind).collect();
+    let mut used = BTreeSet::new();
+    for text in sources() {
+        let text = text.replace("Api::<", "Api<");
+        used.extend(text.split("Api<").skip(1).map(|after| {
+            let kind = after.chars().take_while(|c| c.is_alphanumeric());
+            let kind: String = kind.collect();
+            // Pods and nodes have namesakes in `quorum`, and are imported as PodObject and NodeObject beside them.
+            kind.trim_end_matches("Object").to_owned()
+        }));
     }
     // Whatever owns a StatefulSet, a DynamicObject, has a role of its own; `K` is named where the function is called; everybody
     // may review themselves.
