@@ -121,6 +121,13 @@ pub enum WaitingOn {
         /// Why.
         reason: Reason,
     },
+    /// A step had its permission, and could not be carried out.
+    Failed {
+        /// The pod.
+        pod: PodName,
+        /// What the API server says.
+        because: String,
+    },
 }
 
 impl WaitingOn {
@@ -131,7 +138,10 @@ impl WaitingOn {
 
     /// Whether somebody has to do something before the rollout can go on, as far as can be told: it makes no progress.
     pub fn is_stuck(&self) -> bool {
-        matches!(self, Self::Overdue { .. } | Self::Obstacle { .. })
+        matches!(
+            self,
+            Self::Overdue { .. } | Self::Obstacle { .. } | Self::Failed { .. }
+        )
     }
 }
 
@@ -227,6 +237,7 @@ impl fmt::Display for WaitingOn {
                 remaining.as_secs()
             ),
             Self::Permission { pod, reason } => write!(f, "{pod} may not go: {reason}"),
+            Self::Failed { pod, because } => write!(f, "{pod} could not be taken: {because}"),
         }
     }
 }

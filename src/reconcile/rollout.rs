@@ -11,6 +11,7 @@ mod patience;
 mod peer_tls;
 mod story;
 mod tell;
+mod unblock;
 mod work;
 
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Looker, Problem};
 use super::strategy::kind;
 use crate::causes::causes;
+use crate::ledger::LedgerError;
 use crate::observe::ObserveError;
 use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
 use crate::quorum::ClusterRef;
@@ -32,9 +34,13 @@ use crate::strategy::ON_DELETE;
 use absences::Absences;
 use carry_out::{Outcome, carry_out};
 use desired::{Watched, first_ordinal};
-use patience::{AFTER_FAILURE, LATER, Patience, SOON, Turn};
+use patience::{AFTER_FAILURE, LATER, Patience, Pause, SOON, Turn};
 use story::Scene;
 use tell::Teller;
+use unblock::{Replaced, write_partition};
+
+/// How often a step is told of anew, where somebody else wrote to the budget at the same time.
+const TELL_ATTEMPTS: u32 = 10;
 
 /// Drives the rollouts of one cluster, until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
@@ -46,18 +52,23 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         cluster,
         absences: Absences::default(),
         patience: Patience::default(),
+        replaced: Replaced::default(),
     };
     loop {
-        let next = if leading.now() {
+        let pause = if leading.now() {
             Box::pin(driver.turn()).await
         } else {
             driver.rest();
-            RESYNC
+            Pause::UntilWoken(RESYNC)
+        };
+        let (time, wakes) = match pause {
+            Pause::UntilWoken(time) => (time, true),
+            Pause::Undisturbed(time) => (time, false),
         };
         tokio::select! {
-            () = wake.for_rollout() => {}
+            () = wake.for_rollout(), if wakes => {}
             () = leading.changed() => {}
-            () = tokio::time::sleep(next) => {}
+            () = tokio::time::sleep(time) => {}
         }
     }
 }
@@ -70,22 +81,23 @@ struct Driver {
     teller: Teller,
     absences: Absences,
     patience: Patience,
+    replaced: Replaced,
 }
 
 impl Driver {
-    /// One turn. When to take the next where nothing wakes before.
-    async fn turn(&mut self) -> Duration {
+    /// One turn. When to take the next.
+    async fn turn(&mut self) -> Pause {
         if !self.has_work() {
             self.rest();
-            return RESYNC;
+            return Pause::UntilWoken(RESYNC);
         }
         match Box::pin(self.look_and_step()).await {
-            Ok(next) => next,
-            Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
+            Ok(pause) => pause,
+            Err(Problem::Ledger(error)) if error.begin_again() => Pause::UntilWoken(Duration::ZERO),
             Err(problem) => {
                 let because = causes(&problem);
                 warn!(cluster = %self.cluster, because, "could not drive its rollout");
-                AFTER_FAILURE
+                Pause::Undisturbed(AFTER_FAILURE)
             }
         }
     }
@@ -94,6 +106,7 @@ impl Driver {
     fn rest(&mut self) {
         self.patience = Patience::default();
         self.absences = Absences::default();
+        self.replaced = Replaced::default();
     }
 
     /// Whether there may be something to do, by the caches.
@@ -113,12 +126,12 @@ impl Driver {
         self.run.settings.features.on_delete && kind(set) == ON_DELETE
     }
 
-    async fn look_and_step(&mut self) -> Result<Duration, Problem> {
+    async fn look_and_step(&mut self) -> Result<Pause, Problem> {
         let Some(look) = self.looker.look().await? else {
-            return Ok(RESYNC);
+            return Ok(Pause::UntilWoken(RESYNC));
         };
         let Some(set) = look.world.stateful_set() else {
-            return Ok(RESYNC);
+            return Ok(Pause::UntilWoken(RESYNC));
         };
         let now = self.run.clock.instant();
         let first = first_ordinal(set);
@@ -129,7 +142,8 @@ impl Driver {
         let desired = desired::desired(set, look.page.budget(), &look.world, watched);
         let desired = desired.map_err(ObserveError::Spec)?;
         if !self.is_ours(set) {
-            return self.help_the_controller(set, &look, &desired).await;
+            let next = self.help_the_controller(set, &look, &desired).await?;
+            return Ok(Pause::UntilWoken(next));
         }
         let next = next_step(&look.snapshot, &look.page.grants, &desired);
         let (made, refused) = match &next {
@@ -175,7 +189,9 @@ impl Driver {
                 }
                 Outcome::Failed(because) => {
                     warn!(cluster = %self.cluster, step = %step, because, "a rollout step failed");
-                    return (made.or(Made::Failed), None);
+                    let pod = step.pod.name.clone();
+                    let waiting = WaitingOn::Failed { pod, because };
+                    return (made.or(Made::Failed), Some(waiting));
                 }
             }
         }
@@ -199,21 +215,44 @@ impl Driver {
         let Some(step) = unblock(&look.snapshot, &look.page.grants, desired) else {
             return Ok(LATER);
         };
-        match self.carry_out(look, std::iter::once(&step)).await {
-            (Made::Nothing | Made::Failed, _) => Ok(LATER),
-            (Made::Again | Made::Step(_), _) => Ok(SOON),
+        match write_partition(&self.run.client, &self.cluster, set).await {
+            Ok(false) => {}
+            Ok(true) => return Ok(SOON),
+            Err(error) => {
+                warn!(cluster = %self.cluster, %error, "its partition could not be written out");
+                return Ok(LATER);
+            }
         }
+        let target = look.snapshot.update_revision.as_deref();
+        let now = self.run.clock.instant();
+        if !self.replaced.may_go(&step.pod.name, target, now) {
+            return Ok(LATER);
+        }
+        let (made, _) = self.carry_out(look, std::iter::once(&step)).await;
+        if matches!(made, Made::Step(_) | Made::Failed) {
+            self.replaced.note(&step.pod.name, target, now);
+        }
+        Ok(match made {
+            Made::Nothing | Made::Failed => LATER,
+            Made::Again | Made::Step(_) => SOON,
+        })
     }
 
     async fn tell(&mut self, look: &Look, scene: &Scene<'_>) -> Result<(), Problem> {
         if !matches!(scene.next, Next::Act(_)) {
             return Ok(self.teller.tell(&look.page, scene).await?);
         }
-        // Whoever permitted the step has written to the budget since the look.
-        let Some(page) = self.run.ledger().read(&self.cluster).await? else {
-            return Ok(());
-        };
-        Ok(self.teller.tell(&page, scene).await?)
+        // Whoever permitted the step has written to the budget since the look, and others may meanwhile. No later look would show the step.
+        let mut attempts = 0..TELL_ATTEMPTS;
+        loop {
+            let Some(page) = self.run.ledger().read(&self.cluster).await? else {
+                return Ok(());
+            };
+            match self.teller.tell(&page, scene).await {
+                Err(LedgerError::Conflict) if attempts.next().is_some() => {}
+                told => return Ok(told?),
+            }
+        }
     }
 }
 

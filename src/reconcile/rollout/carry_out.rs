@@ -63,6 +63,7 @@ pub(super) async fn carry_out(
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
             Outcome::Outdated
         }
+        Err(Error::Api(status)) => Outcome::Failed(status.message),
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }

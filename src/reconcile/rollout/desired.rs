@@ -15,6 +15,8 @@ use crate::plan::{
     Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
 };
 use crate::quorum::{Ordinal, PodName};
+use crate::reconcile::strategy::kind;
+use crate::strategy::ON_DELETE;
 
 /// What only time shows.
 pub(super) struct Watched {
@@ -36,10 +38,7 @@ pub(super) fn desired(
         generation: generation(set),
         first_ordinal: first_ordinal(set),
         management: management(set),
-        partition: match budget.spec.partition {
-            Some(_) => rollout.partition,
-            None => owners_partition(set).unwrap_or_default(),
-        },
+        partition: partition(set, budget, rollout.partition),
         paused: rollout.paused,
         max_unavailable: match (
             budget.spec.max_unavailable.as_ref(),
@@ -90,6 +89,24 @@ fn owners_max_unavailable(set: &StatefulSet) -> Option<MaxUnavailable> {
             Some(MaxUnavailable::Percent(percent))
         }
     }
+}
+
+/// How many of the lowest ordinals keep their revision; `wished` is what the budget's spec comes to.
+fn partition(set: &StatefulSet, budget: &QuorumDisruptionBudget, wished: u32) -> u32 {
+    match (kind(set), budget.spec.partition) {
+        (ON_DELETE, Some(_)) => wished,
+        (ON_DELETE, None) => owners_partition(set).unwrap_or_default(),
+        // The StatefulSet controller knows no other.
+        _ => live_partition(set).unwrap_or_default(),
+    }
+}
+
+/// The partition that the StatefulSet controller goes by. Where it is not written out, that controller creates pods of low ordinals with the
+/// revision that they had.
+pub(super) fn live_partition(set: &StatefulSet) -> Option<u32> {
+    let strategy = set.spec.as_ref()?.update_strategy.as_ref()?;
+    let partition = strategy.rolling_update.as_ref()?.partition?;
+    u32::try_from(partition).ok()
 }
 
 fn generation(set: &StatefulSet) -> Generation {
@@ -146,5 +163,29 @@ mod tests {
         assert_eq!(owners_partition(&plain), None);
         assert_eq!(owners_max_unavailable(&plain), None);
         assert_eq!(owners_partition(&StatefulSet::default()), None);
+    }
+
+    #[test]
+    fn the_statefulset_controller_goes_by_the_partition_that_is_written_out() {
+        let with = |strategy: serde_json::Value| -> StatefulSet {
+            let spec = json!({
+                "serviceName": "etcd", "selector": {}, "template": {}, "updateStrategy": strategy,
+            });
+            serde_json::from_value(json!({"spec": spec})).unwrap()
+        };
+        let rolling = |partition: u32| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
+        assert_eq!(live_partition(&with(rolling(2))), Some(2));
+        assert_eq!(
+            live_partition(&with(json!({"type": "RollingUpdate"}))),
+            None
+        );
+        let budget: QuorumDisruptionBudget = serde_json::from_value(json!({
+            "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
+            "metadata": {"name": "etcd"}, "spec": {"statefulSetName": "etcd", "partition": 1},
+        }))
+        .unwrap();
+        assert_eq!(partition(&with(rolling(2)), &budget, 1), 2);
+        let on_delete = with(json!({"type": "OnDelete"}));
+        assert_eq!(partition(&on_delete, &budget, 1), 1);
     }
 }

@@ -32,6 +32,15 @@ pub(super) enum Turn<'a> {
     Rests,
 }
 
+/// When to take the next turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// After this time, or as soon as something happens.
+    UntilWoken(Duration),
+    /// Not before this time: what was tried failed, and has written to the budget, which would wake us at once.
+    Undisturbed(Duration),
+}
+
 /// Remembers what is waited for, and for how long it has been.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
@@ -42,19 +51,19 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// When to look again where nothing wakes before.
+    /// When to look again.
     pub(super) fn after(
         &mut self,
         turn: Turn<'_>,
         now: Instant,
         metrics: &RolloutMetrics,
-    ) -> Duration {
-        match turn {
+    ) -> Pause {
+        Pause::UntilWoken(match turn {
             Turn::Stepped | Turn::Outdated => AT_ONCE,
-            Turn::Failed => AFTER_FAILURE,
+            Turn::Failed => return Pause::Undisturbed(AFTER_FAILURE),
             Turn::Waits(waiting) => self.with(waiting, now, metrics),
             Turn::Rests => RESYNC,
-        }
+        })
     }
 
     /// Soon at first, and less often the longer it lasts.
@@ -87,15 +96,15 @@ mod tests {
     use super::*;
     use crate::telemetry::metrics::Metrics;
 
-    fn after(patience: &mut Patience, turn: Turn<'_>, now: Instant) -> Duration {
+    fn after(patience: &mut Patience, turn: Turn<'_>, now: Instant) -> Pause {
         patience.after(turn, now, &Metrics::new().rollout)
     }
 
     #[tokio::test]
-    async fn a_step_that_failed_is_tried_again_soon() {
+    async fn a_step_that_failed_is_tried_again_soon_and_whatever_happens_not_before() {
         let mut patience = Patience::default();
-        let now = Instant::now();
-        assert_eq!(after(&mut patience, Turn::Failed, now), AFTER_FAILURE);
+        let pause = after(&mut patience, Turn::Failed, Instant::now());
+        assert_eq!(pause, Pause::Undisturbed(AFTER_FAILURE));
         assert!(AFTER_FAILURE < RESYNC);
     }
 
@@ -103,16 +112,19 @@ mod tests {
     async fn what_lasts_is_looked_at_less_often_and_what_is_new_at_once() {
         let mut patience = Patience::default();
         let now = Instant::now();
-        let waits = Turn::Waits(&WaitingOn::Revision);
-        assert_eq!(after(&mut patience, waits, now), SOON);
-        let later = now + Duration::from_secs(20);
-        assert_eq!(after(&mut patience, waits, later), Duration::from_secs(1));
-        let much_later = now + Duration::from_secs(600);
-        assert_eq!(after(&mut patience, waits, much_later), LATER);
+        let mut later = |waiting: &WaitingOn, seconds| {
+            let then = now + Duration::from_secs(seconds);
+            after(&mut patience, Turn::Waits(waiting), then)
+        };
+        let revision = WaitingOn::Revision;
+        assert_eq!(later(&revision, 0), Pause::UntilWoken(SOON));
+        let second = Duration::from_secs(1);
+        assert_eq!(later(&revision, 20), Pause::UntilWoken(second));
+        assert_eq!(later(&revision, 600), Pause::UntilWoken(LATER));
         let other = WaitingOn::Leadership {
             leader: "etcd-0".into(),
-            remaining: Duration::from_secs(1),
+            remaining: second,
         };
-        assert_eq!(after(&mut patience, Turn::Waits(&other), much_later), SOON);
+        assert_eq!(later(&other, 600), Pause::UntilWoken(SOON));
     }
 }

@@ -100,7 +100,7 @@ impl Teller {
         {
             info!(cluster = %self.cluster, reason = waiting.reason, waiting = waiting.message, "rollout waits");
             let severity = match waiting.reason.as_str() {
-                "overdue" | "obstacle" => Severity::Warning,
+                "overdue" | "obstacle" | "failed" => Severity::Warning,
                 _ => Severity::Normal,
             };
             event(severity, "RolloutWaits", waiting.message.clone());

@@ -105,6 +105,24 @@ fn progressing_is_unknown_while_paused_and_says_so() {
 }
 
 #[test]
+fn a_step_that_cannot_be_carried_out_makes_no_progress_and_says_why() {
+    let mut status = QuorumDisruptionBudgetStatus::default();
+    let (next, now) = (Next::Done, at(10));
+    let failed = WaitingOn::Failed {
+        pod: "etcd-1".into(),
+        because: "pods \"etcd-1\" is forbidden".into(),
+    };
+    let scene = Scene {
+        refused: Some(&failed),
+        ..scene(&next, &now, 1)
+    };
+    scene.show(&mut status);
+    assert_eq!(progressing(&status), ("False".into(), "Failed".into()));
+    let waiting = status.rollout.unwrap().waiting_on.unwrap();
+    assert!(waiting.message.contains("is forbidden"), "{waiting:?}");
+}
+
+#[test]
 fn words_alone_are_no_news() {
     let mut before = QuorumDisruptionBudgetStatus::default();
     let next = Next::Wait(paused());
