@@ -1,17 +1,15 @@
 //! The three scenarios of DEP-06.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use quorumgate::api::condition;
 use quorumgate_testbed::eventually;
-use quorumgate_testbed::faults::PodFaults;
+use quorumgate_testbed::faults::{self, PodFaults};
 use serde_json::json;
 
 use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated};
-use super::told::{finished, waits_on, wish};
+use super::told::{ROLLOUT, finished, rollout, waits_on, wish};
 use crate::world::{SOON, World};
 
 /// The shortest that a budget takes.
@@ -37,6 +35,12 @@ async fn scenario_1_the_one_that_does_not_participate_is_deleted_and_the_others_
     ensure!(step.pod == "etcd-0" && step.action == "delete", "{step:?}");
     ensure!(watched.gone() == ["etcd-0"], "others went too");
     broken.mend();
+    eventually(ROLLOUT, "a member that serves was evicted", async || {
+        let step = rollout(&world).await?.last_step.context("no step")?;
+        ensure!(step.pod == "etcd-1" && step.action == "evict", "{step:?}");
+        Ok(())
+    })
+    .await?;
 
     let told = finished(&world, &target).await?;
     let step = told.last_step.context("no step")?;
@@ -62,7 +66,7 @@ async fn scenario_2_one_that_fails_midway_is_updated_at_once_and_the_last_one_st
     let target = change(&world, "one").await?;
     let mut order = vec![watched.next().await?];
 
-    let p_1 = world.crash("etcd-1").await?;
+    let p_1 = faults::crash_loop(&world.sandbox, "etcd-1")?;
     order.push(watched.next().await?);
     ensure!(order == ["etcd-0", "etcd-1"], "{order:?}");
     quorum_is_lost_for(&world, GRACE_IS_OVER).await?;
@@ -98,14 +102,12 @@ async fn scenario_3_a_lost_quorum_is_given_time_and_then_the_new_revision() -> R
     ensure!(watched.gone().is_empty(), "somebody went too early");
 
     wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
-    eventually(
-        Duration::from_secs(60),
-        "all are updated",
-        async || match outdated(&world, &target).await? {
+    eventually(ROLLOUT, "all are updated", async || {
+        match outdated(&world, &target).await? {
             left if left.is_empty() => Ok(()),
             left => bail!("{left:?} are not"),
-        },
-    )
+        }
+    })
     .await?;
     drop(cuts);
     let (mut order, _) = watched.end_whatever_the_gap(&world).await?;

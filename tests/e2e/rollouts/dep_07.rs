@@ -1,15 +1,20 @@
 //! The motivating example of DEP-07, the priorities of its step 2, and its step 3.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::etcd_cluster::Readiness;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{self, PodFaults};
 use serde_json::json;
 
-use super::scene::{ELECTION, GAP, Watched, on_delete};
+use super::scene::{GAP, Watched, on_delete};
 use super::template::{change, outdated};
 use super::told::{finished, rollout, waits_on, wish};
 use crate::world::SOON;
+
+/// Of seven members four serve, so that writers wait for the slowest of them.
+const NONE_TO_SPARE: Duration = Duration::from_secs(10);
 
 /// P-0 is partitioned from its peers when an image is bumped. The StatefulSet controller would take P-2 first, and the quorum with it.
 /// To the kubelet P-0 looks as ready as the others.
@@ -93,7 +98,7 @@ async fn the_dead_go_before_those_that_start_and_those_before_the_alive() -> Res
     wish(&world, json!({"paused": true})).await?;
     broken.mend();
     held.mend();
-    let rest = watched.end(&world, ELECTION).await?;
+    let rest = watched.end(&world, NONE_TO_SPARE).await?;
     ensure!(rest.is_empty(), "while it was paused {rest:?} went");
     cut.heal();
     world.close().await
