@@ -42,7 +42,7 @@ const CALLS: usize = 40;
 fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
     let directory = tempfile::tempdir()?;
-    let _logging = gate::log_to(&directory)?;
+    gate::log_to(&directory)?;
     plane::with(async |plane| {
         let bed = Bed::up_with(plane.clone()).await?;
         let mut sandbox = bed.sandbox("gated-allow").await?;

@@ -24,7 +24,6 @@ use http::{Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use mimalloc::MiMalloc;
-use quorumgate::telemetry::logs;
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
@@ -53,7 +52,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
     let directory = tempfile::tempdir()?;
-    let _logging = gate::log_to(&directory)?;
+    gate::log_to(&directory)?;
     let servers = [
         Server::start("gate")?,
         Server::start("bare")?,
@@ -295,13 +294,12 @@ impl Server {
         Ok(Self { name, runtime })
     }
 
-    /// Seconds that its threads have run, and the one that writes the log, which only the gate has.
+    /// Seconds that its threads have run.
     fn processor_time(&self) -> Result<f64> {
         let mut nanoseconds = 0.0;
         for thread in fs::read_dir("/proc/self/task")? {
             let thread = thread?.path();
-            let name = fs::read_to_string(thread.join("comm"))?;
-            if [self.name, logs::THREAD].contains(&name.trim_end()) {
+            if fs::read_to_string(thread.join("comm"))?.trim_end() == self.name {
                 let scheduled = fs::read_to_string(thread.join("schedstat"))?;
                 let ran = scheduled.split(' ').next().context("an empty schedstat")?;
                 nanoseconds += ran.parse::<f64>()?;

@@ -87,10 +87,10 @@ fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
         .delete_options
         .as_ref()
         .is_some_and(Options::is_dry_run);
-    if request.dry_run || request.options.is_dry_run() || inside {
+    if inside {
         DryRun::Yes
     } else {
-        DryRun::No
+        request.dry_run()
     }
 }
 

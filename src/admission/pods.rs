@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::judge::{Answer, DryRun, Question, Yes};
+use crate::judge::{Answer, Question, Yes};
 use crate::quorum::{Actor, Grace, Kind, Waiver};
 
 use super::deadline::Deadline;
@@ -74,7 +74,7 @@ pub(super) async fn answer(
         std::mem::take(&mut request.user_info),
         &door.admission.own_username,
     );
-    let dry_run = dry_run(&request);
+    let dry_run = request.dry_run();
     let grace = grace::of_delete(&request.options, &pod);
     let subject = Subject::pod(&namespace, &name, pod.metadata.uid.as_deref());
     let ruling = if pod.is_terminating() && may_finish(grace, asker.actor) {
@@ -118,14 +118,5 @@ pub(super) fn already_terminating() -> Answer {
         outcome: Ok(Yes::Waived(Waiver::Terminating)),
         headroom: None,
         warnings: Vec::new(),
-    }
-}
-
-/// Whether the request or its options ask for a dry run.
-pub(super) fn dry_run<Object>(request: &Request<Object>) -> DryRun {
-    if request.dry_run || request.options.is_dry_run() {
-        DryRun::Yes
-    } else {
-        DryRun::No
     }
 }

@@ -9,6 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::judge::DryRun;
+
 use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
 
@@ -255,6 +257,20 @@ impl<Object: DeserializeOwned> Request<Object> {
 }
 
 impl<Object> Request<Object> {
+    /// Whether anything may be written, by the request and its own options.
+    pub fn dry_run(&self) -> DryRun {
+        (self.dry_run || self.options.is_dry_run()).into()
+    }
+
+    /// The object's name, which may only be in the object itself, or nowhere while it is still to be generated.
+    pub fn object_name<'a>(&'a self, object: &'a Metadata) -> &'a str {
+        if self.name.is_empty() {
+            &object.name
+        } else {
+            &self.name
+        }
+    }
+
     /// A refusal that repeats this request's uid.
     pub fn malformed(&self, problem: Problem) -> Malformed {
         Malformed {

@@ -59,7 +59,7 @@ impl Hearing<'_> {
             Ok(Identity::NoSuchPod) => return self.answer(self.no_such_pod()),
             Ok(Identity::Unrecorded(cluster, because)) => {
                 self.noted.about(&cluster);
-                return self.without_ledger(&cluster, because).await;
+                return Box::pin(self.without_ledger(&cluster, because)).await;
             }
             Err(error) => return self.unavailable(&error),
         };

@@ -53,6 +53,13 @@ pub enum DryRun {
     No,
 }
 
+impl From<bool> for DryRun {
+    /// Whether it is a dry run.
+    fn from(dry_run: bool) -> Self {
+        if dry_run { Self::Yes } else { Self::No }
+    }
+}
+
 /// The judge's answer.
 #[derive(Debug)]
 #[must_use]

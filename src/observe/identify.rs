@@ -1,5 +1,7 @@
 //! Which cluster a pod belongs to (rule 1).
 
+use std::borrow::Cow;
+
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
@@ -33,9 +35,9 @@ impl Observer {
         shown: Option<&ObjectMeta>,
     ) -> Result<Identity, ObserveError> {
         let metadata = match shown {
-            Some(metadata) => metadata.clone(),
+            Some(metadata) => Cow::Borrowed(metadata),
             None => match self.pod(namespace, pod).await? {
-                Some(pod) => pod.metadata,
+                Some(pod) => Cow::Owned(pod.metadata),
                 None => return Ok(Identity::NoSuchPod),
             },
         };

@@ -5,7 +5,6 @@ use futures::future::BoxFuture;
 use json_patch::Patch;
 use serde_json::json;
 
-use crate::judge::DryRun;
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
 
@@ -59,10 +58,7 @@ pub(in super::super) async fn answer(
         .object
         .take()
         .ok_or_else(|| request.incomplete("has no object"))?;
-    let name = [request.name.as_str(), pod.metadata.name.as_str()]
-        .into_iter()
-        .find(|name| !name.is_empty())
-        .unwrap_or_default();
+    let name = request.object_name(&pod.metadata);
     let subject = Subject::pod(&request.namespace, name, None);
     let patch = match stateful_set_of(&pod.metadata) {
         Some(set) if needs_word(&pod.metadata) => {
@@ -75,11 +71,7 @@ pub(in super::super) async fn answer(
         }
         Some(_) | None => None,
     };
-    let dry_run = if request.dry_run {
-        DryRun::Yes
-    } else {
-        DryRun::No
-    };
+    let dry_run = request.dry_run();
     Ok(Answered {
         subject,
         asker: actor::asker(request.user_info, &admission.own_username),

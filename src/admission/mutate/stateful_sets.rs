@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
-use crate::judge::DryRun;
 use crate::observe::labels_enrol;
 use crate::quorum::Actor;
 use crate::strategy::{Change, Memory, ON_DELETE, Order, Sight};
@@ -64,24 +63,17 @@ pub(in super::super) async fn answer(
         .object
         .take()
         .ok_or_else(|| request.incomplete("has no object"))?;
-    let name = [request.name.as_str(), object.metadata.name.as_str()]
-        .into_iter()
-        .find(|name| !name.is_empty())
-        .unwrap_or_default();
+    let name = request.object_name(&object.metadata);
     let subject = Subject::stateful_set(&request.namespace, name, object.metadata.uid.as_deref());
     let old = request.old_object.as_ref().map(StatefulSet::sight);
     let before = old.and_then(|old| old.memory);
+    let dry_run = request.dry_run();
     let asker = actor::asker(request.user_info, &admission.own_username);
     let manager = request.options.field_manager.as_deref();
     let order = manager.and_then(|name| Order::from_str(name).ok());
     let change = match order.filter(|_| asker.actor == Actor::Gate) {
         Some(order) => object.sight().obey(order, before),
         None => change(admission, &subject, &object, before, deadline.judge).await,
-    };
-    let dry_run = if request.dry_run {
-        DryRun::Yes
-    } else {
-        DryRun::No
     };
     Ok(Answered {
         subject,

@@ -44,7 +44,7 @@ pub(super) async fn answer(
     let (namespace, name) = identity::of(&request, &old.metadata)?;
     let user = std::mem::take(&mut request.user_info);
     let asker = actor::asker(user, &door.admission.own_username);
-    let dry_run = pods::dry_run(&request);
+    let dry_run = request.dry_run();
     let subject = Subject::pod(&namespace, &name, old.metadata.uid.as_deref());
     let ruling = if old.metadata.deletion_timestamp.is_some() {
         Ruling::on_pod(&namespace, &name, pods::already_terminating())

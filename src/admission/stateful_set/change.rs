@@ -111,11 +111,10 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Malformed> {
         Operation::Delete => deletion(old, &request.options),
         Operation::Create | Operation::Update | Operation::Connect => resize(&request, old)?,
     };
-    let dry_run = request.dry_run || request.options.is_dry_run();
     Ok(Read {
         set: ClusterRef::new(namespace, name),
         uid: old.metadata.plain.uid.clone(),
-        dry_run: if dry_run { DryRun::Yes } else { DryRun::No },
+        dry_run: request.dry_run(),
         asks,
         review: request.uid,
         user: request.user_info,
