@@ -17,10 +17,12 @@ mod unblock;
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use quorumgate::api::condition;
+use serde_json::json;
 
 use scene::{GAP, Watched, on_delete};
 use template::{change, change_by, outdated, revision};
-use told::{finished, waits_on};
+use told::{finished, waits_on, wish};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_go_first_and_the_leader_last_and_writers_hardly_notice() -> Result<()> {
@@ -43,6 +45,7 @@ async fn followers_go_first_and_the_leader_last_and_writers_hardly_notice() -> R
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_template_holds_at_one_member_and_a_rollback_goes_on() -> Result<()> {
     let world = on_delete("rollout-bad", |etcd| etcd).start().await?;
+    wish(&world, json!({"rollout": {"progressDeadline": "10s"}})).await?;
     let watched = Watched::begin(&world).await?;
     let good = revision(&world).await?;
     let image = template::current_image(&world).await?;
@@ -53,6 +56,15 @@ async fn a_bad_template_holds_at_one_member_and_a_rollback_goes_on() -> Result<(
     ensure!(
         outdated(&world, &good).await? == BTreeSet::from([victim.clone()]),
         "more than one member got the bad template"
+    );
+
+    let told = waits_on(&world, &bad, &["overdue"]).await?;
+    let message = told.waiting_on.context("no wait")?.message;
+    ensure!(message.contains(&victim), "{message}");
+    let progressing = world.condition(condition::PROGRESSING).await?;
+    ensure!(
+        progressing.status == "False" && progressing.reason == "Overdue",
+        "{progressing:?}"
     );
 
     // kubernetes#67250: the StatefulSet controller would wait for the broken pod for ever.

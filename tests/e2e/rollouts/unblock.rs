@@ -5,7 +5,7 @@ use anyhow::{Result, bail, ensure};
 use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, PodManagement, Readiness};
 use quorumgate_testbed::eventually;
 
-use super::scene::{GAP, Watched};
+use super::scene::{ELECTION, Watched};
 use super::template::{change, outdated};
 use super::told::ROLLOUT;
 use crate::world::World;
@@ -52,7 +52,7 @@ async fn past_a_broken_member(name: &str, management: PodManagement) -> Result<V
         },
     )
     .await?;
-    order.extend(watched.end(&world, GAP).await?);
+    order.extend(watched.end(&world, ELECTION).await?);
     world.close().await?;
     Ok(order)
 }
