@@ -52,5 +52,8 @@ pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Command {
         "--kube-api-burst=1000".into(),
         "--profiling=false".into(),
     ]);
+    if let Some(gates) = tuning.controller_gates {
+        manager.arg(format!("--feature-gates={gates}"));
+    }
     manager
 }

@@ -40,13 +40,15 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long a component that runs may fail to answer before it is taken for hung.
 const BENEFIT_OF_DOUBT: Duration = Duration::from_secs(10);
 
-/// How quickly the control plane reacts to nodes that are gone.
+/// How the control plane differs from one with default settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// A node whose Lease is older than this is not Ready. Whole seconds.
     pub node_grace_period: Duration,
     /// How long pods stay on a node that is not Ready or unreachable, where they do not say so themselves. Whole seconds.
     pub not_ready_toleration: Duration,
+    /// Feature gates of kube-controller-manager, as its flag has them (`Name=false`). None: those that it has by default.
+    pub controller_gates: Option<&'static str>,
 }
 
 impl Default for Tuning {
@@ -54,6 +56,7 @@ impl Default for Tuning {
         Self {
             node_grace_period: Duration::from_secs(4),
             not_ready_toleration: Duration::from_secs(5),
+            controller_gates: None,
         }
     }
 }

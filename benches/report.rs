@@ -1,0 +1,131 @@
+//! What the rollouts came to: all of it as a Markdown table, and the targets.
+
+use std::io::{self, Write as _};
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::By;
+use crate::condition::Condition;
+use crate::rolled::Rolled;
+use crate::spread::Spread;
+use crate::table::Table;
+
+/// What a rollout may take, as a multiple of its members' restarts.
+const TIME: f64 = 1.15;
+/// How long a write may have to wait, seconds.
+const GAP: f64 = 1.0;
+
+const HEAD: &str = "\
+| members | rolled out by | time, s | of the restarts | failed writes | longest gap, s | elections | no majority, s |
+|---|---|---|---|---|---|---|---|";
+
+/// What was measured so far.
+#[derive(Default)]
+pub(crate) struct Report {
+    restarts: Vec<f64>,
+    rollouts: Vec<(Condition, By, Rolled)>,
+}
+
+impl Report {
+    /// The members' restarts of one round.
+    pub(crate) fn restarts(&mut self, sum: Duration) {
+        eprintln!("restarts: {sum:.1?}");
+        self.restarts.push(sum.as_secs_f64());
+    }
+
+    pub(crate) fn rolled(&mut self, condition: Condition, by: By, rolled: Rolled) {
+        eprintln!("{}, by {}: {rolled:.1?}", condition.name(), by.name());
+        self.rollouts.push((condition, by, rolled));
+    }
+
+    /// Writes it to standard output.
+    pub(crate) fn print(&self, took: Duration) -> Result<()> {
+        self.print_costs()?;
+        let title = format!("Rollouts of three members ({:.0} s)", took.as_secs_f64());
+        let (healthy, ours) = (Condition::Healthy, By::Quorumgate);
+        let gap = self.most(healthy, ours, |rolled| rolled.gap.as_secs_f64());
+        let mut table = Table::new(title)
+            .row(
+                "the restarts, s",
+                Spread::of(self.restarts.iter().copied()),
+                ..,
+            )
+            .row(
+                "healthy: quorumgate / the restarts",
+                self.ratio(healthy, ours),
+                ..=TIME,
+            )
+            .row("healthy: longest gap of all rounds, s", gap, ..=GAP);
+        for condition in [Condition::Crashing, Condition::CutOff] {
+            for by in By::ALL {
+                let what = format!(
+                    "{}, {}: no majority in all rounds, s",
+                    condition.name(),
+                    by.name()
+                );
+                let lost = self.most(condition, by, |rolled| {
+                    rolled.without_majority.as_secs_f64()
+                });
+                table = match by {
+                    By::Quorumgate => table.row(&what, lost, ..=0.0),
+                    By::RollingUpdate | By::MaxUnavailable => table.row(&what, lost, ..),
+                };
+            }
+        }
+        Ok(table.print()?)
+    }
+
+    fn print_costs(&self) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "\n{HEAD}")?;
+        for condition in Condition::ALL {
+            for by in [By::RollingUpdate, By::MaxUnavailable, By::Quorumgate] {
+                let number = |cost: fn(&Rolled) -> f64| self.spread(condition, by, cost).median;
+                writeln!(
+                    out,
+                    "| {} | {} | {:.1} | {:.2} | {:.0} | {:.1} | {:.0} | {:.1} |",
+                    condition.name(),
+                    by.name(),
+                    number(|rolled| rolled.time.as_secs_f64()),
+                    self.ratio(condition, by).median,
+                    number(|rolled| count(rolled.failed as u64)),
+                    number(|rolled| rolled.gap.as_secs_f64()),
+                    number(|rolled| count(rolled.elections)),
+                    number(|rolled| rolled.without_majority.as_secs_f64()),
+                )?;
+            }
+        }
+        out.flush()
+    }
+}
+
+impl Report {
+    fn of(&self, condition: Condition, by: By) -> impl Iterator<Item = &Rolled> {
+        let rollouts = self.rollouts.iter();
+        rollouts.filter_map(move |(c, b, rolled)| (*c == condition && *b == by).then_some(rolled))
+    }
+
+    fn spread(&self, condition: Condition, by: By, cost: impl Fn(&Rolled) -> f64) -> Spread {
+        Spread::of(self.of(condition, by).map(cost))
+    }
+
+    fn most(&self, condition: Condition, by: By, cost: impl Fn(&Rolled) -> f64) -> Spread {
+        Spread::once(self.spread(condition, by, cost).most)
+    }
+
+    /// The time as a multiple of the same round's restarts.
+    fn ratio(&self, condition: Condition, by: By) -> Spread {
+        let rounds = self.of(condition, by).zip(&self.restarts);
+        Spread::of(rounds.map(|(rolled, restarts)| rolled.time.as_secs_f64() / restarts))
+    }
+}
+
+/// Counts are small here.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "it is printed, and far below 2^52"
+)]
+fn count(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,82 @@
+//! One rollout, and what it cost.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::faults::Cut;
+use quorumgate_testbed::writer::Writer;
+
+use crate::arena::Arena;
+use crate::condition::{Broken, Condition};
+use crate::incarnations::Watch;
+use crate::majority::Majority;
+
+const SOON: Duration = Duration::from_secs(120);
+
+/// What a rollout cost.
+#[derive(Debug)]
+pub(crate) struct Rolled {
+    /// From the change of the template until all members are updated, Ready and serving.
+    pub(crate) time: Duration,
+    /// Writes that a member did not acknowledge within 300 ms. Each was tried with the next one at once.
+    pub(crate) failed: usize,
+    /// The longest time without an acknowledged write.
+    pub(crate) gap: Duration,
+    /// By how much the raft term rose.
+    pub(crate) elections: u64,
+    /// How long fewer members than a majority were there.
+    pub(crate) without_majority: Duration,
+}
+
+impl Rolled {
+    /// Changes the template of members in this condition, and waits until that is rolled out.
+    pub(crate) async fn out(arena: &mut Arena, condition: Condition, round: usize) -> Result<Self> {
+        let leader = condition.leader(round);
+        arena.prepare(condition.readiness(), &leader).await?;
+        let broken = condition.bring_about(&arena.sandbox, &arena.etcd).await?;
+        let uid = broken.as_ref().map(|broken| broken.uid.clone());
+        let revision = arena.revision().await?;
+        let term = term(&arena.etcd).await?;
+        let majority = Majority::watch(&arena.etcd, &arena.watch).await?;
+        let writer = Writer::start(&arena.etcd).await?;
+
+        let start = Instant::now();
+        arena.change().await?;
+        let replaced = replaced(&arena.watch, broken);
+        let ((), cut) = tokio::try_join!(arena.updated(&revision), replaced)?;
+        let time = start.elapsed();
+
+        let without_majority = majority.lost_since(start, uid.as_deref()).await?;
+        let report = writer.stop().await?;
+        drop(cut);
+        report.assert_nothing_lost(&arena.etcd).await?;
+        Ok(Self {
+            time,
+            failed: report.failures.len(),
+            gap: report.longest_gap,
+            elections: self::term(&arena.etcd).await? - term,
+            without_majority,
+        })
+    }
+}
+
+/// Waits until the broken incarnation goes, and lets the next one start.
+async fn replaced(watch: &Watch, broken: Option<Broken>) -> Result<Option<Cut>> {
+    let Some(broken) = broken else {
+        return Ok(None);
+    };
+    watch
+        .until("the broken one goes", SOON, |pods| {
+            pods.values()
+                .all(|pod| pod.uid != broken.uid || pod.terminating)
+        })
+        .await?;
+    Ok(broken.replaced())
+}
+
+async fn term(etcd: &EtcdCluster) -> Result<u64> {
+    let statuses = etcd.statuses().await?;
+    let terms = statuses.iter().map(|status| status.raft_term);
+    terms.max().context("no member answers")
+}

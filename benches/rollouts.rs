@@ -1,0 +1,109 @@
+//! What a rollout of three members costs: the StatefulSet controller's, by its two algorithms, and ours, each with all members healthy
+//! and with one broken. All on one control plane, with the same pods, in turns.
+
+mod arena;
+mod condition;
+mod incarnations;
+mod majority;
+mod plane;
+mod report;
+mod restarts;
+mod rolled;
+mod spread;
+mod table;
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use quorumgate_testbed::Bed;
+use quorumgate_testbed::control_plane::{ControlPlane, Tuning};
+
+use arena::Arena;
+use condition::Condition;
+use report::Report;
+use rolled::Rolled;
+
+const ROUNDS: usize = 3;
+
+/// Who rolls out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// The StatefulSet controller of every Kubernetes before 1.37: the highest ordinal first, whatever the others are like.
+    RollingUpdate,
+    /// The one of 1.37, whose default `maxUnavailable: 1` is: what is not Ready goes first.
+    MaxUnavailable,
+    /// The gate.
+    Quorumgate,
+}
+
+impl By {
+    /// The first and the last differ in what the control plane has to be like, which costs a restart.
+    const ALL: [Self; 3] = [Self::RollingUpdate, Self::Quorumgate, Self::MaxUnavailable];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::RollingUpdate => "RollingUpdate",
+            Self::MaxUnavailable => "RollingUpdate, maxUnavailable: 1",
+            Self::Quorumgate => "quorumgate",
+        }
+    }
+}
+
+fn main() -> Result<()> {
+    quorumgate::install_crypto_provider();
+    plane::with(async |plane| Box::pin(measure(plane)).await)
+}
+
+async fn measure(plane: &ControlPlane) -> Result<()> {
+    let start = Instant::now();
+    let bed = Bed::up_with(plane.clone()).await?;
+    let readiness = Condition::Healthy.readiness();
+    let mut plain = Arena::plain(&bed, readiness).await?;
+    let mut gated = Arena::gated(&bed, readiness).await?;
+    let mut report = Report::default();
+    for (condition, round) in Condition::ALL
+        .into_iter()
+        .flat_map(|condition| (0..ROUNDS).map(move |round| (condition, round)))
+    {
+        if condition == Condition::Healthy {
+            report.restarts(restarts::sum(&plain).await?);
+        }
+        // There and back, so that the control plane changes once a round.
+        let mut turns = By::ALL;
+        if round % 2 == 1 {
+            turns.reverse();
+        }
+        for by in turns {
+            let arena = match by {
+                By::Quorumgate => &mut gated,
+                By::RollingUpdate | By::MaxUnavailable => &mut plain,
+            };
+            choose_algorithm(plane, by).await?;
+            let rolled = Rolled::out(arena, condition, round).await;
+            let rolled =
+                rolled.with_context(|| format!("{}, by {}", condition.name(), by.name()))?;
+            report.rolled(condition, by, rolled);
+        }
+    }
+    gated.close().await?;
+    plain.close().await?;
+    report.print(start.elapsed())
+}
+
+/// Has the StatefulSet controller roll out by this algorithm.
+async fn choose_algorithm(plane: &ControlPlane, by: By) -> Result<()> {
+    let controller_gates = match by {
+        By::RollingUpdate => Some("MaxUnavailableStatefulSet=false"),
+        By::MaxUnavailable => None,
+        By::Quorumgate => return Ok(()),
+    };
+    let tuning = Tuning {
+        controller_gates,
+        ..plane.tuning
+    };
+    let plane = ControlPlane {
+        tuning,
+        ..plane.clone()
+    };
+    plane.up().await
+}
