@@ -10,7 +10,7 @@ use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Readiness, Shape, UpdateStrategy};
 use quorumgate_testbed::gate::Gate;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::incarnations::{Incarnation, Watch};
@@ -68,8 +68,13 @@ impl Arena {
         }
     }
 
-    /// Brings the cluster into its best shape, with this readiness probe and this leader.
-    pub(crate) async fn prepare(&mut self, readiness: Readiness, leader: &str) -> Result<()> {
+    /// Brings the cluster into its best shape, with this readiness probe, this update strategy and this leader.
+    pub(crate) async fn prepare(
+        &mut self,
+        readiness: Readiness,
+        strategy: &Value,
+        leader: &str,
+    ) -> Result<()> {
         if self.readiness != readiness {
             let before = self.revision().await?;
             apply(&self.sandbox, readiness, self.gate.is_some()).await?;
@@ -82,17 +87,19 @@ impl Arena {
             self.whole().await?;
             tokio::time::sleep_until(self.changed + LEADERSHIP_RESTS).await;
         }
-        self.controller_is_awake().await?;
+        self.choose(strategy).await?;
         self.etcd.move_leader(leader).await?;
         self.etcd.quorate(SOON).await.map(drop)
     }
 
-    /// Waits until the StatefulSet controller, which may have been restarted, has read a change that means nothing.
-    async fn controller_is_awake(&self) -> Result<()> {
+    /// Chooses the update strategy, and waits until the StatefulSet controller, which may have been restarted, has read it.
+    async fn choose(&self, strategy: &Value) -> Result<()> {
         let sets = self.etcd.stateful_set_api();
         let before = self.etcd.stateful_set().await?.spec.context("no spec")?;
+        // Means nothing, but is a change.
         let limit = 30 - before.revision_history_limit.unwrap_or(10);
-        let patch = Patch::Merge(json!({"spec": {"revisionHistoryLimit": limit}}));
+        let spec = json!({"updateStrategy": strategy, "revisionHistoryLimit": limit});
+        let patch = Patch::Merge(json!({"spec": spec}));
         let parameters = PatchParams::default();
         sets.patch(self.etcd.name(), &parameters, &patch).await?;
         eventually(

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::faults::Cut;
 use quorumgate_testbed::writer::Writer;
+use serde_json::Value;
 
 use crate::arena::Arena;
 use crate::condition::{Broken, Condition};
@@ -31,9 +32,15 @@ pub(crate) struct Rolled {
 
 impl Rolled {
     /// Changes the template of members in this condition, and waits until that is rolled out.
-    pub(crate) async fn out(arena: &mut Arena, condition: Condition, round: usize) -> Result<Self> {
+    pub(crate) async fn out(
+        arena: &mut Arena,
+        strategy: &Value,
+        condition: Condition,
+        round: usize,
+    ) -> Result<Self> {
         let leader = condition.leader(round);
-        arena.prepare(condition.readiness(), &leader).await?;
+        let prepared = arena.prepare(condition.readiness(), strategy, &leader);
+        prepared.await?;
         let broken = condition.bring_about(&arena.sandbox, &arena.etcd).await?;
         let uid = broken.as_ref().map(|broken| broken.uid.clone());
         let revision = arena.revision().await?;

@@ -17,6 +17,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use quorumgate_testbed::Bed;
 use quorumgate_testbed::control_plane::{ControlPlane, Tuning};
+use serde_json::{Value, json};
 
 use arena::Arena;
 use condition::Condition;
@@ -28,9 +29,9 @@ const ROUNDS: usize = 3;
 /// Who rolls out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// The StatefulSet controller of every Kubernetes before 1.37: the highest ordinal first, whatever the others are like.
+    /// The StatefulSet controller as it is before Kubernetes 1.37: the highest ordinal first, whatever the others are like.
     RollingUpdate,
-    /// The one of 1.37, whose default `maxUnavailable: 1` is: what is not Ready goes first.
+    /// The StatefulSet controller of 1.37: what is not Ready goes first, where pods start in parallel.
     MaxUnavailable,
     /// The gate.
     Quorumgate,
@@ -45,6 +46,18 @@ impl By {
             Self::RollingUpdate => "RollingUpdate",
             Self::MaxUnavailable => "RollingUpdate, maxUnavailable: 1",
             Self::Quorumgate => "quorumgate",
+        }
+    }
+
+    /// The update strategy of the StatefulSet.
+    fn strategy(self) -> Value {
+        match self {
+            Self::RollingUpdate => json!({"type": "RollingUpdate", "rollingUpdate": null}),
+            // Without it a broken pod is created with the old template and deleted again, for ever.
+            Self::MaxUnavailable => {
+                json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
+            }
+            Self::Quorumgate => json!({"type": "OnDelete", "rollingUpdate": null}),
         }
     }
 }
@@ -79,7 +92,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
                 By::RollingUpdate | By::MaxUnavailable => &mut plain,
             };
             choose_algorithm(plane, by).await?;
-            let rolled = Rolled::out(arena, condition, round).await;
+            let rolled = Rolled::out(arena, &by.strategy(), condition, round).await;
             let rolled =
                 rolled.with_context(|| format!("{}, by {}", condition.name(), by.name()))?;
             report.rolled(condition, by, rolled);
