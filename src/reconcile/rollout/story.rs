@@ -35,6 +35,10 @@ impl Scene<'_> {
         let progress = self.progress;
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
         let begins = !same || (before.finished.is_some() && !done);
+        if begins && let Some(progress) = progress {
+            // The observer counts them, and comes a moment later: until then the count of the last revision would stand here.
+            status.updated_members = Some(number(progress.updated));
+        }
         status.rollout = Some(Box::new(RolloutStatus {
             target: self.target.map(str::to_owned),
             updated: progress.map_or(before.updated, |p| number(p.updated)),

@@ -53,6 +53,7 @@ impl Teller {
             .ledger()
             .write_status(page, |status| {
                 status.rollout.clone_from(&after.rollout);
+                status.updated_members = after.updated_members;
                 status.conditions.clone_from(&after.conditions);
             })
             .await?;

@@ -134,3 +134,17 @@ fn words_alone_are_no_news() {
     after.rollout.as_mut().unwrap().updated = 2;
     assert!(is_news(&before, &after));
 }
+
+/// Until then `kubectl get qdb` would go on counting the pods of the last revision.
+#[test]
+fn a_rollout_that_begins_counts_its_own_pods_at_once_and_leaves_them_to_the_observer_then() {
+    let next = Next::Wait(WaitingOn::Revision);
+    let mut status = QuorumDisruptionBudgetStatus {
+        updated_members: Some(3),
+        ..QuorumDisruptionBudgetStatus::default()
+    };
+    scene(&next, &at(10), 0).show(&mut status);
+    assert_eq!(status.updated_members, Some(0));
+    scene(&next, &at(12), 1).show(&mut status);
+    assert_eq!(status.updated_members, Some(0));
+}
