@@ -9,6 +9,7 @@ mod kills;
 mod retarget;
 mod scene;
 mod sizes;
+mod staging;
 mod strangers;
 mod template;
 mod told;
