@@ -98,7 +98,7 @@ impl<'a> Board<'a> {
 
 impl Board<'_> {
     /// With quorum lost, a member that is alive is what quorum may come back with. The new revision may be the repair, but not where it has
-    /// been tried and no updated member so much as runs: one of them has to, before the next one is given up.
+    /// been tried and no updated member so much as answers: one of them has to, before the next one is given up.
     fn untried(&self, slot: &Slot<'_>) -> Option<WaitingOn> {
         if !self.snapshot.quorum_lost || !matches!(slot.state, State::Failing(_)) {
             return None;
@@ -109,8 +109,8 @@ impl Board<'_> {
             .filter(|other| matches!(other.revision, Revision::None | Revision::Updated))
             .peekable();
         tried.peek()?;
-        let none_runs = tried.all(|other| other.state.is_down() || other.state.has_no_pod());
-        none_runs.then(|| self.waiting())
+        let none_answers = tried.all(|other| !other.state.answers());
+        none_answers.then(|| self.waiting())
     }
 }
 

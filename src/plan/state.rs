@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::quorum::evidence::Unanswered;
 use crate::quorum::pod::Pod;
 use crate::quorum::{Body, Condition, Member, Role, Snapshot, Why};
 
@@ -71,9 +72,23 @@ impl State {
         matches!(self, Self::Dead | Self::Starting)
     }
 
-    /// Whether there is no pod, or not for long.
-    pub(super) fn has_no_pod(&self) -> bool {
-        matches!(self, Self::Missing | Self::Terminating)
+    /// Whether its process was heard. One that crashes again and again runs every now and then, and does not get that far.
+    pub(super) fn answers(&self) -> bool {
+        match self {
+            Self::Missing | Self::Terminating | Self::Dead | Self::Starting => false,
+            Self::Serving | Self::Learning | Self::Stuck | Self::NotAMember => true,
+            Self::Failing(why) | Self::Unknown(why) => !matches!(
+                why,
+                Why::Unstarted
+                    | Why::Elsewhere
+                    | Why::Silent(
+                        Unanswered::NoAddress
+                            | Unanswered::Refused
+                            | Unanswered::Deadline
+                            | Unanswered::NotAsked
+                    )
+            ),
+        }
     }
 
     /// Whether it was started and has yet to join the voters.

@@ -2,7 +2,8 @@
 
 use super::scene::*;
 use quorumgate::plan::{Action, Next, Progress, progress};
-use quorumgate::quorum::evidence::AlarmKind;
+use quorumgate::quorum::evidence::{AlarmKind, Unanswered};
+use quorumgate::quorum::pod::Containers;
 use quorumgate::quorum::{EvidenceMode, Ordinal, SmallCluster};
 
 #[test]
@@ -134,7 +135,7 @@ fn step_2_with_quorum_lost_an_alive_one_waits_for_the_grace_period() {
 }
 
 #[test]
-fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_runs() {
+fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_answers() {
     let lost = Scene::of(3)
         .updated("c")
         .with("c", crashed)
@@ -145,6 +146,14 @@ fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_runs() {
         lost.clone().out_for("c", minutes(10)).says(),
         "wait overdue"
     );
+    // A container that crashes again and again is running every now and then.
+    let briefly_up = lost.clone().with("c", |member| {
+        member.silent(Unanswered::Refused);
+        member.pod_mut(|pod| pod.containers = Containers::Running);
+    });
+    assert_eq!(briefly_up.says(), "wait updated-members");
+    let answers = lost.with("c", leaderless);
+    assert!(answers.says().starts_with("delete b"), "{}", answers.says());
 }
 
 #[test]
