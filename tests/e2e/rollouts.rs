@@ -21,7 +21,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate::api::condition;
 use serde_json::json;
 
-use scene::{GAP, Watched, on_delete};
+use scene::{ELECTION, GAP, Watched, on_delete};
 use template::{change, change_by, outdated, revision};
 use told::{finished, waits_on, wish};
 
@@ -75,7 +75,7 @@ async fn a_bad_template_holds_at_one_member_and_a_rollback_goes_on() -> Result<(
         outdated(&world, &good).await?.is_empty(),
         "a pod still has the bad template"
     );
-    let order = watched.end(&world, GAP).await?;
+    let order = watched.end(&world, ELECTION).await?;
     ensure!(order == [victim.clone(), victim], "{order:?}");
     world.close().await
 }

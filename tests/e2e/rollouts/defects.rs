@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::PodFaults;
 
-use super::scene::{ELECTION, GAP, Watched, on_delete};
+use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated};
 use super::told::{finished, waits_on};
 use crate::world::{SOON, World};
@@ -81,7 +81,7 @@ async fn a_pod_that_no_node_takes_goes_first_and_no_serving_one_beside_it() -> R
 
     on_all_nodes(&world, "uncordon").await?;
     finished(&world, &target).await?;
-    let rest = watched.end(&world, GAP).await?;
+    let rest = watched.end(&world, ELECTION).await?;
     ensure!(
         rest.len() == 2 && rest.last() == Some(&leader),
         "{leader} led, and the others went in this order: {rest:?}"

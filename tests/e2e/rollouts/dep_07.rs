@@ -8,7 +8,7 @@ use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{self, PodFaults};
 use serde_json::json;
 
-use super::scene::{GAP, Watched, on_delete};
+use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated};
 use super::told::{finished, rollout, waits_on, wish};
 use crate::world::SOON;
@@ -31,7 +31,7 @@ async fn the_partitioned_p_0_goes_first_although_it_is_ready() -> Result<()> {
     let target = change(&world, "one").await?;
     finished(&world, &target).await?;
     cut.heal();
-    let order = watched.end(&world, GAP).await?;
+    let order = watched.end(&world, ELECTION).await?;
     ensure!(order == ["etcd-0", "etcd-2", "etcd-1"], "{order:?}");
     world.close().await
 }
@@ -55,7 +55,7 @@ async fn while_an_updated_member_does_not_serve_no_serving_one_goes() -> Result<
     broken.mend();
 
     finished(&world, &target).await?;
-    let order = watched.end(&world, GAP).await?;
+    let order = watched.end(&world, ELECTION).await?;
     ensure!(
         order.first() == Some(&broken_pod) && order.len() == 3,
         "{order:?}"

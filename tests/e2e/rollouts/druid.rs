@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -12,9 +13,9 @@ use quorumgate_testbed::eventually;
 use serde_json::json;
 use tokio::time::interval;
 
-use super::scene::{GAP, Watched};
+use super::scene::{ELECTION, GAP, Watched};
 use super::template::change;
-use super::told::finished;
+use super::told::{finished, wish};
 use crate::bystanders::sleeper;
 use crate::world::{SOON, World, WorldBuilder};
 
@@ -44,7 +45,7 @@ async fn a_druid_cluster_is_rolled_out_while_its_operator_writes_its_strategy_ba
         told = rollout => told?,
     };
     ensure!(told.updated == 3, "{told:?}");
-    let order = watched.end(&world, GAP).await?;
+    let order = watched.end(&world, ELECTION).await?;
     ensure!(
         order.len() == 3 && order.last() == Some(&leader),
         "{leader} led, and they went in this order: {order:?}"
@@ -90,6 +91,46 @@ async fn a_stale_role_in_the_leases_does_not_mislead() -> Result<()> {
     let order = watched.end(&world, GAP).await?;
     ensure!(order == ["etcd-2", "etcd-1", "etcd-0"], "{order:?}");
     world.close().await
+}
+
+/// DEP-07 to the letter, where etcd cannot be asked: participation from readiness, roles from the Leases.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_access_to_etcd_readiness_and_leases_lead_through_a_rollout() -> Result<()> {
+    let world = druid("rollout-readiness").start().await?;
+    let heartbeat = world.etcd.heartbeat(HEARTBEAT);
+    kept(&world).await?;
+    wish(&world, json!({"members": {"evidence": "Readiness"}})).await?;
+    world.etcd.expire_client_certificate().await?;
+    world.etcd.move_leader("etcd-2").await?;
+    leases_say(&world, "etcd-2").await?;
+
+    let watched = Watched::begin(&world).await?;
+    let target = change(&world, "one").await?;
+    finished(&world, &target).await?;
+    let order = watched.end(&world, ELECTION).await?;
+    ensure!(order == ["etcd-1", "etcd-0", "etcd-2"], "{order:?}");
+    drop(heartbeat);
+    world.close().await
+}
+
+/// Waits until the Lease of this pod's member, and no other, says that it leads.
+async fn leases_say(world: &World, leader: &str) -> Result<()> {
+    let leases: Api<Lease> = world.sandbox.api();
+    eventually(
+        SOON,
+        format!("the Leases say that {leader} leads"),
+        async || {
+            let leases = leases.list(&ListParams::default()).await?.items;
+            let leads = leases.iter().filter(|lease| {
+                let holder = lease.spec.as_ref().and_then(|s| s.holder_identity.as_ref());
+                holder.is_some_and(|holder| holder.ends_with(":Leader"))
+            });
+            let names: Vec<_> = leads.map(kube::ResourceExt::name_any).collect();
+            ensure!(names == [format!("virt-{leader}")], "{names:?}");
+            Ok(())
+        },
+    )
+    .await
 }
 
 fn druid(name: &str) -> WorldBuilder {

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use quorumgate_testbed::faults;
 use serde_json::json;
 
-use super::scene::{GAP, Watched, on_delete};
+use super::scene::{ELECTION, Watched, on_delete};
 use super::template::change_by;
 use super::told::{finished, rollout, waits_on};
 use crate::scale_out::{joins_as_learner, promote, scheduled};
@@ -39,7 +39,7 @@ async fn from_one_to_three_new_members_join_before_the_old_one_restarts() -> Res
 
     let told = finished(&world, &target).await?;
     ensure!(told.updated == 3 && told.targets == 3, "{told:?}");
-    let order = watched.end(&world, GAP).await?;
+    let order = watched.end(&world, ELECTION).await?;
     ensure!(order == ["etcd-0"], "{order:?}");
     ensure!(
         world.etcd.leader().await? != "etcd-0",

@@ -8,9 +8,10 @@ use kube::Api;
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
-use super::scene::{GAP, Watched, on_delete};
+use super::scene::{ELECTION, Watched, on_delete};
 use super::template::change;
 use super::told::{finished, rollout, waits_on, wish};
+use crate::vigil::Vigil;
 use crate::world::{SOON, World};
 
 /// It had looked, and told of the rollout, and had no permission yet.
@@ -19,12 +20,13 @@ async fn killed_before_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
     let world = on_delete("killed-looking", |etcd| etcd).start().await?;
     wish(&world, json!({"paused": true})).await?;
     let watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
     let target = change(&world, "one").await?;
     waits_on(&world, &target, &["paused"]).await?;
     let driver = driver(&world).await?;
     world.gate.replica(driver).kill().await?;
     wish(&world, json!({"paused": false})).await?;
-    each_goes_once(world, watched, Vec::new(), &target).await
+    each_goes_once(world, watched, vigil, Vec::new(), &target).await
 }
 
 /// Its grant is in the ledger, and nobody answers its delete: the other replica, which is the one that is asked, is frozen.
@@ -32,6 +34,7 @@ async fn killed_before_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
 async fn killed_after_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
     let world = on_delete("killed-granted", |etcd| etcd).start().await?;
     let mut watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
     let driver = driver(&world).await?;
     let other = 1 - driver;
     world.gate.balancer().pin(other);
@@ -51,7 +54,7 @@ async fn killed_after_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
         "{granted:?} had gone before the driver was killed"
     );
     world.gate.replica(other).thaw()?;
-    each_goes_once(world, watched, Vec::new(), &target).await
+    each_goes_once(world, watched, vigil, Vec::new(), &target).await
 }
 
 /// The pod of its step is on its way out.
@@ -59,11 +62,12 @@ async fn killed_after_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
 async fn killed_after_the_delete_nothing_is_lost_or_repeated() -> Result<()> {
     let world = on_delete("killed-deleted", |etcd| etcd).start().await?;
     let mut watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
     let driver = driver(&world).await?;
     let target = change(&world, "one").await?;
     let gone = vec![watched.next().await?];
     world.gate.replica(driver).kill().await?;
-    each_goes_once(world, watched, gone, &target).await
+    each_goes_once(world, watched, vigil, gone, &target).await
 }
 
 /// It hangs, and wakes up when another one has driven on: it does not know yet that it no longer leads.
@@ -71,6 +75,7 @@ async fn killed_after_the_delete_nothing_is_lost_or_repeated() -> Result<()> {
 async fn a_driver_that_wakes_up_late_does_no_harm() -> Result<()> {
     let world = on_delete("driver-stale", |etcd| etcd).start().await?;
     let mut watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
     let driver = driver(&world).await?;
     let target = change(&world, "one").await?;
     let first = watched.next().await?;
@@ -79,19 +84,21 @@ async fn a_driver_that_wakes_up_late_does_no_harm() -> Result<()> {
     world.gate.balancer().pin(1 - driver);
     let gone = vec![first, watched.next().await?];
     world.gate.replica(driver).thaw()?;
-    each_goes_once(world, watched, gone, &target).await
+    each_goes_once(world, watched, vigil, gone, &target).await
 }
 
 /// Everybody goes once, the leader last; `gone` are those of whom it is known already.
 async fn each_goes_once(
     world: World,
     watched: Watched,
+    vigil: Vigil,
     mut gone: Vec<String>,
     target: &str,
 ) -> Result<()> {
     let told = finished(&world, target).await?;
     ensure!(told.updated == 3, "{told:?}");
-    gone.extend(watched.end(&world, GAP).await?);
+    gone.extend(watched.end(&world, ELECTION).await?);
+    vigil.assert_never_below(2).await?;
     let last = rollout(&world).await?.last_step.context("no step")?;
     ensure!(
         gone.last() == Some(&last.pod) && last.because.contains("leader"),

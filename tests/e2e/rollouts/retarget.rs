@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::{eventually, faults};
 use serde_json::json;
 
-use super::scene::{GAP, Watched, on_delete};
+use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated, patch_set, revision};
 use super::told::{finished, rollout, waits_on};
 use crate::world::SOON;
@@ -44,7 +44,7 @@ async fn a_template_that_changes_midway_is_the_target_at_once() -> Result<()> {
 
     let told = finished(&world, &second).await?;
     ensure!(told.updated == 3, "{told:?}");
-    let rest = watched.end(&world, GAP).await?;
+    let rest = watched.end(&world, ELECTION).await?;
     ensure!(
         rest.len() == 2 && rest.last() == Some(&leader),
         "{leader} led, and the others went in this order: {rest:?}"
@@ -71,6 +71,6 @@ async fn a_change_of_anything_but_the_template_restarts_nobody() -> Result<()> {
     .await?;
     finished(&world, &before).await?;
     ensure!(watched.gone().is_empty(), "somebody went");
-    watched.end(&world, GAP).await?;
+    watched.end(&world, ELECTION).await?;
     world.close().await
 }

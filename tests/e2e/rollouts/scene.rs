@@ -12,7 +12,7 @@ use crate::world::{SOON, World, WorldBuilder};
 /// What writers may wait for when a leader hands over and a follower restarts.
 pub(super) const GAP: Duration = Duration::from_secs(1);
 
-/// With an election, which has happened where a leader was broken.
+/// The same where something else is looked at: with an election, and a machine that does other things besides.
 pub(super) const ELECTION: Duration = Duration::from_secs(4);
 
 /// A world whose StatefulSet waits for somebody to delete its pods, which the gate does.

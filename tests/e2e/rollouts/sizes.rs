@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::{eventually, faults};
 use serde_json::json;
 
-use super::scene::{GAP, Watched, on_delete};
+use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated};
 use super::told::{finished, waits_on, wish};
 use crate::asking::refusal;
@@ -70,7 +70,7 @@ async fn of_two_members_that_nobody_may_take_none_is_updated() -> Result<()> {
     let told = waits_on(&world, &target, &["permission"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains("policy.twoMembers"), "{message}");
-    let order = watched.end(&world, GAP).await?;
+    let order = watched.end(&world, ELECTION).await?;
     ensure!(order.is_empty(), "{order:?} went");
     world.close().await
 }
@@ -109,7 +109,7 @@ async fn of_five_members_two_at_a_time_are_updated_when_asked_and_never_three() 
 
     finished(&world, &target).await?;
     vigil.assert_never_below(3).await?;
-    let rest = watched.end(&world, GAP).await?;
+    let rest = watched.end(&world, ELECTION).await?;
     ensure!(
         rest.len() == 3 && rest.last() == Some(&leader),
         "{leader} led, and the others went in this order: {rest:?}"

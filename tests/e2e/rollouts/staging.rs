@@ -5,7 +5,7 @@ use quorumgate_testbed::etcd_cluster::Tls;
 use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
 
-use super::scene::{GAP, Watched, on_delete};
+use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, change_by, outdated, patch_set, revision};
 use super::told::{ROLLOUT, finished, waits_on};
 use crate::world::World;
@@ -31,7 +31,7 @@ async fn a_rollout_goes_as_far_as_the_owner_has_staged_it() -> Result<()> {
         Ok(())
     })
     .await?;
-    let mut rest = watched.end(&world, GAP).await?;
+    let mut rest = watched.end(&world, ELECTION).await?;
     rest.sort();
     ensure!(rest == ["etcd-0", "etcd-1"], "{rest:?}");
     world.close().await
@@ -65,7 +65,7 @@ async fn a_change_that_keeps_members_apart_holds_until_it_is_taken_back() -> Res
 
     patch_set(&world, arguments(&plain)).await?;
     finished(&world, &good).await?;
-    let order = watched.end(&world, GAP).await?;
+    let order = watched.end(&world, ELECTION).await?;
     ensure!(order.is_empty(), "{order:?} went");
     world.close().await
 }
