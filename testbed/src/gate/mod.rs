@@ -15,6 +15,7 @@ mod webhooks;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use futures::future::try_join_all;
 
 pub use builder::GateBuilder;
 pub use replica::Replica;
@@ -145,9 +146,10 @@ impl Gate {
     /// Unregisters, ends all replicas with SIGTERM, and removes what was created outside of the namespace.
     pub async fn close(self) -> Result<()> {
         self.unregister().await?;
-        for replica in &self.replicas {
-            replica.term().await.context("a replica does not end")?;
-        }
+        let ending = self.replicas.iter().map(Replica::term);
+        try_join_all(ending)
+            .await
+            .context("a replica does not end")?;
         self.leftovers.remove(&self.bed.client()).await
     }
 }
