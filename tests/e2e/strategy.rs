@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use quorumgate_testbed::eventually;
+use quorumgate_testbed::writer::Writer;
 use serde_json::{Value, json};
 
 use crate::order::Order;
@@ -18,6 +19,8 @@ const FEATURE: &str = "QuorumAwareUpdatesWithOnDelete";
 const ANNOTATION: &str = "quorumgate.io/previous-update-strategy";
 /// What is needed of a rollout of three members, on a machine that does other things besides.
 const ROLLOUT: Duration = Duration::from_secs(180);
+/// What writers may wait for: an election, on such a machine.
+const GAP: Duration = Duration::from_secs(4);
 /// How often the operator writes.
 const SYNCS: u32 = 20;
 
@@ -275,6 +278,7 @@ async fn switched_in_the_middle_of_a_rollout_nothing_is_lost_and_nothing_repeate
         .await?;
     let etcd = world.etcd.name().to_owned();
     kept(&world, &etcd).await?;
+    let writer = Writer::start(&world.etcd).await?;
     for (marker, on) in [("off", false), ("on", true)] {
         let order = Order::watch(&world).await?;
         world.etcd.change_template(marker).await?;
@@ -302,6 +306,13 @@ async fn switched_in_the_middle_of_a_rollout_nothing_is_lost_and_nothing_repeate
             "switched {marker}, these pods went: {gone:?}"
         );
     }
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(&world.etcd).await?;
+    ensure!(
+        report.longest_gap < GAP,
+        "nothing could be written for {:?}",
+        report.longest_gap
+    );
     kept(&world, &etcd).await?;
     world.close().await
 }
