@@ -116,6 +116,7 @@ pub(super) async fn answer(
         precondition: options.precondition().map(Into::into),
         dry_run: evicted.dry_run,
         deadline: deadline.judge,
+        seen: None,
     };
     let ruling: Ruling = door.judged(question, deadline).await;
     Ok(Answered {

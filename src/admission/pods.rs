@@ -90,6 +90,7 @@ pub(super) async fn answer(
             precondition: request.options.precondition().map(Into::into),
             dry_run,
             deadline: deadline.judge,
+            seen: None,
         };
         door.judged(question, deadline).await
     };

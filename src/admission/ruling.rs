@@ -92,6 +92,15 @@ impl Ruling {
             Err(Refusal::Wait(reason)) => Err(Objection::to_take(&what, Code::Wait, &reason)),
             Err(Refusal::Deny(reason)) => Err(Objection::to_take(&what, Code::Deny, &reason)),
             Err(Refusal::NoSuchPod) => Err(no_such_pod(pod)),
+            Err(Refusal::Outdated) => {
+                let what = "it changed while it was judged".to_owned();
+                let reason = Reason::Unavailable { what };
+                Err(Objection::to_take(
+                    &format!("pod {namespace}/{pod}"),
+                    Code::Wait,
+                    &reason,
+                ))
+            }
         };
         Self {
             outcome,

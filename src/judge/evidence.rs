@@ -111,7 +111,7 @@ pub(super) fn disruption(
     present: &PodUid,
     at_once: bool,
 ) -> Disruption {
-    let unasked = question.kind == Kind::Evict && at_once;
+    let unasked = question.kind.is_eviction() && at_once;
 
     Disruption {
         target: TargetPod {

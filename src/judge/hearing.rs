@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::evidence::{self, Reading};
 use super::leadership::{self, Transfer};
 use super::noted::Noted;
-use super::{Answer, Bench, DryRun, Memory, Question, Refusal, Yes};
+use super::{Answer, Bench, DryRun, Memory, Question, Refusal, Sighting, Yes};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, Witness};
 use crate::observe::{Identity, Ledgerless, World};
@@ -106,6 +106,7 @@ impl Hearing<'_> {
     /// `first`: the ledger as it was read just now, where it was.
     async fn judge(&self, cluster: &ClusterRef, mut first: Option<Page>) -> Answer {
         let mut leadership = Leadership::Untouched;
+        let mut seen = self.question.seen;
         loop {
             self.noted.doing("its budget was being read");
             let page = match first.take() {
@@ -123,6 +124,9 @@ impl Hearing<'_> {
                 Ok(None) => return self.answer(self.no_such_pod()),
                 Err(error) => return self.unavailable(&error),
             };
+            if seen.is_some_and(|seen| seen != Sighting::of(&page, &judged.world)) {
+                return self.answer(Err(Refusal::Outdated));
+            }
             let headroom = headroom(&judged, &page);
             let basis = match &judged.verdict {
                 Verdict::Wait(reason) => {
@@ -150,6 +154,10 @@ impl Hearing<'_> {
             };
             if leadership == Leadership::Untouched && self.moves_leadership(&page, &judged).await {
                 leadership = Leadership::Tried;
+                if let Some(seen) = &mut seen {
+                    // Our own: what is seen from now on has it in it.
+                    seen.last_seq = proof.seq();
+                }
                 continue;
             }
             return self.allow(Yes::Recorded { basis, proof }, headroom);
@@ -157,20 +165,24 @@ impl Hearing<'_> {
     }
 
     /// What would be done. A delete or an eviction of the gate's own is the rest of a rollout step, where the ledger says that one was
-    /// permitted.
+    /// permitted. A dry run is the rest of nothing.
     fn kind(&self, page: &Page) -> Kind {
         let Question {
-            kind, asker, pod, ..
+            kind,
+            asker,
+            pod,
+            dry_run,
+            ..
         } = self.question;
         let is_rest_of_step =
             |what: &Permitted| matches!(what, Permitted::Delete { rollout: true, .. });
         let grant = page.grants.of(pod);
         let stepping = grant.is_some_and(|g| g.causes.iter().any(|c| is_rest_of_step(&c.what)));
-        let takes_pod = matches!(kind, Kind::Delete | Kind::Evict);
-        if asker.actor == Actor::Gate && takes_pod && stepping {
-            Kind::RolloutStep
-        } else {
-            *kind
+        let ours = asker.actor == Actor::Gate && *dry_run == DryRun::No;
+        match kind {
+            Kind::Delete if ours && stepping => Kind::RolloutStep,
+            Kind::Evict if ours && stepping => Kind::RolloutEviction,
+            kind => *kind,
         }
     }
 
@@ -257,7 +269,7 @@ impl Hearing<'_> {
         } = self;
         let permitted = Permitted::Delete {
             uid: judged.disruption.target.uid.clone(),
-            rollout: judged.disruption.kind == Kind::RolloutStep,
+            rollout: judged.disruption.kind.is_rollout_step(),
         };
         let at = bench.clock.now().to_string();
         let asker = question.asker.name.clone();

@@ -25,7 +25,7 @@ use tokio::time::timeout_at;
 
 pub use judging::Judging;
 pub use looking::Looking;
-pub use question::{Answer, Asker, DryRun, Question, Refusal, Yes};
+pub use question::{Answer, Asker, DryRun, Question, Refusal, Sighting, Yes};
 
 use crate::clock::Clock;
 use crate::etcd::{Admin, Prober};

@@ -2,6 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use crate::ledger::Page;
+use crate::observe::World;
 use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, PodName, PodUid, Reason, Waiver};
 
 /// One disruption of one pod, as a request brought it.
@@ -25,6 +27,32 @@ pub struct Question {
     pub dry_run: DryRun,
     /// When the answer has to be there.
     pub deadline: tokio::time::Instant,
+    /// What the asker chose this pod by, where it has to be so still.
+    pub seen: Option<Sighting>,
+}
+
+/// What a rollout's step was chosen by. Its rules reach farther than the judge's, who knows nothing of `maxUnavailable` or of
+/// who is updated: where any of this has changed, it may be another one's turn, or nobody's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sighting {
+    /// The latest permission that was ever recorded.
+    pub last_seq: u64,
+    /// The generation of the budget's spec.
+    pub budget: Option<i64>,
+    /// The generation of the StatefulSet's.
+    pub stateful_set: Option<i64>,
+}
+
+impl Sighting {
+    /// What is seen of it now.
+    pub fn of(page: &Page, world: &World) -> Self {
+        let set = world.stateful_set();
+        Self {
+            last_seq: page.grants.last_seq(),
+            budget: page.budget().metadata.generation,
+            stateful_set: set.and_then(|set| set.metadata.generation),
+        }
+    }
 }
 
 impl Question {
@@ -101,4 +129,6 @@ pub enum Refusal {
     Deny(Reason),
     /// There is no such pod: 404 (evictions only; a delete shows its pod).
     NoSuchPod,
+    /// What the asker had [`Sighting`] is no longer so: look again.
+    Outdated,
 }

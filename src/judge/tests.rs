@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use super::{Answer, Asker, Bench, DryRun, Judge, Question, Refusal, Yes};
+use super::{Answer, Asker, Bench, DryRun, Judge, Question, Refusal, Sighting, Yes};
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
 use crate::fake_api::FakeApi;
@@ -76,22 +76,26 @@ impl Court {
     /// May `etcd-1` be evicted? With what was done to find out, in order.
     async fn evict(&self) -> (Answer, Vec<String>) {
         self.api.take_requests();
-        let question = Question {
-            namespace: "db".into(),
-            pod: "etcd-1".into(),
-            shown: None,
-            kind: Kind::Evict,
-            asker: Asker {
-                name: "anna".into(),
-                actor: Actor::Stranger,
-            },
-            grace: Grace::Graceful,
-            precondition: None,
-            dry_run: DryRun::No,
-            deadline: Instant::now() + Duration::from_secs(4),
-        };
-        let answer = self.judge.hear(question).await;
+        let answer = self.judge.hear(question(None)).await;
         (answer, self.api.take_requests())
+    }
+}
+
+fn question(seen: Option<Sighting>) -> Question {
+    Question {
+        namespace: "db".into(),
+        pod: "etcd-1".into(),
+        shown: None,
+        kind: Kind::Evict,
+        asker: Asker {
+            name: "anna".into(),
+            actor: Actor::Stranger,
+        },
+        grace: Grace::Graceful,
+        precondition: None,
+        dry_run: DryRun::No,
+        deadline: Instant::now() + Duration::from_secs(4),
+        seen,
     }
 }
 
@@ -169,4 +173,49 @@ async fn after_a_lost_race_everything_is_read_anew_before_the_next_write() {
     let ledger = first(since, &format!("GET {BUDGET}"));
     let pods = first(since, &format!("GET {NAMESPACE}/pods"));
     assert!(ledger < pods && pods < written, "{done:#?}");
+}
+
+/// Between a rollout's look and its question another driver may have taken a step, or the owner may have changed what is wanted.
+#[tokio::test]
+async fn a_step_that_was_chosen_by_what_is_no_longer_so_is_outdated() {
+    let court = Court::new().await;
+    court
+        .api
+        .put(BUDGET, budget_json(&json!({"metadata": {"generation": 4}})));
+    court
+        .api
+        .put(SET, set_json(&json!({"metadata": {"generation": 7}})));
+    let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
+    court.put_pod(1, 1, &until);
+    let seen = Sighting {
+        last_seq: 0,
+        budget: Some(4),
+        stateful_set: Some(7),
+    };
+    let others = [
+        Sighting {
+            last_seq: 1,
+            ..seen
+        },
+        Sighting {
+            budget: Some(3),
+            ..seen
+        },
+        Sighting {
+            stateful_set: Some(6),
+            ..seen
+        },
+    ];
+    for other in others {
+        let answer = court.judge.hear(question(Some(other))).await;
+        assert_eq!(answer.outcome.unwrap_err(), Refusal::Outdated, "{other:?}");
+    }
+    let answer = court.judge.hear(question(Some(seen))).await;
+    assert!(
+        matches!(answer.outcome, Ok(Yes::Recorded { .. })),
+        "{answer:?}"
+    );
+    // Its own permission counts as somebody else's from then on.
+    let answer = court.judge.hear(question(Some(seen))).await;
+    assert_eq!(answer.outcome.unwrap_err(), Refusal::Outdated);
 }

@@ -17,6 +17,7 @@ mod nodes;
 mod observer;
 mod overrides;
 mod owner;
+mod peer_tls;
 mod pods;
 mod reach;
 mod reads;

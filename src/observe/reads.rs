@@ -86,7 +86,7 @@ impl Observer {
         cluster: &ClusterRef,
         kind: Kind,
     ) -> Result<Vec<PodDisruptionBudget>, ObserveError> {
-        if kind != Kind::Evict {
+        if !kind.is_eviction() {
             return Ok(Vec::new());
         }
         let budgets: Api<PodDisruptionBudget> =

@@ -13,7 +13,7 @@ use super::owner;
 use super::reach::Reach;
 use super::scope;
 use super::teardown::{self, Around, Owner};
-use super::{disruption_budget, endpoints, lease, nodes, overrides, pods};
+use super::{disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
 use crate::api::{OwnerStatus, StatefulSetStatus, names};
 use crate::etcd::Endpoint;
 use crate::ledger::{Page, Witness};
@@ -21,7 +21,7 @@ use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
     Circumstances, ClusterRef, DisruptionBudget, Observation, PodName, Policy, Scope, Snapshot,
-    Temperature,
+    Switch, Temperature,
 };
 
 /// A cluster as the API server showed it.
@@ -179,7 +179,7 @@ impl World {
             policy: self.policy.clone(),
             replicas,
             update_revision: self.update_revision(),
-            proceed_without_quorum: proceed_without_quorum(page),
+            proceed_without_quorum: self.proceed_without_quorum(page),
             latch: page.latch,
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
@@ -209,6 +209,18 @@ impl World {
         let node = nodes::of_pod(pod, &self.objects.nodes);
         let role = lease::role_of(&scope::name(pod), &self.objects.leases);
         pods::facts(pod, node, role, Some(page))
+    }
+
+    /// Which way the StatefulSet's template switches TLS between the members, where it does.
+    pub fn switches_peer_tls(&self) -> Option<Switch> {
+        peer_tls::switched(self.objects.set.as_ref()?, &self.objects.pods)
+    }
+
+    /// The revision that the owner lets roll on without quorum. Without an obstacle there is no need for that, and it is not made use of.
+    fn proceed_without_quorum(&self, page: &Page) -> Option<String> {
+        self.switches_peer_tls()?;
+        let annotations = page.budget().metadata.annotations.as_ref()?;
+        annotations.get(names::PROCEED_WITHOUT_QUORUM).cloned()
     }
 
     fn around<'a>(&'a self, page: &'a Page, pod: &PodObject) -> Around<'a> {
@@ -261,12 +273,6 @@ impl World {
             .update_revision
             .clone()
     }
-}
-
-/// The revision that the owner lets roll on without quorum.
-fn proceed_without_quorum(page: &Page) -> Option<String> {
-    let annotations = page.budget().metadata.annotations.as_ref()?;
-    annotations.get(names::PROCEED_WITHOUT_QUORUM).cloned()
 }
 
 fn remembered(set: &StatefulSet) -> Option<StatefulSetStatus> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::max_unavailable::MaxUnavailable;
-use crate::quorum::{Ordinal, PodName};
+use crate::quorum::{Ordinal, PodName, Switch};
 
 /// The wishes of a cluster's owner, the StatefulSet's own settings, and ages that need a clock.
 ///
@@ -112,16 +112,6 @@ pub enum NonServing {
 pub enum Obstacle {
     /// TLS between the members is switched.
     PeerTls(Switch),
-}
-
-/// Which way something is switched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
-#[strum(serialize_all = "lowercase")]
-pub enum Switch {
-    /// It was off.
-    On,
-    /// It was on.
-    Off,
 }
 
 impl fmt::Display for Obstacle {

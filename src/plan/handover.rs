@@ -20,12 +20,19 @@ impl Board<'_> {
         if !asked || !slot.leads() || slot.state.is_down() {
             return Ok(otherwise);
         }
-        let to = slot
-            .target()
-            .and_then(|target| leader_to_move(self.snapshot, grants, &disruption(target)));
+        let to = slot.target().and_then(|target| {
+            leader_to_move(
+                self.snapshot,
+                grants,
+                &disruption(target, otherwise.departure()),
+            )
+        });
         match (to, self.desired.handover) {
             (None, _) | (Some(_), Handover::Refused) => Ok(otherwise),
-            (Some(to), Handover::Possible) => Ok(Action::MoveLeader { to }),
+            (Some(to), Handover::Possible) => Ok(Action::MoveLeader {
+                to,
+                then: otherwise.departure(),
+            }),
             (Some(_), Handover::Resting { remaining }) => Err(Box::new(WaitingOn::Leadership {
                 leader: slot.name.clone(),
                 remaining,

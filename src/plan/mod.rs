@@ -27,13 +27,11 @@ mod without_quorum;
 
 pub use absence::{Absent, Out};
 pub use board::{Progress, progress};
-pub use desired::{
-    Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal, Switch,
-};
+pub use desired::{Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal};
 pub use max_unavailable::MaxUnavailable;
 pub use next::{Next, Steps, next_step};
 pub use rolling_update::unblock;
 pub use state::State;
-pub use step::{Action, Because, Part, Step};
+pub use step::{Action, Because, Departure, Part, Step};
 pub use targets::{Target, pod_name, targets};
 pub use waiting::WaitingOn;

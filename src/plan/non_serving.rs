@@ -44,6 +44,10 @@ impl<'a> Board<'a> {
         let mut steps: Vec<Step> = Vec::new();
         let mut refused: Option<Box<WaitingOn>> = None;
         for slot in self.non_serving() {
+            if !steps.is_empty() && self.is_needed_for_quorum(slot) {
+                // Those of this very cycle have to be tried before it.
+                break;
+            }
             match self.replace(slot, &grants) {
                 Ok(step) => {
                     grants = with(&grants, &step);
@@ -97,16 +101,25 @@ impl<'a> Board<'a> {
 }
 
 impl Board<'_> {
+    /// Whether quorum is lost and the member is alive.
+    fn is_needed_for_quorum(&self, slot: &Slot<'_>) -> bool {
+        self.snapshot.quorum_lost && matches!(slot.state, State::Failing(_))
+    }
+
     /// With quorum lost, a member that is alive is what quorum may come back with. The new revision may be the repair, but not where it has
     /// been tried and no updated member so much as answers: one of them has to, before the next one is given up.
     fn untried(&self, slot: &Slot<'_>) -> Option<WaitingOn> {
-        if !self.snapshot.quorum_lost || !matches!(slot.state, State::Failing(_)) {
+        if !self.is_needed_for_quorum(slot) {
             return None;
         }
         let mut tried = self
             .slots
             .iter()
-            .filter(|other| matches!(other.revision, Revision::None | Revision::Updated))
+            .filter(|other| {
+                // One that is on its way out makes room for a new one, which has to be seen first.
+                let leaving = other.state == State::Terminating;
+                leaving || matches!(other.revision, Revision::None | Revision::Updated)
+            })
             .peekable();
         tried.peek()?;
         let none_answers = tried.all(|other| !other.state.answers());

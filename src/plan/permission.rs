@@ -5,8 +5,7 @@ use super::desired::PodManagement;
 use super::step::{Action, disruption};
 use super::waiting::WaitingOn;
 use crate::quorum::{
-    Basis, Disruption, DisruptionBudget, Grants, Permission, PodName, Reason, TargetPod, Verdict,
-    decide,
+    Basis, Disruption, Grants, Permission, PodName, Reason, TargetPod, Verdict, decide,
 };
 
 impl Board<'_> {
@@ -26,8 +25,8 @@ impl Board<'_> {
                 lower: lower.absent(),
             }));
         }
-        let refused = match self.judge(grants, &disruption(target.clone())) {
-            Verdict::Allow(_) => self.eviction_refused(action),
+        let refused = match self.judge(grants, &disruption(target.clone(), action.departure())) {
+            Verdict::Allow(_) => None,
             Verdict::Wait(reason) | Verdict::Deny(reason) => Some(reason),
         };
         match refused {
@@ -57,19 +56,6 @@ impl Board<'_> {
             let ready = lower.pod.is_some_and(|pod| pod.ready && !pod.terminating);
             lower.ordinal < slot.ordinal && (!ready || grants.holds(&lower.name))
         })
-    }
-
-    /// What the pod's `PodDisruptionBudget`s would say, where they are asked.
-    fn eviction_refused(&self, action: Action) -> Option<Reason> {
-        if action != Action::Evict {
-            return None;
-        }
-        let names = match &self.snapshot.circumstances.disruption_budget {
-            DisruptionBudget::Permits => return None,
-            DisruptionBudget::Refuses { name } => vec![name.clone()],
-            DisruptionBudget::Several { names } => names.clone(),
-        };
-        Some(Reason::DisruptionBudget { names })
     }
 
     fn refused(&self, pod: &PodName, reason: Reason) -> WaitingOn {

@@ -4,7 +4,7 @@
 use super::board::{Board, Revision, Slot};
 use super::desired::{Desired, PodManagement};
 use super::state::State;
-use super::step::{Action, Because, Step, disruption};
+use super::step::{Action, Because, Departure, Step, disruption};
 use crate::quorum::{Actor, Disruption, Grants, Kind, Snapshot, Verdict, decide};
 
 /// The outdated member, dead or starting, to delete so that the StatefulSet controller can go on; `None` while it can by itself, or
@@ -58,7 +58,7 @@ impl Board<'_> {
         let asked = Disruption {
             kind: Kind::Delete,
             actor: Actor::Stranger,
-            ..disruption(target)
+            ..disruption(target, Departure::Delete)
         };
         matches!(
             decide(self.snapshot, self.grants, &asked),

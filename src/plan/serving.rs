@@ -26,7 +26,7 @@ impl<'a> Board<'a> {
         let preference = self.preference(candidates.first()?);
         let mut refused: Option<Box<WaitingOn>> = None;
         for slot in candidates {
-            if self.preference(slot) != preference {
+            if self.preference(slot) != preference && !blocked_by(slot, refused.as_deref()) {
                 break;
             }
             let out = self.out(Some(&slot.name));
@@ -89,6 +89,12 @@ impl<'a> Board<'a> {
             Because::Serving(part(slot))
         }
     }
+}
+
+/// Whether this is the very slot that everyone before it waits for: under `OrderedReady` a pod that is not Ready keeps those above it
+/// from being created again, and nobody but its update may mend it.
+fn blocked_by(slot: &Slot<'_>, refused: Option<&WaitingOn>) -> bool {
+    matches!(refused, Some(WaitingOn::LowerOrdinal { lower, .. }) if lower.pod == slot.name)
 }
 
 fn part(slot: &Slot<'_>) -> Part {

@@ -24,11 +24,23 @@ pub enum Action {
     Delete,
     /// Evicts the pod.
     Evict,
-    /// Moves leadership away from the pod's member, which goes in a later step.
+    /// Moves leadership away from the pod's member, which then goes.
     MoveLeader {
         /// The member that leads from then on.
         to: MemberId,
+        /// How it goes.
+        then: Departure,
     },
+}
+
+/// How a pod goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum Departure {
+    /// It is deleted.
+    Delete,
+    /// It is evicted: its `PodDisruptionBudget` has its say.
+    Evict,
 }
 
 /// Why it is a member's turn.
@@ -56,11 +68,34 @@ pub enum Part {
 impl Step {
     /// What the gate is asked for before this step. Leadership is only moved where the member may go right after.
     pub fn disruption(&self) -> Disruption {
-        disruption(self.pod.clone())
+        disruption(self.pod.clone(), self.action.departure())
+    }
+
+    /// What it does to the member, for the judge.
+    pub fn kind(&self) -> Kind {
+        self.action.departure().kind()
+    }
+}
+
+impl Departure {
+    fn kind(self) -> Kind {
+        match self {
+            Self::Delete => Kind::RolloutStep,
+            Self::Evict => Kind::RolloutEviction,
+        }
     }
 }
 
 impl Action {
+    /// How the pod goes in the end.
+    pub fn departure(self) -> Departure {
+        match self {
+            Self::Delete => Departure::Delete,
+            Self::Evict => Departure::Evict,
+            Self::MoveLeader { then, .. } => then,
+        }
+    }
+
     /// A stable word for metrics and status.
     pub fn slug(&self) -> &'static str {
         self.into()
@@ -75,11 +110,11 @@ impl Because {
 }
 
 /// A rollout's wish to take a pod.
-pub(super) fn disruption(target: TargetPod) -> Disruption {
+pub(super) fn disruption(target: TargetPod, departure: Departure) -> Disruption {
     Disruption {
         precondition: Some(target.uid.clone()),
         target,
-        kind: Kind::RolloutStep,
+        kind: departure.kind(),
         actor: Actor::Gate,
         grace: Grace::Graceful,
     }
@@ -95,11 +130,11 @@ impl fmt::Display for Step {
         match action {
             Action::Delete => write!(f, "delete {}: it {because}", pod.name),
             Action::Evict => write!(f, "evict {}: it {because}", pod.name),
-            Action::MoveLeader { to } => {
+            Action::MoveLeader { to, then } => {
+                let name = &pod.name;
                 write!(
                     f,
-                    "move leadership from {} to member {to}: it {because}",
-                    pod.name
+                    "move leadership from {name} to member {to}, then {then} {name}: it {because}"
                 )
             }
         }

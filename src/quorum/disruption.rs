@@ -33,14 +33,28 @@ pub enum Kind {
     Delete,
     /// `CREATE pods/eviction`. The API server asks the pod's `PodDisruptionBudget` after us (rule 10).
     Evict,
-    /// A rollout replaces the pod by one of the update revision.
+    /// A rollout replaces the pod by one of the update revision: it deletes it.
     RolloutStep,
+    /// The same, by an eviction, so that `PodDisruptionBudget`s have their say (rule 10).
+    RolloutEviction,
     /// The member's backend is defragmented: it blocks meanwhile.
     Defragment,
     /// The member's volume is replaced.
     Replace,
     /// The pod is updated in place, and its kubelet acts on that when it will.
     Restart(InPlace),
+}
+
+impl Kind {
+    /// Whether a rollout does it.
+    pub fn is_rollout_step(self) -> bool {
+        matches!(self, Self::RolloutStep | Self::RolloutEviction)
+    }
+
+    /// Whether `PodDisruptionBudget`s are asked.
+    pub fn is_eviction(self) -> bool {
+        matches!(self, Self::Evict | Self::RolloutEviction)
+    }
 }
 
 /// What about an update of a pod takes its member out.

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::disruption::{Disruption, Kind};
+use super::disruption::Disruption;
 use super::grants::Grants;
 use super::id::MemberId;
 use super::snapshot::{Member, MemberPod, Snapshot};
@@ -20,7 +20,7 @@ pub fn leader_to_move(
         return None;
     }
     let updated = |member: &Member| {
-        disruption.kind == Kind::RolloutStep
+        disruption.kind.is_rollout_step()
             && snapshot.update_revision.is_some()
             && member.pod.as_ref().and_then(|pod| pod.revision.as_ref())
                 == snapshot.update_revision.as_ref()

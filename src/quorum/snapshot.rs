@@ -25,7 +25,8 @@ pub struct Observation {
     pub replicas: u32,
     /// The StatefulSet's `status.updateRevision`, where it has one: what a rollout moves the pods to.
     pub update_revision: Option<String>,
-    /// The update revision that the cluster's owner lets roll on without quorum, as annotated on the budget.
+    /// The update revision that the cluster's owner lets roll on without quorum, as annotated on the budget; `None` where nothing was seen
+    /// that keeps its members apart from the others.
     pub proceed_without_quorum: Option<String>,
     /// The most voters seen, as the budget's status keeps it.
     pub latch: Latch,

@@ -8,7 +8,7 @@ mod absences;
 mod carry_out;
 mod desired;
 mod patience;
-mod peer_tls;
+mod setback;
 mod story;
 mod tell;
 mod unblock;
@@ -26,6 +26,7 @@ use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Looker, Problem};
 use super::strategy::kind;
 use crate::causes::causes;
+use crate::judge::Sighting;
 use crate::ledger::LedgerError;
 use crate::observe::ObserveError;
 use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
@@ -35,9 +36,10 @@ use absences::Absences;
 use carry_out::{Outcome, carry_out};
 use desired::{Watched, first_ordinal};
 use patience::{AFTER_FAILURE, LATER, Patience, Pause, SOON, Turn};
+use setback::Setbacks;
 use story::Scene;
 use tell::Teller;
-use unblock::{Replaced, write_partition};
+use unblock::{Replaced, partition, write_partition};
 
 /// How often a step is told of anew, where somebody else wrote to the budget at the same time.
 const TELL_ATTEMPTS: u32 = 10;
@@ -53,6 +55,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         absences: Absences::default(),
         patience: Patience::default(),
         replaced: Replaced::default(),
+        setbacks: Setbacks::default(),
     };
     loop {
         let pause = if leading.now() {
@@ -82,6 +85,7 @@ struct Driver {
     absences: Absences,
     patience: Patience,
     replaced: Replaced,
+    setbacks: Setbacks,
 }
 
 impl Driver {
@@ -107,6 +111,7 @@ impl Driver {
         self.patience = Patience::default();
         self.absences = Absences::default();
         self.replaced = Replaced::default();
+        self.setbacks = Setbacks::default();
     }
 
     /// Whether there may be something to do, by the caches.
@@ -130,7 +135,9 @@ impl Driver {
         let Some(look) = self.looker.look().await? else {
             return Ok(Pause::UntilWoken(RESYNC));
         };
-        let Some(set) = look.world.stateful_set() else {
+        let set = look.world.stateful_set();
+        // One that is being deleted creates no pod anew.
+        let Some(set) = set.filter(|set| set.metadata.deletion_timestamp.is_none()) else {
             return Ok(Pause::UntilWoken(RESYNC));
         };
         let now = self.run.clock.instant();
@@ -167,14 +174,24 @@ impl Driver {
 
     /// Makes the steps of one cycle. The first that cannot be made ends it.
     async fn carry_out<'s>(
-        &self,
+        &mut self,
         look: &Look,
         steps: impl Iterator<Item = &'s Step>,
     ) -> (Made, Option<WaitingOn>) {
         let mut made = Made::Nothing;
+        let mut seen = Sighting::of(&look.page, &look.world);
         for step in steps {
-            match carry_out(&self.run, &self.cluster, look, step).await {
+            if !self.run.leading.clone().now() {
+                return (made.or(Made::Again), None);
+            }
+            let now = self.run.clock.instant();
+            if let Some(because) = self.setbacks.against(step, &seen, now) {
+                let (pod, because) = (step.pod.name.clone(), because.to_owned());
+                return (made, Some(WaitingOn::Failed { pod, because }));
+            }
+            match carry_out(&self.run, &self.cluster, look, &mut seen, step).await {
                 Outcome::Done => {
+                    self.setbacks.forget();
                     info!(cluster = %self.cluster, step = %step, "rollout");
                     self.run
                         .metrics
@@ -189,6 +206,8 @@ impl Driver {
                 }
                 Outcome::Failed(because) => {
                     warn!(cluster = %self.cluster, step = %step, because, "a rollout step failed");
+                    let settle_time = self.run.settings.settle_time;
+                    self.setbacks.note(step, &seen, &because, now, settle_time);
                     let pod = step.pod.name.clone();
                     let waiting = WaitingOn::Failed { pod, because };
                     return (made.or(Made::Failed), Some(waiting));
@@ -215,18 +234,21 @@ impl Driver {
         let Some(step) = unblock(&look.snapshot, &look.page.grants, desired) else {
             return Ok(LATER);
         };
-        match write_partition(&self.run.client, &self.cluster, set).await {
-            Ok(false) => {}
-            Ok(true) => return Ok(SOON),
-            Err(error) => {
-                warn!(cluster = %self.cluster, %error, "its partition could not be written out");
-                return Ok(LATER);
-            }
-        }
         let target = look.snapshot.update_revision.as_deref();
         let now = self.run.clock.instant();
         if !self.replaced.may_go(&step.pod.name, target, now) {
             return Ok(LATER);
+        }
+        if let Some(patch) = partition(set) {
+            if !self.replaced.may_write_partition(now) {
+                return Ok(LATER);
+            }
+            let written = write_partition(&self.run.client, &self.cluster, &patch).await;
+            if let Err(error) = written {
+                warn!(cluster = %self.cluster, %error, "its partition could not be written out");
+                return Ok(LATER);
+            }
+            return Ok(SOON);
         }
         let (made, _) = self.carry_out(look, std::iter::once(&step)).await;
         if matches!(made, Made::Step(_) | Made::Failed) {

@@ -59,6 +59,7 @@ pub(super) async fn answer(
             precondition: None,
             dry_run,
             deadline: deadline.judge,
+            seen: None,
         };
         door.judged(question, deadline).await
     } else {

@@ -146,10 +146,20 @@ async fn a_cluster_is_seen_with_its_pods_and_their_nodes() {
 }
 
 #[tokio::test]
-async fn the_budget_says_which_revision_goes_on_without_quorum() {
+async fn the_budget_says_which_revision_goes_on_without_quorum_and_is_heard_where_there_is_no_other_way()
+ {
     let site = Site::new();
     let annotated = json!({"quorumgate.io/proceed-without-quorum": "etcd-2"});
     site.put_budget(&json!({"metadata": {"annotations": annotated}}));
+    let (page, world) = site.look().await;
+    let observation = world.observation(&page, None, Round::default(), Ages::default());
+    assert_eq!(observation.proceed_without_quorum, None);
+
+    let with = |urls| json!([{"name": "etcd", "args": ["--listen-peer-urls", urls]}]);
+    let secure = with("https://0.0.0.0:2380");
+    site.put_set(&json!({"spec": {"template": {"spec": {"containers": secure}}}}));
+    let plain = with("http://0.0.0.0:2380");
+    site.put_pod(0, &json!({"spec": {"containers": plain}}));
     let (page, world) = site.look().await;
     let observation = world.observation(&page, None, Round::default(), Ages::default());
     assert_eq!(

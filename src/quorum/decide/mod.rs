@@ -11,7 +11,7 @@ mod tests;
 
 use super::body::Body;
 use super::condition::Condition;
-use super::disruption::{Actor, Disruption, Kind};
+use super::disruption::{Actor, Disruption};
 use super::grants::Grants;
 use super::id::PodName;
 use super::membership::Membership;
@@ -112,7 +112,7 @@ impl<'a> Case<'a> {
     }
 
     fn is_rollout_step(&self) -> bool {
-        self.is_own_step() && self.disruption.kind == Kind::RolloutStep
+        self.is_own_step() && self.disruption.kind.is_rollout_step()
     }
 
     /// The others that serve, or that would as soon as there is a leader to follow, or that may for all that is known: also those that are

@@ -67,7 +67,12 @@ pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
 pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
     match case.disruption.kind {
         Kind::Restart(by) => Some(Verdict::Deny(Reason::RestartByDelete(by))),
-        Kind::Delete | Kind::Evict | Kind::RolloutStep | Kind::Defragment | Kind::Replace => None,
+        Kind::Delete
+        | Kind::Evict
+        | Kind::RolloutStep
+        | Kind::RolloutEviction
+        | Kind::Defragment
+        | Kind::Replace => None,
     }
 }
 
@@ -90,7 +95,7 @@ pub(super) fn rule_9_cold_ledger(case: &Case<'_>) -> Option<Verdict> {
 /// Rule 10: an eviction that its `PodDisruptionBudget` would refuse must not hold the ledger. Asked only where the members could spare the
 /// pod: otherwise their reason says more.
 pub(super) fn rule_10_disruption_budget(case: &Case<'_>) -> Option<Verdict> {
-    if case.disruption.kind != Kind::Evict {
+    if !case.disruption.kind.is_eviction() {
         return None;
     }
     let names = match &case.snapshot.circumstances.disruption_budget {

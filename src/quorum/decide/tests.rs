@@ -134,7 +134,9 @@ fn ask(kind: Kind, n: u32) -> Disruption {
         kind,
         actor: match kind {
             Kind::Delete | Kind::Evict | Kind::Restart(_) => Actor::Stranger,
-            Kind::RolloutStep | Kind::Defragment | Kind::Replace => Actor::Gate,
+            Kind::RolloutStep | Kind::RolloutEviction | Kind::Defragment | Kind::Replace => {
+                Actor::Gate
+            }
         },
         grace: Grace::Graceful,
         precondition: None,

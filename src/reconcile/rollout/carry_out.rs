@@ -7,9 +7,9 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::{Error, ResourceExt as _};
 use serde_json::json;
 
-use crate::judge::{Asker, DryRun, Judging as _, Question, Refusal, Yes};
-use crate::plan::{Action, Step};
-use crate::quorum::{Actor, ClusterRef, Grace, Kind, Reason};
+use crate::judge::{Asker, DryRun, Judging as _, Question, Refusal, Sighting, Yes};
+use crate::plan::{Departure, Step};
+use crate::quorum::{Actor, ClusterRef, Grace, Reason};
 use crate::reconcile::Run;
 use crate::reconcile::look::Look;
 
@@ -29,34 +29,33 @@ pub(super) enum Outcome {
     Failed(String),
 }
 
-/// Carries out a step of a cluster as it was seen.
+/// Carries out a step of a cluster as it was seen. What is `seen` from then on has its permission in it.
 pub(super) async fn carry_out(
     run: &Run,
     cluster: &ClusterRef,
     look: &Look,
+    seen: &mut Sighting,
     step: &Step,
 ) -> Outcome {
     let Some(pod) = look.world.pod(&step.pod.name) else {
         return Outcome::Outdated;
     };
-    if step.action == Action::Evict
-        && let Err(refusal) = ask(run, cluster, step, Kind::Evict, DryRun::Yes).await
-    {
-        // What a PodDisruptionBudget refuses must not hold the ledger.
-        return refused(refusal);
-    }
-    match ask(run, cluster, step, Kind::RolloutStep, DryRun::No).await {
-        Ok(Yes::Recorded { .. } | Yes::Waived(_)) => {}
+    match ask(run, cluster, step, *seen).await {
+        Ok(Yes::Recorded { proof, .. }) => seen.last_seq = proof.seq(),
         Ok(Yes::Ungranted | Yes::DryRun(_)) => {
             return Outcome::Failed("the judge gave no permission that can be used".into());
         }
-        Err(refusal) => return refused(refusal),
+        Err(Refusal::Wait(reason) | Refusal::Deny(reason)) => return Outcome::Refused(reason),
+        // With a waiver it is no member any more, or not the one that was looked at.
+        Ok(Yes::Waived(_)) | Err(Refusal::NoSuchPod | Refusal::Outdated) => {
+            return Outcome::Outdated;
+        }
     }
     // A leader has handed over by now: the judge does that before it says yes.
     let pods: Api<Pod> = Api::namespaced(run.client.clone(), &cluster.namespace);
-    let gone = match step.action {
-        Action::Delete | Action::MoveLeader { .. } => delete(&pods, pod).await,
-        Action::Evict => evict(&pods, pod).await,
+    let gone = match step.action.departure() {
+        Departure::Delete => delete(&pods, pod).await,
+        Departure::Evict => evict(&pods, pod).await,
     };
     match gone {
         Ok(()) => Outcome::Done,
@@ -68,33 +67,21 @@ pub(super) async fn carry_out(
     }
 }
 
-fn refused(refusal: Refusal) -> Outcome {
-    match refusal {
-        Refusal::Wait(reason) | Refusal::Deny(reason) => Outcome::Refused(reason),
-        Refusal::NoSuchPod => Outcome::Outdated,
-    }
-}
-
-async fn ask(
-    run: &Run,
-    cluster: &ClusterRef,
-    step: &Step,
-    kind: Kind,
-    dry_run: DryRun,
-) -> Result<Yes, Refusal> {
+async fn ask(run: &Run, cluster: &ClusterRef, step: &Step, seen: Sighting) -> Result<Yes, Refusal> {
     let question = Question {
         namespace: cluster.namespace.clone(),
         pod: step.pod.name.clone(),
         shown: None,
-        kind,
+        kind: step.kind(),
         asker: Asker {
             name: run.own_username.clone(),
             actor: Actor::Gate,
         },
         grace: Grace::Graceful,
         precondition: Some(step.pod.uid.clone()),
-        dry_run,
+        dry_run: DryRun::No,
         deadline: run.clock.instant() + PATIENCE,
+        seen: Some(seen),
     };
     run.judge.judge(question).await.outcome
 }

@@ -8,7 +8,6 @@ use k8s_openapi::api::apps::v1::{
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::peer_tls;
 use crate::api::{self, Amount, BadField, QuorumDisruptionBudget, names};
 use crate::observe::World;
 use crate::plan::{
@@ -59,7 +58,7 @@ pub(super) fn desired(
             api::NonServing::AllAtOnce => NonServing::AllAtOnce,
         },
         sidecar_first: rollout.sidecar_first,
-        obstacle: peer_tls::switched(set, world.pods()).map(Obstacle::PeerTls),
+        obstacle: world.switches_peer_tls().map(Obstacle::PeerTls),
         handover: watched
             .leadership_rests
             .map_or(Handover::Possible, |remaining| Handover::Resting {

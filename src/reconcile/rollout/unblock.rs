@@ -22,14 +22,17 @@ const FIELD_MANAGER: &str = "quorumgate-unblocks";
 /// replaced again before.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The members that were replaced, each for which revision and when.
+/// The members that were replaced, each for which revision and when, and when the partition was written out.
 #[derive(Debug, Default)]
-pub(super) struct Replaced(HashMap<PodName, (Option<String>, Instant)>);
+pub(super) struct Replaced {
+    members: HashMap<PodName, (Option<String>, Instant)>,
+    partition: Option<Instant>,
+}
 
 impl Replaced {
     /// Whether the pod may be replaced for this revision.
     pub(super) fn may_go(&self, pod: &PodName, target: Option<&str>, now: Instant) -> bool {
-        self.0.get(pod).is_none_or(|(revision, since)| {
+        self.members.get(pod).is_none_or(|(revision, since)| {
             revision.as_deref() != target || now.saturating_duration_since(*since) >= AGAIN
         })
     }
@@ -37,37 +40,45 @@ impl Replaced {
     /// It was, or was tried to be.
     pub(super) fn note(&mut self, pod: &PodName, target: Option<&str>, now: Instant) {
         let noted = (target.map(str::to_owned), now);
-        self.0.insert(pod.clone(), noted);
+        self.members.insert(pod.clone(), noted);
+    }
+
+    /// Whether the partition may be written out now. Not again and again, where somebody else keeps taking it away.
+    pub(super) fn may_write_partition(&mut self, now: Instant) -> bool {
+        let may = self
+            .partition
+            .is_none_or(|written| now.saturating_duration_since(written) >= AGAIN);
+        if may {
+            self.partition = Some(now);
+        }
+        may
     }
 }
 
-/// Writes the partition out, where it is not. Whether it had to be.
+/// Writes the partition out.
 pub(super) async fn write_partition(
     client: &Client,
     cluster: &ClusterRef,
-    set: &StatefulSet,
-) -> Result<bool, Error> {
-    let Some(patch) = partition(set) else {
-        return Ok(false);
-    };
+    patch: &Value,
+) -> Result<(), Error> {
     let sets: Api<StatefulSet> = Api::namespaced(client.clone(), &cluster.namespace);
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.into()),
         ..PatchParams::default()
     };
     let patched = sets
-        .patch(&cluster.name, &params, &Patch::Merge(&patch))
+        .patch(&cluster.name, &params, &Patch::Merge(patch))
         .await;
     match patched {
-        Ok(_) => Ok(true),
+        Ok(_) => Ok(()),
         // It has changed: it is looked at anew.
-        Err(Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(true),
+        Err(Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// What there is to write, to the version that was seen only.
-fn partition(set: &StatefulSet) -> Option<Value> {
+/// What there is to write so that the partition stands there, to the version that was seen only; `None` where it does.
+pub(super) fn partition(set: &StatefulSet) -> Option<Value> {
     live_partition(set).is_none().then(|| {
         json!({
             "metadata": {"uid": set.uid(), "resourceVersion": set.resource_version()},

@@ -57,9 +57,22 @@ fn scenario_3_quorum_is_lost_for_good() {
         "wait missing-pods",
         "the last one alive stays until a new one runs"
     );
+    let leaving = lost_again().with("a", terminating);
+    assert_ne!(
+        leaving.says(),
+        "delete c: it is outdated and does not serve (it knows no leader)",
+        "one that still terminates has not been tried yet"
+    );
     let runs = two.with("b", leaderless);
     assert_eq!(
         runs.says(),
         "delete c: it is outdated and does not serve (it knows no leader)"
     );
+}
+
+/// Three members that are alive, without quorum for half an hour.
+fn lost_again() -> Scene {
+    Scene::of(3)
+        .with("abc", leaderless)
+        .in_world(|world| world.quorum_lost_for = Some(minutes(30)))
 }

@@ -1,7 +1,7 @@
 //! The options of DEP-06's procedure.
 
 use super::scene::*;
-use quorumgate::plan::{Action, Desired, Next, NonServing, Removal};
+use quorumgate::plan::{Action, Departure, Desired, Next, NonServing, Removal};
 use quorumgate::quorum::DisruptionBudget;
 
 fn evict_healthy(desired: &mut Desired) {
@@ -108,7 +108,7 @@ fn sidecar_first_has_four_preferences() {
         .with("b", |m| m.pod_mut(|pod| pod.sidecar_failing = false));
     assert_eq!(
         scene.says(),
-        "move leadership from a to member bb: it is an outdated leader with an unhealthy container beside etcd"
+        "move leadership from a to member bb, then delete a: it is an outdated leader with an unhealthy container beside etcd"
     );
     let scene = scene
         .updated("a")
@@ -143,4 +143,48 @@ fn an_eviction_is_a_step_of_its_own_kind() {
         panic!("a step was due")
     };
     assert_eq!(steps.iter().next().unwrap().action, Action::Evict);
+}
+
+#[test]
+fn evict_healthy_evicts_the_leader_after_it_has_handed_over() {
+    let scene = Scene::of(3).updated("bc").wishing(evict_healthy);
+    let Next::Act(steps) = scene.next() else {
+        panic!("{}", scene.says());
+    };
+    let actions: Vec<Action> = steps.iter().map(|step| step.action).collect();
+    assert!(
+        matches!(
+            actions[..],
+            [Action::MoveLeader {
+                then: Departure::Evict,
+                ..
+            }]
+        ),
+        "{actions:?}"
+    );
+}
+
+#[test]
+fn evict_healthy_works_where_the_policy_lets_only_rollouts_take_a_member() {
+    let scene = Scene::of(2).wishing(evict_healthy);
+    assert_eq!(scene.says(), "evict b: it is an outdated follower");
+}
+
+/// What was taken in this very cycle has to be seen to come back before what is left of the quorum is given up.
+#[test]
+fn all_at_once_with_quorum_lost_leaves_those_that_are_alive_until_a_new_one_runs() {
+    let lost = Scene::of(3)
+        .with("a", crashed)
+        .with("bc", leaderless)
+        .in_world(|world| world.quorum_lost_for = Some(minutes(30)))
+        .wishing(all_at_once);
+    assert_eq!(lost.says(), "delete a: it is outdated and is dead");
+    let all_alive = Scene::of(3)
+        .with("abc", leaderless)
+        .in_world(|world| world.quorum_lost_for = Some(minutes(30)))
+        .wishing(all_at_once);
+    let Next::Act(steps) = all_alive.next() else {
+        panic!("{}", all_alive.says());
+    };
+    assert_eq!(steps.iter().count(), 1, "{}", all_alive.says());
 }

@@ -224,7 +224,7 @@ fn step_4_the_leader_goes_last_after_leadership_has_moved_to_an_updated_follower
         .with("c", |member| member.applied -= 5);
     assert_eq!(
         scene.says(),
-        "move leadership from a to member bb: it is an outdated leader"
+        "move leadership from a to member bb, then delete a: it is an outdated leader"
     );
     assert_eq!(
         scene.led_by("b").says(),
@@ -281,7 +281,7 @@ fn of_two_members_the_follower_goes_first_while_the_other_serves() {
     let scene = Scene::of(2).updated("b");
     assert_eq!(
         scene.says(),
-        "move leadership from a to member bb: it is an outdated leader"
+        "move leadership from a to member bb, then delete a: it is an outdated leader"
     );
     assert_eq!(
         scene.led_by("b").says(),

@@ -1,7 +1,8 @@
 //! Step 3, and everything else that holds a rollout.
 
 use super::scene::*;
-use quorumgate::plan::{Generation, Obstacle, PodManagement, Switch};
+use quorumgate::plan::{Generation, Obstacle, PodManagement};
+use quorumgate::quorum::Switch;
 use quorumgate::quorum::{ClusterRef, EvidenceMode, Scope, Teardown, Temperature};
 
 #[test]
@@ -255,7 +256,7 @@ fn what_the_judge_would_refuse_is_not_proposed() {
 fn ordered_ready_nothing_goes_above_an_unready_lower_ordinal() {
     let ordered = |scene: Scene| scene.wishing(|d| d.management = PodManagement::OrderedReady);
     let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);
-    let serving = ordered(Scene::of(3).with("a", unready));
+    let serving = ordered(Scene::of(3).updated("a").with("a", unready));
     assert_eq!(serving.says(), "wait lower-ordinal");
     assert_eq!(
         serving.waits_because(),
@@ -292,15 +293,6 @@ fn a_change_that_cannot_be_rolled_one_by_one_holds() {
         "wait obstacle",
         "exactly the annotated revision"
     );
-}
-
-#[test]
-fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
-    let scene = Scene::of(3)
-        .with("b", hung)
-        .wishing(|d| d.max_unavailable = quorumgate::plan::MaxUnavailable::Members(2))
-        .in_world(|world| world.proceed_without_quorum = Some("new".into()));
-    assert_eq!(scene.says(), "wait permission");
 }
 
 #[test]
@@ -346,4 +338,31 @@ fn readiness_evidence_of_a_node_that_is_not_ready_is_no_evidence() {
         .with("c", on_a_lost_node)
         .in_world(|world| world.policy.evidence = EvidenceMode::Readiness);
     assert_eq!(scene.says(), "wait evidence");
+}
+
+/// Its update may be what mends it, and nobody else can go before.
+#[test]
+fn ordered_ready_a_serving_leader_that_keeps_all_others_from_going_goes_first() {
+    let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);
+    let scene = Scene::of(3)
+        .with("a", unready)
+        .wishing(|d| d.management = PodManagement::OrderedReady);
+    let says = scene.says();
+    assert!(
+        says.starts_with("move leadership from a to member"),
+        "{says}"
+    );
+    assert!(
+        says.ends_with("then delete a: it is an outdated leader"),
+        "{says}"
+    );
+}
+
+#[test]
+fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
+    let scene = Scene::of(3)
+        .with("b", hung)
+        .wishing(|d| d.max_unavailable = quorumgate::plan::MaxUnavailable::Members(2))
+        .in_world(|world| world.proceed_without_quorum = Some("new".into()));
+    assert_eq!(scene.says(), "wait permission");
 }

@@ -25,7 +25,7 @@ impl Cluster {
             return;
         };
         for step in steps {
-            if let Action::MoveLeader { to } = step.action {
+            if let Action::MoveLeader { to, .. } = step.action {
                 self.leader = (0..self.members.len()).find(|n| world::id(*n) == to);
                 let led = self.leader.map(|n| self.serves(&self.members[n]));
                 assert_eq!(
@@ -33,7 +33,6 @@ impl Cluster {
                     Some(true),
                     "leadership moves to a member that serves: {step}"
                 );
-                continue;
             }
             let verdict = decide(snapshot, &self.grants, &step.disruption());
             assert!(matches!(verdict, Verdict::Allow(_)), "{step}: {verdict:?}");

@@ -6,7 +6,7 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
-use crate::plan::Switch;
+use crate::quorum::Switch;
 
 /// The flag and the variable that carry peer URLs.
 const FLAG: &str = "--listen-peer-urls";
