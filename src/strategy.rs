@@ -13,6 +13,8 @@ pub const ON_DELETE: &str = "OnDelete";
 
 /// The strategy of a StatefulSet that names none.
 pub const ROLLING_UPDATE: &str = "RollingUpdate";
+/// The field with its parameters.
+const PARAMETERS: &str = "rollingUpdate";
 
 /// What the gate's leader wants of a StatefulSet that it writes back as it is, by the name under which it writes (the field manager). Replicas
 /// with other features, which may answer the webhook while the gate is rolled out, do as they are told.
@@ -66,9 +68,7 @@ impl<'a> Sight<'a> {
     /// What keeps `OnDelete` on it, and remembers what its owner asked for. `before` is the annotation of the stored object, where this is
     /// one that would replace it: many operators write back only the annotations they know.
     pub fn keep(&self, before: Option<&str>) -> Option<Change> {
-        if self.kind() != ON_DELETE {
-            let wish = self.strategy.cloned();
-            let wish = wish.unwrap_or_else(|| json!({"type": ROLLING_UPDATE}));
+        if let Some(wish) = self.wish(before) {
             return Some(Change {
                 memory: self.remember(&wish),
                 strategy: Some(json!({"type": ON_DELETE})),
@@ -83,6 +83,18 @@ impl<'a> Sight<'a> {
             strategy: None,
             memory: self.remember(&before),
         })
+    }
+
+    /// What its owner asks for, where that is not `OnDelete`.
+    fn wish(&self, before: Option<&str>) -> Option<Value> {
+        if self.kind() != ON_DELETE {
+            let wish = self.strategy.cloned();
+            return Some(wish.unwrap_or_else(|| json!({"type": ROLLING_UPDATE})));
+        }
+        // Whoever writes the parameters alone means those of the strategy that the gate keeps away; `OnDelete` has none.
+        self.memory.or(before)?;
+        let parameters = self.strategy?.get(PARAMETERS).filter(|p| !p.is_null())?;
+        Some(json!({"type": ROLLING_UPDATE, PARAMETERS: parameters}))
     }
 
     /// What gives it back the strategy it had, where the gate had changed it. `before` as for [`Self::keep`].

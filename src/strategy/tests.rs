@@ -141,3 +141,15 @@ fn a_merge_patch_replaces_the_whole_strategy() {
     json_patch::merge(&mut set, &back.merge_patch(Some(&live)));
     assert_eq!(set, before);
 }
+
+#[test]
+fn parameters_that_are_written_alone_are_the_owners_wish() {
+    let now = json!({"type": "OnDelete", "rollingUpdate": {"partition": 2}});
+    let wish = r#"{"rollingUpdate":{"partition":2},"type":"RollingUpdate"}"#;
+    assert_eq!(
+        sight(&now, Some(PARTITIONED)).keep(Some(PARTITIONED)),
+        change(Some(on_delete()), says(wish))
+    );
+    // Where nothing was kept away it is a mistake, which the API server names.
+    assert_eq!(sight(&now, None).keep(None), None);
+}

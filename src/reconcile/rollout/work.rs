@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::desired::first_ordinal;
+use super::desired::{first_ordinal, live_partition};
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::plan::pod_name;
 use crate::quorum::Ordinal;
@@ -19,7 +19,7 @@ pub(super) fn is_there<P: AsRef<Pod>>(
     let status = set.status.as_ref();
     let target = status.and_then(|status| status.update_revision.as_deref());
     let unread = status.and_then(|s| s.observed_generation) < set.metadata.generation;
-    unread || !is_told(budget, target, ours) || has_outdated(set, target, pod)
+    unread || !is_told(budget, target, ours) || has_outdated(set, target, ours, pod)
 }
 
 fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: bool) -> bool {
@@ -33,13 +33,16 @@ fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: 
 fn has_outdated<P: AsRef<Pod>>(
     set: &StatefulSet,
     target: Option<&str>,
+    ours: bool,
     pod: impl Fn(&str) -> Option<P>,
 ) -> bool {
     let name = set.name_any();
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
     let replicas = u32::try_from(replicas.unwrap_or(1)).unwrap_or_default();
     let Ordinal(first) = first_ordinal(set);
-    (first..first.saturating_add(replicas))
+    // What the StatefulSet controller leaves alone is nothing to help it with.
+    let kept = live_partition(set).filter(|_| !ours).unwrap_or_default();
+    (first.saturating_add(kept)..first.saturating_add(replicas))
         .filter_map(|ordinal| pod(pod_name(&name, Ordinal(ordinal)).as_str()))
         .any(|pod| {
             let revision = pod.as_ref().labels().get(names::REVISION);
@@ -96,6 +99,23 @@ mod tests {
         assert!(!with(0, &[("etcd-0", "new"), ("etcd-2", "old")]));
         assert!(with(3, &[("etcd-3", "new"), ("etcd-4", "old")]));
         assert!(!with(3, &[("etcd-0", "old"), ("etcd-3", "new")]));
+    }
+
+    #[test]
+    fn pods_that_a_staged_rolling_update_keeps_are_no_work() {
+        let mut staged = set(0);
+        let spec = staged.spec.as_mut().unwrap();
+        let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
+        spec.update_strategy = Some(serde_json::from_value(strategy).unwrap());
+        let outdated = |which: &'static str| {
+            move |name: &str| {
+                let revision = if name == which { "old" } else { "new" };
+                let pod = json!({"metadata": {"labels": {names::REVISION: revision}}});
+                Some(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()))
+            }
+        };
+        assert!(!is_there(&staged, None, false, outdated("etcd-0")));
+        assert!(is_there(&staged, None, false, outdated("etcd-1")));
     }
 
     #[test]
