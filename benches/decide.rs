@@ -21,6 +21,7 @@ fn pod(ordinal: u32) -> Pod {
         node: Node::Ready,
         containers: Containers::Running,
         etcd_ready: true,
+        up_for: None,
         sidecar_failing: false,
         ready: true,
         revision: Some("etcd-main-5d8f7c9b6".into()),

@@ -96,11 +96,11 @@ async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
         let [gate, bare, blind] = &mut sides;
-        rounds.push([
-            gate.round(&reviews, ROUND).await?,
-            bare.round(&reviews, ROUND).await?,
-            blind.round(&reviews, ROUND).await?,
-        ]);
+        rounds.push(Turns {
+            gate: gate.round(&reviews, ROUND).await?,
+            bare: bare.round(&reviews, ROUND).await?,
+            blind: blind.round(&reviews, ROUND).await?,
+        });
     }
     report(
         &rounds,
@@ -151,28 +151,39 @@ impl Reviews {
     }
 }
 
-fn report(rounds: &[[Turn; 3]], bytes: usize, reads: u64) -> Result<()> {
-    let ratio = |number: fn(&Turn) -> f64, to: usize| {
+/// What each side did, one after another.
+struct Turns {
+    gate: Turn,
+    bare: Turn,
+    blind: Turn,
+}
+
+/// One side of a round.
+type Pick = fn(&Turns) -> &Turn;
+
+fn report(rounds: &[Turns], bytes: usize, reads: u64) -> Result<()> {
+    let (gate, bare, blind): (Pick, Pick, Pick) = (|t| &t.gate, |t| &t.bare, |t| &t.blind);
+    let ratio = |number: fn(&Turn) -> f64, to: Pick| {
         let ratios = rounds
             .iter()
-            .map(|turns| number(&turns[0]) / number(&turns[to]));
+            .map(|turns| number(&turns.gate) / number(to(turns)));
         Spread::of(ratios)
     };
-    let each = |number: fn(&Turn) -> f64, side: usize| {
-        Spread::of(rounds.iter().map(|turns| number(&turns[side])))
+    let each = |number: fn(&Turn) -> f64, side: Pick| {
+        Spread::of(rounds.iter().map(|turns| number(side(turns))))
     };
     let throughput = |turn: &Turn| turn.calls / turn.took;
     let p99 = |turn: &Turn| turn.round.percentile(99);
     let processor = |turn: &Turn| turn.processor / turn.calls;
     let micros = |turn: &Turn| 1e6 * turn.processor / turn.calls;
-    let calls: f64 = rounds.iter().map(|turns| turns[0].calls).sum();
+    let calls: f64 = rounds.iter().map(|turns| turns.gate.calls).sum();
     let reads = u32::try_from(reads).map_or(f64::INFINITY, f64::from) / calls;
     let title = format!(
         "Pass-through: the gate against a bare responder, a foreign pod of {bytes} bytes over TLS, {CONNECTIONS} connections, {ROUNDS} rounds in turns"
     );
     Table::new(title)
-        .row("throughput, gate / bare", ratio(throughput, 1), 0.8..)
-        .row("p99, gate / bare", ratio(p99, 1), ..=1.25)
+        .row("throughput, gate / bare", ratio(throughput, bare), 0.8..)
+        .row("p99, gate / bare", ratio(p99, bare), ..=1.25)
         .row(
             "reads of the Kubernetes API per call",
             Spread::once(reads),
@@ -180,32 +191,32 @@ fn report(rounds: &[[Turn; 3]], bytes: usize, reads: u64) -> Result<()> {
         )
         .row(
             "processor time of the server per call, gate / bare",
-            ratio(processor, 1),
+            ratio(processor, bare),
             ..,
         )
         .row(
             "throughput, gate / responder that reads nothing",
-            ratio(throughput, 2),
+            ratio(throughput, blind),
             ..,
         )
         .row(
             "p99, gate / responder that reads nothing",
-            ratio(p99, 2),
+            ratio(p99, blind),
             ..,
         )
-        .row("gate: processor time per call, µs", each(micros, 0), ..)
-        .row("bare: processor time per call, µs", each(micros, 1), ..)
-        .row("reads nothing: processor time, µs", each(micros, 2), ..)
-        .row("gate: calls per second", each(throughput, 0), ..)
-        .row("bare: calls per second", each(throughput, 1), ..)
+        .row("gate: processor time per call, µs", each(micros, gate), ..)
+        .row("bare: processor time per call, µs", each(micros, bare), ..)
+        .row("reads nothing: processor time, µs", each(micros, blind), ..)
+        .row("gate: calls per second", each(throughput, gate), ..)
+        .row("bare: calls per second", each(throughput, bare), ..)
         .row(
             "gate: p99, µs",
-            each(|turn| 1e6 * turn.round.percentile(99), 0),
+            each(|turn| 1e6 * turn.round.percentile(99), gate),
             ..,
         )
         .row(
             "bare: p99, µs",
-            each(|turn| 1e6 * turn.round.percentile(99), 1),
+            each(|turn| 1e6 * turn.round.percentile(99), bare),
             ..,
         )
         .print()?;

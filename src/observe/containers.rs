@@ -1,5 +1,8 @@
 //! Which container of a pod is etcd, and what its node last reported of the containers.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, Pod, PodStatus};
 
 use crate::quorum::pod::Containers;
@@ -35,6 +38,13 @@ pub(super) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
     let name = &etcd(pod)?.name;
     let reported = pod.status.as_ref()?.container_statuses.as_ref()?;
     reported.iter().find(|status| status.name == *name)
+}
+
+/// For how long etcd's container has been running at `now`, by its node's clock; `None` where it is not.
+pub(super) fn up_for(pod: &Pod, now: Timestamp) -> Option<Duration> {
+    let state = etcd_status(pod)?.state.as_ref()?;
+    let since = state.running.as_ref()?.started_at.as_ref()?.0;
+    Some(Duration::try_from(now.duration_since(since)).unwrap_or_default())
 }
 
 /// Whether a container that runs beside etcd's was reported as not ready. One that nothing is reported of may be.

@@ -24,6 +24,7 @@ pub(super) fn facts(
         node,
         containers: containers::reported(pod),
         etcd_ready: containers::etcd_status(pod).is_some_and(|status| status.ready),
+        up_for: None,
         sidecar_failing: containers::sidecar_failing(pod),
         ready: is_ready(pod),
         revision: revision(pod),

@@ -13,7 +13,7 @@ use super::owner;
 use super::reach::Reach;
 use super::scope;
 use super::teardown::{self, Around, Owner};
-use super::{disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
+use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
 use crate::api::{OwnerStatus, StatefulSetStatus, names};
 use crate::etcd::Endpoint;
 use crate::ledger::{Page, Witness};
@@ -208,7 +208,10 @@ impl World {
     fn facts_of(&self, page: &Page, pod: &PodObject) -> Pod {
         let node = nodes::of_pod(pod, &self.objects.nodes);
         let role = lease::role_of(&scope::name(pod), &self.objects.leases);
-        pods::facts(pod, node, role, Some(page))
+        Pod {
+            up_for: containers::up_for(pod, self.objects.now),
+            ..pods::facts(pod, node, role, Some(page))
+        }
     }
 
     /// Which way the StatefulSet's template switches TLS between the members, where it does.

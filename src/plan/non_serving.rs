@@ -1,6 +1,7 @@
 //! Step 2: outdated members that do not serve go first, because replacing them takes nothing from the cluster and may repair it.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use super::board::{Board, Granted, Revision, Slot};
 use super::desired::NonServing;
@@ -9,6 +10,9 @@ use super::state::State;
 use super::step::{Action, Because, Step};
 use super::waiting::WaitingOn;
 use crate::quorum::{Grants, Permitted};
+
+/// A process that has run for so long does not crash again and again.
+const LASTING: Duration = Duration::from_secs(20);
 
 /// In which order they go: the less a member could still give, the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,7 +111,7 @@ impl Board<'_> {
     }
 
     /// With quorum lost, a member that is alive is what quorum may come back with. The new revision may be the repair, but not where it has
-    /// been tried and no updated member so much as answers: one of them has to, before the next one is given up.
+    /// been tried and no updated member so much as answers, or lasts: one of them has to, before the next one is given up.
     fn untried(&self, slot: &Slot<'_>) -> Option<WaitingOn> {
         if !self.is_needed_for_quorum(slot) {
             return None;
@@ -122,9 +126,15 @@ impl Board<'_> {
             })
             .peekable();
         tried.peek()?;
-        let none_answers = tried.all(|other| !other.state.answers());
-        none_answers.then(|| self.waiting())
+        let none_lasts = tried.all(|other| !other.state.answers() && !lasts(other));
+        none_lasts.then(|| self.waiting())
     }
+}
+
+/// Whether its process has been running for a while.
+fn lasts(slot: &Slot<'_>) -> bool {
+    let up_for = slot.pod.and_then(|pod| pod.up_for);
+    !slot.state.is_down() && slot.state != State::Terminating && up_for >= Some(LASTING)
 }
 
 /// The ledger as it will be once this step has its grant.

@@ -72,7 +72,8 @@ impl State {
         matches!(self, Self::Dead | Self::Starting)
     }
 
-    /// Whether its process was heard. One that crashes again and again runs every now and then, and does not get that far.
+    /// Whether its process was heard. One that crashes again and again runs every now and then, and does not get that far. Nor does a sound
+    /// one that was restarted without a quorum: it serves no client before it has found one.
     pub(super) fn answers(&self) -> bool {
         match self {
             Self::Missing | Self::Terminating | Self::Dead | Self::Starting => false,

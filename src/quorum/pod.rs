@@ -1,5 +1,7 @@
 //! What the Kubernetes API says of one pod of a cluster: facts, refined by its node, that never decide alone.
 
+use std::time::Duration;
+
 use super::id::{MemberId, Ordinal, PodName, PodUid};
 
 /// A pod of the cluster's StatefulSet, read uncached.
@@ -25,6 +27,8 @@ pub struct Pod {
     pub containers: Containers,
     /// `containerStatuses[etcd].ready`.
     pub etcd_ready: bool,
+    /// For how long etcd's container has been running, where it is. No part of quorum either: it tells a rollout whether a process lasts.
+    pub up_for: Option<Duration>,
     /// Whether a container beside etcd's is reported as not ready. No part of quorum: it only bears on the order of a rollout.
     pub sidecar_failing: bool,
     /// The pod's `Ready` condition.

@@ -268,6 +268,7 @@ impl Inhabitant {
                 node: Node::Ready,
                 containers: Containers::Running,
                 etcd_ready: true,
+                up_for: None,
                 sidecar_failing: false,
                 ready: true,
                 revision: Some("new".into()),

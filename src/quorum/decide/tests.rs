@@ -58,6 +58,7 @@ fn pod(n: u32) -> Pod {
         node: Node::Ready,
         containers: Containers::Running,
         etcd_ready: true,
+        up_for: None,
         sidecar_failing: false,
         ready: true,
         revision: None,

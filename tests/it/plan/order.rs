@@ -1,5 +1,7 @@
 //! Steps 1, 2 and 4: whose turn it is.
 
+use std::time::Duration;
+
 use super::scene::*;
 use quorumgate::plan::{Action, Next, Progress, progress};
 use quorumgate::quorum::evidence::{AlarmKind, Unanswered};
@@ -152,6 +154,12 @@ fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_answers() {
         member.pod_mut(|pod| pod.containers = Containers::Running);
     });
     assert_eq!(briefly_up.says(), "wait updated-members");
+    // Without a quorum a sound one does not answer either, but it lasts.
+    let up = briefly_up.with("c", |member| {
+        member.silent(Unanswered::Deadline);
+        member.pod_mut(|pod| pod.up_for = Some(Duration::from_secs(20)));
+    });
+    assert!(up.says().starts_with("delete b"), "{}", up.says());
     let answers = lost.with("c", leaderless);
     assert!(answers.says().starts_with("delete b"), "{}", answers.says());
 }
