@@ -138,7 +138,9 @@ fn lost(
             (true, None) => Some(at),
             (true, since) => since,
             (false, Some(since)) => {
-                lost += at.saturating_duration_since(start.max(since));
+                let gap = at.saturating_duration_since(start.max(since));
+                // What is shorter than the pause between two looks was not seen.
+                lost += if gap < PERIOD { Duration::ZERO } else { gap };
                 None
             }
             (false, None) => None,
