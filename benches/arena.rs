@@ -29,7 +29,8 @@ pub(crate) struct Arena {
     readiness: Readiness,
     /// How often the template was changed.
     changes: u32,
-    changed: Instant,
+    /// When it was last rolled out.
+    rolled: Instant,
 }
 
 impl Arena {
@@ -64,7 +65,7 @@ impl Arena {
             gate,
             readiness,
             changes: 0,
-            changed: Instant::now(),
+            rolled: Instant::now(),
         }
     }
 
@@ -80,12 +81,12 @@ impl Arena {
             apply(&self.sandbox, readiness, self.gate.is_some()).await?;
             self.readiness = readiness;
             self.updated(&before).await?;
-            self.changed = Instant::now();
+            self.rolled_out();
         }
         self.etcd.quorate(SOON).await?;
         if self.gate.is_some() {
             self.whole().await?;
-            tokio::time::sleep_until(self.changed + LEADERSHIP_RESTS).await;
+            tokio::time::sleep_until(self.rolled + LEADERSHIP_RESTS).await;
         }
         self.choose(strategy).await?;
         self.etcd.move_leader(leader).await?;
@@ -118,7 +119,6 @@ impl Arena {
     /// Changes the template.
     pub(crate) async fn change(&mut self) -> Result<()> {
         self.changes += 1;
-        self.changed = Instant::now();
         let marker = self.changes.to_string();
         Ok(self.etcd.change_template(&marker).await?)
     }
@@ -150,6 +150,11 @@ impl Arena {
             })
             .await?;
         self.etcd.quorate(SOON).await.map(drop)
+    }
+
+    /// Notes that the template is rolled out: the leadership rests from now on.
+    pub(crate) fn rolled_out(&mut self) {
+        self.rolled = Instant::now();
     }
 
     pub(crate) async fn close(self) -> Result<()> {

@@ -53,6 +53,7 @@ impl Rolled {
         let replaced = replaced(&arena.watch, broken);
         let ((), cut) = tokio::try_join!(arena.updated(&revision), replaced)?;
         let time = start.elapsed();
+        arena.rolled_out();
 
         let without_majority = majority.lost_since(start, uid.as_deref()).await?;
         let report = writer.stop().await?;

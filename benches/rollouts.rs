@@ -71,8 +71,8 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     let start = Instant::now();
     let bed = Bed::up_with(plane.clone()).await?;
     let readiness = Condition::Healthy.readiness();
-    let mut plain = Arena::plain(&bed, readiness).await?;
-    let mut gated = Arena::gated(&bed, readiness).await?;
+    let (mut plain, mut gated) =
+        tokio::try_join!(Arena::plain(&bed, readiness), Arena::gated(&bed, readiness))?;
     let mut report = Report::default();
     for (condition, round) in Condition::ALL
         .into_iter()
