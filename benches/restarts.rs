@@ -2,22 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use kube::api::DeleteParams;
 use quorumgate_testbed::writer::Writer;
 
 use crate::arena::Arena;
+use crate::majority::Majority;
 
 const SOON: Duration = Duration::from_secs(60);
 
 /// Deletes one pod after another. The sum of the times from a delete until the new pod is Ready and its member serves.
 pub(crate) async fn sum(arena: &Arena) -> Result<Duration> {
+    // etcd takes its time to end while clients are connected: they are the same as in a rollout.
+    let majority = Majority::watch(&arena.etcd, &arena.watch).await?;
     let writer = Writer::start(&arena.etcd).await?;
+    let start = Instant::now();
     let mut sum = Duration::ZERO;
     for pod in arena.etcd.pod_names() {
         sum += restart(arena, &pod).await?;
         arena.etcd.quorate(SOON).await?;
     }
+    let lost = majority.lost_since(start, None).await?;
+    ensure!(lost.is_zero(), "the majority was lost for {lost:?}");
     writer
         .stop()
         .await?
