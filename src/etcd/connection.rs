@@ -169,13 +169,7 @@ async fn shake_hands(
     TlsConnector::from(tls.config())
         .connect(name, LastWord(stream))
         .await
-        .map_err(|error| match error.kind() {
-            // What a peer does that expects no TLS.
-            io::ErrorKind::UnexpectedEof => {
-                Unanswered::Tls("the connection was closed during the handshake".to_owned())
-            }
-            _ => failure::of_io(&error),
-        })
+        .map_err(|error| failure::of_handshake(&error))
 }
 
 /// Sends requests over one HTTP/2 connection, as the service that etcd's client wants.

@@ -82,6 +82,20 @@ pub(super) fn of_io(error: &io::Error) -> Unanswered {
     }
 }
 
+/// What a failed TLS handshake says. A peer that expects no TLS hangs up; whether that is read as an end or as a reset depends on
+/// whether it had read all that it was sent.
+pub(super) fn of_handshake(error: &io::Error) -> Unanswered {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe => {
+            Unanswered::Tls("the connection was closed during the handshake".to_owned())
+        }
+        _ => of_io(error),
+    }
+}
+
 /// The TLS error within an IO error, if it is one.
 pub(super) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref::<rustls::Error>()
@@ -95,6 +109,22 @@ mod tests {
 
     fn answered(code: Code, message: &str) -> CallFailure {
         CallFailure::of(&Error::GRpcStatus(Status::new(code, message)))
+    }
+
+    #[test]
+    fn a_peer_that_hangs_up_in_the_handshake_failed_at_tls_whether_by_an_end_or_a_reset() {
+        for kind in [
+            io::ErrorKind::UnexpectedEof,
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::BrokenPipe,
+        ] {
+            let said = of_handshake(&kind.into());
+            assert!(matches!(said, Unanswered::Tls(_)), "{kind:?}: {said:?}");
+        }
+        assert_eq!(
+            of_handshake(&io::ErrorKind::TimedOut.into()),
+            Unanswered::Deadline
+        );
     }
 
     #[test]
