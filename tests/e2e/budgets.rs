@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -14,6 +13,7 @@ use quorumgate_testbed::faults::PodFaults;
 use serde_json::{Value, json};
 
 use crate::asking::refusal;
+use crate::other_hook::{self, OtherHook};
 use crate::world::{SETTLE_TIME, SOON, World};
 
 const COMPANION: &str = "quorumgate-etcd";
@@ -99,26 +99,19 @@ async fn a_grant_whose_request_another_webhook_refuses_settles_by_itself() -> Re
     let uid = world.etcd.pod_uid("etcd-0").await?;
     let asker = world.bed().client_as("asker", &["system:masters"]).await?;
     let asker: Api<Pod> = Api::namespaced(asker, world.namespace());
-    let name = format!("refuses-{}", world.namespace());
-    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(world.sandbox.client());
-    webhooks
-        .create(
-            &PostParams::default(),
-            &unreachable(&name, world.namespace())?,
-        )
-        .await?;
+    let hook = OtherHook::create(&world, "request.userInfo.username == 'asker'").await?;
     eventually(SOON, "the other webhook is in force", || async {
         let dry = DeleteParams::default().dry_run();
         let (_, message) = refusal(asker.delete("etcd-0", &dry).await)?;
-        ensure!(message.contains("refuses.example.com"), "{message}");
+        ensure!(message.contains(other_hook::NAME), "{message}");
         Ok(())
     })
     .await?;
 
     let (_, message) = refusal(asker.delete("etcd-0", &DeleteParams::default()).await)?;
-    ensure!(message.contains("refuses.example.com"), "{message}");
+    ensure!(message.contains(other_hook::NAME), "{message}");
     holds_until_settled(&world, &uid).await?;
-    webhooks.delete(&name, &DeleteParams::default()).await?;
+    hook.remove().await?;
     world.close().await
 }
 
@@ -242,6 +235,9 @@ async fn budgets_that_make_no_sense_are_refused_by_their_schema() -> Result<()> 
     create(&world, &spec(json!({"maxUnavailable": "100%"})))
         .await?
         .success()?;
+    let budgets = world.budgets();
+    let name = world.etcd.name();
+    eventually(SOON, "its budget is made", || budgets.get(name)).await?;
     let rename = r#"{"spec": {"statefulSetName": "another"}}"#;
     let said = world
         .kubectl(&["patch", "qdb", "etcd", "--type=merge", "--patch", rename])
@@ -285,25 +281,6 @@ async fn holds_until_settled(world: &World, uid: &str) -> Result<()> {
     );
     world.delete("etcd-1").await?;
     Ok(())
-}
-
-/// A webhook that nobody answers, so that it refuses, asked about one user's deletes in one namespace.
-fn unreachable(name: &str, namespace: &str) -> Result<ValidatingWebhookConfiguration> {
-    Ok(serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {"testbed.quorumgate.io/namespace": namespace}},
-        "webhooks": [{
-            "name": "refuses.example.com",
-            "clientConfig": {"url": "https://127.0.0.1:1/"},
-            "rules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"],
-            }],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
-            "matchConditions": [{"name": "asker", "expression": "request.userInfo.username == 'asker'"}],
-            "sideEffects": "None",
-            "timeoutSeconds": 5,
-            "admissionReviewVersions": ["v1"],
-        }],
-    }))?)
 }
 
 async fn last_seq(world: &World) -> Result<i64> {

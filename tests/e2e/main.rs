@@ -21,6 +21,7 @@ mod leadership;
 mod manifests;
 mod nodes;
 mod order;
+mod other_hook;
 mod out_of_force;
 mod quorum_lost;
 mod relabelled;

@@ -6,6 +6,7 @@ mod dep_07;
 mod druid;
 mod growth;
 mod kills;
+mod refused;
 mod retarget;
 mod scene;
 mod sizes;

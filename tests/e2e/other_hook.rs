@@ -1,0 +1,56 @@
+//! A webhook of somebody else, which refuses.
+
+use anyhow::Result;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::json;
+
+use crate::world::World;
+
+/// What it is called in refusals.
+pub(crate) const NAME: &str = "refuses.example.com";
+
+/// A webhook that nobody answers, so that it refuses.
+pub(crate) struct OtherHook {
+    configurations: Api<ValidatingWebhookConfiguration>,
+    name: String,
+}
+
+impl OtherHook {
+    /// Asked about the deletes of pods in the world's namespace for which `condition` holds.
+    pub(crate) async fn create(world: &World, condition: &str) -> Result<Self> {
+        let namespace = world.namespace();
+        let name = format!("refuses-{namespace}");
+        let configuration = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {"testbed.quorumgate.io/namespace": namespace}},
+            "webhooks": [{
+                "name": NAME,
+                "clientConfig": {"url": "https://127.0.0.1:1/"},
+                "rules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"],
+                }],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "matchConditions": [{"name": "who", "expression": condition}],
+                "sideEffects": "None",
+                "timeoutSeconds": 5,
+                "admissionReviewVersions": ["v1"],
+            }],
+        }))?;
+        let configurations: Api<ValidatingWebhookConfiguration> = Api::all(world.sandbox.client());
+        configurations
+            .create(&PostParams::default(), &configuration)
+            .await?;
+        Ok(Self {
+            configurations,
+            name,
+        })
+    }
+
+    /// Takes it away.
+    pub(crate) async fn remove(self) -> Result<()> {
+        self.configurations
+            .delete(&self.name, &DeleteParams::default())
+            .await?;
+        Ok(())
+    }
+}
