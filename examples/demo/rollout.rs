@@ -56,7 +56,7 @@ pub(crate) async fn one_member_broken(stage: &Stage) -> Result<()> {
 async fn without_the_gate(stage: &Stage) -> Result<Outcome> {
     scene("The same without the gate");
     say(
-        "A cluster of the same make beside it, not enrolled: plain-0 is dead, and the StatefulSet controller's RollingUpdate goes from the highest ordinal down.",
+        "A cluster of the same make beside it, not enrolled: plain-0 is dead, and the StatefulSet controller's RollingUpdate goes by ordinals and knows nothing of members.",
     );
     let plain = EtcdCluster::builder("plain")
         .shape(Shape::Foreign)
