@@ -6,8 +6,8 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use quorumgate::quorum::evidence::{ListedMember, Probe, Round, Status, Target};
 use quorumgate::quorum::pod::{Containers, Node, Pod};
 use quorumgate::quorum::{
-    Actor, Circumstances, ClusterId, ClusterRef, Disruption, Grace, Grants, Kind, Latch, MemberId,
-    Observation, Ordinal, Policy, Snapshot, TargetPod, decide,
+    Actor, ClusterId, ClusterRef, Disruption, Grace, Grants, Kind, Latch, MemberId, Observation,
+    Ordinal, Snapshot, TargetPod, decide,
 };
 
 fn pod(ordinal: u32) -> Pod {
@@ -72,19 +72,10 @@ fn observation(voters: u32) -> Observation {
         })
         .collect();
     Observation {
-        cluster: ClusterRef::new("ns", "etcd-main"),
-        circumstances: Circumstances::ordinary(),
-        policy: Policy::default(),
-        replicas: voters,
-        update_revision: None,
-        proceed_without_quorum: None,
         latch: Latch {
             voters,
             replicas: voters,
         },
-        scaled_out_for: None,
-        quorum_lost_for: None,
-        learner_stuck_for: None,
         round: Round {
             probes: pods
                 .iter()
@@ -93,6 +84,7 @@ fn observation(voters: u32) -> Observation {
                 .collect(),
         },
         pods,
+        ..Observation::before_any_look(ClusterRef::new("ns", "etcd-main"), voters)
     }
 }
 

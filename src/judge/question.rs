@@ -129,6 +129,6 @@ pub enum Refusal {
     Deny(Reason),
     /// There is no such pod: 404 (evictions only; a delete shows its pod).
     NoSuchPod,
-    /// What the asker had [`Sighting`] is no longer so: look again.
+    /// What the asker chose by ([`Sighting`]) is no longer so: look again.
     Outdated,
 }

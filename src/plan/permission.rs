@@ -25,13 +25,11 @@ impl Board<'_> {
                 lower: lower.absent(),
             }));
         }
-        let refused = match self.judge(grants, &disruption(target.clone(), action.departure())) {
-            Verdict::Allow(_) => None,
-            Verdict::Wait(reason) | Verdict::Deny(reason) => Some(reason),
-        };
-        match refused {
-            None => Ok(target),
-            Some(reason) => Err(self.refused(&target.name, reason).into()),
+        match self.judge(grants, &disruption(target.clone(), action.departure())) {
+            Verdict::Allow(_) => Ok(target),
+            Verdict::Wait(reason) | Verdict::Deny(reason) => {
+                Err(self.refused(&target.name, reason).into())
+            }
         }
     }
 

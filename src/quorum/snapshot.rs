@@ -42,6 +42,26 @@ pub struct Observation {
     pub round: Round,
 }
 
+impl Observation {
+    /// What there is before anybody has looked: no pod, no answer, no latch, and nothing out of the ordinary.
+    pub fn before_any_look(cluster: ClusterRef, replicas: u32) -> Self {
+        Self {
+            cluster,
+            circumstances: Circumstances::ordinary(),
+            policy: Policy::default(),
+            replicas,
+            update_revision: None,
+            proceed_without_quorum: None,
+            latch: Latch::default(),
+            scaled_out_for: None,
+            quorum_lost_for: None,
+            learner_stuck_for: None,
+            pods: Vec::new(),
+            round: Round::default(),
+        }
+    }
+}
+
 /// What is true of a cluster: its members, each with a role and a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {

@@ -181,7 +181,7 @@ impl Driver {
         let mut made = Made::Nothing;
         let mut seen = Sighting::of(&look.page, &look.world);
         for step in steps {
-            if !self.run.leading.clone().now() {
+            if !self.run.leading.now() {
                 return (made.or(Made::Again), None);
             }
             let now = self.run.clock.instant();

@@ -58,14 +58,14 @@ async fn an_eviction_that_another_budget_refuses_takes_no_grant() -> Result<()> 
     })
     .await?;
 
-    let before = last_seq(&world).await?;
+    let before = world.last_seq().await?;
     let (code, message) = refusal(world.evict("etcd-0").await)?;
     ensure!(
         code == 429 && message.contains("PodDisruptionBudget strict"),
         "{code}: {message}"
     );
     ensure!(world.granted().await?.is_empty(), "a grant was taken");
-    ensure!(before == last_seq(&world).await?, "the ledger was written");
+    ensure!(before == world.last_seq().await?, "the ledger was written");
 
     pdbs.delete("strict", &DeleteParams::default()).await?;
     eventually(SOON, "the companion is back", || pdbs.get(COMPANION)).await?;
@@ -281,11 +281,6 @@ async fn holds_until_settled(world: &World, uid: &str) -> Result<()> {
     );
     world.delete("etcd-1").await?;
     Ok(())
-}
-
-async fn last_seq(world: &World) -> Result<i64> {
-    let status = world.budget().await?.status.context("no status")?;
-    Ok(status.ledger.last_seq)
 }
 
 fn pdbs(world: &World) -> Api<PodDisruptionBudget> {

@@ -20,8 +20,7 @@ use crate::ledger::{Ledger, Page};
 use crate::observe::{ObserveError, Observer};
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
 use crate::quorum::{
-    Actor, Circumstances, ClusterId, ClusterRef, EvidenceMode, Latch, MemberId, Observation,
-    Policy, Snapshot,
+    Actor, ClusterId, ClusterRef, EvidenceMode, MemberId, Observation, Policy, Snapshot,
 };
 
 const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
@@ -91,23 +90,14 @@ impl Looking for Members {
         let started = self.listed.iter().filter(|member| !member.name.is_empty());
         let probes = started.map(|member| self.probe(member));
         let observation = Observation {
-            cluster: page.cluster.clone(),
-            circumstances: Circumstances::ordinary(),
             policy: Policy {
                 evidence: self.evidence,
                 ..Policy::default()
             },
-            replicas: 5,
-            update_revision: None,
-            proceed_without_quorum: None,
-            latch: Latch::default(),
-            scaled_out_for: None,
-            quorum_lost_for: None,
-            learner_stuck_for: None,
-            pods: vec![],
             round: Round {
                 probes: probes.collect(),
             },
+            ..Observation::before_any_look(page.cluster.clone(), 5)
         };
         let snapshot = Snapshot::assemble(&observation);
         async move { Ok(snapshot) }.boxed()

@@ -10,31 +10,23 @@ use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unansw
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
     Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind,
-    Latch, MemberId, Observation, Ordinal, Permission, Permitted, Policy, Reason, SmallCluster,
-    Snapshot, TargetPod, Verdict, Waiver,
+    Latch, MemberId, Observation, Ordinal, Permission, Permitted, Reason, SmallCluster, Snapshot,
+    TargetPod, Verdict, Waiver,
 };
 
 /// Voters `m-0`, `m-1`, … that all serve; `m-0` leads.
 fn healthy(voters: u32) -> Observation {
     let list: Vec<ListedMember> = (0..voters).map(listed).collect();
     Observation {
-        cluster: ClusterRef::new("ns", "m"),
-        circumstances: Circumstances::ordinary(),
-        policy: Policy::default(),
-        replicas: voters,
-        update_revision: None,
-        proceed_without_quorum: None,
         latch: Latch {
             voters,
             replicas: voters,
         },
-        scaled_out_for: None,
-        quorum_lost_for: None,
-        learner_stuck_for: None,
         pods: (0..voters).map(pod).collect(),
         round: Round {
             probes: (0..voters).map(|n| probe(n, &list)).collect(),
         },
+        ..Observation::before_any_look(ClusterRef::new("ns", "m"), voters)
     }
 }
 

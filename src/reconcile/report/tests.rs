@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::quorum::{
-    Body, Circumstances, ClusterId, ClusterRef, Grants, Latch, MemberId, MemberPod, Membership,
-    Observation, Permitted, PodName, PodUid, Policy,
+    Body, ClusterId, ClusterRef, Grants, Latch, MemberId, MemberPod, Membership, Observation,
+    Permitted, PodName, PodUid,
 };
 
 fn member(index: u64, condition: Condition) -> Member {
@@ -39,21 +39,11 @@ fn unknown() -> Condition {
 fn snapshot(conditions: Vec<Condition>) -> Snapshot {
     let voters = u32::try_from(conditions.len()).unwrap();
     let observation = Observation {
-        cluster: ClusterRef::new("a", "etcd"),
-        circumstances: Circumstances::ordinary(),
-        policy: Policy::default(),
-        replicas: voters,
-        update_revision: None,
-        proceed_without_quorum: None,
         latch: Latch {
             voters,
             replicas: voters,
         },
-        scaled_out_for: None,
-        quorum_lost_for: None,
-        learner_stuck_for: None,
-        pods: Vec::new(),
-        round: Round::default(),
+        ..Observation::before_any_look(ClusterRef::new("a", "etcd"), voters)
     };
     let members = (0..).zip(conditions).map(|(at, is)| member(at, is));
     Snapshot {

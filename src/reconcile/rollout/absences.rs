@@ -56,24 +56,13 @@ impl Absences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::evidence::Round;
-    use crate::quorum::{Circumstances, ClusterRef, Latch, Observation, Policy};
+    use crate::quorum::{ClusterRef, Observation};
 
     fn without_pods(replicas: u32) -> Snapshot {
-        Snapshot::assemble(&Observation {
-            cluster: ClusterRef::new("a", "etcd"),
-            circumstances: Circumstances::ordinary(),
-            policy: Policy::default(),
+        Snapshot::assemble(&Observation::before_any_look(
+            ClusterRef::new("a", "etcd"),
             replicas,
-            update_revision: None,
-            proceed_without_quorum: None,
-            latch: Latch::default(),
-            scaled_out_for: None,
-            quorum_lost_for: None,
-            learner_stuck_for: None,
-            pods: Vec::new(),
-            round: Round::default(),
-        })
+        ))
     }
 
     #[test]

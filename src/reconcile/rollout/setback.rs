@@ -85,20 +85,9 @@ fn pause(times: u32, settle_time: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Action, Because, Part};
+    use crate::reconcile::rollout::tests::step;
 
     const SETTLE: Duration = Duration::from_secs(120);
-
-    fn step(uid: &str) -> Step {
-        Step {
-            pod: TargetPod {
-                name: "etcd-1".into(),
-                uid: uid.into(),
-            },
-            action: Action::Delete,
-            because: Because::Serving(Part::Follower),
-        }
-    }
 
     fn seen(stateful_set: i64) -> Sighting {
         Sighting {

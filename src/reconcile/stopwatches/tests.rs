@@ -1,25 +1,12 @@
 use super::*;
-use crate::quorum::{Circumstances, Latch, Observation, Policy};
+use crate::quorum::Observation;
 
 fn cluster() -> ClusterRef {
     ClusterRef::new("a", "etcd")
 }
 
 fn snapshot(quorum_lost: bool) -> Snapshot {
-    let observation = Observation {
-        cluster: cluster(),
-        circumstances: Circumstances::ordinary(),
-        policy: Policy::default(),
-        replicas: 3,
-        update_revision: None,
-        proceed_without_quorum: None,
-        latch: Latch::default(),
-        scaled_out_for: None,
-        quorum_lost_for: None,
-        learner_stuck_for: None,
-        pods: Vec::new(),
-        round: Round::default(),
-    };
+    let observation = Observation::before_any_look(cluster(), 3);
     Snapshot {
         quorum_lost,
         ..Snapshot::assemble(&observation)

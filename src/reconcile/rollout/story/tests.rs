@@ -1,6 +1,5 @@
 use super::*;
-use crate::plan::{Action, Because, Part};
-use crate::quorum::TargetPod;
+use crate::reconcile::rollout::tests::step;
 
 fn at(seconds: i64) -> Time {
     Time(jiff::Timestamp::from_second(seconds).unwrap())
@@ -50,14 +49,7 @@ fn a_rollout_begins_waits_steps_and_ends() {
         ("revision", Some(at(10)))
     );
 
-    let step = Step {
-        pod: TargetPod {
-            name: "etcd-1".into(),
-            uid: "u1".into(),
-        },
-        action: Action::Delete,
-        because: Because::Serving(Part::Follower),
-    };
+    let step = step("u1");
     let now = at(13);
     let made = Scene {
         made: Some(&step),
