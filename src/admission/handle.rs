@@ -93,14 +93,24 @@ pub(super) struct Answered {
 #[derive(Debug)]
 pub(super) struct Door {
     pub(super) admission: Admission,
+    /// One permit per request that may be in the house at one time.
+    room: Semaphore,
     /// One permit per judgement that may go on at one time.
     places: Semaphore,
 }
 
 impl Door {
     pub(super) fn new(admission: Admission) -> Self {
-        let places = Semaphore::new(admission.limits.judgements);
-        Self { admission, places }
+        let Limits {
+            judgements,
+            requests,
+            ..
+        } = admission.limits;
+        Self {
+            admission,
+            room: Semaphore::new(requests),
+            places: Semaphore::new(judgements),
+        }
     }
 
     pub(super) async fn handle(&self, hook: Hook, request: Request<Body>) -> Response {
@@ -129,6 +139,7 @@ impl Door {
         start: Instant,
         request: Request<Body>,
     ) -> Result<Answered, Malformed> {
+        let _room = self.room.try_acquire().map_err(|_| Problem::Overloaded)?;
         let deadline = Deadline::of(start, request.uri().query())?;
         let limit = self.admission.limits.body_bytes;
         let body = tokio::time::timeout_at(deadline.judge, read(request.into_body(), limit))

@@ -26,14 +26,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::error_handling::HandleErrorLayer;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use strum::IntoEnumIterator;
-use tower::ServiceBuilder;
-use tower::limit::GlobalConcurrencyLimitLayer;
-use tower::load_shed::LoadShedLayer;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::trace::TraceLayer;
 
@@ -46,25 +42,15 @@ use malformed::Malformed;
 
 /// All webhooks, at the paths of [`Hook::path`].
 pub fn router(admission: Admission) -> Router {
-    let limits = admission.limits;
-    let metrics = Arc::clone(&admission.metrics);
     let door = Arc::new(Door::new(admission));
     let router = Hook::iter().fold(Router::new(), |router, hook| {
         let door = Arc::clone(&door);
         let handler = move |request: Request<Body>| async move { door.handle(hook, request).await };
         router.route(hook.path(), post(handler))
     });
-    let shed = ServiceBuilder::new()
-        .layer(HandleErrorLayer::new(move |_| {
-            metrics.rejected("any", Problem::Overloaded.slug());
-            async { Malformed::from(Problem::Overloaded) }
-        }))
-        .layer(LoadShedLayer::new())
-        .layer(GlobalConcurrencyLimitLayer::new(limits.requests));
     router
         .fallback(|| async { Malformed::from(Problem::NoSuchPath) })
         .method_not_allowed_fallback(|| async { Malformed::from(Problem::Method) })
-        .layer(shed)
         .layer(CatchPanicLayer::custom(broken))
         .layer(TraceLayer::new_for_http())
 }
