@@ -13,6 +13,8 @@ use crate::table::Table;
 
 /// What a rollout may take, as a multiple of its members' restarts.
 const TIME: f64 = 1.15;
+/// How soon a step is to follow the moment it may begin, milliseconds.
+const DELAY: f64 = 250.0;
 /// How long a write may have to wait, seconds.
 const GAP: f64 = 1.0;
 
@@ -25,6 +27,7 @@ const HEAD: &str = "\
 pub(crate) struct Report {
     restarts: Vec<f64>,
     rollouts: Vec<(Condition, By, Rolled)>,
+    late: Vec<Duration>,
 }
 
 impl Report {
@@ -32,6 +35,12 @@ impl Report {
     pub(crate) fn restarts(&mut self, sum: Duration) {
         eprintln!("restarts: {sum:.1?}");
         self.restarts.push(sum.as_secs_f64());
+    }
+
+    /// The delay of a step after a long wait.
+    pub(crate) fn late(&mut self, delay: Duration) {
+        eprintln!("after a long wait: {delay:.1?}");
+        self.late.push(delay);
     }
 
     pub(crate) fn rolled(&mut self, condition: Condition, by: By, rolled: Rolled) {
@@ -60,6 +69,16 @@ impl Report {
                 "all healthy, quorumgate: longest gap of all rounds, s",
                 gap,
                 ..=GAP,
+            )
+            .row(
+                "all healthy, quorumgate: from the moment it may to the next step, ms",
+                self.delays(healthy, ours),
+                ..=DELAY,
+            )
+            .row(
+                "the same after 45 s of waiting, ms",
+                Spread::of(self.late.iter().map(millis)),
+                ..=DELAY,
             );
         for condition in [Condition::Crashing, Condition::CutOff] {
             let what = format!(
@@ -112,11 +131,21 @@ impl Report {
         Spread::once(self.spread(condition, by, cost).most)
     }
 
+    /// Of every step but the first of each rollout.
+    fn delays(&self, condition: Condition, by: By) -> Spread {
+        let rollouts = self.of(condition, by);
+        Spread::of(rollouts.flat_map(|rolled| &rolled.delays).map(millis))
+    }
+
     /// The time as a multiple of the same round's restarts.
     fn ratio(&self, condition: Condition, by: By) -> Spread {
         let rounds = self.of(condition, by).zip(&self.restarts);
         Spread::of(rounds.map(|(rolled, restarts)| rolled.time.as_secs_f64() / restarts))
     }
+}
+
+fn millis(time: &Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 /// Counts are small here.

@@ -12,6 +12,7 @@ use crate::arena::Arena;
 use crate::condition::{Broken, Condition};
 use crate::incarnations::Watch;
 use crate::majority::Majority;
+use crate::promptness::Promptness;
 
 const SOON: Duration = Duration::from_secs(120);
 
@@ -28,6 +29,8 @@ pub(crate) struct Rolled {
     pub(crate) elections: u64,
     /// How long fewer members than a majority were there.
     pub(crate) without_majority: Duration,
+    /// How long after the moment it might begin each step but the first was seen; where all were healthy.
+    pub(crate) delays: Vec<Duration>,
 }
 
 impl Rolled {
@@ -46,6 +49,11 @@ impl Rolled {
         let revision = arena.revision().await?;
         let term = term(&arena.etcd).await?;
         let majority = Majority::watch(&arena.etcd, &arena.watch).await?;
+        // With a broken member, steps do not wait for the one before them alone.
+        let promptness = match condition {
+            Condition::Healthy => Some(Promptness::watch(&arena.etcd, &arena.watch).await?),
+            Condition::Crashing | Condition::CutOff => None,
+        };
         let writer = Writer::start(&arena.etcd).await?;
 
         let start = Instant::now();
@@ -56,6 +64,10 @@ impl Rolled {
         arena.rolled_out();
 
         let without_majority = majority.lost_since(start, uid.as_deref()).await?;
+        let delays = match promptness {
+            Some(promptness) => promptness.delays().await?,
+            None => Vec::new(),
+        };
         let report = writer.stop().await?;
         drop(cut);
         report.assert_nothing_lost(&arena.etcd).await?;
@@ -65,6 +77,7 @@ impl Rolled {
             gap: report.longest_gap,
             elections: self::term(&arena.etcd).await? - term,
             without_majority,
+            delays,
         })
     }
 }

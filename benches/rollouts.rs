@@ -4,8 +4,10 @@
 mod arena;
 mod condition;
 mod incarnations;
+mod late;
 mod majority;
 mod plane;
+mod promptness;
 mod report;
 mod restarts;
 mod rolled;
@@ -97,6 +99,11 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
                 rolled.with_context(|| format!("{}, by {}", condition.name(), by.name()))?;
             report.rolled(condition, by, rolled);
         }
+    }
+    for round in 0..ROUNDS {
+        let strategy = By::Quorumgate.strategy();
+        let delay = late::delay(&mut gated, &strategy, round).await;
+        report.late(delay.context("a long wait")?);
     }
     gated.close().await?;
     plain.close().await?;

@@ -7,6 +7,7 @@
 pub mod admin;
 mod alarm;
 mod ask;
+mod attention;
 mod connect;
 mod connection;
 mod endpoint;
@@ -18,6 +19,7 @@ mod tls;
 mod witness;
 
 pub use admin::{Admin, AdminError};
+pub use attention::{Watched, same as same_watched};
 pub use connect::Connections;
 pub use endpoint::Endpoint;
 pub use pace::Pace;

@@ -17,7 +17,7 @@ use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
 #[derive(Debug, Clone)]
 pub struct Prober {
     connections: Connections,
-    clock: Clock,
+    pub(super) clock: Clock,
 }
 
 /// A member that was reached, and what it said of itself.
@@ -74,7 +74,7 @@ impl Prober {
         Round { probes }
     }
 
-    async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {
+    pub(super) async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {
         let target = endpoint.target.clone();
         // Boxed, as handshakes and calls make large futures.
         let meeting = within(deadline, Box::pin(self.meet(endpoint)));

@@ -136,6 +136,36 @@ impl WaitingOn {
         self.into()
     }
 
+    /// For how long it still has to last, where it ends by time alone.
+    pub fn remaining(&self) -> Option<Duration> {
+        match self {
+            Self::QuorumLost {
+                lost_for, grace, ..
+            } => Some(grace.saturating_sub(*lost_for)),
+            Self::Learner {
+                stuck_for,
+                deadline,
+                ..
+            } => Some(deadline.saturating_sub(*stuck_for)),
+            Self::Leadership { remaining, .. } => Some(*remaining),
+            Self::Enrolment
+            | Self::Teardown(_)
+            | Self::Observation(_)
+            | Self::Revision
+            | Self::Paused(_)
+            | Self::Obstacle { .. }
+            | Self::LowerOrdinal { .. }
+            | Self::Overdue { .. }
+            | Self::Joining { .. }
+            | Self::MissingPods { .. }
+            | Self::InFlight { .. }
+            | Self::Evidence { .. }
+            | Self::UpdatedMembers { .. }
+            | Self::Permission { .. }
+            | Self::Failed { .. } => None,
+        }
+    }
+
     /// Whether somebody has to do something before the rollout can go on, as far as can be told: it makes no progress.
     pub fn is_stuck(&self) -> bool {
         matches!(

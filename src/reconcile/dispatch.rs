@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::enrol::{Bounds, Enrolment};
-use super::keeper::{Keepers, RESYNC, Wake};
+use super::keeper::{Keepers, RESYNC};
 use super::watches::{Change, cluster_of};
 use super::{Run, guard, rollout, status};
 use crate::quorum::ClusterRef;
@@ -103,9 +103,11 @@ impl Dispatch<'_> {
             }
             Change::Pod(cluster) => self.wake(&cluster),
             Change::DisruptionBudget(namespace) => {
-                self.keepers
-                    .within(Some(&namespace))
-                    .for_each(Wake::observer);
+                for wake in self.keepers.within(Some(&namespace)) {
+                    wake.observer();
+                    // Steps that evict wait for what it allows.
+                    wake.rollout();
+                }
             }
             Change::Namespace { name, lapse } => {
                 for wake in self.keepers.within(Some(&name)) {
@@ -176,6 +178,8 @@ impl Dispatch<'_> {
         for cluster in here.iter().filter_map(|pod| cluster_of(pod)) {
             if let Some(wake) = self.keepers.of(&cluster) {
                 wake.observer();
+                // Whether a member that is silent is down rests on its node's word.
+                wake.rollout();
             }
         }
     }

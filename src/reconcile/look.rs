@@ -46,6 +46,11 @@ impl Looker {
         }
     }
 
+    /// How long a member may take to answer, at the pace of its cluster.
+    pub(super) fn patience(&self) -> Duration {
+        self.pace.1.timeout()
+    }
+
     /// Looks. `None`: the cluster has no budget.
     pub(super) async fn look(&mut self) -> Result<Option<Look>, Problem> {
         let Some((page, world)) = self.read().await? else {

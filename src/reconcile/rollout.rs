@@ -5,6 +5,7 @@
 //! a verdict rests on, so a driver that is killed at any point is taken over at that point.
 
 mod absences;
+mod attention;
 mod carry_out;
 mod desired;
 mod patience;
@@ -33,6 +34,7 @@ use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
 use crate::quorum::ClusterRef;
 use crate::strategy::ON_DELETE;
 use absences::Absences;
+use attention::Attention;
 use carry_out::{Outcome, carry_out};
 use desired::{Watched, first_ordinal};
 use patience::{AFTER_FAILURE, LATER, Patience, Pause, SOON, Turn};
@@ -53,6 +55,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         run,
         cluster,
         absences: Absences::default(),
+        attention: Attention::default(),
         patience: Patience::default(),
         replaced: Replaced::default(),
         setbacks: Setbacks::default(),
@@ -64,15 +67,25 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
             driver.rest();
             Pause::UntilWoken(RESYNC)
         };
-        let (time, wakes) = match pause {
-            Pause::UntilWoken(time) => (time, true),
-            Pause::Undisturbed(time) => (time, false),
-        };
+        let otherwise = driver.attention.until_otherwise(&driver.run.prober);
         tokio::select! {
-            () = wake.for_rollout(), if wakes => {}
+            () = rest_for(pause, &wake, otherwise) => {}
             () = leading.changed() => {}
-            () = tokio::time::sleep(time) => {}
         }
+    }
+}
+
+/// Rests between two turns. `otherwise`: a member that did not serve answers otherwise.
+async fn rest_for(pause: Pause, wake: &Wake, otherwise: impl Future<Output = ()>) {
+    let (time, wakes, attends) = match pause {
+        Pause::UntilWoken(time) => (time, true, false),
+        Pause::Attentive(time) => (time, true, true),
+        Pause::Undisturbed(time) => (time, false, false),
+    };
+    tokio::select! {
+        () = wake.for_rollout(), if wakes => {}
+        () = otherwise, if attends => {}
+        () = tokio::time::sleep(time) => {}
     }
 }
 
@@ -83,6 +96,7 @@ struct Driver {
     looker: Looker,
     teller: Teller,
     absences: Absences,
+    attention: Attention,
     patience: Patience,
     replaced: Replaced,
     setbacks: Setbacks,
@@ -110,6 +124,7 @@ impl Driver {
     fn rest(&mut self) {
         self.patience = Patience::default();
         self.absences = Absences::default();
+        self.attention = Attention::default();
         self.replaced = Replaced::default();
         self.setbacks = Setbacks::default();
     }
@@ -141,6 +156,7 @@ impl Driver {
             return Ok(Pause::UntilWoken(RESYNC));
         };
         let now = self.run.clock.instant();
+        self.attention.take_in(&look, self.looker.patience(), now);
         let first = first_ordinal(set);
         let watched = Watched {
             out_for: self.absences.note(&look.snapshot, first, now),

@@ -6,6 +6,7 @@
 mod addresses;
 mod admin;
 mod alarms;
+mod attention;
 mod auth;
 mod certificates;
 mod cluster;

@@ -1,0 +1,46 @@
+//! A rollout whose first member takes long to come back, so that it is looked at least often.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate_testbed::faults;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::arena::Arena;
+use crate::condition::Condition;
+use crate::promptness::Promptness;
+
+/// A driver that has waited for so long takes the fewest looks.
+const LONG: Duration = Duration::from_secs(45);
+const SOON: Duration = Duration::from_secs(60);
+
+/// How long after the moment it might begin the step after the long wait was seen.
+pub(crate) async fn delay(arena: &mut Arena, strategy: &Value, round: usize) -> Result<Duration> {
+    let leader = Condition::Healthy.leader(round);
+    let prepared = arena.prepare(Condition::Healthy.readiness(), strategy, &leader);
+    prepared.await?;
+    let revision = arena.revision().await?;
+    let followers = arena.etcd.followers().await?;
+    let held = followers
+        .iter()
+        .map(|pod| faults::hold_in_container_creating(&arena.sandbox, pod));
+    let held: Vec<_> = held.collect::<Result<_>>()?;
+    let promptness = Promptness::watch(&arena.etcd, &arena.watch).await?;
+
+    arena.change().await?;
+    arena
+        .watch
+        .until("one is created anew", SOON, |pods| {
+            let new = |pod: &&crate::incarnations::Incarnation| pod.revision != revision;
+            pods.values().filter(new).count() == 1
+        })
+        .await?;
+    sleep(LONG).await;
+    drop(held);
+    arena.updated(&revision).await?;
+    arena.rolled_out();
+    let delays = promptness.delays().await?;
+    ensure!(delays.len() == 2, "{delays:?}");
+    delays.first().copied().context("no step")
+}

@@ -1,0 +1,108 @@
+//! Attention to members that do not serve: it ends when one answers otherwise, and not before.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use quorumgate::etcd::{Endpoint, Prober, Watched};
+use tokio::time::timeout;
+
+use crate::cluster::{Builder, PATIENCE, SOON, prober, round};
+use crate::version::Version;
+
+/// The pause between two questions.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How long an answer may take.
+const ANSWER: Duration = Duration::from_millis(400);
+/// Dozens of questions.
+const A_WHILE: Duration = Duration::from_secs(2);
+
+crate::on_every_version!(
+    a_member_that_is_back_ends_it_although_another_one_hangs,
+    a_quorum_that_is_back_ends_it,
+    who_serves_is_not_waited_for,
+);
+
+/// Whom there is to wait for, as they answer within the time that they will be given.
+async fn watched(prober: &Prober, endpoints: &[Endpoint]) -> Vec<Watched> {
+    let deadline = tokio::time::Instant::now() + ANSWER;
+    let round = prober.round(endpoints, deadline).await;
+    let asked = endpoints.iter().zip(&round.probes);
+    let watched = asked.filter_map(|(endpoint, probe)| Watched::of(endpoint, probe));
+    watched.collect()
+}
+
+/// It goes on for a while as nothing changes.
+async fn goes_on(prober: &Prober, members: &[Watched]) -> Result<()> {
+    let ended = timeout(A_WHILE, prober.until_otherwise(members, PAUSE, ANSWER)).await;
+    ensure!(ended.is_err(), "it ended, and nobody answers otherwise");
+    Ok(())
+}
+
+/// Attends to those of them that do not serve, until all do.
+async fn until_served(prober: &Prober, endpoints: &[Endpoint]) -> Result<()> {
+    let all_serve = async {
+        loop {
+            let left = watched(prober, endpoints).await;
+            if left.is_empty() {
+                return;
+            }
+            prober.until_otherwise(&left, PAUSE, ANSWER).await;
+        }
+    };
+    timeout(SOON, all_serve).await.context("it does not end")
+}
+
+async fn a_member_that_is_back_ends_it_although_another_one_hangs(version: Version) -> Result<()> {
+    let mut cluster = Builder::new(version).members(5).start().await?;
+    let leader = cluster.leader().await?;
+    let (hangs, down) = ((leader + 1) % 5, (leader + 2) % 5);
+    let endpoints = cluster.endpoints()?;
+    let prober = prober();
+    round(&prober, &endpoints).await;
+    cluster.member(hangs)?.freeze().await?;
+    cluster.member_mut(down)?.kill().await?;
+    let members = watched(&prober, &endpoints).await;
+    ensure!(members.len() == 2, "{members:?}");
+    goes_on(&prober, &members).await?;
+
+    cluster.start(down, "new")?;
+    let back = [endpoints.get(down).context("no endpoint")?.clone()];
+    until_served(&prober, &back).await?;
+    cluster.member(hangs)?.thaw()?;
+    until_served(&prober, &endpoints).await
+}
+
+async fn a_quorum_that_is_back_ends_it(version: Version) -> Result<()> {
+    let mut cluster = Builder::new(version).start().await?;
+    let (leader, endpoints) = (cluster.leader().await?, cluster.endpoints()?);
+    let prober = prober();
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    for other in others {
+        cluster.member_mut(other)?.kill().await?;
+    }
+    let alone = endpoints.get(leader).context("no endpoint")?.clone();
+    // Until it has noticed.
+    let noticed = async {
+        while watched(&prober, std::slice::from_ref(&alone))
+            .await
+            .is_empty()
+        {
+            tokio::time::sleep(PAUSE).await;
+        }
+    };
+    timeout(PATIENCE, noticed)
+        .await
+        .context("it serves alone")?;
+    for other in others {
+        cluster.start(other, "new")?;
+    }
+    until_served(&prober, &[alone]).await
+}
+
+async fn who_serves_is_not_waited_for(version: Version) -> Result<()> {
+    let cluster = Builder::new(version).start().await?;
+    let (prober, endpoints) = (prober(), cluster.endpoints()?);
+    let members = watched(&prober, &endpoints).await;
+    ensure!(members.is_empty(), "{members:?}");
+    goes_on(&prober, &members).await
+}
