@@ -16,7 +16,7 @@ use kube::core::{Selector, SelectorExt as _};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use tracing::info;
 
-use crate::api::{QuorumDisruptionBudget, names};
+use crate::api::{QuorumDisruptionBudget, Removal, names};
 use crate::quorum::{ClusterRef, Policy, SmallCluster};
 
 /// The value of [`names::MANAGED_BY`] on what the gate made.
@@ -36,14 +36,51 @@ fn name_of(cluster: &ClusterRef) -> String {
     format!("quorumgate-{}", cluster.name)
 }
 
+/// Whose evictions it is not to keep from happening, besides those of planners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Evictions {
+    /// Nobody's.
+    None,
+    /// Those of a rollout that is under way, which goes by `PodDisruptionBudget`s as its owner wished, and would wait for this one for ever.
+    Rollout,
+}
+
+impl Evictions {
+    /// What a rollout evicts now.
+    pub(super) fn of(budget: &QuorumDisruptionBudget) -> Self {
+        let told = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
+        let under_way = told.is_some_and(|rollout| rollout.finished.is_none());
+        match budget.spec.rollout.removal {
+            Some(Removal::EvictHealthy) if under_way => Self::Rollout,
+            Some(Removal::EvictHealthy | Removal::Delete) | None => Self::None,
+        }
+    }
+
+    /// Whether a policy lets one go by eviction.
+    fn are_let(self, policy: SmallCluster) -> bool {
+        match policy {
+            SmallCluster::Allow => true,
+            SmallCluster::AllowRollout => self == Self::Rollout,
+            SmallCluster::Never => false,
+        }
+    }
+}
+
 /// How many members must stay ready for the gate to let one go.
 ///
 /// The majority, less the voters that have no pod here; but nothing where the budget's policy lets the only member go, and one of
-/// two where it lets anybody take the other.
-pub(super) fn min_available(voters: u32, majority: u32, elsewhere: u32, policy: &Policy) -> u32 {
-    let needed = match (voters, policy.single_member, policy.two_members) {
-        (0, _, _) | (1, SmallCluster::Allow, _) => 0,
-        (2, _, SmallCluster::Allow) => 1,
+/// two where it lets the other go.
+pub(super) fn min_available(
+    voters: u32,
+    majority: u32,
+    elsewhere: u32,
+    policy: &Policy,
+    evictions: Evictions,
+) -> u32 {
+    let needed = match voters {
+        0 => 0,
+        1 if evictions.are_let(policy.single_member) => 0,
+        2 if evictions.are_let(policy.two_members) => 1,
         _ => majority,
     };
     needed.saturating_sub(elsewhere)

@@ -227,6 +227,7 @@ impl Eyes {
                 tolerance.majority,
                 unseen_by_planners(tolerance.voters, &look.snapshot),
                 look.world.policy(),
+                companion::Evictions::of(look.page.budget()),
             ),
         };
         let namespace = &self.cluster.namespace;

@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 fn selector(app: &str) -> LabelSelector {
@@ -103,13 +105,56 @@ fn one_of_its_name_that_somebody_else_made_is_left_alone() {
 #[test]
 fn a_policy_that_lets_the_last_member_go_asks_for_none_to_stay() {
     let policy = Policy::default();
-    assert_eq!(min_available(1, 1, 0, &policy), 0);
-    assert_eq!(min_available(2, 2, 0, &policy), 2);
-    assert_eq!(min_available(3, 2, 0, &policy), 2);
-    assert_eq!(min_available(5, 3, 2, &policy), 1);
+    let least = |voters, majority, elsewhere, policy: &Policy| {
+        min_available(voters, majority, elsewhere, policy, Evictions::None)
+    };
+    assert_eq!(least(1, 1, 0, &policy), 0);
+    assert_eq!(least(2, 2, 0, &policy), 2);
+    assert_eq!(least(3, 2, 0, &policy), 2);
+    assert_eq!(least(5, 3, 2, &policy), 1);
     let never = Policy {
         single_member: SmallCluster::Never,
         ..Policy::default()
     };
-    assert_eq!(min_available(1, 1, 0, &never), 1);
+    assert_eq!(least(1, 1, 0, &never), 1);
+}
+
+#[test]
+fn a_rollout_that_evicts_is_not_kept_from_what_its_policy_lets_it_take() {
+    let least = |voters, majority, policy: &Policy| {
+        min_available(voters, majority, 0, policy, Evictions::Rollout)
+    };
+    let rollouts = Policy {
+        single_member: SmallCluster::AllowRollout,
+        two_members: SmallCluster::AllowRollout,
+        ..Policy::default()
+    };
+    assert_eq!(least(1, 1, &rollouts), 0);
+    assert_eq!(least(2, 2, &rollouts), 1);
+    assert_eq!(least(3, 2, &rollouts), 2);
+    let never = Policy {
+        two_members: SmallCluster::Never,
+        ..rollouts
+    };
+    assert_eq!(least(2, 2, &never), 2);
+}
+
+#[test]
+fn only_a_rollout_that_is_under_way_evicts() {
+    let with = |rollout: serde_json::Value, removal: &str| {
+        let mut budget = budget();
+        budget.spec = serde_json::from_value(json!({
+            "statefulSetName": "etcd", "rollout": {"removal": removal},
+        }))
+        .unwrap();
+        budget.status = Some(serde_json::from_value(json!({"rollout": rollout})).unwrap());
+        Evictions::of(&budget)
+    };
+    let under_way = json!({"target": "new", "updated": 0, "targets": 2});
+    let mut finished = under_way.clone();
+    finished["finished"] = json!("2026-01-01T00:00:00Z");
+    assert_eq!(with(under_way.clone(), "EvictHealthy"), Evictions::Rollout);
+    assert_eq!(with(under_way, "Delete"), Evictions::None);
+    assert_eq!(with(finished, "EvictHealthy"), Evictions::None);
+    assert_eq!(with(json!(null), "EvictHealthy"), Evictions::None);
 }

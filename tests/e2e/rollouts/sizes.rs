@@ -1,6 +1,9 @@
 //! Rollouts of clusters of other sizes than three.
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use kube::Api;
 use quorumgate_testbed::{eventually, faults};
 use serde_json::json;
 
@@ -9,7 +12,7 @@ use super::template::{change, outdated};
 use super::told::{finished, waits_on, wish};
 use crate::asking::refusal;
 use crate::vigil::Vigil;
-use crate::world::SOON;
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_member_is_updated_where_its_owner_lets_it_go() -> Result<()> {
@@ -56,6 +59,53 @@ async fn of_two_members_the_leader_goes_once_the_follower_is_back() -> Result<()
     let (order, _) = watched.end_whatever_the_gap(&world).await?;
     ensure!(order == [leader], "{order:?}");
     world.close().await
+}
+
+/// The gate's own `PodDisruptionBudget`, made for planners, is no obstacle to what the budget's policy lets a rollout take.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_members_both_are_evicted_when_asked_the_leader_last() -> Result<()> {
+    let world = on_delete("rollout-two-evicted", |etcd| etcd.replicas(2))
+        .nodes(2)
+        .start()
+        .await?;
+    wish(&world, json!({"rollout": {"removal": "EvictHealthy"}})).await?;
+    let leader = world.etcd.leader().await?;
+    let follower = world.etcd.followers().await?.pop().context("no follower")?;
+    for_planners(&world, 2).await?;
+    let watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
+
+    let held = faults::hold_in_container_creating(&world.sandbox, &follower)?;
+    let target = change(&world, "one").await?;
+    let told = waits_on(&world, &target, &["updated-members"]).await?;
+    let step = told.last_step.context("no step")?;
+    ensure!(step.pod == follower && step.action == "evict", "{step:?}");
+    held.mend();
+    let told = finished(&world, &target).await?;
+    let step = told.last_step.context("no step")?;
+    ensure!(
+        step.pod == leader && step.because.contains("leader"),
+        "{step:?}"
+    );
+    vigil.assert_never_below(1).await?;
+    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    ensure!(order == [follower, leader], "{order:?}");
+    for_planners(&world, 2).await?;
+    world.close().await
+}
+
+/// Waits until planners are told that so many members have to stay.
+async fn for_planners(world: &World, members: i32) -> Result<()> {
+    let budgets: Api<PodDisruptionBudget> = world.sandbox.api();
+    let name = format!("quorumgate-{}", world.etcd.name());
+    let what = format!("{members} members have to stay");
+    eventually(SOON, what, async || {
+        let spec = budgets.get(&name).await?.spec.context("no spec")?;
+        let least = spec.min_available;
+        ensure!(least == Some(IntOrString::Int(members)), "{least:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
