@@ -6,6 +6,7 @@ mod dep_07;
 mod druid;
 mod growth;
 mod kills;
+mod kills_at_the_leader;
 mod refused;
 mod retarget;
 mod scene;

@@ -90,6 +90,14 @@ fn owners_max_unavailable(set: &StatefulSet) -> Option<MaxUnavailable> {
     }
 }
 
+/// How many pods the partition leaves to a rollout; `None` where the budget's wishes cannot be read.
+pub(super) fn target_count(set: &StatefulSet, budget: &QuorumDisruptionBudget) -> Option<u32> {
+    let wished = budget.spec.rollout().ok()?.partition;
+    let replicas = set.spec.as_ref()?.replicas.unwrap_or(1);
+    let replicas = u32::try_from(replicas).ok()?;
+    Some(replicas.saturating_sub(partition(set, budget, wished)))
+}
+
 /// How many of the lowest ordinals keep their revision; `wished` is what the budget's spec comes to.
 fn partition(set: &StatefulSet, budget: &QuorumDisruptionBudget, wished: u32) -> u32 {
     match (kind(set), budget.spec.partition) {

@@ -4,10 +4,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
-use super::desired::{first_ordinal, live_partition};
-use crate::api::{QuorumDisruptionBudget, names};
+use super::desired::{first_ordinal, live_partition, target_count};
+use crate::api::{QuorumDisruptionBudget, RolloutStatus, names as label};
 use crate::plan::pod_name;
-use crate::quorum::Ordinal;
+use crate::quorum::{Ordinal, PodName};
 
 /// Whether some pod is outdated, or the budget does not tell yet how things stand. `ours`: whether pods are replaced by us.
 pub(super) fn is_there<P: AsRef<Pod>>(
@@ -19,15 +19,36 @@ pub(super) fn is_there<P: AsRef<Pod>>(
     let status = set.status.as_ref();
     let target = status.and_then(|status| status.update_revision.as_deref());
     let unread = status.and_then(|s| s.observed_generation) < set.metadata.generation;
-    unread || !is_told(budget, target, ours) || has_outdated(set, target, ours, pod)
+    unread
+        || !is_told(budget, target, ours)
+        || has_outdated(set, target, ours, &pod)
+        || (ours && is_miscounted(set, budget, &pod))
 }
 
 fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: bool) -> bool {
-    let shown = budget.and_then(|budget| budget.status.as_ref());
-    match shown.and_then(|status| status.rollout.as_ref()) {
+    match budget.and_then(told) {
         Some(told) => ours && told.finished.is_some() && told.target.as_deref() == target,
         None => !ours,
     }
+}
+
+/// Whether all pods are there that a finished rollout should have, and it is told of others: whoever made the last step may have died before
+/// it could tell of it, and of the wish that led to it.
+fn is_miscounted<P: AsRef<Pod>>(
+    set: &StatefulSet,
+    budget: Option<&QuorumDisruptionBudget>,
+    pod: impl Fn(&str) -> Option<P>,
+) -> bool {
+    let Some(budget) = budget else {
+        return false;
+    };
+    let count = target_count(set, budget).map(i64::from);
+    let counted = told(budget).map(|told| i64::from(told.targets));
+    count.is_some() && counted != count && names(set, 0).all(|name| pod(name.as_str()).is_some())
+}
+
+fn told(budget: &QuorumDisruptionBudget) -> Option<&RolloutStatus> {
+    budget.status.as_ref()?.rollout.as_deref()
 }
 
 fn has_outdated<P: AsRef<Pod>>(
@@ -36,18 +57,24 @@ fn has_outdated<P: AsRef<Pod>>(
     ours: bool,
     pod: impl Fn(&str) -> Option<P>,
 ) -> bool {
+    // What the StatefulSet controller leaves alone is nothing to help it with.
+    let kept = live_partition(set).filter(|_| !ours).unwrap_or_default();
+    names(set, kept)
+        .filter_map(|name| pod(name.as_str()))
+        .any(|pod| {
+            let revision = pod.as_ref().labels().get(label::REVISION);
+            revision.map(String::as_str) != target
+        })
+}
+
+/// The pods of a StatefulSet, without so many of the lowest.
+fn names(set: &StatefulSet, kept: u32) -> impl Iterator<Item = PodName> {
     let name = set.name_any();
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
     let replicas = u32::try_from(replicas.unwrap_or(1)).unwrap_or_default();
     let Ordinal(first) = first_ordinal(set);
-    // What the StatefulSet controller leaves alone is nothing to help it with.
-    let kept = live_partition(set).filter(|_| !ours).unwrap_or_default();
     (first.saturating_add(kept)..first.saturating_add(replicas))
-        .filter_map(|ordinal| pod(pod_name(&name, Ordinal(ordinal)).as_str()))
-        .any(|pod| {
-            let revision = pod.as_ref().labels().get(names::REVISION);
-            revision.map(String::as_str) != target
-        })
+        .map(move |ordinal| pod_name(&name, Ordinal(ordinal)))
 }
 
 #[cfg(test)]
@@ -85,7 +112,7 @@ mod tests {
     fn with(first: u32, pods: &[(&str, &str)]) -> bool {
         let pod = |name: &str| {
             let (_, revision) = pods.iter().find(|(pod, _)| *pod == name)?;
-            let labels = json!({"metadata": {"labels": {names::REVISION: revision}}});
+            let labels = json!({"metadata": {"labels": {label::REVISION: revision}}});
             Some(Arc::new(serde_json::from_value::<Pod>(labels).unwrap()))
         };
         is_there(&set(first), Some(&told("new")), true, pod)
@@ -110,12 +137,33 @@ mod tests {
         let outdated = |which: &'static str| {
             move |name: &str| {
                 let revision = if name == which { "old" } else { "new" };
-                let pod = json!({"metadata": {"labels": {names::REVISION: revision}}});
+                let pod = json!({"metadata": {"labels": {label::REVISION: revision}}});
                 Some(Arc::new(serde_json::from_value::<Pod>(pod).unwrap()))
             }
         };
         assert!(!is_there(&staged, None, false, outdated("etcd-0")));
         assert!(is_there(&staged, None, false, outdated("etcd-1")));
+    }
+
+    #[test]
+    fn a_rollout_that_is_told_of_with_another_number_of_pods_is_work_once_all_are_there() {
+        let mut set = set(0);
+        let on_delete = serde_json::from_value(json!({"type": "OnDelete"})).unwrap();
+        set.spec.as_mut().unwrap().update_strategy = Some(on_delete);
+        let there = |pods: &'static [&str]| {
+            move |name: &str| {
+                let labels = json!({"metadata": {"labels": {label::REVISION: "new"}}});
+                let pod = || Arc::new(serde_json::from_value::<Pod>(labels).unwrap());
+                pods.contains(&name).then(pod)
+            }
+        };
+        let mut budget = told("new");
+        let both = &["etcd-0", "etcd-1"];
+        assert!(!is_there(&set, Some(&budget), true, there(both)));
+        budget.spec.partition = Some(1);
+        assert!(is_there(&set, Some(&budget), true, there(both)));
+        // A scale-out alone is no rollout.
+        assert!(!is_there(&set, Some(&budget), true, there(&["etcd-0"])));
     }
 
     #[test]

@@ -110,7 +110,7 @@ async fn each_goes_once(
 }
 
 /// The index of the replica that drives.
-async fn driver(world: &World) -> Result<usize> {
+pub(super) async fn driver(world: &World) -> Result<usize> {
     let home = format!("{}-gate", world.namespace());
     let leases: Api<Lease> = Api::namespaced(world.sandbox.client(), &home);
     eventually(Duration::from_secs(30), "a replica leads", async || {
