@@ -7,6 +7,7 @@ mod druid;
 mod growth;
 mod kills;
 mod kills_at_the_leader;
+mod peer_tls;
 mod refused;
 mod retarget;
 mod scene;

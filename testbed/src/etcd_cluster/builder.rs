@@ -29,6 +29,7 @@ impl EtcdClusterBuilder {
                 replicas: 3,
                 version: EtcdVersion::default(),
                 tls: Tls::default(),
+                peer_tls: None,
                 auth: Auth::default(),
                 gate_user: GATE_USER.to_owned(),
                 readiness: Readiness::default(),
@@ -61,6 +62,12 @@ impl EtcdClusterBuilder {
     /// TLS between clients, members and peers (mutual).
     pub fn tls(mut self, tls: Tls) -> Self {
         self.spec.tls = tls;
+        self
+    }
+
+    /// TLS between peers (like that of clients, which has to be on where this is); see [`EtcdCluster::switch_peer_tls`].
+    pub fn peer_tls(mut self, tls: Tls) -> Self {
+        self.spec.peer_tls = Some(tls);
         self
     }
 
@@ -160,6 +167,10 @@ impl EtcdClusterBuilder {
         ensure!(
             self.spec.auth == Auth::Off || self.spec.tls == Tls::Mutual,
             "users are named by client certificates here: authentication needs TLS"
+        );
+        ensure!(
+            self.spec.peer_tls() == Tls::None || self.spec.tls == Tls::Mutual,
+            "peers have no certificates where clients have none"
         );
         objects::apply(&client, namespace, &self.spec).await?;
         Ok(EtcdCluster {

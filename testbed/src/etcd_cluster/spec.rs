@@ -9,14 +9,23 @@ use serde_json::{Map, Value};
 
 use super::EtcdVersion;
 
-/// How clients and peers of the cluster talk.
+/// How clients or peers of the cluster talk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tls {
-    /// Both sides show a certificate, clients and peers alike.
+    /// Both sides show a certificate.
     #[default]
     Mutual,
     /// Plain text.
     None,
+}
+
+impl Tls {
+    pub(crate) fn scheme(self) -> &'static str {
+        match self {
+            Self::Mutual => "https",
+            Self::None => "http",
+        }
+    }
 }
 
 /// Whether etcd asks who its clients are. Users are named by the common name of their certificate.
@@ -95,6 +104,9 @@ pub(crate) struct Spec {
     pub(crate) replicas: u32,
     pub(crate) version: EtcdVersion,
     pub(crate) tls: Tls,
+    /// Between peers, where that differs.
+    #[serde(default)]
+    pub(crate) peer_tls: Option<Tls>,
     pub(crate) auth: Auth,
     pub(crate) gate_user: String,
     pub(crate) readiness: Readiness,
@@ -138,17 +150,20 @@ impl Spec {
         format!("{pod}.{}.{namespace}.svc", self.service())
     }
 
-    /// The URL scheme that clients and peers use.
+    /// The URL scheme that clients use.
     pub(crate) fn scheme(&self) -> &'static str {
-        match self.tls {
-            Tls::Mutual => "https",
-            Tls::None => "http",
-        }
+        self.tls.scheme()
+    }
+
+    /// How peers talk.
+    pub(crate) fn peer_tls(&self) -> Tls {
+        self.peer_tls.unwrap_or(self.tls)
     }
 
     /// Where the peers of a pod reach it.
     pub(crate) fn peer_url(&self, namespace: &str, pod: &str) -> String {
-        format!("{}://{}:2380", self.scheme(), self.host(namespace, pod))
+        let scheme = self.peer_tls().scheme();
+        format!("{scheme}://{}:2380", self.host(namespace, pod))
     }
 
     /// etcd's `--initial-cluster` for these pods.

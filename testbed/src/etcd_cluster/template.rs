@@ -6,6 +6,8 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
+use super::objects::{self, SPEC_ANNOTATION};
+use super::spec::Tls;
 use super::{EtcdCluster, MARKER};
 
 impl EtcdCluster {
@@ -45,10 +47,32 @@ impl EtcdCluster {
 
     /// Changes the image of the etcd container, for example to one whose etcd cannot start.
     pub async fn change_image(&self, image: &str) -> Result<(), kube::Error> {
-        let container = json!({"name": super::objects::CONTAINER, "image": image});
+        let container = json!({"name": objects::CONTAINER, "image": image});
         let template = json!({"spec": {"containers": [container]}});
         self.patch_stateful_set(json!({"spec": {"template": template}}))
             .await
+    }
+
+    /// Switches TLS between the members on or off, as an owner has to: first the members are told their new peer URLs, while they can still
+    /// agree on anything, then the template changes. Members with the new template do not talk to those with the old one.
+    pub async fn switch_peer_tls(&mut self, tls: Tls) -> Result<()> {
+        let members = self.members().await?;
+        self.spec.peer_tls = Some(tls);
+        for pod in self.pod_names() {
+            let name = self.spec.member_name(&pod);
+            let member = members.iter().find(|member| member.name == name);
+            let id = member.with_context(|| format!("no member {name}"))?.id;
+            let url = self.spec.peer_url(&self.namespace, &pod);
+            self.connect().await?.member_update(id, [url]).await?;
+        }
+        let annotations = json!({SPEC_ANNOTATION: serde_json::to_string(&self.spec)?});
+        let arguments = objects::arguments(&self.namespace, &self.spec);
+        let container = json!({"name": objects::CONTAINER, "args": arguments});
+        let template = json!({"spec": {"containers": [container]}});
+        let patch = json!({
+            "metadata": {"annotations": annotations}, "spec": {"template": template},
+        });
+        Ok(self.patch_stateful_set(patch).await?)
     }
 
     async fn patch_stateful_set(&self, patch: Value) -> Result<(), kube::Error> {

@@ -55,14 +55,14 @@ pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
     Ok(container)
 }
 
-fn arguments(namespace: &str, spec: &Spec) -> Vec<String> {
-    let scheme = spec.scheme();
+pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<String> {
+    let (scheme, peer_scheme) = (spec.scheme(), spec.peer_tls().scheme());
     let host = spec.host(namespace, "$(POD_NAME)");
     let mut arguments = vec![
         format!("--name={}", spec.member_name("$(POD_NAME)")),
         format!("--data-dir={DATA}/new.etcd"),
         format!("--listen-client-urls={scheme}://$(POD_IP):2379"),
-        format!("--listen-peer-urls={scheme}://$(POD_IP):2380"),
+        format!("--listen-peer-urls={peer_scheme}://$(POD_IP):2380"),
         "--listen-metrics-urls=http://$(POD_IP):2381".to_owned(),
         format!("--advertise-client-urls={scheme}://{host}:2379"),
         format!(
@@ -72,7 +72,10 @@ fn arguments(namespace: &str, spec: &Spec) -> Vec<String> {
         format!("--initial-cluster-token={namespace}-{}", spec.name),
     ];
     if spec.tls == Tls::Mutual {
-        arguments.extend(TLS_ARGUMENTS.map(str::to_owned));
+        arguments.extend(CLIENT_TLS.map(str::to_owned));
+    }
+    if spec.peer_tls() == Tls::Mutual {
+        arguments.extend(PEER_TLS.map(str::to_owned));
     }
     if let Some(quota) = spec.quota_bytes {
         arguments.push(format!("--quota-backend-bytes={quota}"));
@@ -83,11 +86,14 @@ fn arguments(namespace: &str, spec: &Spec) -> Vec<String> {
     arguments
 }
 
-const TLS_ARGUMENTS: [&str; 8] = [
+const CLIENT_TLS: [&str; 4] = [
     "--client-cert-auth",
     "--trusted-ca-file=/var/etcd/ssl/ca/ca.crt",
     "--cert-file=/var/etcd/ssl/server/tls.crt",
     "--key-file=/var/etcd/ssl/server/tls.key",
+];
+
+const PEER_TLS: [&str; 4] = [
     "--peer-client-cert-auth",
     "--peer-trusted-ca-file=/var/etcd/ssl/peer/ca/ca.crt",
     "--peer-cert-file=/var/etcd/ssl/peer/server/tls.crt",

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::spec::{Shape, Spec};
 
-pub(super) use container::CONTAINER;
+pub(super) use container::{CONTAINER, arguments};
 pub(super) use labels::cluster_selector;
 pub(super) use secrets::{
     CA_CERTIFICATE, CERTIFICATE, KEY, client_request, client_secret, issuer, root_secret, write_tls,

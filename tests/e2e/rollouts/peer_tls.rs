@@ -1,0 +1,85 @@
+//! A change that cannot be rolled one by one: TLS between the members is switched on, and those with it do not talk to those without.
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use quorumgate::api::{condition, names};
+use quorumgate_testbed::etcd_cluster::Tls;
+use quorumgate_testbed::eventually;
+use serde_json::json;
+
+use super::scene::{Watched, on_delete};
+use super::template::{outdated, revision};
+use super::told::{ROLLOUT, finished, waits_on, wish};
+use crate::world::{SOON, World};
+
+/// Annotates the budget: this revision goes on without quorum.
+async fn accept(world: &World, revision: &str) -> Result<()> {
+    let annotations = json!({names::PROCEED_WITHOUT_QUORUM: revision});
+    let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    let (name, parameters) = (world.etcd.name(), PatchParams::default());
+    world.budgets().patch(name, &parameters, &patch).await?;
+    Ok(())
+}
+
+/// Switches TLS between the members. The revision that its members will have.
+async fn switch(world: &mut World, tls: Tls) -> Result<String> {
+    let before = revision(world).await?;
+    world.etcd.switch_peer_tls(tls).await?;
+    eventually(SOON, "the template has a new revision", async || {
+        let now = revision(world).await?;
+        ensure!(now != before, "still {now}");
+        Ok(now)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revision() -> Result<()> {
+    let mut world = on_delete("rollout-peer-tls", |etcd| etcd.peer_tls(Tls::None))
+        .start()
+        .await?;
+    let leader = world.etcd.leader().await?;
+    let mut watched = Watched::begin(&world).await?;
+    let old = revision(&world).await?;
+    let target = switch(&mut world, Tls::Mutual).await?;
+    let told = waits_on(&world, &target, &["obstacle"]).await?;
+    let message = told.waiting_on.context("no wait")?.message;
+    let way_on = format!("{}: {target}", names::PROCEED_WITHOUT_QUORUM);
+    ensure!(
+        message.contains("TLS") && message.ends_with(&way_on),
+        "{message}"
+    );
+    let progressing = world.condition(condition::PROGRESSING).await?;
+    ensure!(progressing.status == "False", "{progressing:?}");
+
+    // That of another revision is for another change. To be paused and to go on takes a look each.
+    accept(&world, &old).await?;
+    wish(&world, json!({"paused": true})).await?;
+    waits_on(&world, &target, &["paused"]).await?;
+    wish(&world, json!({"paused": false})).await?;
+    waits_on(&world, &target, &["obstacle"]).await?;
+    let gone = watched.gone();
+    ensure!(gone.is_empty(), "{gone:?} went");
+
+    accept(&world, &target).await?;
+    eventually(ROLLOUT, "all are updated", async || {
+        let left = outdated(&world, &target).await?;
+        ensure!(left.is_empty(), "{left:?} are not");
+        Ok(())
+    })
+    .await?;
+    finished(&world, &target).await?;
+    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    ensure!(
+        order.len() == 3 && order.last() == Some(&leader),
+        "{leader} led, and they went in this order: {order:?}"
+    );
+
+    // The next switch is not what was accepted.
+    let mut watched = Watched::begin(&world).await?;
+    let back = switch(&mut world, Tls::None).await?;
+    waits_on(&world, &back, &["obstacle"]).await?;
+    let gone = watched.gone();
+    ensure!(gone.is_empty(), "{gone:?} went");
+    world.close().await
+}
