@@ -120,7 +120,11 @@ impl Tls {
         let (certificate, key) = authority
             .issue(&request)?
             .write(directory.path(), "serving")?;
-        let files = Files { certificate, key };
+        let files = Files {
+            certificate,
+            key,
+            callers: None,
+        };
         let certificate = Certificate::open(files, Clock::system(), Arc::new(Metrics::new()))?;
         Ok(Self {
             config: Arc::new(Arc::new(certificate).server_config()?),

@@ -88,6 +88,7 @@ async fn run(options: cli::Run) -> Result<()> {
     let files = Files {
         certificate: options.tls_cert.clone(),
         key: options.tls_key.clone(),
+        callers: options.callers(),
     };
     let certificate = Certificate::open(files, clock.clone(), Arc::clone(&metrics))
         .context("no serving certificate")?;

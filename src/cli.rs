@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::features::{self, Switches};
+use crate::serve::Callers;
 use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
 
 /// Keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
@@ -72,6 +73,20 @@ pub struct Run {
     )]
     pub tls_key: PathBuf,
 
+    /// Authorities of the API servers' client certificates, PEM. With it, only callers who show a certificate of theirs are answered; without
+    /// it, everybody who reaches the port. Read again whenever its content changes.
+    #[arg(
+        long,
+        env = "QUORUMGATE_CLIENT_CA",
+        value_name = "FILE",
+        help_heading = "Certificate"
+    )]
+    pub client_ca: Option<PathBuf>,
+
+    /// Common names or DNS names of which a caller's certificate has to carry one. Needed where the authority signs for others too.
+    #[arg(long, env = "QUORUMGATE_CLIENT_NAMES", value_name = "NAME", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new(), requires = "client_ca", help_heading = "Certificate")]
+    pub client_names: Vec<String>,
+
     /// Namespaces to look after, separated by commas. All, where none is named.
     #[arg(long, env = "QUORUMGATE_NAMESPACES", value_name = "NAMESPACE", value_delimiter = ',', value_parser = dns_label, help_heading = "Scope")]
     pub namespaces: Vec<String>,
@@ -133,6 +148,14 @@ pub struct Run {
 }
 
 impl Run {
+    /// Who may call the webhooks; `None` for everybody.
+    pub fn callers(&self) -> Option<Callers> {
+        Some(Callers {
+            authorities: self.client_ca.clone()?,
+            names: self.client_names.clone(),
+        })
+    }
+
     /// The name of this replica: as given, or the host's.
     pub fn identity(&self) -> String {
         let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

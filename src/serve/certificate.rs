@@ -1,4 +1,4 @@
-//! The serving certificate: read from files, and read again when their content changes.
+//! The serving certificate, and the authorities of those who may call: read from files, and read again when their content changes.
 //!
 //! Content is compared by polling. Mounted Secrets change by a symbolic link that is swapped, which file watches miss from the
 //! second time on. A pair that is not usable never replaces one that is; it is reported, and tried again when it changes.
@@ -14,11 +14,13 @@ use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
 use tokio_util::sync::CancellationToken;
 
+use super::callers::{Callers, Doorkeeper};
 use crate::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
@@ -32,6 +34,8 @@ pub struct Files {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
+    /// Who may call; `None` for everybody.
+    pub callers: Option<Callers>,
 }
 
 /// Why a pair of files cannot be served.
@@ -59,6 +63,9 @@ pub enum Unusable {
     #[error("the key in {key} does not belong to the certificate in {certificate}",
         key = .0.key.display(), certificate = .0.certificate.display())]
     Mismatch(Files),
+    /// Callers cannot be verified with these.
+    #[error("the authorities in {path} cannot be used: {why}", path = .0.display(), why = .1)]
+    Authorities(PathBuf, String),
     /// It is over.
     #[error("the certificate in {path} expired at {since}", path = .0.display(), since = .1)]
     Expired(PathBuf, Timestamp),
@@ -68,14 +75,16 @@ pub enum Unusable {
 }
 
 /// What the files held, byte by byte.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Content {
     certificate: Vec<u8>,
     key: Vec<u8>,
+    authorities: Option<Vec<u8>>,
 }
 
 struct InUse {
     key: Arc<CertifiedKey>,
+    callers: Option<Arc<dyn ClientCertVerifier>>,
     not_after: Timestamp,
     content: Content,
 }
@@ -165,10 +174,7 @@ impl Certificate {
 
     /// Reports a pair once. Files that cannot be read are like an empty pair.
     fn refuse(&self, content: Option<Content>, error: Unusable) -> Look {
-        let content = content.unwrap_or(Content {
-            certificate: Vec::new(),
-            key: Vec::new(),
-        });
+        let content = content.unwrap_or_default();
         let mut refused = self.refused();
         if refused.as_ref() == Some(&content) {
             return Look::StillUnusable;
@@ -211,15 +217,30 @@ impl Certificate {
         }
     }
 
-    /// A TLS configuration that serves whatever certificate is in use when a handshake comes.
+    /// A TLS configuration that serves whatever certificate is in use when a handshake comes, and asks callers for theirs where
+    /// [`Files::callers`] says so.
     pub fn server_config(self: Arc<Self>) -> Result<ServerConfig, rustls::Error> {
         let versions = &[&version::TLS13, &version::TLS12];
-        let mut config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(versions)?
-            .with_no_client_auth()
-            .with_cert_resolver(self);
+        let builder =
+            ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+        let builder = match self.files.callers.clone() {
+            None => builder.with_no_client_auth(),
+            Some(callers) => builder.with_client_cert_verifier(Arc::new(Doorkeeper {
+                callers,
+                certificate: Arc::clone(&self),
+            })),
+        };
+        let mut config = builder.with_cert_resolver(self);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // A resumed session would not show its certificate again. API servers keep their connections, and resume none.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         Ok(config)
+    }
+
+    /// What checks callers now.
+    pub(super) fn caller_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        self.in_use.load().callers.clone()
     }
 }
 
@@ -237,6 +258,10 @@ impl Files {
         Ok(Content {
             certificate: read(&self.certificate)?,
             key: read(&self.key)?,
+            authorities: match &self.callers {
+                Some(callers) => Some(read(&callers.authorities)?),
+                None => None,
+            },
         })
     }
 
@@ -254,8 +279,13 @@ impl Files {
             }
             other => Unusable::Key(self.key.clone(), other),
         })?;
+        let callers = match (&self.callers, &content.authorities) {
+            (Some(callers), Some(pem)) => Some(callers.understand(pem)?),
+            (None, _) | (_, None) => None,
+        };
         Ok(InUse {
             key: Arc::new(key),
+            callers,
             not_after,
             content,
         })
@@ -294,7 +324,7 @@ impl Files {
 }
 
 /// The one provider of cryptography in this process.
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 

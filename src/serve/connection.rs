@@ -1,6 +1,7 @@
 //! One connection: handshake, requests, and an end that is never in the middle of an answer unless time runs out.
 
 use std::convert::Infallible;
+use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -70,11 +71,16 @@ pub(super) async fn serve(
         return converse(stream, router, shutdown, patience).await;
     };
     let start = Instant::now();
+    let peer = stream.peer_addr().ok().map(tracing::field::display);
     // rustls asks for 4 KiB at a time, which would be three or four system calls for a review.
     let stream = BufReader::with_capacity(LARGEST_RECORD, stream);
     match tokio::time::timeout(patience.handshake, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => converse(stream, router, shutdown, patience).await,
-        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        // Health checks of load balancers connect and go.
+        Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            tracing::debug!(%error, peer, "a TLS handshake ended early");
+        }
+        Ok(Err(error)) => tracing::info!(%error, peer, "a TLS handshake failed"),
         Err(_) => tracing::debug!(after = ?start.elapsed(), "a TLS handshake took too long"),
     }
 }

@@ -5,6 +5,7 @@
 //! end, and requests in flight are finished within a limit.
 
 pub mod admin;
+mod callers;
 pub mod certificate;
 mod connection;
 mod pace;
@@ -21,6 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use callers::Callers;
 pub use connection::Patience;
 
 /// How the bytes travel.

@@ -28,6 +28,7 @@ fn files(directory: &TempDir, certificate: &str, key: &str) -> Files {
     let files = Files {
         certificate: directory.path().join("tls.crt"),
         key: directory.path().join("tls.key"),
+        callers: None,
     };
     fs::write(&files.certificate, certificate).unwrap();
     fs::write(&files.key, key).unwrap();

@@ -14,10 +14,10 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use quorumgate::clock::Clock;
 use quorumgate::serve::certificate::{Certificate, Files};
-use quorumgate::serve::{ServeLimits, Shutdown, Transport, serve};
+use quorumgate::serve::{Callers, ServeLimits, Shutdown, Transport, serve};
 use quorumgate::telemetry::metrics::Metrics;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -32,35 +32,58 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// How often the certificate is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
+/// A certificate authority.
+pub(crate) type Issuer = CertifiedIssuer<'static, KeyPair>;
+
+pub(crate) fn authority() -> Issuer {
+    let mut params = CertificateParams::new(vec![]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
 /// A certificate authority and a Secret mounted as a kubelet does it: files are links into `..data`, which is a link itself.
 pub(crate) struct Pki {
-    authority: CertifiedIssuer<'static, KeyPair>,
+    authority: Issuer,
     mount: TempDir,
     generation: u32,
+    callers: Option<Callers>,
 }
 
 impl Pki {
     pub(crate) fn new() -> Self {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
         let mount = TempDir::new().unwrap();
         for file in ["tls.crt", "tls.key"] {
             symlink(format!("..data/{file}"), mount.path().join(file)).unwrap();
         }
         let mut pki = Self {
-            authority,
+            authority: authority(),
             mount,
             generation: 0,
+            callers: None,
         };
         pki.rotate();
         pki
+    }
+
+    /// Only callers of this authority are let in, under one of these names where there are any.
+    pub(crate) fn ask_callers(&mut self, authority: &Issuer, names: &[&str]) {
+        self.callers = Some(Callers {
+            authorities: self.mount.path().join("callers.crt"),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        });
+        self.trust_callers_of(&authority.pem());
+    }
+
+    /// What the file of the callers' authorities holds from now on.
+    pub(crate) fn trust_callers_of(&self, pem: &str) {
+        std::fs::write(self.mount.path().join("callers.crt"), pem).unwrap();
     }
 
     pub(crate) fn files(&self) -> Files {
         Files {
             certificate: self.mount.path().join("tls.crt"),
             key: self.mount.path().join("tls.key"),
+            callers: self.callers.clone(),
         }
     }
 
@@ -89,15 +112,24 @@ impl Pki {
         Path::new(self.mount.path()).join(name)
     }
 
-    fn client_config(&self) -> ClientConfig {
+    /// The settings of a client that trusts this authority and shows what it is given.
+    pub(crate) fn client_config(
+        &self,
+        shown: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+    ) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.der().clone()).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match shown {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => builder
+                .with_client_auth_cert(vec![certificate], key)
+                .unwrap(),
+        };
         // A resumed session shows the certificate it began with.
         config.resumption = rustls::client::Resumption::disabled();
         config
@@ -133,8 +165,13 @@ impl Listener {
             metrics,
             certificate,
             ended,
-            connector: TlsConnector::from(Arc::new(pki.client_config())),
+            connector: TlsConnector::from(Arc::new(pki.client_config(None))),
         }
+    }
+
+    /// The same listener, called by somebody who shows this.
+    pub(crate) fn called_with(&mut self, config: ClientConfig) {
+        self.connector = TlsConnector::from(Arc::new(config));
     }
 
     /// A connection after its handshake.

@@ -1,8 +1,9 @@
-//! The listeners: rotation under load, shutting down, impatience, and the pages for kubelets and Prometheus.
+//! The listeners: rotation under load, shutting down, impatience, and whom they let in, and the pages for kubelets and Prometheus.
 
 #![expect(clippy::expect_used, reason = "it says what did not happen in time")]
 
 mod admin;
+mod callers;
 mod listener;
 mod patience;
 mod rotation;

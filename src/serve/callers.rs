@@ -1,0 +1,137 @@
+//! Who may call: whoever shows a certificate of one of these authorities, and, where names are given, under one of these names.
+//!
+//! Off unless asked for, since an API server shows a certificate only where its admission configuration names one. Every handshake is judged by
+//! the authorities in use at that moment, and no session is resumed, so that a certificate that lost its trust does not live on.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+use super::certificate::{Certificate, Unusable, provider};
+
+/// Whom to let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Callers {
+    /// The authorities, PEM.
+    pub authorities: PathBuf,
+    /// Common names or DNS names; empty for every certificate of the authorities.
+    pub names: Vec<String>,
+}
+
+impl Callers {
+    /// What checks their certificates.
+    pub(super) fn understand(&self, pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
+        let unusable = |why: &dyn fmt::Display| {
+            Unusable::Authorities(self.authorities.clone(), why.to_string())
+        };
+        let mut roots = RootCertStore::empty();
+        for authority in CertificateDer::pem_slice_iter(pem) {
+            let authority = authority
+                .map_err(|error| Unusable::Pem(self.authorities.clone(), error.to_string()))?;
+            roots.add(authority).map_err(|error| unusable(&error))?;
+        }
+        if roots.is_empty() {
+            return Err(Unusable::NoCertificate(self.authorities.clone()));
+        }
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+            .build()
+            .map_err(|error| unusable(&error))
+    }
+
+    fn admit(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        if self.names.is_empty() {
+            return Ok(());
+        }
+        let unreadable = |_| Error::InvalidCertificate(CertificateError::BadEncoding);
+        let (_, certificate) = X509Certificate::from_der(certificate).map_err(unreadable)?;
+        if names(&certificate).any(|name| self.names.iter().any(|wanted| wanted == name)) {
+            return Ok(());
+        }
+        Err(CertificateError::ApplicationVerificationFailure.into())
+    }
+}
+
+/// The names by which a certificate's holder goes: the subject's common names, and the DNS names.
+fn names<'a>(certificate: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a str> {
+    let common = certificate.subject().iter_common_name();
+    let common = common.filter_map(|name| name.as_str().ok());
+    let alternative = certificate.subject_alternative_name().ok().flatten();
+    let alternative = alternative.into_iter().flat_map(|extension| {
+        let names = extension.value.general_names.iter();
+        names.filter_map(|name| match name {
+            GeneralName::DNSName(name) => Some(*name),
+            _ => None,
+        })
+    });
+    common.chain(alternative)
+}
+
+/// Checks callers against whatever authorities are in use when a handshake comes.
+#[derive(Debug)]
+pub(super) struct Doorkeeper {
+    pub(super) callers: Callers,
+    pub(super) certificate: Arc<Certificate>,
+}
+
+impl Doorkeeper {
+    fn authorities(&self) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+        let verifier = self.certificate.caller_verifier();
+        verifier.ok_or_else(|| Error::General("no authorities to verify callers with".into()))
+    }
+}
+
+impl ClientCertVerifier for Doorkeeper {
+    /// None: the authorities may change under a configuration, and a caller has one certificate to show.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self
+            .authorities()?
+            .verify_client_cert(end_entity, intermediates, now)?;
+        self.callers.admit(end_entity).map(|()| verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.authorities()?
+            .verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.authorities()?
+            .verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider()
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
