@@ -11,6 +11,7 @@ pub mod features;
 pub mod judge;
 pub mod ledger;
 pub mod observe;
+mod pem;
 pub mod plan;
 pub mod quorum;
 pub mod reconcile;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::causes::causes;
+use crate::pem::PemProblem;
 use crate::quorum::evidence::Unanswered;
 
 /// The authorities to trust and the client certificate to show, ready for use.
@@ -38,7 +39,7 @@ pub enum TlsError {
     NoAuthority,
     /// A CA bundle is not PEM.
     #[error("the CA bundle is not PEM")]
-    AuthorityPem(#[source] pem::Error),
+    AuthorityPem(#[source] PemProblem),
     /// A CA certificate is malformed.
     #[error("a CA certificate is malformed")]
     Authority(#[source] rustls::Error),
@@ -47,13 +48,13 @@ pub enum TlsError {
     NoClientCertificate,
     /// The client certificate is not PEM.
     #[error("the client certificate is not PEM")]
-    ClientCertificatePem(#[source] pem::Error),
+    ClientCertificatePem(#[source] PemProblem),
     /// The client certificate is malformed.
     #[error("the client certificate is malformed: {0}")]
     ClientCertificate(String),
     /// The key is not PEM, or there is none.
     #[error("the client key cannot be read")]
-    Key(#[source] pem::Error),
+    Key(#[source] PemProblem),
     /// Certificate and key do not go together, or the key is of no known kind.
     #[error("the client certificate and its key cannot be used")]
     ClientPair(#[source] rustls::Error),
@@ -77,7 +78,8 @@ impl TlsIdentity {
             Some((certificate, key)) => {
                 let chain = chain(certificate)?;
                 let validity = validity(&chain)?;
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(TlsError::Key)?;
+                let key = PrivateKeyDer::from_pem_slice(key)
+                    .map_err(|error| TlsError::Key(error.into()))?;
                 let config = builder
                     .with_client_auth_cert(chain, key)
                     .map_err(TlsError::ClientPair)?;
@@ -145,7 +147,7 @@ fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for bundle in authorities {
         for certificate in CertificateDer::pem_slice_iter(bundle) {
-            let certificate = certificate.map_err(TlsError::AuthorityPem)?;
+            let certificate = certificate.map_err(|error| TlsError::AuthorityPem(error.into()))?;
             roots.add(certificate).map_err(TlsError::Authority)?;
         }
     }
@@ -158,7 +160,7 @@ fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
 fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain = CertificateDer::pem_slice_iter(certificate)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(TlsError::ClientCertificatePem)?;
+        .map_err(|error| TlsError::ClientCertificatePem(error.into()))?;
     if chain.is_empty() {
         return Err(TlsError::NoClientCertificate);
     }

@@ -37,8 +37,8 @@ impl Callers {
         };
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(pem) {
-            let authority = authority
-                .map_err(|error| Unusable::Pem(self.authorities.clone(), error.to_string()))?;
+            let authority =
+                authority.map_err(|error| Unusable::Pem(self.authorities.clone(), error.into()))?;
             roots.add(authority).map_err(|error| unusable(&error))?;
         }
         if roots.is_empty() {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::callers::{Callers, Doorkeeper};
 use crate::clock::Clock;
+use crate::pem::PemProblem;
 use crate::telemetry::metrics::Metrics;
 
 /// How often the files are read. A Secret takes a minute to reach a mounted volume, so this adds little.
@@ -46,7 +47,7 @@ pub enum Unusable {
     Read(PathBuf, #[source] io::Error),
     /// A file is not PEM.
     #[error("{path} is not PEM: {why}", path = .0.display(), why = .1)]
-    Pem(PathBuf, String),
+    Pem(PathBuf, PemProblem),
     /// There is no certificate in it.
     #[error("{path} contains no certificate", path = .0.display())]
     NoCertificate(PathBuf),
@@ -294,13 +295,13 @@ impl Files {
     fn chain(&self, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
         CertificateDer::pem_slice_iter(pem)
             .collect::<Result<_, _>>()
-            .map_err(|error| Unusable::Pem(self.certificate.clone(), error.to_string()))
+            .map_err(|error| Unusable::Pem(self.certificate.clone(), error.into()))
     }
 
     fn private_key(&self, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Unusable> {
-        PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
-            rustls::pki_types::pem::Error::NoItemsFound => Unusable::NoKey(self.key.clone()),
-            other => Unusable::Pem(self.key.clone(), other.to_string()),
+        PrivateKeyDer::from_pem_slice(pem).map_err(|error| match PemProblem::from(error) {
+            PemProblem::Nothing => Unusable::NoKey(self.key.clone()),
+            other => Unusable::Pem(self.key.clone(), other),
         })
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     // A budget's spec is read as the policy that decisions depend on.
@@ -13,9 +13,10 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("causes", &[]),
     ("clock", &[]),
     ("features", &[]),
+    ("pem", &[]),
     ("strategy", &["api"]),
     ("telemetry", &["quorum"]),
-    ("etcd", &["quorum", "causes", "clock"]),
+    ("etcd", &["quorum", "causes", "clock", "pem"]),
     // Evidence belongs to the ledger page it was gathered after.
     ("observe", &["quorum", "api", "etcd", "ledger", "clock"]),
     ("ledger", &["quorum", "api", "clock", "telemetry"]),
@@ -32,7 +33,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "telemetry",
         ],
     ),
-    ("serve", &["clock", "telemetry"]),
+    ("serve", &["clock", "pem", "telemetry"]),
     (
         "admission",
         &[
@@ -68,13 +69,14 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 16] = [
+const EVERYTHING: [&str; 17] = [
     "quorum",
     "plan",
     "api",
     "causes",
     "clock",
     "features",
+    "pem",
     "strategy",
     "telemetry",
     "etcd",

@@ -144,3 +144,22 @@ fn only_fingerprint_and_expiry_are_printed() {
     );
     assert_eq!(format!("{identity:?}"), expected);
 }
+
+#[test]
+fn what_is_said_of_a_key_that_lost_its_line_breaks_repeats_none_of_it() {
+    let Pem {
+        authority,
+        certificate,
+        key,
+    } = issue(2020, 2030);
+    let one_line = key.replace('\n', "");
+    // Also where a key was put in the place of something else.
+    for said in [
+        refusal(&authority, &certificate, &one_line),
+        refusal(&authority, &one_line, &key),
+        refusal(&one_line, &certificate, &key),
+    ] {
+        assert!(said.contains("line breaks"), "{said}");
+        assert!(!said.contains("45, 45") && !said.contains("MI"), "{said}");
+    }
+}

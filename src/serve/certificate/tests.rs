@@ -75,6 +75,18 @@ fn what_is_wrong_with_a_pair_is_said_in_words() {
 }
 
 #[test]
+fn what_is_said_of_a_key_that_lost_its_line_breaks_repeats_none_of_it() {
+    let (certificate, key) = pair();
+    let one_line = key.replace('\n', "");
+    let directory = TempDir::new().unwrap();
+    let error = open(files(&directory, &certificate, &one_line)).unwrap_err();
+    assert!(error.to_string().contains("line breaks"), "{error}");
+    for said in [error.to_string(), format!("{error:?}")] {
+        assert!(!said.contains("45, 45") && !said.contains("MI"), "{said}");
+    }
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let directory = TempDir::new().unwrap();
     let (certificate, key) = pair();
