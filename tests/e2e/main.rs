@@ -28,6 +28,7 @@ mod relabelled;
 mod restarts;
 mod rollouts;
 mod scale_out;
+mod security;
 mod sizes;
 mod strategy;
 mod taints;
