@@ -69,6 +69,11 @@ impl Arena {
         }
     }
 
+    /// Whether the gate is there.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gate.is_some()
+    }
+
     /// Brings the cluster into its best shape, with this readiness probe, this update strategy and this leader.
     pub(crate) async fn prepare(
         &mut self,

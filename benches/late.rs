@@ -9,14 +9,14 @@ use tokio::time::sleep;
 
 use crate::arena::Arena;
 use crate::condition::Condition;
-use crate::promptness::Promptness;
+use crate::promptness::{Delay, Promptness};
 
 /// A driver that has waited for so long takes the fewest looks.
 const LONG: Duration = Duration::from_secs(45);
 const SOON: Duration = Duration::from_secs(60);
 
 /// How long after the moment it might begin the step after the long wait was seen.
-pub(crate) async fn delay(arena: &mut Arena, strategy: &Value, round: usize) -> Result<Duration> {
+pub(crate) async fn delay(arena: &mut Arena, strategy: &Value, round: usize) -> Result<Delay> {
     let leader = Condition::Healthy.leader(round);
     let prepared = arena.prepare(Condition::Healthy.readiness(), strategy, &leader);
     prepared.await?;

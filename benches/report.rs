@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::By;
 use crate::condition::Condition;
+use crate::promptness::Delay;
 use crate::rolled::Rolled;
 use crate::spread::Spread;
 use crate::table::Table;
@@ -27,7 +28,7 @@ const HEAD: &str = "\
 pub(crate) struct Report {
     restarts: Vec<f64>,
     rollouts: Vec<(Condition, By, Rolled)>,
-    late: Vec<Duration>,
+    late: Vec<Delay>,
 }
 
 impl Report {
@@ -38,7 +39,7 @@ impl Report {
     }
 
     /// The delay of a step after a long wait.
-    pub(crate) fn late(&mut self, delay: Duration) {
+    pub(crate) fn late(&mut self, delay: Delay) {
         eprintln!("after a long wait: {delay:.1?}");
         self.late.push(delay);
     }
@@ -72,12 +73,17 @@ impl Report {
             )
             .row(
                 "all healthy, quorumgate: from the moment it may to the next step, ms",
-                self.delays(healthy, ours),
+                self.delays(|delay| delay.begun),
                 ..=DELAY,
             )
             .row(
-                "the same after 45 s of waiting, ms",
-                Spread::of(self.late.iter().map(millis)),
+                "until its pod goes, ms",
+                self.delays(|delay| delay.gone),
+                ..,
+            )
+            .row(
+                "after 45 s of waiting: from the moment it may to the next step, ms",
+                Spread::of(self.late.iter().map(|delay| millis(delay.begun))),
                 ..=DELAY,
             );
         for condition in [Condition::Crashing, Condition::CutOff] {
@@ -131,10 +137,11 @@ impl Report {
         Spread::once(self.spread(condition, by, cost).most)
     }
 
-    /// Of every step but the first of each rollout.
-    fn delays(&self, condition: Condition, by: By) -> Spread {
-        let rollouts = self.of(condition, by);
-        Spread::of(rollouts.flat_map(|rolled| &rolled.delays).map(millis))
+    /// Of every step but the first of each rollout where it was measured.
+    fn delays(&self, which: fn(&Delay) -> Duration) -> Spread {
+        let rollouts = self.rollouts.iter();
+        let delays = rollouts.flat_map(|(_, _, rolled)| &rolled.delays);
+        Spread::of(delays.map(|delay| millis(which(delay))))
     }
 
     /// The time as a multiple of the same round's restarts.
@@ -144,7 +151,7 @@ impl Report {
     }
 }
 
-fn millis(time: &Duration) -> f64 {
+fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 

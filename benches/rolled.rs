@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::condition::{Broken, Condition};
 use crate::incarnations::Watch;
 use crate::majority::Majority;
-use crate::promptness::Promptness;
+use crate::promptness::{Delay, Promptness};
 
 const SOON: Duration = Duration::from_secs(120);
 
@@ -29,8 +29,8 @@ pub(crate) struct Rolled {
     pub(crate) elections: u64,
     /// How long fewer members than a majority were there.
     pub(crate) without_majority: Duration,
-    /// How long after the moment it might begin each step but the first was seen; where all were healthy.
-    pub(crate) delays: Vec<Duration>,
+    /// How long after the moment it might begin each step but the first was seen: the gate's, where all were healthy.
+    pub(crate) delays: Vec<Delay>,
 }
 
 impl Rolled {
@@ -51,8 +51,10 @@ impl Rolled {
         let majority = Majority::watch(&arena.etcd, &arena.watch).await?;
         // With a broken member, steps do not wait for the one before them alone.
         let promptness = match condition {
-            Condition::Healthy => Some(Promptness::watch(&arena.etcd, &arena.watch).await?),
-            Condition::Crashing | Condition::CutOff => None,
+            Condition::Healthy if arena.is_gated() => {
+                Some(Promptness::watch(&arena.etcd, &arena.watch).await?)
+            }
+            Condition::Healthy | Condition::Crashing | Condition::CutOff => None,
         };
         let writer = Writer::start(&arena.etcd).await?;
 
