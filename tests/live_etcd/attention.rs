@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate::etcd::{Endpoint, Prober, Watched};
 use tokio::time::timeout;
 
-use crate::cluster::{Builder, PATIENCE, SOON, prober, round};
+use crate::cluster::{Builder, SOON, prober, round};
 use crate::version::Version;
 
 /// The pause between two questions.
@@ -81,21 +81,19 @@ async fn a_quorum_that_is_back_ends_it(version: Version) -> Result<()> {
         cluster.member_mut(other)?.kill().await?;
     }
     let alone = endpoints.get(leader).context("no endpoint")?.clone();
-    // Until it has noticed.
+    let mut left = Vec::new();
     let noticed = async {
-        while watched(&prober, std::slice::from_ref(&alone))
-            .await
-            .is_empty()
-        {
-            tokio::time::sleep(PAUSE).await;
+        // It hangs at first, and gives up its lead then.
+        while left.is_empty() || goes_on(&prober, &left).await.is_err() {
+            left = watched(&prober, std::slice::from_ref(&alone)).await;
         }
     };
-    timeout(PATIENCE, noticed)
-        .await
-        .context("it serves alone")?;
+    timeout(SOON, noticed).await.context("it serves alone")?;
     for other in others {
         cluster.start(other, "new")?;
     }
+    let ends = prober.until_otherwise(&left, PAUSE, ANSWER);
+    timeout(SOON, ends).await.context("it does not end")?;
     until_served(&prober, &[alone]).await
 }
 
