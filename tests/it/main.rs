@@ -9,6 +9,7 @@
 
 mod admission;
 mod architecture;
+mod documents;
 mod manifests;
 mod plan;
 mod properties;
