@@ -61,7 +61,13 @@ impl Evicted {
                 "the object is not an Eviction of policy/v1 or policy/v1beta1: {found}"
             ))));
         }
-        let (namespace, pod) = identity::of(&request, &eviction.metadata)?;
+        let mut metadata = eviction.metadata.clone();
+        if hook == Hook::MutateEvictions && !request.name.is_empty() {
+            // Where the object has another name the API server itself refuses it, right after this webhook: a bad request (400). A
+            // webhook that gives no verdict would make that an internal error (500).
+            metadata.name.clear();
+        }
+        let (namespace, pod) = identity::of(&request, &metadata)?;
         let dry_run = dry_run(&request, &eviction);
         Ok(Self {
             request,

@@ -40,6 +40,20 @@ async fn an_eviction_is_tied_to_the_incarnation_there_is() {
     assert_eq!(door.lookups(), ["shoot/etcd-main-1"]);
 }
 
+/// The API server refuses it itself, right after this webhook, and with a better code than it makes of a webhook without a verdict.
+#[tokio::test]
+async fn p3_a_name_that_differs_from_the_paths_is_left_to_the_api_server() {
+    let door = finding(Some("u-1"));
+    let review = with(
+        fixture("eviction"),
+        "/request/object/metadata/name",
+        json!("etcd-main-2"),
+    );
+    let object = patched(&review, &door.post(EVICTIONS, &review).await);
+    assert_eq!(object["metadata"]["name"], "etcd-main-2");
+    assert_eq!(door.lookups(), ["shoot/etcd-main-1"]);
+}
+
 #[tokio::test]
 async fn s9_what_an_eviction_has_stays_as_it_is() {
     let door = finding(Some("u-1"));
