@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export RUST_BACKTRACE ?= 1
 
-.PHONY: demo test check unit e2e bench crds image setup testbed
+.PHONY: demo test check unit e2e bench crds conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked
@@ -30,6 +30,9 @@ bench: setup testbed         ## ratios in one run
 
 crds: setup                  ## writes manifests/base/crds.yaml
 	$(CARGO) run --locked --quiet -- crds > manifests/base/crds.yaml
+
+conformance: setup           ## writes docs/conformance.md
+	UPDATE=1 $(CARGO) test --locked --quiet --test it conformance::the_document
 
 image:                       ## needs docker or podman
 	docker build --tag quorumgate:dev .

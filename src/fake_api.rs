@@ -27,6 +27,8 @@ struct State {
     mutation: Option<Mutation>,
     /// Whether somebody else is to have written just before the next write of a status.
     loses_next_write: bool,
+    /// The same, before each of them.
+    loses_every_write: bool,
 }
 
 /// A mutating webhook: changes what is about to be stored, given what is.
@@ -88,6 +90,11 @@ impl FakeApi {
     /// Answers the next write of a status with a conflict, as if somebody else had written a moment before.
     pub(crate) fn conflict_once(&self) {
         self.state().loses_next_write = true;
+    }
+
+    /// Answers every write of a status with a conflict.
+    pub(crate) fn conflict_always(&self) {
+        self.state().loses_every_write = true;
     }
 
     /// Puts something that happened elsewhere into the sequence of the requests.
@@ -161,7 +168,7 @@ impl State {
             return failure(StatusCode::NOT_FOUND, "NotFound", path);
         };
         let same = |field: &str| object["metadata"][field] == stored["metadata"][field];
-        let lost = std::mem::take(&mut self.loses_next_write);
+        let lost = std::mem::take(&mut self.loses_next_write) || self.loses_every_write;
         if lost || !same("resourceVersion") || !same("uid") {
             return failure(StatusCode::CONFLICT, "Conflict", path);
         }

@@ -15,7 +15,7 @@ use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET, budget_json, pod_json, set_json};
 use crate::ledger::Ledger;
 use crate::observe::{Ages, Observer};
-use crate::quorum::{Actor, Basis, Grace, Kind};
+use crate::quorum::{Actor, Basis, Grace, Kind, Reason, Waiver};
 use crate::telemetry::metrics::Metrics;
 
 /// What stands in the sequence of requests where a member was asked.
@@ -218,4 +218,74 @@ async fn a_step_that_was_chosen_by_what_is_no_longer_so_is_outdated() {
     // Its own permission counts as somebody else's from then on.
     let answer = court.judge.hear(question(Some(seen))).await;
     assert_eq!(answer.outcome.unwrap_err(), Refusal::Outdated);
+}
+
+/// The API server's cache may show a pod as it was; whoever is asked afterwards sees another one.
+#[tokio::test]
+async fn n4_an_old_object_that_is_out_of_date_is_not_believed() {
+    let court = Court::new().await;
+    let shown = |metadata: Value| {
+        let mut pod = pod_json(1, &json!({"metadata": metadata}));
+        Question {
+            kind: Kind::Delete,
+            shown: Some(serde_json::from_value(pod["metadata"].take()).unwrap()),
+            ..question(None)
+        }
+    };
+    let lifted = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
+    let goes = json!({"deletionTimestamp": "2026-01-01T11:59:59Z"});
+    for metadata in [lifted, goes.clone()] {
+        let answer = court.judge.hear(shown(metadata.clone())).await;
+        let waits = matches!(answer.outcome, Err(Refusal::Wait(_)));
+        assert!(waits, "{metadata} is not so any more: {answer:?}");
+    }
+
+    court.put_pod(1, 1, &goes);
+    let answer = court.judge.hear(shown(json!({}))).await;
+    let terminates = matches!(answer.outcome, Ok(Yes::Waived(Waiver::Terminating)));
+    assert!(terminates, "{answer:?}");
+
+    court.put_pod(1, 1, &json!({"uid": "another"}));
+    let answer = court.judge.hear(shown(json!({}))).await;
+    let another = matches!(answer.outcome, Ok(Yes::Waived(Waiver::WrongIncarnation)));
+    assert!(another, "{answer:?}");
+    assert_eq!(court.api.get(BUDGET).unwrap()["status"], Value::Null);
+}
+
+#[tokio::test]
+async fn p7_p8_p13_endless_conflicts_end_in_a_wait_in_time() {
+    let court = Court::new().await;
+    // Dead for good, so that it would be permitted to go.
+    court.api.remove("/api/v1/nodes/node-1");
+    court.api.conflict_always();
+    let patience = Duration::from_secs(1);
+    let begun = Instant::now();
+    let asked = Question {
+        deadline: begun + patience,
+        ..question(None)
+    };
+    court.api.take_requests();
+
+    let answer = court.judge.hear(asked).await;
+
+    assert!(begun.elapsed() < patience, "it took {:?}", begun.elapsed());
+    let waits = matches!(
+        answer.outcome,
+        Err(Refusal::Wait(Reason::Unavailable { .. }))
+    );
+    assert!(waits, "{answer:?}");
+    let done = court.api.take_requests();
+    let write = format!("PUT {BUDGET}/status");
+    let tries = done
+        .iter()
+        .filter(|request| request.starts_with(&write))
+        .count();
+    assert!(tries > 1, "it gave up: {answer:?} {done:#?}");
+    assert_eq!(court.api.get(BUDGET).unwrap()["status"], Value::Null);
+
+    let free = Court::new().await;
+    free.api.remove("/api/v1/nodes/node-1");
+    let answer = free.evict().await.0;
+    let recorded = matches!(answer.outcome, Ok(Yes::Recorded { .. }));
+    assert!(recorded, "without the conflicts it would go: {answer:?}");
 }

@@ -10,11 +10,11 @@ mod kills_at_the_leader;
 mod peer_tls;
 mod refused;
 mod retarget;
-mod scene;
+pub(crate) mod scene;
 mod sizes;
 mod staging;
 mod strangers;
-mod template;
+pub(crate) mod template;
 mod told;
 mod unblock;
 

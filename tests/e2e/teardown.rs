@@ -138,7 +138,7 @@ fn sets(world: &World) -> Api<StatefulSet> {
 }
 
 /// Gives the StatefulSet a controlling owner, and returns its name.
-async fn own(world: &World) -> Result<String> {
+pub(crate) async fn own(world: &World) -> Result<String> {
     // The gate may read owners of kinds that somebody gave it leave to read.
     let leave: ClusterRole = serde_json::from_value(json!({
         "metadata": {
@@ -172,7 +172,7 @@ async fn own(world: &World) -> Result<String> {
     Ok("operator-object".into())
 }
 
-async fn no_pods(world: &World) -> Result<()> {
+pub(crate) async fn no_pods(world: &World) -> Result<()> {
     eventually(SOON, "no pod is left", || async {
         let pods = world.etcd.pods().await?;
         ensure!(pods.is_empty(), "{} are left", pods.len());

@@ -270,6 +270,12 @@ impl WorldBuilder {
         self
     }
 
+    /// How many replicas of the gate.
+    pub(crate) fn replicas(mut self, replicas: usize) -> Self {
+        self.gate = self.gate.replicas(replicas);
+        self
+    }
+
     /// Switches a feature of the gate on.
     pub(crate) fn feature(mut self, name: &str) -> Self {
         self.gate = self.gate.argument(format!("--feature-gates={name}=true"));

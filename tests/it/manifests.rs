@@ -20,7 +20,7 @@ fn read(path: &Path) -> String {
 }
 
 /// Every document of a YAML file.
-fn documents(path: &str) -> Vec<Value> {
+pub(crate) fn documents(path: &str) -> Vec<Value> {
     let path = root().join(path);
     serde_saphyr::from_multiple(&read(&path))
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))

@@ -16,7 +16,7 @@ pub(super) const GAP: Duration = Duration::from_secs(1);
 pub(super) const ELECTION: Duration = Duration::from_secs(4);
 
 /// A world whose StatefulSet waits for somebody to delete its pods, which the gate does.
-pub(super) fn on_delete(
+pub(crate) fn on_delete(
     name: &str,
     choose: impl FnOnce(EtcdClusterBuilder) -> EtcdClusterBuilder,
 ) -> WorldBuilder {

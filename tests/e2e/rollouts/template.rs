@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::world::{SOON, World};
 
 /// Changes the template so that it has a new revision, which is returned.
-pub(super) async fn change(world: &World, marker: &str) -> Result<String> {
+pub(crate) async fn change(world: &World, marker: &str) -> Result<String> {
     let before = revision(world).await?;
     world.etcd.change_template(marker).await?;
     another_than(world, &before).await
@@ -62,7 +62,7 @@ pub(super) async fn revision(world: &World) -> Result<String> {
 }
 
 /// The members' pods that do not exist with this revision.
-pub(super) async fn outdated(world: &World, revision: &str) -> Result<BTreeSet<String>> {
+pub(crate) async fn outdated(world: &World, revision: &str) -> Result<BTreeSet<String>> {
     let mut outdated: BTreeSet<_> = world.etcd.pod_names().into_iter().collect();
     for pod in world.etcd.pods().await? {
         let is = pod.labels().get("controller-revision-hash");

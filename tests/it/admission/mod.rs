@@ -7,7 +7,7 @@
     reason = "a world that is asked what it does not expect has failed its test"
 )]
 
-mod door;
+pub(crate) mod door;
 mod evictions;
 mod limits;
 mod malformed;

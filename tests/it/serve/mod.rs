@@ -4,7 +4,7 @@
 
 mod admin;
 mod callers;
-mod listener;
+pub(crate) mod listener;
 mod patience;
 mod rotation;
 mod shutdown;

@@ -1,0 +1,112 @@
+//! What the tests of other gates assert, row by row, and what we answer. The rows are data; `docs/conformance.md` is made from them.
+//!
+//! Tests that a row names are wherever they belong. Those that exist for a row's sake alone are here, in `tests/it/scenarios` and in
+//! `tests/e2e/conformance`, and their names begin with its id.
+
+mod druid;
+mod row;
+mod rows;
+mod sources;
+mod strimzi;
+mod table;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use row::{Ours, Row};
+use rows::groups;
+use sources::Tests;
+
+fn rows() -> Vec<&'static Row> {
+    groups().into_iter().flat_map(|group| group.rows).collect()
+}
+
+#[test]
+fn the_document_is_what_the_rows_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/conformance.md");
+    let made = table::document(&groups(), &Tests::read());
+    if std::env::var_os("UPDATE").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &made).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == made,
+        "docs/conformance.md is out of date: run make conformance, and read the difference"
+    );
+}
+
+#[test]
+fn every_row_names_tests_that_exist_or_says_why_there_is_none() {
+    let tests = Tests::read();
+    for row in rows() {
+        assert_eq!(
+            row.shown_by.is_empty(),
+            !row.is_testable(),
+            "{}: what can be tested names its tests, what cannot names none",
+            row.id
+        );
+        let mut names = BTreeSet::new();
+        for name in row.shown_by {
+            assert!(
+                !tests.files_of(name).is_empty(),
+                "{}: there is no test {name}",
+                row.id
+            );
+            assert!(names.insert(name), "{} names {name} twice", row.id);
+        }
+        for text in [row.asserted, words(&row.ours)] {
+            assert!(text.ends_with('.'), "{}: not a sentence: {text}", row.id);
+        }
+    }
+}
+
+fn words(ours: &Ours) -> &'static str {
+    match ours {
+        Ours::Same(answer) | Ours::Own(answer) | Ours::Differs { answer, .. } => answer,
+        Ours::Elsewhere { because, .. } => because,
+    }
+}
+
+/// A test that carries a row's id and is not among those that the row names would be missed in the document.
+#[test]
+fn a_test_named_after_a_row_is_among_those_that_the_row_names() {
+    let rows = rows();
+    let mut seen = 0;
+    for name in Tests::read().names() {
+        for id in ids_of(name) {
+            seen += 1;
+            let row = rows.iter().find(|row| row.prefix() == id);
+            let row =
+                row.unwrap_or_else(|| panic!("{name} is named after a row that there is not"));
+            assert!(
+                row.shown_by.contains(&name),
+                "{} does not name {name}",
+                row.id
+            );
+        }
+    }
+    assert!(seen > 50, "only {seen} tests are named after a row");
+}
+
+/// The ids that a name begins with: `s5` and `p21` of `s5_p21_every_form`.
+fn ids_of(name: &str) -> impl Iterator<Item = &str> {
+    name.split(['_', ' ']).take_while(|word| {
+        let number = word.strip_prefix(['s', 'k', 'p', 'o', 'd', 'n']);
+        number
+            .is_some_and(|number| !number.is_empty() && number.chars().all(|c| c.is_ascii_digit()))
+    })
+}
+
+/// Nobody drops a row, and nobody gives a number twice.
+#[test]
+fn the_rows_of_a_group_are_numbered_without_a_gap() {
+    for group in groups() {
+        let ids: Vec<&str> = group.rows.iter().map(|row| row.id).collect();
+        let expected: Vec<String> = (1..=group.size)
+            .map(|n| format!("{}{n}", group.letter))
+            .collect();
+        assert_eq!(ids, expected, "{}", group.title);
+    }
+}

@@ -1,0 +1,132 @@
+//! Which tests there are, by reading the sources.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Every test by its name, with the files that have it: functions that a runner runs or that such a function calls as a step, and titles
+/// of scenarios.
+pub(crate) struct Tests(BTreeMap<String, Vec<String>>);
+
+impl Tests {
+    /// Reads `src` and `tests`, without the rows themselves: to be named there is no proof of being called.
+    pub(crate) fn read() -> Self {
+        let mut files = Vec::new();
+        for folder in ["src", "tests"] {
+            visit(Path::new(env!("CARGO_MANIFEST_DIR")), folder, &mut files);
+        }
+        Self::among(&files)
+    }
+
+    fn among(files: &[(String, String)]) -> Self {
+        let mut words: BTreeMap<&str, usize> = BTreeMap::new();
+        for word in files.iter().flat_map(|(_, text)| words_of(text)) {
+            *words.entry(word).or_default() += 1;
+        }
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (path, text) in files {
+            let names: Vec<&str> = if path.strip_suffix(".txt").is_some() {
+                titles_in(text).collect()
+            } else {
+                let functions = functions_in(text);
+                let shown = functions.filter(|(name, is_test)| *is_test || words[name] > 1);
+                shown.map(|(name, _)| name).collect()
+            };
+            for name in names {
+                found.entry(name.to_owned()).or_default().push(path.clone());
+            }
+        }
+        Self(found)
+    }
+
+    /// The files that have a test of this name, by their paths in the repository.
+    pub(crate) fn files_of(&self, name: &str) -> &[String] {
+        self.0.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+}
+
+/// Every source and every scenario below `path`, in order.
+fn visit(root: &Path, path: &str, files: &mut Vec<(String, String)>) {
+    let full = root.join(path);
+    if full.is_dir() {
+        let mut entries: Vec<_> = fs::read_dir(full)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        entries.sort();
+        for entry in entries {
+            visit(root, &format!("{path}/{entry}"), files);
+        }
+        return;
+    }
+    let extension = full.extension().and_then(|extension| extension.to_str());
+    let is_wanted = match extension {
+        Some("rs") => !path.starts_with("tests/it/conformance/rows/"),
+        Some("txt") => path.starts_with("tests/it/scenarios/"),
+        _ => false,
+    };
+    if is_wanted {
+        files.push((path.to_owned(), fs::read_to_string(full).unwrap()));
+    }
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+/// The functions of a file, and whether each is a test.
+fn functions_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let mut is_test = false;
+    text.lines().map(str::trim).filter_map(move |line| {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        }
+        let name = function(line)?;
+        Some((name, std::mem::take(&mut is_test)))
+    })
+}
+
+/// The name of the function that begins on this line.
+fn function(line: &str) -> Option<&str> {
+    let mut line = line;
+    for word in ["pub(crate) ", "pub(super) ", "pub ", "const ", "async "] {
+        line = line.strip_prefix(word).unwrap_or(line);
+    }
+    words_of(line.strip_prefix("fn ")?).next()
+}
+
+/// Titles stand at the beginning of a line; what belongs to them is indented, and comments begin with `#`.
+fn titles_in(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .filter(|line| !line.is_empty() && !line.starts_with([' ', '#']))
+}
+
+#[test]
+fn tests_and_their_steps_are_found_and_nothing_else() {
+    let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let tests = Tests::among(&[
+        file(
+            "one.rs",
+            "#[tokio::test(flavor = \"multi_thread\")]
+             async fn a_test() { steps::a_step().await }
+             /// Explained.
+             #[test]
+             // Why.
+             #[ignore]
+             fn another() {}",
+        ),
+        file(
+            "steps.rs",
+            "pub(super) async fn a_step() {}
+             fn a_step_that_nobody_takes() {}",
+        ),
+        file("some.txt", "# no\n\none two\n  3 voters\n"),
+    ]);
+    let names: Vec<&str> = tests.names().collect();
+    assert_eq!(names, ["a_step", "a_test", "another", "one two"]);
+    assert_eq!(tests.files_of("a_step"), ["steps.rs"]);
+}
