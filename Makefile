@@ -17,7 +17,7 @@ check: setup                 ## format, lints, docs, licences, generated files
 	scripts/check
 
 unit: setup                  ## unit, scenario, property, HTTP and TLS tests
-	$(CARGO) test --locked --workspace --lib --bins --test it
+	$(CARGO) test --locked --workspace --lib --bins --test it --test fuzz
 
 testbed: setup               ## builds the control plane and etcd into the cache, once
 	$(CARGO) run --locked --quiet --package quorumgate-testbed -- build

@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../../tests/fuzz/certificates.rs"]
+mod certificates;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| certificates::run(bytes));

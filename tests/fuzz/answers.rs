@@ -1,0 +1,128 @@
+//! Answers of an etcd member, as it sends them over HTTP/2: a status, a read and a member list.
+//!
+//! Whatever a member sends, the probe ends in time, and a failure is no proof.
+
+use std::cell::OnceCell;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Request, Response};
+use futures::stream;
+use http_body::Frame;
+use http_body_util::StreamBody;
+use quorumgate::clock::Clock;
+use quorumgate::etcd::{Connections, Endpoint, Prober};
+use quorumgate::quorum::PodUid;
+use quorumgate::quorum::evidence::{Probe, Target};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+/// What the member says next: by kind of question.
+#[derive(Default)]
+struct Script {
+    status: Vec<u8>,
+    read: Vec<u8>,
+    members: Vec<u8>,
+    /// gRPC's own status, 0 for success.
+    code: u8,
+}
+
+type Shared = Arc<Mutex<Script>>;
+
+struct Member {
+    runtime: Runtime,
+    script: Shared,
+    address: SocketAddr,
+    prober: Prober,
+}
+
+thread_local! {
+    static MEMBER: OnceCell<Member> = const { OnceCell::new() };
+}
+
+impl Member {
+    fn new() -> Self {
+        quorumgate::install_crypto_provider();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let script = Shared::default();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .fallback(answer)
+            .with_state(Arc::clone(&script));
+        runtime.spawn(async { axum::serve(listener, router).await });
+        let clock = Clock::system();
+        let prober = Prober::new(Connections::new(clock.clone()), clock);
+        Self {
+            runtime,
+            script,
+            address,
+            prober,
+        }
+    }
+
+    fn probe(&self, script: Script) -> Probe {
+        *self.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
+        let endpoints = [Endpoint {
+            target: Target::Pod(PodUid::new("fuzzed")),
+            address: self.address.to_string(),
+            server_name: None,
+            tls: None,
+        }];
+        let deadline = Instant::now() + Duration::from_millis(500);
+        let round = self.prober.round(&endpoints, deadline);
+        let round = self.runtime.block_on(round);
+        assert!(
+            Instant::now() < deadline + Duration::from_secs(5),
+            "the probe outlived its deadline"
+        );
+        let [probe] = <[Probe; 1]>::try_from(round.probes).unwrap();
+        probe
+    }
+}
+
+async fn answer(State(script): State<Shared>, request: Request<Body>) -> Response<Body> {
+    let script = script.lock().unwrap_or_else(PoisonError::into_inner);
+    let message = match request.uri().path() {
+        "/etcdserverpb.Maintenance/Status" => &script.status,
+        "/etcdserverpb.KV/Range" => &script.read,
+        _ => &script.members,
+    };
+    let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+    let message = [&[0][..], &length.to_be_bytes(), message].concat();
+    let mut trailers = HeaderMap::new();
+    trailers.insert("grpc-status", HeaderValue::from(u16::from(script.code)));
+    let frames = [Frame::data(Bytes::from(message)), Frame::trailers(trailers)];
+    let body = StreamBody::new(stream::iter(frames.map(Ok::<_, Infallible>)));
+    let mut answer = Response::new(Body::new(body));
+    let grpc = HeaderValue::from_static("application/grpc");
+    answer.headers_mut().insert("content-type", grpc);
+    answer
+}
+
+/// Three bytes first: gRPC's status, and how long the status and the read are; the member list is the rest.
+pub(crate) fn run(bytes: &[u8]) {
+    let [code, status, read, rest @ ..] = bytes else {
+        return;
+    };
+    let (status, rest) = rest.split_at(usize::from(*status).min(rest.len()));
+    let (read, members) = rest.split_at(usize::from(*read).min(rest.len()));
+    let script = Script {
+        status: status.to_vec(),
+        read: read.to_vec(),
+        members: members.to_vec(),
+        code: code % 17,
+    };
+    let failed = script.code != 0;
+    let probe = MEMBER.with(|member| member.get_or_init(Member::new).probe(script));
+    // A read that is not permitted is one that etcd has confirmed before it says so.
+    if failed {
+        assert!(probe.status.is_err() && probe.members.is_err(), "{probe:?}");
+    }
+}

@@ -1,0 +1,31 @@
+//! Certificates and keys as Secrets could hold them: three parts between zero bytes, as authority, certificate and key.
+
+use std::fmt::Write as _;
+
+use quorumgate::etcd::TlsIdentity;
+
+pub(crate) fn run(bytes: &[u8]) {
+    let mut parts = bytes.splitn(3, |byte| *byte == 0);
+    let mut part = || parts.next().unwrap_or_default();
+    let (authority, certificate, key) = (part(), part(), part());
+    for client in [None, Some((certificate, key))] {
+        match TlsIdentity::parse(&[authority], client) {
+            Ok(identity) => assert!(client.is_none() || identity.expires().is_some()),
+            Err(error) => says_nothing_of(&error, key),
+        }
+    }
+}
+
+/// No word of an error is one of the key's lines.
+fn says_nothing_of(error: &dyn std::error::Error, key: &[u8]) {
+    let mut said = format!("{error} {error:?}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(said, " {cause} {cause:?}");
+        source = cause.source();
+    }
+    let key = String::from_utf8_lossy(key);
+    for line in key.lines().filter(|line| line.len() > 30) {
+        assert!(!said.contains(line), "{said}");
+    }
+}

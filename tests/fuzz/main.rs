@@ -1,0 +1,52 @@
+//! What strangers send, byte by byte: targets for a fuzzer (`scripts/fuzz`), each of which runs over its corpus here.
+//!
+//! A target takes any bytes and fails only where a promise is broken. The corpus holds one input per shape that matters, and whatever a
+//! fuzzer found once.
+
+#![expect(clippy::unwrap_used, reason = "a target fails by a panic")]
+
+mod answers;
+mod budgets;
+mod certificates;
+mod reviews;
+
+use std::path::Path;
+
+/// Runs a target over its corpus.
+fn over_corpus(target: &str, run: impl Fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fuzz/corpus")
+        .join(target);
+    let mut count = 0;
+    for input in std::fs::read_dir(corpus).unwrap() {
+        let path = input.unwrap().path();
+        let bytes = std::fs::read(&path).unwrap();
+        // Whatever is left of an input that breaks off is an input too.
+        let prefixes = (0..bytes.len()).step_by(bytes.len() / 50 + 1);
+        for end in prefixes.chain([bytes.len()]) {
+            run(bytes.get(..end).unwrap());
+        }
+        count += 1;
+    }
+    assert!(count > 2, "{target} has {count} inputs");
+}
+
+#[test]
+fn reviews() {
+    over_corpus("reviews", reviews::run);
+}
+
+#[test]
+fn budgets() {
+    over_corpus("budgets", budgets::run);
+}
+
+#[test]
+fn answers() {
+    over_corpus("answers", answers::run);
+}
+
+#[test]
+fn certificates() {
+    over_corpus("certificates", certificates::run);
+}

@@ -1,0 +1,158 @@
+//! Admission reviews: a line with the webhook's path, then a body.
+//!
+//! Behind the webhooks everybody says no. So an allow is right only for what the webhooks let pass unasked, and that is told here from
+//! the body read as plain JSON. A panic inside is a 500, and fails.
+
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use quorumgate::admission::mutate::evictions::Incarnations;
+use quorumgate::admission::mutate::pods::Enrolment;
+use quorumgate::admission::stateful_set::{
+    SetAnswer, SetJudging, SetQuestion, SetReason, SetRefusal,
+};
+use quorumgate::admission::{Admission, Limits, router};
+use quorumgate::features::Features;
+use quorumgate::judge::{Answer, Judging, Question, Refusal};
+use quorumgate::quorum::{PodUid, Reason};
+use quorumgate::telemetry::events::{Notice, Notices};
+use quorumgate::telemetry::metrics::Metrics;
+use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
+use tower::ServiceExt as _;
+
+/// Says no to everything.
+struct Nobody;
+
+impl Judging for Nobody {
+    fn judge(&self, _question: Question) -> BoxFuture<'_, Answer> {
+        ready(Answer {
+            cluster: None,
+            outcome: Err(Refusal::Wait(Reason::NoLedger)),
+            headroom: None,
+            warnings: Vec::new(),
+        })
+        .boxed()
+    }
+}
+
+impl SetJudging for Nobody {
+    fn judge(&self, _question: SetQuestion) -> BoxFuture<'_, SetAnswer> {
+        ready(SetAnswer {
+            outcome: Err(SetRefusal::Wait(SetReason::NoLedger)),
+            warnings: Vec::new(),
+        })
+        .boxed()
+    }
+}
+
+impl Incarnations for Nobody {
+    fn uid_of<'a>(
+        &'a self,
+        _namespace: &'a str,
+        _pod: &'a str,
+    ) -> BoxFuture<'a, Result<Option<PodUid>, String>> {
+        ready(Err("nobody knows".to_owned())).boxed()
+    }
+}
+
+impl Enrolment for Nobody {
+    fn is_enrolled<'a>(
+        &'a self,
+        _namespace: &'a str,
+        _stateful_set: &'a str,
+    ) -> BoxFuture<'a, Result<bool, String>> {
+        ready(Ok(true)).boxed()
+    }
+}
+
+impl Notices for Nobody {
+    fn notify(&self, _notice: Notice) {}
+}
+
+/// The webhooks, and what runs them.
+struct Webhooks {
+    runtime: Runtime,
+    router: Router,
+}
+
+impl Webhooks {
+    fn new() -> Self {
+        let router = router(Admission {
+            judge: Arc::new(Nobody),
+            set_judge: Arc::new(Nobody),
+            incarnations: Arc::new(Nobody),
+            enrolment: Arc::new(Nobody),
+            notices: Arc::new(Nobody),
+            metrics: Arc::new(Metrics::new()),
+            own_username: "system:serviceaccount:quorumgate:quorumgate".to_owned(),
+            features: Features::default(),
+            limits: Limits::default(),
+        });
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        Self { runtime, router }
+    }
+
+    fn post(&self, path: &str, body: &[u8]) -> (StatusCode, Vec<u8>) {
+        let request = Request::post(path).body(Body::from(body.to_vec()));
+        self.runtime.block_on(async {
+            let answer = self.router.clone().oneshot(request.unwrap()).await.unwrap();
+            let status = answer.status();
+            let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+            (status, body.to_vec())
+        })
+    }
+}
+
+thread_local! {
+    static WEBHOOKS: OnceCell<Webhooks> = const { OnceCell::new() };
+}
+
+pub(crate) fn run(bytes: &[u8]) {
+    let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
+        return;
+    };
+    let (path, body) = bytes.split_at(end);
+    let Some(path) = std::str::from_utf8(path).ok().filter(|path| {
+        path.starts_with('/') && path.parse::<axum::http::uri::PathAndQuery>().is_ok()
+    }) else {
+        return;
+    };
+    let (status, answer) = WEBHOOKS.with(|webhooks| {
+        let webhooks = webhooks.get_or_init(Webhooks::new);
+        webhooks.post(path, body)
+    });
+    assert!(!status.is_server_error(), "{status}");
+    if status != StatusCode::OK {
+        return;
+    }
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    let asked: Value = serde_json::from_slice(body).unwrap();
+    let response = at(&answer, "/response");
+    assert_eq!(at(response, "/uid"), at(&asked, "/request/uid"));
+    let allowed = at(response, "/allowed").as_bool().unwrap();
+    assert!(
+        !allowed || may_pass(path, at(&asked, "/request")),
+        "{path} let it pass: {asked}"
+    );
+}
+
+fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
+    value.pointer(pointer).unwrap_or(&Value::Null)
+}
+
+/// Whether a webhook may let this request pass although everybody behind it says no.
+fn may_pass(path: &str, request: &Value) -> bool {
+    match path.split('?').next().unwrap_or_default() {
+        "/validate/pods" => !at(request, "/oldObject/metadata/deletionTimestamp").is_null(),
+        "/validate/evictions" => false,
+        // What an update restarts or takes is worked out from the objects alone, and much of it passes unasked.
+        "/validate/restarts" | "/validate/statefulsets" => true,
+        // What mutates a request decides nothing.
+        path => path.starts_with("/mutate/"),
+    }
+}
