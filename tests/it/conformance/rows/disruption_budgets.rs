@@ -236,7 +236,10 @@ pub(super) const ROWS: &[Row] = &[
         ours: Ours::Same(
             "its member does not count until the finalizer lets it go, however long that takes.",
         ),
-        shown_by: &["p10_p17_p22_a_finalizer_keeps_the_grant_and_its_pod_may_be_evicted_again"],
+        shown_by: &[
+            "p10_p17_p22_a_finalizer_keeps_the_grant_and_its_pod_may_be_evicted_again",
+            "p16_n18_dry_runs_by_every_source_leave_no_trace",
+        ],
     },
     Row {
         id: "P23",
@@ -267,9 +270,9 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         id: "P26",
         theirs: "TestDeletePods (kubectl drain)",
-        asserted: "A drain ends at its timeout with an error, takes a pod of the same name and another UID for gone, does not wait for what is long deleted, and passes errors on.",
+        asserted: "A drain ends at its timeout with an error, takes a pod of the same name and another UID for gone, and passes errors on; what else is tested there is within kubectl alone.",
         ours: Ours::Same(
-            "a member that has to stay keeps a drain until its timeout, and the gate's reason is in what it prints.",
+            "a member that has to stay keeps a drain until its timeout, and the gate's reason is in what it prints; one that comes back under its name does not.",
         ),
         shown_by: &[
             "p26_a_drain_that_has_to_wait_ends_at_its_timeout_and_says_why",

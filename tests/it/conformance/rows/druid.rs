@@ -13,6 +13,7 @@ pub(super) const ROWS: &[Row] = &[
         shown_by: &[
             "d1_d2_nobody_is_asked_about_connections_leases_or_creations",
             "what_cannot_be_found_out_stands_in_nobodys_way",
+            "without_the_gate_whatever_is_none_of_its_business_goes_on",
         ],
     },
     Row {

@@ -214,6 +214,7 @@ pub(super) const ROWS: &[Row] = &[
             "All are understood, and get the UID of the judged pod as their precondition.",
         ),
         shown_by: &[
+            "p21_evictions_of_every_version_that_is_served_are_judged",
             "p16_n18_dry_runs_by_every_source_leave_no_trace",
             "s5_p21_n18_every_form_of_an_eviction_is_understood",
             "an_eviction_is_tied_to_the_incarnation_there_is",

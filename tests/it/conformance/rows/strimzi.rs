@@ -56,14 +56,20 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "testV1Beta1Eviction",
         asserted: "An Eviction of policy/v1beta1 is understood like one of policy/v1.",
         ours: Ours::Same("the review is read whichever of the two versions its object names."),
-        shown_by: &["s5_p21_n18_every_form_of_an_eviction_is_understood"],
+        shown_by: &[
+            "p21_evictions_of_every_version_that_is_served_are_judged",
+            "s5_p21_n18_every_form_of_an_eviction_is_understood",
+        ],
     },
     Row {
         id: "S6",
         theirs: "testEvictionWithoutNamespace",
         asserted: "An Eviction whose metadata has no namespace takes that of the request.",
         ours: Ours::Same("as the API server itself does."),
-        shown_by: &["s6_an_eviction_without_a_namespace_takes_the_requests"],
+        shown_by: &[
+            "p21_evictions_of_every_version_that_is_served_are_judged",
+            "s6_an_eviction_without_a_namespace_takes_the_requests",
+        ],
     },
     Row {
         id: "S7",
@@ -183,6 +189,7 @@ pub(super) const ROWS: &[Row] = &[
         shown_by: &[
             "s15_namespaces_are_a_list_or_everything_and_nothing_is_guessed",
             "every_webhook_has_the_fields_that_the_design_of_admission_asks_for",
+            "a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_turns_cold",
         ],
     },
     Row {
