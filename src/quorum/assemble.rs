@@ -84,6 +84,10 @@ impl Snapshot {
         };
         self.members = view.members(&pods, &self.not_members);
         self.quorum_lost = loss::is_lost(&self.members, self.electorate(&self.members));
+        if self.proves_quorum() {
+            // It is lost for no longer than a moment, whatever was watched until then.
+            self.quorum_lost_for = None;
+        }
     }
 }
 

@@ -171,6 +171,11 @@ impl Snapshot {
             .find(|member| member.pod_name() == Some(pod))
     }
 
+    /// Whether a voter has just proven that there was a quorum a moment ago, even where the others that answered make it a lost one by now.
+    pub fn proves_quorum(&self) -> bool {
+        self.members.iter().any(Member::serves_quorum)
+    }
+
     /// The pod of this name.
     pub fn pod(&self, name: &PodName) -> Option<&Pod> {
         self.pods.iter().find(|pod| pod.name == *name)

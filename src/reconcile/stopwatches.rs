@@ -58,6 +58,7 @@ impl Stopwatches {
         let before = watches.remove(&snapshot.cluster);
         let without_gap = |watch: &Watch| asked.saturating_duration_since(watch.looked) < GAP;
         let before = before.filter(without_gap);
+        let is_lost = snapshot.quorum_lost && !snapshot.proves_quorum();
         let lost_before = before.as_ref().and_then(|watch| watch.lost_since);
         let learners = snapshot
             .members
@@ -78,7 +79,7 @@ impl Stopwatches {
             .collect();
         let watch = Watch {
             looked: asked,
-            lost_since: snapshot.quorum_lost.then_some(lost_before.unwrap_or(asked)),
+            lost_since: is_lost.then_some(lost_before.unwrap_or(asked)),
             learners,
         };
         watches.insert(snapshot.cluster.clone(), watch);

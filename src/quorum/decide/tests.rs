@@ -495,6 +495,16 @@ fn rule_13_an_alive_member_waits_while_quorum_is_lost() {
 }
 
 #[test]
+fn rule_13_where_one_still_served_quorum_was_not_lost_for_long() {
+    let mut o = healthy(3);
+    crashed(&mut o, 0);
+    crashed(&mut o, 2);
+    o.quorum_lost_for = Some(Duration::from_hours(1));
+    assert!(Snapshot::assemble(&o).quorum_lost);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "quorum-lost");
+}
+
+#[test]
 fn rule_13_a_revision_that_may_go_on_without_quorum_takes_outdated_members_one_by_one() {
     let mut o = healthy(3);
     o.update_revision = Some("new".into());
