@@ -3,6 +3,7 @@
 //!
 //! Scheduler and controllers are stopped meanwhile, so that the copies stay what they are.
 
+mod paper_member;
 mod plane;
 mod population;
 mod resident;
@@ -24,13 +25,13 @@ use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::gate::Gate;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 
+use paper_member::MEMBERS;
 use population::Population;
 use resident::Resident;
 use spread::Spread;
 use table::Table;
 
 const CLUSTERS: u32 = 1000;
-const MEMBERS: u32 = 3;
 const CONNECTIONS: u32 = 300;
 
 /// The limit of the Deployment in `manifests/base`, MiB.
@@ -65,8 +66,8 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     for component in [Component::Scheduler, Component::ControllerManager] {
         component.process(&plane.state).stop(SOON).await?;
     }
-    let population = Population::of(&etcd).await?;
-    population.grow_to(usize::try_from(CLUSTERS)?).await?;
+    let mut population = Population::of(&etcd, None).await?;
+    population.grow_to(CLUSTERS).await?;
     shown(&gate, CLUSTERS + 1).await?;
     let after = settled(&gate).await?;
     let connection = connection(&etcd).await?;

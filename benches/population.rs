@@ -1,5 +1,5 @@
 //! Many guarded clusters that are copies of a real one: StatefulSets, pods and budgets as the API server stores them, on a node
-//! that is nothing but an object. Nobody answers at their addresses, so their budgets ask for evidence from readiness.
+//! that is nothing but an object. Their budgets ask for evidence from readiness, or members on paper answer for them.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -10,6 +10,8 @@ use kube::{Client, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use serde_json::{Value, json};
+
+use crate::paper_member::{Member, cluster_name};
 
 /// Requests under way at one time.
 const AT_ONCE: usize = 24;
@@ -24,11 +26,16 @@ pub(crate) struct Population {
     budgets: Api<QuorumDisruptionBudget>,
     set: Value,
     members: Vec<Value>,
+    /// Where members on paper answer.
+    port: Option<u16>,
+    grown_to: u32,
 }
 
 impl Population {
     /// Copies of this cluster. The scheduler and the controllers have to be stopped: they would want to make something of them.
-    pub(crate) async fn of(etcd: &EtcdCluster) -> Result<Self> {
+    ///
+    /// `port`: where members on paper answer for them; without one there is no evidence but readiness.
+    pub(crate) async fn of(etcd: &EtcdCluster, port: Option<u16>) -> Result<Self> {
         let client = etcd.client();
         let sets: Api<StatefulSet> = Api::namespaced(client.clone(), etcd.namespace());
         let set = serde_json::to_value(sets.get(etcd.name()).await?)?;
@@ -41,18 +48,23 @@ impl Population {
             budgets: Api::namespaced(client.clone(), etcd.namespace()),
             set,
             members: members?,
+            port,
+            grown_to: 0,
         })
     }
 
-    pub(crate) async fn grow_to(&self, clusters: usize) -> Result<()> {
-        let copies = (0..clusters).map(|number| self.copy(format!("etcd-{number:04}")));
+    pub(crate) async fn grow_to(&mut self, clusters: u32) -> Result<()> {
+        let copies = (self.grown_to..clusters).map(|cluster| self.copy(cluster));
         stream::iter(copies)
             .buffer_unordered(AT_ONCE)
-            .try_collect()
-            .await
+            .try_collect::<()>()
+            .await?;
+        self.grown_to = clusters;
+        Ok(())
     }
 
-    async fn copy(&self, name: String) -> Result<()> {
+    async fn copy(&self, cluster: u32) -> Result<()> {
+        let name = cluster_name(cluster);
         let create = PostParams::default();
         let mut set = self.set.clone();
         rename(&mut set, &name)?;
@@ -65,18 +77,28 @@ impl Population {
             "apiVersion": "quorumgate.io/v1alpha1",
             "kind": "QuorumDisruptionBudget",
             "metadata": {"name": name},
-            "spec": {"statefulSetName": name, "members": {"evidence": "Readiness"}},
+            "spec": {"statefulSetName": name, "members": self.how_asked()},
         }))?;
         self.budgets.create(&create, &budget).await?;
-        for (ordinal, member) in self.members.iter().enumerate() {
-            self.copy_member(&set, ordinal, member).await?;
+        for (ordinal, pod) in (0..).zip(&self.members) {
+            let member = Member { cluster, ordinal };
+            self.copy_member(&set, member, pod).await?;
         }
         Ok(())
     }
 
-    async fn copy_member(&self, set: &StatefulSet, ordinal: usize, member: &Value) -> Result<()> {
+    /// The budget's `spec.members`.
+    fn how_asked(&self) -> Value {
+        match self.port {
+            Some(port) => json!({"clientPort": port}),
+            None => json!({"evidence": "Readiness"}),
+        }
+    }
+
+    async fn copy_member(&self, set: &StatefulSet, member: Member, pod: &Value) -> Result<()> {
+        let ordinal = member.ordinal;
         let name = format!("{}-{ordinal}", set.name_any());
-        let mut pod = member.clone();
+        let mut pod = pod.clone();
         rename(&mut pod, &name)?;
         let labels = json!({
             "app": set.name_any(),
@@ -97,6 +119,11 @@ impl Population {
         metadata.insert("labels".into(), labels);
         metadata.insert("ownerReferences".into(), owners);
         put(&mut pod, "/spec/nodeName", json!(NODE))?;
+        if self.port.is_some() {
+            let ip = member.address().to_string();
+            put(&mut pod, "/status/podIP", json!(ip))?;
+            put(&mut pod, "/status/podIPs", json!([{"ip": ip}]))?;
+        }
         let status = json!({"status": pod.get("status")});
         let pod: Pod = serde_json::from_value(pod)?;
         self.pods.create(&PostParams::default(), &pod).await?;

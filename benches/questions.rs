@@ -1,0 +1,68 @@
+//! Reviews about members of many clusters: dry runs of deletes, which are judged like any and leave nothing behind.
+
+use std::ops::Range;
+
+use anyhow::Result;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use serde_json::{Value, json};
+
+use crate::caller::post;
+use crate::paper_member::cluster_name;
+
+/// Clusters that are asked about.
+const CLUSTERS: usize = 300;
+/// Pods that are read at one time.
+const AT_ONCE: usize = 8;
+
+/// Requests, ready to be sent.
+pub(crate) struct Questions(Vec<Vec<u8>>);
+
+impl Questions {
+    /// About the second member of some hundred of these clusters, spread over all of them.
+    pub(crate) async fn of(etcd: &EtcdCluster, clusters: Range<u32>) -> Result<Self> {
+        let pods = etcd.pod_api();
+        let step = (clusters.len() / CLUSTERS).max(1);
+        let requests = stream::iter(clusters.step_by(step))
+            .map(|cluster| {
+                let pods = pods.clone();
+                async move {
+                    let pod = pods.get(&format!("{}-1", cluster_name(cluster))).await?;
+                    anyhow::Ok(post(
+                        "/validate/pods",
+                        &serde_json::to_vec(&review(&serde_json::to_value(pod)?))?,
+                    ))
+                }
+            })
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await?;
+        Ok(Self(requests))
+    }
+
+    /// One after another for ever, each caller beginning somewhere else.
+    pub(crate) fn from(&self, caller: usize) -> impl Iterator<Item = &[u8]> {
+        let first = caller * self.0.len() / 8;
+        self.0.iter().cycle().skip(first).map(Vec::as_slice)
+    }
+}
+
+fn review(pod: &Value) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "0f0e0d0c-0b0a-0908-0706-050403020100",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": pod.pointer("/metadata/name"),
+            "namespace": pod.pointer("/metadata/namespace"),
+            "operation": "DELETE",
+            "userInfo": {"username": "kubernetes-admin", "groups": ["system:authenticated"]},
+            "object": null,
+            "oldObject": pod,
+            "dryRun": true,
+            "options": {"dryRun": ["All"], "gracePeriodSeconds": 30},
+        },
+    })
+}
