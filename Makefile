@@ -16,8 +16,8 @@ test: setup check unit testbed e2e   ## everything, in the order of what fails f
 check: setup                 ## format, lints, docs, licences, generated files
 	scripts/check
 
-unit: setup                  ## unit, scenario, property, HTTP and TLS tests
-	$(CARGO) test --locked --workspace --lib --bins --test it --test fuzz
+unit: setup                  ## unit, scenario, property, HTTP and TLS tests, and the model
+	$(CARGO) test --locked --workspace --lib --bins --test it --test fuzz --test model
 
 testbed: setup               ## builds the control plane and etcd into the cache, once
 	$(CARGO) run --locked --quiet --package quorumgate-testbed -- build

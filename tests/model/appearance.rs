@@ -1,0 +1,227 @@
+//! How members appear to one look, and the observation that the shipped code is given of it.
+
+use std::time::Duration;
+
+use quorumgate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
+use quorumgate::quorum::pod::{Containers, Node, Pod};
+use quorumgate::quorum::{
+    Circumstances, ClusterId, ClusterRef, Latch, MemberId, Observation, Ordinal, PodName, PodUid,
+};
+
+use crate::set::Set;
+use crate::state::{Listed, MEMBERS, Member, Phase, State};
+use crate::truth;
+
+/// What one look shows of each member.
+pub(crate) type Look = [Appearance; MEMBERS];
+
+/// What one look shows of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Appearance {
+    /// Nothing: there is none such, or nobody looked.
+    #[default]
+    None,
+    /// It answers, and is in contact with a quorum.
+    Answers,
+    /// It answers, and knows no leader.
+    Leaderless,
+    /// No answer came in time. Its kubelet says that it runs.
+    Silent,
+    /// It answers, and its pod is on its way out.
+    Ending,
+    /// It has no pod.
+    Missing,
+    /// Its pod is being created.
+    Starting,
+    /// Its process does not run.
+    Crashed,
+    /// Its node is gone.
+    Lost,
+    /// Another member answers at its address.
+    Impersonated,
+}
+
+/// What a look shows, with these members hidden from it although they run.
+pub(crate) fn look(state: &State, hidden: Set) -> Look {
+    let quorate = truth::is_quorate(state);
+    let mut look = [Appearance::None; MEMBERS];
+    for (n, member) in state.members() {
+        look[n] = if hidden.has(n) {
+            Appearance::Silent
+        } else {
+            of(*member, quorate)
+        };
+    }
+    look
+}
+
+fn of(member: Member, quorate: bool) -> Appearance {
+    match member.phase {
+        Phase::Absent => Appearance::None,
+        Phase::Up if quorate => Appearance::Answers,
+        Phase::Up | Phase::Cut => Appearance::Leaderless,
+        Phase::Ending => Appearance::Ending,
+        Phase::Missing => Appearance::Missing,
+        Phase::Starting => Appearance::Starting,
+        Phase::Crashed => Appearance::Crashed,
+        Phase::Hung => Appearance::Silent,
+        Phase::Lost => Appearance::Lost,
+        Phase::Impersonated => Appearance::Impersonated,
+    }
+}
+
+/// Everything beside the appearance that an observation is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Scene {
+    pub(crate) look: Look,
+    pub(crate) listed: [Listed; MEMBERS],
+    pub(crate) outdated: Set,
+    pub(crate) replicas: u8,
+    pub(crate) latch: u8,
+}
+
+/// The cluster's name, and what its pods' names begin with.
+pub(crate) const NAME: &str = "etcd";
+
+/// The name of a member's pod.
+pub(crate) fn pod_name(n: usize) -> PodName {
+    PodName::new(format!("{NAME}-{n}"))
+}
+
+/// The UID of the pod that stands, or of one before it.
+pub(crate) fn uid(n: usize, stands: bool) -> PodUid {
+    PodUid::new(format!("{n}-{}", if stands { "now" } else { "before" }))
+}
+
+impl Scene {
+    /// What the judge would read and hear. Quorum, where it is seen to be lost, counts as lost for long.
+    pub(crate) fn observation(&self, circumstances: Circumstances) -> Observation {
+        let replicas = u32::from(self.replicas);
+        let pod_of = |n| pod(n, self.look[n], self.listed[n], self.outdated.has(n));
+        Observation {
+            circumstances,
+            update_revision: Some("new".into()),
+            latch: Latch {
+                voters: u32::from(self.latch),
+                replicas,
+            },
+            quorum_lost_for: Some(Duration::from_secs(3600)),
+            pods: (0..MEMBERS).filter_map(pod_of).collect(),
+            round: Round {
+                probes: (0..MEMBERS).filter_map(|n| self.probe(n)).collect(),
+            },
+            ..Observation::before_any_look(ClusterRef::new("ns", NAME), replicas)
+        }
+    }
+
+    fn probe(&self, n: usize) -> Option<Probe> {
+        let learner = self.listed[n] == Listed::Learner;
+        let target = match self.look[n] {
+            Appearance::None => return None,
+            Appearance::Missing if self.listed[n] == Listed::No => return None,
+            Appearance::Missing => Target::External(id(n)),
+            _ => Target::Pod(uid(n, true)),
+        };
+        let silent = |why| Some(Probe::unanswered(target.clone(), why));
+        let (answering, leader) = match self.look[n] {
+            Appearance::Answers | Appearance::Ending => (n, self.leader()),
+            Appearance::Leaderless => (n, None),
+            Appearance::Impersonated => match self.leader() {
+                Some(leader) => (leader, Some(leader)),
+                None => return silent(Unanswered::Deadline),
+            },
+            Appearance::Starting => return silent(Unanswered::NoAddress),
+            Appearance::Crashed => return silent(Unanswered::Refused),
+            _ => return silent(Unanswered::Deadline),
+        };
+        let nobody_leads = leader.is_none();
+        Some(Probe {
+            target,
+            status: Ok(status(answering, leader, learner)),
+            read: match (learner, nobody_leads) {
+                (true, _) => Err(Unanswered::Learner),
+                (false, true) => Err(Unanswered::NoLeader),
+                (false, false) => Ok(()),
+            },
+            members: if learner {
+                Err(Unanswered::Learner)
+            } else {
+                Ok(self.list())
+            },
+        })
+    }
+
+    /// The voter that leads: the first that answers.
+    fn leader(&self) -> Option<usize> {
+        (0..MEMBERS)
+            .find(|n| self.look[*n] == Appearance::Answers && self.listed[*n] == Listed::Voter)
+    }
+
+    fn list(&self) -> Vec<ListedMember> {
+        let listed = (0..MEMBERS).filter(|n| self.listed[*n] != Listed::No);
+        listed
+            .map(|n| ListedMember {
+                id: id(n),
+                name: pod_name(n).to_string(),
+                learner: self.listed[n] == Listed::Learner,
+                peer_urls: vec![format!("https://{}:2380", pod_name(n))],
+                client_urls: vec![format!("https://{}:2379", pod_name(n))],
+            })
+            .collect()
+    }
+}
+
+/// A member's pod as the API server shows it.
+pub(crate) fn pod(n: usize, shown: Appearance, listed: Listed, outdated: bool) -> Option<Pod> {
+    if matches!(shown, Appearance::None | Appearance::Missing) {
+        return None;
+    }
+    let serves = shown == Appearance::Answers;
+    Some(Pod {
+        name: pod_name(n),
+        uid: uid(n, true),
+        ordinal: Some(Ordinal(u32::try_from(n).unwrap())),
+        terminating: shown == Appearance::Ending,
+        has_address: shown != Appearance::Starting,
+        node: if shown == Appearance::Lost {
+            Node::Gone
+        } else {
+            Node::Ready
+        },
+        containers: match shown {
+            Appearance::Starting => Containers::Creating,
+            Appearance::Crashed => Containers::EtcdFailed {
+                reason: "CrashLoopBackOff".into(),
+            },
+            _ => Containers::Running,
+        },
+        etcd_ready: serves,
+        up_for: None,
+        sidecar_failing: false,
+        ready: serves,
+        revision: Some(if outdated { "old" } else { "new" }.into()),
+        lease_role: None,
+        recorded_id: (listed != Listed::No).then(|| id(n)),
+    })
+}
+
+fn id(n: usize) -> MemberId {
+    MemberId(0xa0 + u64::try_from(n).unwrap())
+}
+
+fn status(answering: usize, leader: Option<usize>, learner: bool) -> Status {
+    Status {
+        cluster_id: ClusterId(0xc1),
+        member_id: id(answering),
+        leader: leader.map(id),
+        term: 5,
+        raft_index: 1000,
+        applied_index: 1000,
+        learner,
+        alarms: Vec::new(),
+        db_size: 0,
+        db_size_in_use: 0,
+        db_size_quota: None,
+        version: "3.6.16".into(),
+    }
+}

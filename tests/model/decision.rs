@@ -1,0 +1,165 @@
+//! The shipped decision: what is asked of it, and what it answers.
+
+use std::time::Duration;
+
+use quorumgate::plan::{Desired, Next, next_step};
+use quorumgate::quorum::{
+    Actor, Basis, Body, Circumstances, Disruption, Grace, Kind, Latch, Permission, Reason, Role,
+    Scope, Snapshot, TargetPod, Temperature, Verdict, decide,
+};
+
+use crate::appearance::{Scene, pod_name, uid};
+use crate::ledger::{self, Open};
+use crate::memo::{Memo, remembered};
+
+/// What is asked, and all that the answer can depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Question {
+    pub(crate) scene: Scene,
+    pub(crate) open: Open,
+    pub(crate) ledger: Ledger,
+    pub(crate) target: usize,
+    pub(crate) what: What,
+}
+
+/// What the ledger is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ledger {
+    Warm,
+    Cold,
+    /// There is none.
+    Missing,
+    /// By mutation: there is none, and that is taken for nobody's business.
+    Ignored,
+}
+
+/// What is to be done, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum What {
+    /// A stranger deletes.
+    Delete,
+    /// The gate deletes, without a grant to a rollout.
+    OwnDelete,
+    /// The gate deletes for a rollout.
+    Step,
+    /// The gate replaces a volume.
+    Replace,
+}
+
+impl What {
+    pub(crate) fn is_own(self) -> bool {
+        match self {
+            Self::Delete => false,
+            Self::OwnDelete | Self::Step | Self::Replace => true,
+        }
+    }
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ruling {
+    /// Yes, without a grant.
+    Waived,
+    /// Yes, once it is recorded.
+    Granted { basis: Basis, found: Found },
+    /// No. By rule 12's exception?
+    Refused { may_complete: bool, found: Found },
+}
+
+/// What was found besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The latch with the voters seen now.
+    pub(crate) latch: u8,
+    /// Whether the target does not run, for all that is known.
+    pub(crate) is_down: bool,
+    pub(crate) is_learner: bool,
+}
+
+/// What the shipped code answers.
+pub(crate) fn rule(question: Question) -> Ruling {
+    thread_local!(static MEMO: Memo<Question, Ruling> = Memo::default());
+    remembered(&MEMO, question, |question| {
+        let snapshot = snapshot(&question.scene, question.ledger);
+        let grants = ledger::grants(&question.open);
+        let verdict = decide(
+            &snapshot,
+            &grants,
+            &disruption(question.target, question.what),
+        );
+        let found = found(&snapshot, question.target);
+        match verdict {
+            Verdict::Allow(Permission::Waived(_)) => Ruling::Waived,
+            Verdict::Allow(Permission::Grant(basis)) => Ruling::Granted { basis, found },
+            Verdict::Wait(reason) | Verdict::Deny(reason) => Ruling::Refused {
+                may_complete: matches!(reason, Reason::MayComplete(_)),
+                found,
+            },
+        }
+    })
+}
+
+/// Whom the shipped planner would take next.
+pub(crate) fn step(scene: Scene, open: Open) -> Option<usize> {
+    thread_local!(static MEMO: Memo<(Scene, Open), Option<usize>> = Memo::default());
+    remembered(&MEMO, (scene, open), |(scene, open)| {
+        let snapshot = snapshot(&scene, Ledger::Warm);
+        match next_step(&snapshot, &ledger::grants(&open), &Desired::by_default()) {
+            Next::Done | Next::Wait(_) => None,
+            Next::Act(steps) => {
+                let first = steps.iter().next().unwrap();
+                (0..scene.look.len()).find(|n| pod_name(*n) == first.pod.name)
+            }
+        }
+    })
+}
+
+fn snapshot(scene: &Scene, ledger: Ledger) -> Snapshot {
+    let cold = Temperature::Cold {
+        remaining: Some(Duration::from_secs(1)),
+    };
+    let (scope, temperature) = match ledger {
+        Ledger::Warm => (Scope::Enrolled, Temperature::Warm),
+        Ledger::Cold => (Scope::Enrolled, cold),
+        Ledger::Missing => (Scope::NoLedger, cold),
+        Ledger::Ignored => (Scope::Foreign, cold),
+    };
+    let circumstances = Circumstances {
+        scope,
+        ledger: temperature,
+        ..Circumstances::ordinary()
+    };
+    Snapshot::assemble(&scene.observation(circumstances))
+}
+
+fn disruption(target: usize, what: What) -> Disruption {
+    Disruption {
+        target: TargetPod {
+            name: pod_name(target),
+            uid: uid(target, true),
+        },
+        kind: match what {
+            What::Delete | What::OwnDelete => Kind::Delete,
+            What::Step => Kind::RolloutStep,
+            What::Replace => Kind::Replace,
+        },
+        actor: if what.is_own() {
+            Actor::Gate
+        } else {
+            Actor::Stranger
+        },
+        grace: Grace::Graceful,
+        precondition: Some(uid(target, true)),
+    }
+}
+
+fn found(snapshot: &Snapshot, target: usize) -> Found {
+    let Latch { voters, .. } = snapshot.latch;
+    let member = snapshot.member(&pod_name(target));
+    Found {
+        latch: u8::try_from(voters).unwrap(),
+        is_down: member
+            .is_some_and(|m| matches!(m.body, Body::Dead | Body::DeadForGood | Body::Starting)),
+        is_learner: member.is_some_and(|m| m.role == Role::Learner),
+    }
+}

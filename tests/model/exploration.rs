@@ -1,0 +1,80 @@
+//! How a scenario is explored, and what is told about it.
+
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model, Path};
+
+use crate::action::Action;
+use crate::properties::TAKEN;
+use crate::scenario::Scenario;
+use crate::state::State;
+
+/// How far a run went, and what it found.
+pub(crate) struct Exploration {
+    pub(crate) states: usize,
+    /// How many things happened one after another, at most.
+    pub(crate) depth: usize,
+    /// Whether every reachable state was seen.
+    pub(crate) complete: bool,
+    /// Whether anything was permitted and happened at all.
+    pub(crate) lively: bool,
+    /// The property that was broken, and how.
+    pub(crate) broken: Option<(&'static str, Path<State, Action>)>,
+    took: Duration,
+}
+
+/// Explores a scenario breadth first until something is broken, or everything was seen, or so many steps were taken.
+///
+/// One thread: what is found is the same each time, the shortest way to it, and cargo runs several scenarios at once.
+pub(crate) fn explore(scenario: Scenario, steps: usize) -> Exploration {
+    let start = Instant::now();
+    let checker = scenario
+        .checker()
+        .threads(1)
+        .finish_when(HasDiscoveries::AnyFailures)
+        .target_state_count(steps)
+        .spawn_bfs()
+        .join();
+    let took = start.elapsed();
+    let mut found = checker.discoveries();
+    let lively = found.remove(TAKEN).is_some();
+    let broken = found.into_iter().next();
+    Exploration {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        complete: broken.is_none() && checker.state_count() < steps,
+        lively,
+        broken,
+        took,
+    }
+}
+
+impl Exploration {
+    /// One line for people.
+    pub(crate) fn tell(&self, scenario: &Scenario) -> String {
+        let extent = if self.complete { "all" } else { "the first" };
+        format!(
+            "{:<20} {} members, {} replicas, {} deletes at once: {extent} {} states, {} steps deep, in {:.1} s",
+            scenario.name,
+            scenario.members(),
+            scenario.gates,
+            scenario.requests,
+            self.states,
+            self.depth,
+            self.took.as_secs_f64(),
+        )
+    }
+
+    /// How it was broken, action by action.
+    pub(crate) fn story(&self) -> String {
+        let Some((property, path)) = &self.broken else {
+            return "nothing was broken".into();
+        };
+        let mut story = vec![format!("broken: {property}")];
+        for (state, action) in path.clone().into_vec() {
+            story.push(format!("{state:?}"));
+            story.extend(action.map(|action| format!("-- {action:?}")));
+        }
+        story.join("\n")
+    }
+}

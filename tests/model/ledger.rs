@@ -1,0 +1,200 @@
+//! The budget of the model in the words of the shipped code, and back: grants are issued and settled by `quorum::Grants`, temperatures
+//! told by `ledger::temperature`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus};
+use quorumgate::clock::Clock;
+use quorumgate::ledger::{Page, Seen as Watch, temperature};
+use quorumgate::quorum::{
+    Cause as Permission, ClusterRef, Grant as Entry, Grants, Incarnation, Permitted, Replacement,
+    Seen, Settlement, Temperature, settlement,
+};
+
+use crate::appearance::{self, Appearance, NAME, pod_name, uid};
+use crate::memo::{Memo, remembered};
+use crate::set::Set;
+use crate::state::{Cause, Grant, Listed, MEMBERS};
+
+/// What the model calls one tick.
+const TICK: Duration = Duration::from_secs(60);
+
+/// The grants of every member.
+pub(crate) type Open = [Grant; MEMBERS];
+
+/// What a yes is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum For {
+    /// The deletion of an incarnation: whether of the one that stands, and whether a rollout asked.
+    Delete { stands: bool, rollout: bool },
+    /// The replacement of the volume.
+    Replace,
+}
+
+/// The grants as the shipped code knows them.
+pub(crate) fn grants(open: &Open) -> Grants {
+    let mut entries = BTreeMap::new();
+    for (n, grant) in open.iter().enumerate().filter(|(_, grant)| grant.is_open()) {
+        let delete = grant.delete.map(|cause| {
+            let what = Permitted::Delete {
+                uid: uid(n, cause.stands),
+                rollout: cause.rollout,
+            };
+            permission(what, seq(n, false))
+        });
+        let replace = grant
+            .replace
+            .then(|| permission(Permitted::Replace, seq(n, true)));
+        entries.insert(
+            pod_name(n),
+            Entry {
+                causes: delete.into_iter().chain(replace).collect(),
+            },
+        );
+    }
+    Grants::recorded(entries, 0)
+}
+
+/// A number for every cause that there can be.
+fn seq(n: usize, replace: bool) -> u64 {
+    1 + 2 * u64::try_from(n).unwrap() + u64::from(replace)
+}
+
+fn permission(what: Permitted, seq: u64) -> Permission {
+    // Who was told and when is for people. No clock that is wrong changes anything.
+    Permission {
+        what,
+        seq,
+        by: "somebody".into(),
+        at: "whenever".into(),
+    }
+}
+
+/// The grants with one yes more, and whether the write of them is a fence.
+pub(crate) fn issued(open: Open, n: usize, what: For) -> (Open, bool) {
+    thread_local!(static MEMO: Memo<(Open, usize, For), (Open, bool)> = Memo::default());
+    remembered(&MEMO, (open, n, what), |(open, n, what)| {
+        let permitted = match what {
+            For::Delete { stands, rollout } => Permitted::Delete {
+                uid: uid(n, stands),
+                rollout,
+            },
+            For::Replace => Permitted::Replace,
+        };
+        let before = grants(&open);
+        let after = before.issue(&pod_name(n), permitted, "somebody".into(), "now".into());
+        (
+            taken_over(&open, &after),
+            after.last_seq() > before.last_seq(),
+        )
+    })
+}
+
+/// The grants without the deletes of these members.
+pub(crate) fn without(open: Open, ended: Set) -> Open {
+    thread_local!(static MEMO: Memo<(Open, Set), Open> = Memo::default());
+    remembered(&MEMO, (open, ended), |(open, ended)| {
+        let mut left = grants(&open);
+        for n in ended.iter() {
+            left = left.settle(&pod_name(n), seq(n, false)).unwrap_or(left);
+        }
+        taken_over(&open, &left)
+    })
+}
+
+/// The grants without the replacement of this member.
+pub(crate) fn without_replacement(open: Open, n: usize) -> Open {
+    let ended = settlement(
+        &permission(Permitted::Replace, seq(n, true)),
+        Seen::Replacement(Replacement::Serves),
+        Duration::ZERO,
+        Duration::MAX,
+    );
+    assert_eq!(
+        ended,
+        Settlement::Done,
+        "a replacement whose voter serves is done"
+    );
+    let left = grants(&open).settle(&pod_name(n), seq(n, true));
+    left.map_or(open, |left| taken_over(&open, &left))
+}
+
+/// What the shipped code made of the grants. A cause with a new number is one that nobody has watched yet.
+fn taken_over(before: &Open, after: &Grants) -> Open {
+    let mut open = [Grant::default(); MEMBERS];
+    for (n, grant) in open.iter_mut().enumerate() {
+        let Some(entry) = after.of(&pod_name(n)) else {
+            continue;
+        };
+        for cause in &entry.causes {
+            match &cause.what {
+                Permitted::Delete {
+                    uid: named,
+                    rollout,
+                } => {
+                    let watched = before[n].delete.filter(|_| cause.seq == seq(n, false));
+                    let age = watched.map_or(0, |known| known.age);
+                    let stands = *named == uid(n, true);
+                    grant.delete = Some(Cause {
+                        stands,
+                        age,
+                        rollout: *rollout,
+                    });
+                }
+                Permitted::Replace => grant.replace = true,
+                Permitted::Defragment { .. } => panic!("nobody defragments here"),
+            }
+        }
+    }
+    open
+}
+
+/// Whether the delete of a member has ended, for a settler to whom its pod appeared like this, and who waits for so many ticks.
+pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: u8) -> bool {
+    thread_local!(static MEMO: Memo<(usize, Cause, Appearance, u8), bool> = Memo::default());
+    remembered(
+        &MEMO,
+        (n, cause, shown, settle_time),
+        |(n, cause, shown, settle_time)| {
+            let named = uid(n, cause.stands);
+            let what = Permitted::Delete {
+                uid: named.clone(),
+                rollout: cause.rollout,
+            };
+            let pod = appearance::pod(n, shown, Listed::Voter, false);
+            let seen = Seen::Incarnation(Incarnation::of(&named, pod.as_ref()));
+            let (age, settle_time) = (TICK * u32::from(cause.age), TICK * u32::from(settle_time));
+            settlement(&permission(what, seq(n, false)), seen, age, settle_time) != Settlement::Keep
+        },
+    )
+}
+
+/// What the shipped code thinks of a budget that is written to be warm, or that has been watched for so many ticks.
+pub(crate) fn told_temperature(cold_for: Option<u8>, settle_time: u8) -> Temperature {
+    thread_local!(static MEMO: Memo<(Option<u8>, u8), Temperature> = Memo::default());
+    remembered(&MEMO, (cold_for, settle_time), |(cold_for, settle_time)| {
+        let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
+        let watch = Watch::new(clock);
+        let object = budget(cold_for.is_none());
+        watch.note(&object);
+        hands.advance(TICK * u32::from(cold_for.unwrap_or_default()));
+        temperature(
+            &Page::of(object).unwrap(),
+            &watch,
+            TICK * u32::from(settle_time),
+        )
+    })
+}
+
+fn budget(warm: bool) -> QuorumDisruptionBudget {
+    let mut object = QuorumDisruptionBudget::of(&ClusterRef::new("ns", NAME));
+    object.metadata.uid = Some("this one".into());
+    object.metadata.resource_version = Some("1".into());
+    let mut status = QuorumDisruptionBudgetStatus::default();
+    status.ledger.warm = warm;
+    status.ledger.budget_uid = Some("this one".into());
+    object.status = Some(status);
+    object
+}

@@ -1,0 +1,203 @@
+//! The model: what comes of everything that may happen.
+
+use stateright::{Model, Property};
+
+use crate::action::Action;
+use crate::mutations::Mutation;
+use crate::properties;
+use crate::scenario::{LIFE, Scenario};
+use crate::state::{
+    At, Budget, By, Driver, Listed, MEMBERS, Member, Out, Phase, REPLICAS, REQUESTS, Request,
+    Settler, State,
+};
+use crate::symmetry::representative;
+use crate::{driver, replacement, replica, settler};
+
+impl Model for Scenario {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let member = |n: usize| Member {
+            listed: match n {
+                n if n < usize::from(self.voters) => Listed::Voter,
+                n if n < self.members() => Listed::Learner,
+                _ => Listed::No,
+            },
+            phase: if n < self.members() {
+                Phase::Up
+            } else {
+                Phase::Absent
+            },
+            outdated: self.rollout && n < self.members(),
+            out: Out::NotByUs,
+        };
+        vec![State {
+            members: std::array::from_fn::<Member, MEMBERS, _>(member),
+            budget: Some(Budget::new(self.voters, None)),
+            requests: [None; REQUESTS],
+            settlers: [Settler::Idle; REPLICAS],
+            driver: Driver::Idle,
+            replacement: None,
+            unfounded: false,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        // What is wrong stays wrong: nothing further is to be learnt there.
+        if properties::is_wrong(self, state) {
+            return;
+        }
+        for slot in 0..self.requests {
+            self.request_actions(state, slot, actions);
+        }
+        self.settler_actions(state, actions);
+        driver::actions(self, state, actions);
+        replacement::actions(self, state, actions);
+        for (n, member) in state.members() {
+            self.member_actions(state, n, *member, actions);
+        }
+        if self.recreation {
+            actions.push(if state.budget.is_some() {
+                Action::BudgetDeleted
+            } else {
+                Action::BudgetCreated
+            });
+        }
+        if state
+            .requests
+            .iter()
+            .flatten()
+            .all(|request| request.age < LIFE)
+        {
+            actions.push(Action::Tick);
+        }
+    }
+
+    fn next_state(&self, before: &State, action: Action) -> Option<State> {
+        let mut state = *before;
+        self.happen(&mut state, action);
+        let next = representative(&state, self);
+        (next != *before).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
+
+impl Scenario {
+    fn happen(&self, state: &mut State, action: Action) {
+        match action {
+            Action::Delete(n) => {
+                let slot = state.free_slot(self.requests).unwrap();
+                state.requests[slot] = Some(Request {
+                    target: u8::try_from(n).unwrap(),
+                    stands: true,
+                    age: 0,
+                    by: By::Stranger,
+                    at: At::Called,
+                });
+            }
+            Action::Lose(slot) => state.requests[slot] = None,
+            Action::CallAgain(slot) => {
+                if let Some(request) = &mut state.requests[slot] {
+                    request.at = At::Called;
+                }
+            }
+            Action::Read(slot) => replica::read(state, slot, self),
+            Action::Look(slot, hidden) => replica::look_and_decide(state, slot, hidden, self),
+            Action::LookAt(slot, n) => replica::look_at(state, slot, n, self),
+            Action::DecideAgain(slot) => replica::decide_again(state, slot, self),
+            Action::Record(slot) => replica::record(state, slot, self),
+            Action::Execute(slot) => execute(state, slot),
+            Action::SettlerReads(n) => settler::read(state, n, self),
+            Action::SettlerLooks(n) if state.settlers[n] == Settler::Idle => {
+                settler::look_first(state, n);
+            }
+            Action::SettlerLooks(n) => settler::look_at_pods(state, n, self),
+            Action::SettlerWrites(n) => settler::write(state, n, self),
+            Action::SettlerCrashes(n) => state.settlers[n] = Settler::Idle,
+            Action::DriverReads => state.driver = Driver::Page,
+            Action::DriverPlans(hidden) => driver::plan(state, hidden, self),
+            Action::TemplateChanges => {
+                for member in state
+                    .members
+                    .iter_mut()
+                    .filter(|m| m.phase != Phase::Absent)
+                {
+                    member.outdated = true;
+                }
+            }
+            Action::Replace(n) => replacement::ask(state, n, self),
+            Action::ReplacementTakes => replacement::take(state),
+            Action::ReplacementEnds => replacement::end(state, self),
+            Action::Ends(n) => state.end(n),
+            Action::Created(n) => {
+                state.members[n].phase = Phase::Starting;
+                state.members[n].outdated = false;
+            }
+            Action::Starts(n) | Action::Recovers(n) => state.come_up(n),
+            Action::Fails(n, phase) => state.fail(n, phase),
+            Action::Bypassed(n) => state.fail(n, Phase::Ending),
+            Action::Removed(n) => {
+                state.fail(n, Phase::Crashed);
+                state.members[n].listed = Listed::No;
+            }
+            Action::Promoted(n) => state.members[n].listed = Listed::Voter,
+            Action::BudgetDeleted => {
+                state.budget = None;
+                state.lose_races(self.mutation);
+            }
+            Action::BudgetCreated => {
+                let warm = self.mutation == Mutation::RecreatedBudgetStartsWarm;
+                state.budget = Some(Budget::new(0, (!warm).then_some(0)));
+            }
+            Action::Tick => self.tick(state),
+        }
+    }
+
+    pub(crate) fn tick(&self, state: &mut State) {
+        for request in state.requests.iter_mut().flatten() {
+            if request.by != By::Driver {
+                request.age += 1;
+            }
+        }
+        let Some(budget) = &mut state.budget else {
+            return;
+        };
+        let older = |age: u8| (age + self.pace).min(self.settle_time);
+        for cause in budget
+            .grants
+            .iter_mut()
+            .filter_map(|grant| grant.delete.as_mut())
+        {
+            // It will be settled because its pod is gone.
+            if cause.stands {
+                cause.age = older(cause.age);
+            }
+        }
+        if let Some(age) = &mut budget.cold_for {
+            *age = older(*age);
+        }
+        if budget.cold_for == Some(self.settle_time) {
+            // From now on it is known to be warm, whoever writes that down.
+            budget.cold_for = None;
+        }
+    }
+}
+
+/// The delete takes effect, where its preconditions hold.
+fn execute(state: &mut State, slot: usize) {
+    let Some(request) = state.requests[slot].take() else {
+        return;
+    };
+    let At::Answered(permit) = request.at else {
+        return;
+    };
+    let untouched = request.by != By::Step { untouched: false };
+    if request.stands && untouched {
+        let excused = (!permit.harmless).then_some(permit.excused);
+        state.delete(usize::from(request.target), excused);
+    }
+}

@@ -1,0 +1,101 @@
+//! What the model can be told to do wrong.
+
+use crate::exhaustive::is_explored;
+use crate::exploration::explore;
+use crate::properties::{FOUNDED, MAJORITY};
+use crate::scenario::{
+    BLIND_ROLLOUT, FAILURES, LEARNER, OUTAGE, QUIET, RECREATION, REMOVAL, REPLACEMENT,
+    REUSED_ADDRESS, Scenario,
+};
+
+/// A change of the protocol, or of what goes into the shipped code and comes out of it, that has to be caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Mutation {
+    /// None: everything is as shipped.
+    None,
+    SettleByAgeWithoutALook,
+    ResendAnOldVerdict,
+    CountUnknownAsServing,
+    OwnGrantAlwaysPasses,
+    RepeatedYesWithoutAWrite,
+    ShrinkTheLatch,
+    NoGrantForNonServing,
+    CountTerminatingAsServing,
+    LearnerWithoutAGrant,
+    EvidenceAcrossAResourceVersion,
+    LookBeforeTheLedger,
+    ShortSettleTime,
+    Rule12WithoutItsException,
+    OneIdOnTwoPods,
+    QuorumLostByTimeouts,
+    ReplaceDroppedByANewerUid,
+    RecreatedBudgetStartsWarm,
+    NoBudgetReadAsForeign,
+}
+
+/// A mutation, where it is made, and what catches it.
+pub(crate) struct Case {
+    pub(crate) mutation: Mutation,
+    pub(crate) scenario: Scenario,
+    /// The property that it breaks.
+    pub(crate) breaks: &'static str,
+}
+
+/// Every mutation, in the order of the issue that asked for them. Each is one that the same scenario, unmutated, is free of.
+pub(crate) const CASES: [Case; 18] = [
+    case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
+    case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
+    case(Mutation::CountUnknownAsServing, FAILURES, FOUNDED),
+    case(Mutation::OwnGrantAlwaysPasses, FAILURES, FOUNDED),
+    case(Mutation::RepeatedYesWithoutAWrite, QUIET, MAJORITY),
+    case(Mutation::ShrinkTheLatch, REMOVAL, FOUNDED),
+    case(Mutation::NoGrantForNonServing, FAILURES, MAJORITY),
+    case(Mutation::CountTerminatingAsServing, FAILURES, FOUNDED),
+    case(Mutation::LearnerWithoutAGrant, LEARNER, MAJORITY),
+    case(Mutation::EvidenceAcrossAResourceVersion, QUIET, MAJORITY),
+    case(Mutation::LookBeforeTheLedger, QUIET, MAJORITY),
+    case(Mutation::ShortSettleTime, QUIET, MAJORITY),
+    case(Mutation::Rule12WithoutItsException, OUTAGE, FOUNDED),
+    case(Mutation::OneIdOnTwoPods, REUSED_ADDRESS, FOUNDED),
+    case(Mutation::QuorumLostByTimeouts, BLIND_ROLLOUT, FOUNDED),
+    case(Mutation::ReplaceDroppedByANewerUid, REPLACEMENT, MAJORITY),
+    case(Mutation::RecreatedBudgetStartsWarm, RECREATION, MAJORITY),
+    case(Mutation::NoBudgetReadAsForeign, RECREATION, MAJORITY),
+];
+
+const fn case(mutation: Mutation, scenario: Scenario, breaks: &'static str) -> Case {
+    Case {
+        mutation,
+        scenario,
+        breaks,
+    }
+}
+
+#[test]
+fn every_mutation_is_caught() {
+    for Case {
+        mutation,
+        scenario,
+        breaks,
+    } in &CASES
+    {
+        assert!(
+            is_explored(scenario),
+            "{} has to hold without {mutation:?}",
+            scenario.name
+        );
+        let found = explore(scenario.mutated(*mutation), usize::MAX);
+        let broken = found.broken.as_ref().map(|(property, _)| *property);
+        assert_eq!(
+            broken,
+            Some(*breaks),
+            "{mutation:?} in {}: {}",
+            scenario.name,
+            found.story()
+        );
+        println!(
+            "{mutation:?} in {:?}: \"{breaks}\" is broken after {} steps",
+            scenario.name, found.depth
+        );
+    }
+}

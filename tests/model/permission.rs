@@ -1,0 +1,98 @@
+//! A permission, and what was true at the moment of its look.
+
+use quorumgate::quorum::{Basis, majority};
+
+use crate::appearance::Appearance::{
+    self, Answers, Crashed, Ending, Leaderless, Lost, Missing, Silent, Starting,
+};
+use crate::appearance::Look;
+use crate::decision::What;
+use crate::scenario::Scenario;
+use crate::set::Set;
+use crate::state::{Budget, Listed, MEMBERS, Permit, Phase, State};
+use crate::truth;
+
+/// What was true at the look.
+#[derive(Clone, Copy)]
+pub(crate) struct True {
+    /// The voters that took part.
+    serving: Set,
+    /// The voters that ran.
+    able: Set,
+    /// Those whose processes did not.
+    down: Set,
+}
+
+impl True {
+    /// Of a look in one moment, what is true now; of one in many, what was true of each when it was seen, which is what was seen.
+    pub(crate) fn at(state: &State, seen: Look, scenario: &Scenario) -> Self {
+        if !scenario.torn {
+            let is_down = |phase| {
+                matches!(
+                    phase,
+                    Phase::Missing | Phase::Starting | Phase::Crashed | Phase::Lost
+                )
+            };
+            return Self {
+                serving: truth::serving(state),
+                able: truth::able(state),
+                down: state.which(|member| is_down(member.phase)),
+            };
+        }
+        let which =
+            |shown: &[Appearance]| Set::of((0..MEMBERS).filter(|n| shown.contains(&seen[*n])));
+        Self {
+            serving: which(&[Answers]).and(truth::voters(state)),
+            able: which(&[Answers, Leaderless, Ending, Silent]).and(truth::voters(state)),
+            down: which(&[Missing, Starting, Crashed, Lost]),
+        }
+    }
+}
+
+/// A permission as it stands at the moment of the look.
+pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: u8) -> Permit {
+    let granted = state.budget.as_ref().map_or(Set::NONE, Budget::granted);
+    let others = true_then.able.minus(granted).without(target).count();
+    let needed = majority(truth::voters(state).count());
+    Permit {
+        excused: Set::NONE,
+        harmless: others + 1 < needed,
+        founded: true,
+        recorded: true,
+        latch,
+        look: Look::default(),
+    }
+}
+
+/// Whether what was decided is true: see `properties`.
+pub(crate) fn is_founded(
+    state: &State,
+    true_then: True,
+    basis: Basis,
+    target: usize,
+    what: What,
+    scenario: &Scenario,
+    permit: &Permit,
+) -> bool {
+    let member = &state.members[target];
+    let granted = state.budget.as_ref().map_or(Set::NONE, Budget::granted);
+    let others = true_then.serving.minus(granted).without(target).count();
+    let down = true_then.down.has(target);
+    match basis {
+        Basis::Majority { .. } => others >= truth::needed(state, scenario),
+        Basis::CostsNothing => {
+            down && (permit.harmless || member.phase == Phase::Lost || what.is_own())
+        }
+        Basis::Learner => {
+            let one_more = majority(truth::voters(state).count() + 1);
+            member.listed == Listed::Learner && (others >= one_more || down || what.is_own())
+        }
+        Basis::NotAMember => member.listed == Listed::No,
+        Basis::Repair => what == What::Step && !truth::is_quorate(state),
+        Basis::Teardown(_)
+        | Basis::Override
+        | Basis::Proceed
+        | Basis::SingleMember
+        | Basis::TwoMembers => false,
+    }
+}

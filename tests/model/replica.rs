@@ -1,0 +1,312 @@
+//! The gate: a judgement from its reading of the ledger to its answer, one effect at a time.
+
+use quorumgate::quorum::{Basis, Temperature};
+
+use crate::appearance::{Appearance, Look, Scene, look};
+use crate::decision::{Found, Ledger, Question, Ruling, What, rule};
+use crate::ledger::{self, For};
+use crate::mutations::Mutation;
+use crate::permission::{True, is_founded, permit};
+use crate::scenario::Scenario;
+use crate::set::Set;
+use crate::state::{At, Budget, By, Driver, Listed, MEMBERS, Permit, Phase, Request, State};
+use crate::truth;
+
+/// What a judgement comes to.
+enum Outcome {
+    Refused,
+    /// Yes, and nothing is taken: the pod is on its way already, or another one.
+    Waived,
+    /// Yes, although the request did not change anything.
+    Yes(Permit),
+}
+
+/// Reads the ledger for a request. Without one, nothing but what needs no look may go.
+pub(crate) fn read(state: &mut State, slot: usize, scenario: &Scenario) {
+    let Some(request) = &mut state.requests[slot] else {
+        return;
+    };
+    if state.budget.is_some() {
+        request.at = At::Page;
+        return;
+    }
+    let target = usize::from(request.target);
+    let ledger = match scenario.mutation {
+        Mutation::NoBudgetReadAsForeign => Ledger::Ignored,
+        _ => Ledger::Missing,
+    };
+    let question = Question {
+        scene: scene(state, look(state, Set::NONE), scenario, 0),
+        open: Budget::new(0, None).grants,
+        ledger,
+        target,
+        what: What::Delete,
+    };
+    // A pod that nobody guards goes unjudged.
+    state.requests[slot] = match rule(question) {
+        Ruling::Waived if !is_ending(state, target) => {
+            let true_then = True::at(state, Look::default(), scenario);
+            let permit = Permit {
+                recorded: false,
+                ..permit(state, true_then, target, 0)
+            };
+            Some(Request {
+                at: At::Answered(permit),
+                ..*request_of(state, slot)
+            })
+        }
+        _ => None,
+    };
+}
+
+fn request_of(state: &State, slot: usize) -> &Request {
+    state.requests[slot].as_ref().unwrap()
+}
+
+fn is_ending(state: &State, target: usize) -> bool {
+    matches!(state.members[target].phase, Phase::Ending | Phase::Missing)
+}
+
+/// Looks at the cluster, except at those `hidden`, and decides.
+pub(crate) fn look_and_decide(state: &mut State, slot: usize, hidden: Set, scenario: &Scenario) {
+    let seen = look(state, hidden);
+    conclude(state, slot, seen, None, scenario);
+}
+
+/// Looks at one member. When all have been seen, decides.
+pub(crate) fn look_at(state: &mut State, slot: usize, n: usize, scenario: &Scenario) {
+    let now = look(state, Set::NONE);
+    let Some(request) = &mut state.requests[slot] else {
+        return;
+    };
+    let (seen, excused, mut so_far) = match request.at {
+        At::Looking {
+            seen,
+            excused,
+            look,
+        } => (seen, excused, look),
+        _ => (Set::NONE, Set::NONE, Look::default()),
+    };
+    so_far[n] = now[n];
+    let seen = seen.with(n);
+    if seen != Set::of(0..scenario.members()) {
+        request.at = At::Looking {
+            seen,
+            excused,
+            look: so_far,
+        };
+        return;
+    }
+    conclude(state, slot, so_far, None, scenario);
+    let concluded = state.requests[slot].as_mut().and_then(Request::permit);
+    if let Some(permit) = concluded {
+        permit.excused = excused;
+    }
+}
+
+/// By mutation: decides once more on what was seen before.
+pub(crate) fn decide_again(state: &mut State, slot: usize, scenario: &Scenario) {
+    let Some(Request {
+        at: At::Again(before),
+        ..
+    }) = state.requests[slot]
+    else {
+        return;
+    };
+    conclude(state, slot, before.look, Some(before), scenario);
+}
+
+fn conclude(
+    state: &mut State,
+    slot: usize,
+    seen: Look,
+    before: Option<Permit>,
+    scenario: &Scenario,
+) {
+    let request = *request_of(state, slot);
+    let outcome = judge(state, &request, seen, scenario);
+    state.requests[slot] = match outcome {
+        Outcome::Refused | Outcome::Waived => None,
+        Outcome::Yes(permit) => {
+            let permit = match before {
+                // What has failed since the first look counts, and what was true then.
+                Some(before) => Permit {
+                    recorded: true,
+                    ..before
+                },
+                None => permit,
+            };
+            let at = if permit.recorded {
+                At::Decided(permit)
+            } else {
+                At::Answered(permit)
+            };
+            Some(Request { at, ..request })
+        }
+    };
+}
+
+fn judge(state: &State, request: &Request, seen: Look, scenario: &Scenario) -> Outcome {
+    let Some(budget) = &state.budget else {
+        return Outcome::Refused;
+    };
+    let target = usize::from(request.target);
+    if !request.stands {
+        return Outcome::Waived;
+    }
+    let own = budget.grants[target];
+    let what = match request.by {
+        By::Stranger => What::Delete,
+        By::Driver => What::Step,
+        By::Step { .. } if own.delete.is_some_and(|cause| cause.rollout) => What::Step,
+        By::Step { .. } => What::OwnDelete,
+    };
+    let latch = match scenario.mutation {
+        Mutation::ShrinkTheLatch => u8::try_from(truth::voters(state).count()).unwrap(),
+        _ => budget.latch,
+    };
+    let question = Question {
+        scene: scene(state, doctored(seen, scenario.mutation), scenario, latch),
+        open: budget.grants,
+        ledger: match ledger::told_temperature(budget.cold_for, scenario.settle_time) {
+            Temperature::Warm => Ledger::Warm,
+            Temperature::Cold { .. } => Ledger::Cold,
+        },
+        target,
+        what,
+    };
+    let (basis, found, recorded) = match (rule(question), scenario.mutation) {
+        (Ruling::Granted { basis, found }, mutation) => (
+            Some(basis),
+            found,
+            is_recorded(mutation, found, own.is_open()),
+        ),
+        (
+            Ruling::Refused {
+                may_complete: true,
+                found,
+            },
+            Mutation::Rule12WithoutItsException,
+        ) => (Some(Basis::CostsNothing), found, true),
+        (Ruling::Refused { found, .. }, Mutation::OwnGrantAlwaysPasses) if own.is_open() => {
+            (None, found, true)
+        }
+        (Ruling::Refused { .. }, _) => return Outcome::Refused,
+        (Ruling::Waived, _) => return Outcome::Waived,
+    };
+    let true_then = True::at(state, seen, scenario);
+    let permit = permit(state, true_then, target, found.latch);
+    let founded = basis
+        .is_some_and(|basis| is_founded(state, true_then, basis, target, what, scenario, &permit));
+    let kept = scenario.mutation == Mutation::EvidenceAcrossAResourceVersion;
+    Outcome::Yes(Permit {
+        founded,
+        recorded,
+        harmless: permit.harmless || basis == Some(Basis::Repair),
+        look: if kept { seen } else { Look::default() },
+        ..permit
+    })
+}
+
+fn is_recorded(mutation: Mutation, found: Found, has_grant: bool) -> bool {
+    match mutation {
+        Mutation::RepeatedYesWithoutAWrite => !has_grant,
+        Mutation::NoGrantForNonServing => !found.is_down,
+        Mutation::LearnerWithoutAGrant => !found.is_learner,
+        _ => true,
+    }
+}
+
+/// What the mutated code would take the appearances for.
+fn doctored(mut seen: Look, mutation: Mutation) -> Look {
+    for appearance in &mut seen {
+        *appearance = match (mutation, *appearance) {
+            (Mutation::CountUnknownAsServing, Appearance::Silent)
+            | (Mutation::CountTerminatingAsServing, Appearance::Ending)
+            | (Mutation::OneIdOnTwoPods, Appearance::Impersonated) => Appearance::Answers,
+            (Mutation::QuorumLostByTimeouts, Appearance::Silent) => Appearance::Leaderless,
+            (_, appearance) => appearance,
+        };
+    }
+    seen
+}
+
+pub(crate) fn scene(state: &State, look: Look, scenario: &Scenario, latch: u8) -> Scene {
+    let mut listed = [Listed::No; MEMBERS];
+    for (n, member) in state.members() {
+        listed[n] = member.listed;
+    }
+    Scene {
+        look,
+        listed,
+        outdated: state.which(|member| member.outdated),
+        replicas: u8::try_from(scenario.members()).unwrap(),
+        latch,
+    }
+}
+
+/// Writes the grant. The page is the present one, so the write is accepted.
+pub(crate) fn record(state: &mut State, slot: usize, scenario: &Scenario) {
+    let Some(request) = state.requests[slot] else {
+        return;
+    };
+    let (At::Decided(permit), Some(budget)) = (request.at, state.budget) else {
+        return;
+    };
+    let rollout = match request.by {
+        By::Stranger => false,
+        By::Driver => true,
+        By::Step { .. } => {
+            let own = budget.grants[usize::from(request.target)].delete;
+            own.is_some_and(|cause| cause.rollout)
+        }
+    };
+    let what = For::Delete {
+        stands: request.stands,
+        rollout,
+    };
+    let (grants, is_fence) = ledger::issued(budget.grants, usize::from(request.target), what);
+    let grants = without_replacement_of_newer(&budget, grants, &request, scenario);
+    state.unfounded |= !permit.founded;
+    state.requests[slot] = Some(match request.by {
+        // The driver has its grant. Its delete is asked for like anyone's.
+        By::Driver => Request {
+            by: By::Step { untouched: true },
+            at: At::Called,
+            age: 0,
+            ..request
+        },
+        By::Stranger | By::Step { .. } => Request {
+            at: At::Answered(permit),
+            ..request
+        },
+    });
+    // The driver chose by what was there before this permission: it has to choose anew.
+    for other in &mut state.requests {
+        *other = other.filter(|other| other.by != By::Driver);
+    }
+    state.driver = Driver::Idle;
+    let written = Budget {
+        grants,
+        latch: permit.latch,
+        ..budget
+    };
+    state.put(written, is_fence, scenario.mutation);
+}
+
+/// By mutation: the delete of another incarnation takes the place of a replacement too.
+fn without_replacement_of_newer(
+    before: &Budget,
+    mut grants: ledger::Open,
+    request: &Request,
+    scenario: &Scenario,
+) -> ledger::Open {
+    let target = usize::from(request.target);
+    let newer = before.grants[target]
+        .delete
+        .is_none_or(|cause| !cause.stands);
+    if scenario.mutation == Mutation::ReplaceDroppedByANewerUid && newer {
+        grants[target].replace = false;
+    }
+    grants
+}

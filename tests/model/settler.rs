@@ -1,0 +1,75 @@
+//! The settler: it takes back grants that have ended, by what it sees after it has read the ledger.
+
+use crate::appearance::{Appearance, look};
+use crate::ledger;
+use crate::mutations::Mutation;
+use crate::scenario::Scenario;
+use crate::set::Set;
+use crate::state::{Budget, Phase, Settler, State};
+
+impl Settler {
+    /// Somebody has written: its own write would meet a conflict.
+    pub(crate) fn lose_race(&mut self) {
+        match self {
+            Self::Page | Self::Due(_) => *self = Self::Idle,
+            Self::Idle | Self::LookedFirst(_) => {}
+        }
+    }
+}
+
+/// By mutation: looks at the pods before it reads.
+pub(crate) fn look_first(state: &mut State, n: usize) {
+    state.settlers[n] = Settler::LookedFirst(state.which(|m| m.phase == Phase::Missing));
+}
+
+/// Reads the ledger.
+pub(crate) fn read(state: &mut State, n: usize, scenario: &Scenario) {
+    let Some(budget) = state.budget else { return };
+    state.settlers[n] = match state.settlers[n] {
+        Settler::LookedFirst(gone) => to_do(due(state, &budget, Some(gone), scenario)),
+        Settler::Idle | Settler::Page | Settler::Due(_) => Settler::Page,
+    };
+}
+
+/// Looks at the pods that have a grant.
+pub(crate) fn look_at_pods(state: &mut State, n: usize, scenario: &Scenario) {
+    let Some(budget) = state.budget else { return };
+    state.settlers[n] = to_do(due(state, &budget, None, scenario));
+}
+
+fn to_do(due: Set) -> Settler {
+    if due.is_empty() {
+        Settler::Idle
+    } else {
+        Settler::Due(due)
+    }
+}
+
+/// Takes back what has ended. The page is the present one, so the write is accepted.
+pub(crate) fn write(state: &mut State, n: usize, scenario: &Scenario) {
+    let (Settler::Due(due), Some(budget)) = (state.settlers[n], state.budget) else {
+        return;
+    };
+    let grants = ledger::without(budget.grants, due);
+    state.settlers[n] = Settler::Idle;
+    state.put(Budget { grants, ..budget }, false, scenario.mutation);
+}
+
+/// The members whose deletes have ended. `gone`: those whose pods were missing at an earlier look.
+fn due(state: &State, budget: &Budget, gone: Option<Set>, scenario: &Scenario) -> Set {
+    let seen = look(state, Set::NONE);
+    let mut due = Set::NONE;
+    for (n, grant) in budget.grants.iter().enumerate() {
+        let Some(cause) = grant.delete else { continue };
+        let shown = match (seen[n], scenario.mutation) {
+            _ if gone.is_some_and(|gone| gone.has(n)) => Appearance::Missing,
+            // Whatever is there is taken for a pod that stands.
+            (_, Mutation::SettleByAgeWithoutALook) => Appearance::Answers,
+            (shown, _) => shown,
+        };
+        if ledger::has_ended(n, cause, shown, scenario.settle_time) {
+            due = due.with(n);
+        }
+    }
+    due
+}

@@ -1,0 +1,142 @@
+//! States that differ only in which member, request or settler is which are one state.
+
+use crate::scenario::Scenario;
+use crate::set::Set;
+use crate::state::{At, MEMBERS, Out, Request, Settler, State};
+
+/// The state that stands for all that are like this one. Where a rollout is at work the members have an order, and keep it.
+pub(crate) fn representative(state: &State, scenario: &Scenario) -> State {
+    let mut like = *state;
+    if !scenario.rollout {
+        let order = order(state, scenario.members());
+        if order.windows(2).any(|pair| pair[0] > pair[1]) {
+            like = permuted(state, &order);
+        }
+    }
+    like.requests
+        .sort_unstable_by_key(|request| (request.is_none(), *request));
+    like.settlers.sort_unstable();
+    like
+}
+
+/// The members in the order of what there is to say of each.
+fn order(state: &State, members: usize) -> [usize; MEMBERS] {
+    let mut order = [0, 1, 2, 3, 4];
+    let mut traits = [0; MEMBERS];
+    for (n, traits) in traits.iter_mut().enumerate().take(members) {
+        *traits = traits_of(state, n);
+    }
+    order[..members].sort_by_key(|n| traits[*n]);
+    order
+}
+
+/// What there is to say of a member without naming another, in a number.
+fn traits_of(state: &State, n: usize) -> u64 {
+    let member = &state.members[n];
+    let mut traits = member.phase as u64 * 3 + member.listed as u64;
+    let mut also = |number: u64, of: u64| traits = traits * of + number;
+    match member.out {
+        Out::NotByUs => also(0, 8),
+        Out::Taken(excused) => also(1 + u64::from(excused.count()), 8),
+    }
+    if let Some(budget) = &state.budget {
+        let grant = &budget.grants[n];
+        let delete = grant.delete.map_or(0, |cause| {
+            1 + u64::from(cause.stands) + 2 * u64::from(cause.rollout) + 4 * u64::from(cause.age)
+        });
+        also(2 * delete + u64::from(grant.replace), 64);
+    }
+    let mut asked = 0;
+    let mut excused = 0;
+    for request in state.requests.iter().flatten() {
+        if usize::from(request.target) == n {
+            asked += stage(request);
+        }
+        match &request.at {
+            At::Called | At::Page => {}
+            At::Looking { look, .. } => excused += look[n] as u64,
+            At::Decided(permit) | At::Again(permit) | At::Answered(permit) => {
+                excused += u64::from(permit.excused.has(n));
+            }
+        }
+    }
+    also(asked, 256);
+    also(excused, 64);
+    also(
+        state.settlers.iter().filter(|s| is_due(**s, n)).count() as u64,
+        8,
+    );
+    also(
+        state
+            .replacement
+            .map_or(0, |r| u64::from(usize::from(r.target) == n)),
+        2,
+    );
+    traits
+}
+
+fn stage(request: &Request) -> u64 {
+    let at = match request.at {
+        At::Called => 1,
+        At::Page => 2,
+        At::Decided(_) => 3,
+        At::Again(_) => 4,
+        At::Answered(_) => 5,
+        At::Looking { .. } => 6,
+    };
+    at + 8 * u64::from(request.age) + 32 * u64::from(request.stands)
+}
+
+fn is_due(settler: Settler, n: usize) -> bool {
+    match settler {
+        Settler::Idle | Settler::Page => false,
+        Settler::Due(due) | Settler::LookedFirst(due) => due.has(n),
+    }
+}
+
+/// The same state with the members in another order.
+fn permuted(state: &State, order: &[usize; MEMBERS]) -> State {
+    let mut place = [0; MEMBERS];
+    for (now, before) in order.iter().enumerate() {
+        place[*before] = now;
+    }
+    let moved = |set: Set| Set::of(set.iter().map(|n| place[n]));
+    let mut like = *state;
+    for (now, before) in order.iter().enumerate() {
+        like.members[now] = state.members[*before];
+        if let Out::Taken(excused) = &mut like.members[now].out {
+            *excused = moved(*excused);
+        }
+    }
+    if let (Some(budget), Some(old)) = (&mut like.budget, &state.budget) {
+        for (now, before) in order.iter().enumerate() {
+            budget.grants[now] = old.grants[*before];
+        }
+    }
+    for request in like.requests.iter_mut().flatten() {
+        request.target = u8::try_from(place[usize::from(request.target)]).unwrap();
+        if let At::Looking {
+            seen,
+            excused,
+            look,
+        } = &mut request.at
+        {
+            (*seen, *excused) = (moved(*seen), moved(*excused));
+            *look = order.map(|before| look[before]);
+        }
+        if let Some(permit) = request.permit() {
+            permit.excused = moved(permit.excused);
+            permit.look = order.map(|before| permit.look[before]);
+        }
+    }
+    for settler in &mut like.settlers {
+        if let Settler::Due(due) | Settler::LookedFirst(due) = settler {
+            *due = moved(*due);
+        }
+    }
+    if let Some(replacement) = &mut like.replacement {
+        replacement.target = u8::try_from(place[usize::from(replacement.target)]).unwrap();
+        replacement.excused = moved(replacement.excused);
+    }
+    like
+}

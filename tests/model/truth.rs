@@ -1,0 +1,145 @@
+//! What is true of the cluster, whatever anybody sees of it, and how it changes by itself.
+
+use crate::scenario::Scenario;
+use crate::set::Set;
+use crate::state::{At, By, Listed, Member, Out, Phase, State};
+use quorumgate::quorum::majority;
+
+/// The voters in etcd's list.
+pub(crate) fn voters(state: &State) -> Set {
+    state.which(|m| m.listed == Listed::Voter)
+}
+
+/// The voters that are up and stay.
+pub(crate) fn up(state: &State) -> Set {
+    state.which(|m| m.listed == Listed::Voter && m.phase == Phase::Up)
+}
+
+/// The majority of the latched voters: those that were there from the beginning count on when they are removed.
+pub(crate) fn needed(state: &State, scenario: &Scenario) -> u32 {
+    majority(voters(state).count().max(u32::from(scenario.voters)))
+}
+
+/// Whether those that run make a quorum in etcd. One that is on its way out is one of them until it ends.
+pub(crate) fn is_quorate(state: &State) -> bool {
+    let running =
+        |m: &Member| m.listed == Listed::Voter && matches!(m.phase, Phase::Up | Phase::Ending);
+    state.which(running).count() >= majority(voters(state).count())
+}
+
+/// The voters that prove that they take part.
+pub(crate) fn serving(state: &State) -> Set {
+    if is_quorate(state) {
+        up(state)
+    } else {
+        Set::NONE
+    }
+}
+
+/// The voters that run, and would take part as soon as there is a quorum.
+pub(crate) fn able(state: &State) -> Set {
+    state.which(|m| {
+        m.listed == Listed::Voter
+            && matches!(
+                m.phase,
+                Phase::Up | Phase::Ending | Phase::Hung | Phase::Cut
+            )
+    })
+}
+
+/// Members that are out by something that nobody was asked about.
+pub(crate) fn failed(state: &State) -> u32 {
+    state
+        .which(|m| m.phase != Phase::Up && m.out == Out::NotByUs)
+        .count()
+}
+
+impl State {
+    /// A member stops to take part, by itself.
+    pub(crate) fn fail(&mut self, n: usize, phase: Phase) {
+        self.members[n].phase = phase;
+        self.members[n].out = Out::NotByUs;
+        self.touch(n);
+        self.each_excuse(|excused| *excused = excused.with(n));
+    }
+
+    /// A member takes part again.
+    pub(crate) fn come_up(&mut self, n: usize) {
+        self.members[n].phase = Phase::Up;
+        self.members[n].out = Out::NotByUs;
+        self.touch(n);
+        self.each_excuse(|excused| *excused = excused.without(n));
+    }
+
+    /// A delete takes effect. `excused`: who has failed since the look of its permission; `None` where it can be blamed for nothing.
+    pub(crate) fn delete(&mut self, n: usize, excused: Option<Set>) {
+        let member = &mut self.members[n];
+        if member.phase == Phase::Up {
+            match excused {
+                None => self.fail(n, Phase::Ending),
+                Some(excused) => {
+                    member.phase = Phase::Ending;
+                    member.out = Out::Taken(excused);
+                    self.touch(n);
+                }
+            }
+        } else if member.phase != Phase::Ending {
+            self.end(n);
+        }
+    }
+
+    /// A pod is gone. Its incarnation never comes back.
+    pub(crate) fn end(&mut self, n: usize) {
+        self.members[n].phase = Phase::Missing;
+        self.touch(n);
+        if let Some(cause) = self
+            .budget
+            .as_mut()
+            .and_then(|b| b.grants[n].delete.as_mut())
+        {
+            cause.stands = false;
+            cause.age = 0;
+        }
+        for slot in &mut self.requests {
+            if let Some(request) = slot.as_mut().filter(|r| usize::from(r.target) == n) {
+                request.stands = false;
+                // All that it can still meet is that its pod is gone, unless it is about to write.
+                if !matches!(request.at, At::Decided(_) | At::Again(_)) {
+                    *slot = None;
+                }
+            }
+        }
+    }
+
+    /// The object of a pod changes: its resourceVersion is another.
+    pub(crate) fn touch(&mut self, n: usize) {
+        for request in self.requests.iter_mut().flatten() {
+            if usize::from(request.target) == n
+                && let By::Step { untouched } = &mut request.by
+            {
+                *untouched = false;
+            }
+        }
+    }
+
+    fn each_excuse(&mut self, change: impl Fn(&mut Set)) {
+        for member in &mut self.members {
+            if let Out::Taken(excused) = &mut member.out {
+                change(excused);
+            }
+        }
+        for request in self.requests.iter_mut().flatten() {
+            if let At::Looking { seen, excused, .. } = &mut request.at {
+                change(excused);
+                // Who has yet to be looked at will be seen as it is then.
+                *excused = excused.and(*seen);
+            }
+            if let Some(permit) = request.permit() {
+                change(&mut permit.excused);
+            }
+        }
+        if let Some(replacement) = &mut self.replacement {
+            change(&mut replacement.excused);
+        }
+    }
+}
