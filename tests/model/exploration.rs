@@ -27,17 +27,33 @@ pub(crate) struct Exploration {
 ///
 /// One thread: what is found is the same each time, the shortest way to it, and cargo runs several scenarios at once.
 pub(crate) fn explore(scenario: Scenario, steps: usize) -> Exploration {
+    explored(scenario, steps, HasDiscoveries::AnyFailures)
+}
+
+/// The same, until this very property is broken, whatever else is broken on the way.
+pub(crate) fn explore_until_broken(scenario: Scenario, property: &'static str) -> Exploration {
+    explored(
+        scenario,
+        usize::MAX,
+        HasDiscoveries::AnyOf([property].into()),
+    )
+}
+
+fn explored(scenario: Scenario, steps: usize, until: HasDiscoveries) -> Exploration {
     let start = Instant::now();
     let checker = scenario
         .checker()
         .threads(1)
-        .finish_when(HasDiscoveries::AnyFailures)
+        .finish_when(until.clone())
         .target_state_count(steps)
         .spawn_bfs()
         .join();
     let took = start.elapsed();
     let mut found = checker.discoveries();
     let lively = found.remove(TAKEN).is_some();
+    if let HasDiscoveries::AnyOf(wanted) = until {
+        found.retain(|property, _| wanted.contains(property));
+    }
     let broken = found.into_iter().next();
     Exploration {
         states: checker.unique_state_count(),

@@ -45,7 +45,7 @@ impl Model for Scenario {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         // What is wrong stays wrong: nothing further is to be learnt there.
-        if properties::is_wrong(self, state) {
+        if !properties::keeps_the_majority(self, state) {
             return;
         }
         for slot in 0..self.requests {

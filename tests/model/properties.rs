@@ -60,12 +60,7 @@ pub(crate) const SETTLES: &str = "every grant settles";
 pub(crate) const NOBODY_WAITS: &str = "nobody waits while there is headroom";
 pub(crate) const TAKEN: &str = "something is permitted and happens";
 
-/// Whether one of the safety properties is broken.
-pub(crate) fn is_wrong(scenario: &Scenario, state: &State) -> bool {
-    state.unfounded || !keeps_the_majority(scenario, state)
-}
-
-fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
+pub(crate) fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
     let up = truth::up(state);
     let needed = truth::needed(state, scenario);
     state.members().all(|(_, member)| match member.out {
