@@ -58,6 +58,8 @@ pub(crate) enum Action {
     Bypassed(usize),
     /// A voter is removed from etcd.
     Removed(usize),
+    /// It joins again, as a learner.
+    Joins(usize),
     /// A learner becomes a voter.
     Promoted(usize),
     /// The budget is deleted.

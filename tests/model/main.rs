@@ -11,8 +11,11 @@
 //! - A pod's resourceVersion has risen when a member that was down takes part again: that fences the gate's own steps.
 //! - A look takes less time than a member that it saw down needs to come back.
 //! - Without a quorum no member names a leader.
+//! - Nobody adds a pod to etcd that is on its way out because it is no member: changes of membership are etcd's to guard.
 //!
-//! Not modelled: leadership and its moves, `evidence: Readiness`, overrides, forced deletes, `PodDisruptionBudget`s, teardown, clusters of
+//! A judgement after a move of leadership is one more call of the webhook: its grant stands, and everything is read again.
+//!
+//! Not modelled: which member leads, `evidence: Readiness`, overrides, forced deletes, `PodDisruptionBudget`s, teardown, clusters of
 //! one and two, defragmentation. They have tests of their own.
 //!
 //! Scenarios of three members and two replicas are explored to their end; of the larger ones the states that are reached first, breadth

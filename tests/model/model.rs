@@ -144,7 +144,11 @@ impl Scenario {
                 state.fail(n, Phase::Crashed);
                 state.members[n].listed = Listed::No;
             }
-            Action::Promoted(n) => state.members[n].listed = Listed::Voter,
+            Action::Joins(n) => {
+                state.members[n].listed = Listed::Learner;
+                state.come_up(n);
+            }
+            Action::Promoted(n) => state.promote(n),
             Action::BudgetDeleted => {
                 state.budget = None;
                 state.lose_races(self.mutation);

@@ -2,7 +2,7 @@
 
 use crate::exhaustive::is_explored;
 use crate::exploration::explore_until_broken;
-use crate::properties::{FOUNDED, MAJORITY};
+use crate::properties::{FOUNDED, MAJORITY, NOBODY_WAITS, SETTLES};
 use crate::scenario::{
     BLIND_ROLLOUT, FAILURES, LEARNER, OUTAGE, QUIET, RECREATION, REMOVAL, REPLACEMENT,
     REUSED_ADDRESS, Scenario,
@@ -31,18 +31,21 @@ pub(crate) enum Mutation {
     ReplaceDroppedByANewerUid,
     RecreatedBudgetStartsWarm,
     NoBudgetReadAsForeign,
+    // Two more, because what has to happen in the end has to be able to fail too.
+    NeverSettleWhatStands,
+    CountServingAsUnknown,
 }
 
 /// A mutation, where it is made, and what catches it.
-pub(crate) struct Case {
-    pub(crate) mutation: Mutation,
-    pub(crate) scenario: Scenario,
+struct Case {
+    mutation: Mutation,
+    scenario: Scenario,
     /// The property that it breaks.
-    pub(crate) breaks: &'static str,
+    breaks: &'static str,
 }
 
 /// Every mutation, in the order of the issue that asked for them. Each is one that the same scenario, unmutated, is free of.
-pub(crate) const CASES: [Case; 18] = [
+const CASES: [Case; 18] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -63,6 +66,12 @@ pub(crate) const CASES: [Case; 18] = [
     case(Mutation::NoBudgetReadAsForeign, RECREATION, MAJORITY),
 ];
 
+/// Those that break what has to happen in the end.
+const LIVENESS: [Case; 2] = [
+    case(Mutation::NeverSettleWhatStands, QUIET, SETTLES),
+    case(Mutation::CountServingAsUnknown, QUIET, NOBODY_WAITS),
+];
+
 const fn case(mutation: Mutation, scenario: Scenario, breaks: &'static str) -> Case {
     Case {
         mutation,
@@ -77,7 +86,7 @@ fn every_mutation_is_caught() {
         mutation,
         scenario,
         breaks,
-    } in &CASES
+    } in CASES.iter().chain(&LIVENESS)
     {
         assert!(
             is_explored(scenario),

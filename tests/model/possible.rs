@@ -88,7 +88,11 @@ impl Scenario {
             Phase::Ending => actions.push(Action::Ends(n)),
             Phase::Missing => actions.push(Action::Created(n)),
             // One that is no member any more has nothing to come back to.
-            _ if member.listed == Listed::No => {}
+            Phase::Starting | Phase::Crashed if member.listed == Listed::No => {
+                if truth::is_quorate(state) && !is_going(state, n) {
+                    actions.push(Action::Joins(n));
+                }
+            }
             Phase::Starting => actions.push(Action::Starts(n)),
             Phase::Crashed | Phase::Hung | Phase::Cut | Phase::Impersonated => {
                 // A look is over before one that it saw down is back.
@@ -102,6 +106,16 @@ impl Scenario {
             actions.push(Action::Promoted(n));
         }
     }
+}
+
+/// Whether a member is permitted to go, or about to be.
+fn is_going(state: &State, n: usize) -> bool {
+    let asked = state
+        .requests
+        .iter()
+        .flatten()
+        .any(|request| usize::from(request.target) == n);
+    asked || state.budget.is_some_and(|budget| budget.granted().has(n))
 }
 
 /// Whether somebody has seen this member, and not yet all of them.

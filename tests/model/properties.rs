@@ -23,7 +23,8 @@
 //! part, without every granted one, made a majority; rule 12, that the target truly did not run, and could not have been the one to complete
 //! a majority, unless it was lost for good or the delete is fenced by the pod's resourceVersion; rule 13, that there truly was no quorum.
 //!
-//! **Liveness.** Requests, judgements and terminations end by themselves, each within its life. What is left is whether the rest then gets
+//! **Liveness.** Requests, judgements and terminations end by themselves, each within its life: a judgement that meets a conflict begins again,
+//! but only because another write was accepted. What is left is whether the rest then gets
 //! anywhere, and that is asked in every state in which no request is under way: settlers that look again and again, with time passing,
 //! take back every grant; and where nothing is granted, whoever is up and can be spared would be let go.
 
@@ -32,7 +33,7 @@ use stateright::Property;
 
 use crate::appearance::look;
 use crate::decision::{Ledger, Question, Ruling, What, rule};
-use crate::replica::scene;
+use crate::replica::{doctored, scene};
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::settler;
@@ -110,7 +111,12 @@ fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
     let up = truth::serving(state);
     let needed = truth::needed(state, scenario).max(majority(u32::from(budget.latch)));
     let spare = up.count().saturating_sub(needed);
-    let scene = scene(state, look(state, Set::NONE), scenario, budget.latch);
+    let scene = scene(
+        state,
+        doctored(look(state, Set::NONE), scenario.mutation),
+        scenario,
+        budget.latch,
+    );
     spare == 0
         || up.iter().all(|target| {
             let question = Question {

@@ -218,13 +218,14 @@ fn is_recorded(mutation: Mutation, found: Found, has_grant: bool) -> bool {
 }
 
 /// What the mutated code would take the appearances for.
-fn doctored(mut seen: Look, mutation: Mutation) -> Look {
+pub(crate) fn doctored(mut seen: Look, mutation: Mutation) -> Look {
     for appearance in &mut seen {
         *appearance = match (mutation, *appearance) {
             (Mutation::CountUnknownAsServing, Appearance::Silent)
             | (Mutation::CountTerminatingAsServing, Appearance::Ending)
             | (Mutation::OneIdOnTwoPods, Appearance::Impersonated) => Appearance::Answers,
             (Mutation::QuorumLostByTimeouts, Appearance::Silent) => Appearance::Leaderless,
+            (Mutation::CountServingAsUnknown, Appearance::Answers) => Appearance::Silent,
             (_, appearance) => appearance,
         };
     }

@@ -130,7 +130,7 @@ pub(crate) const LEARNER: Scenario = Scenario {
     ..QUIET
 };
 
-/// Somebody removes a voter from etcd.
+/// Somebody removes a voter from etcd, and adds it again as a learner, which is promoted.
 pub(crate) const REMOVAL: Scenario = Scenario {
     name: "removal",
     voters: 4,
@@ -138,15 +138,14 @@ pub(crate) const REMOVAL: Scenario = Scenario {
     ..QUIET
 };
 
-/// The rollout driver at work among strangers, with looks that miss a member.
+/// The rollout driver at work among strangers.
 pub(crate) const ROLLOUT: Scenario = Scenario {
     name: "rollout",
     rollout: true,
-    hidden: 1,
     ..QUIET
 };
 
-/// The same, with looks that miss all but one.
+/// The same, with looks that miss members, all but one at worst.
 pub(crate) const BLIND_ROLLOUT: Scenario = Scenario {
     name: "blind rollout",
     hidden: 2,
@@ -158,7 +157,6 @@ pub(crate) const TROUBLED_ROLLOUT: Scenario = Scenario {
     name: "troubled rollout",
     failures: 2,
     ailments: &[Phase::Crashed, Phase::Cut],
-    hidden: 0,
     ..ROLLOUT
 };
 

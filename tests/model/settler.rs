@@ -65,6 +65,7 @@ fn due(state: &State, budget: &Budget, gone: Option<Set>, scenario: &Scenario) -
             _ if gone.is_some_and(|gone| gone.has(n)) => Appearance::Missing,
             // Whatever is there is taken for a pod that stands.
             (_, Mutation::SettleByAgeWithoutALook) => Appearance::Answers,
+            (Appearance::Answers, Mutation::NeverSettleWhatStands) => Appearance::Ending,
             (shown, _) => shown,
         };
         if ledger::has_ended(n, cause, shown, scenario.settle_time) {

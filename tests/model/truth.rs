@@ -60,14 +60,24 @@ impl State {
         self.members[n].phase = phase;
         self.members[n].out = Out::NotByUs;
         self.touch(n);
-        self.each_excuse(|excused| *excused = excused.with(n));
+        if self.members[n].listed == Listed::Voter {
+            self.each_excuse(|excused| *excused = excused.with(n));
+        }
     }
 
-    /// A member takes part again.
+    /// A member takes part again, or does as a learner.
     pub(crate) fn come_up(&mut self, n: usize) {
         self.members[n].phase = Phase::Up;
         self.members[n].out = Out::NotByUs;
         self.touch(n);
+        if self.members[n].listed == Listed::Voter {
+            self.each_excuse(|excused| *excused = excused.without(n));
+        }
+    }
+
+    /// A learner counts from now on, also if it is on its way out.
+    pub(crate) fn promote(&mut self, n: usize) {
+        self.members[n].listed = Listed::Voter;
         self.each_excuse(|excused| *excused = excused.without(n));
     }
 
