@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export RUST_BACKTRACE ?= 1
 
-.PHONY: demo test check unit e2e bench crds conformance image setup testbed
+.PHONY: demo test check unit e2e chaos bench crds conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked
@@ -24,6 +24,9 @@ testbed: setup               ## builds the control plane and etcd into the cache
 
 e2e: setup testbed           ## against real etcd processes and a real control plane
 	scripts/e2e $(TESTS)
+
+chaos: setup testbed         ## everything at once and at random; OPS=10000 SEED=7
+	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) scripts/e2e chaos:: --nocapture
 
 bench: setup testbed         ## ratios in one run
 	$(CARGO) bench --locked

@@ -12,6 +12,7 @@ mod asking;
 mod authentication;
 mod budgets;
 mod bystanders;
+mod chaos;
 mod conformance;
 mod deletes;
 mod drains;
