@@ -1,7 +1,20 @@
-//! What is wrong with a PEM file, in words that repeat none of it: the library quotes the line it stumbled over, and a key whose line breaks
-//! got lost is one such line. What should be a certificate may be a key, too.
+//! Certificates and keys in PEM files, and what is wrong with one in words that repeat none of it: the library quotes the line it stumbled
+//! over, and a key whose line breaks got lost is one such line. What should be a certificate may be a key, too.
 
-use rustls::pki_types::pem;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// Every certificate in a file, in its order; there may be none.
+pub(crate) fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
+    CertificateDer::pem_slice_iter(file)
+        .collect::<Result<_, _>>()
+        .map_err(PemProblem::from)
+}
+
+/// The first private key in a file.
+pub(crate) fn private_key(file: &[u8]) -> Result<PrivateKeyDer<'static>, PemProblem> {
+    PrivateKeyDer::from_pem_slice(file).map_err(PemProblem::from)
+}
 
 /// Why a file is not PEM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::causes::causes;
-use crate::pem::PemProblem;
+use crate::pem::{self, PemProblem};
 use crate::quorum::evidence::Unanswered;
 
 /// The authorities to trust and the client certificate to show, ready for use.
@@ -78,8 +77,7 @@ impl TlsIdentity {
             Some((certificate, key)) => {
                 let chain = chain(certificate)?;
                 let validity = validity(&chain)?;
-                let key = PrivateKeyDer::from_pem_slice(key)
-                    .map_err(|error| TlsError::Key(error.into()))?;
+                let key = pem::private_key(key).map_err(TlsError::Key)?;
                 let config = builder
                     .with_client_auth_cert(chain, key)
                     .map_err(TlsError::ClientPair)?;
@@ -146,8 +144,7 @@ impl From<TlsError> for Unanswered {
 fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for bundle in authorities {
-        for certificate in CertificateDer::pem_slice_iter(bundle) {
-            let certificate = certificate.map_err(|error| TlsError::AuthorityPem(error.into()))?;
+        for certificate in pem::certificates(bundle).map_err(TlsError::AuthorityPem)? {
             roots.add(certificate).map_err(TlsError::Authority)?;
         }
     }
@@ -158,9 +155,7 @@ fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
 }
 
 fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let chain = CertificateDer::pem_slice_iter(certificate)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| TlsError::ClientCertificatePem(error.into()))?;
+    let chain = pem::certificates(certificate).map_err(TlsError::ClientCertificatePem)?;
     if chain.is_empty() {
         return Err(TlsError::NoClientCertificate);
     }

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -19,6 +18,7 @@ use rustls::{
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 use super::certificate::{Certificate, Unusable, provider};
+use crate::pem;
 
 /// Whom to let in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,14 +31,13 @@ pub struct Callers {
 
 impl Callers {
     /// What checks their certificates.
-    pub(super) fn understand(&self, pem: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
+    pub(super) fn understand(&self, file: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
         let unusable = |why: &dyn fmt::Display| {
             Unusable::Authorities(self.authorities.clone(), why.to_string())
         };
         let mut roots = RootCertStore::empty();
-        for authority in CertificateDer::pem_slice_iter(pem) {
-            let authority =
-                authority.map_err(|error| Unusable::Pem(self.authorities.clone(), error.into()))?;
+        let authorities = pem::certificates(file);
+        for authority in authorities.map_err(|why| Unusable::Pem(self.authorities.clone(), why))? {
             roots.add(authority).map_err(|error| unusable(&error))?;
         }
         if roots.is_empty() {

@@ -12,7 +12,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
@@ -22,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::callers::{Callers, Doorkeeper};
 use crate::clock::Clock;
-use crate::pem::PemProblem;
+use crate::pem::{self, PemProblem};
 use crate::telemetry::metrics::Metrics;
 
 /// How often the files are read. A Secret takes a minute to reach a mounted volume, so this adds little.
@@ -292,14 +291,12 @@ impl Files {
         })
     }
 
-    fn chain(&self, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
-        CertificateDer::pem_slice_iter(pem)
-            .collect::<Result<_, _>>()
-            .map_err(|error| Unusable::Pem(self.certificate.clone(), error.into()))
+    fn chain(&self, file: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+        pem::certificates(file).map_err(|why| Unusable::Pem(self.certificate.clone(), why))
     }
 
-    fn private_key(&self, pem: &[u8]) -> Result<PrivateKeyDer<'static>, Unusable> {
-        PrivateKeyDer::from_pem_slice(pem).map_err(|error| match PemProblem::from(error) {
+    fn private_key(&self, file: &[u8]) -> Result<PrivateKeyDer<'static>, Unusable> {
+        pem::private_key(file).map_err(|why| match why {
             PemProblem::Nothing => Unusable::NoKey(self.key.clone()),
             other => Unusable::Pem(self.key.clone(), other),
         })
