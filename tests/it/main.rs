@@ -16,4 +16,5 @@ mod plan;
 mod properties;
 mod scenarios;
 mod serve;
+mod sources;
 mod world;

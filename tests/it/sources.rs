@@ -1,12 +1,16 @@
 //! Which tests there are, by reading the sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 /// Every test by its name, with the files that have it: functions that a runner runs or that such a function calls as a step, and titles
 /// of scenarios.
-pub(crate) struct Tests(BTreeMap<String, Vec<String>>);
+pub(crate) struct Tests {
+    files: BTreeMap<String, Vec<String>>,
+    /// Those that a runner runs.
+    run: BTreeSet<String>,
+}
 
 impl Tests {
     /// Reads `src` and `tests`, without the rows themselves: to be named there is no proof of being called.
@@ -24,10 +28,13 @@ impl Tests {
             *words.entry(word).or_default() += 1;
         }
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut run = BTreeSet::new();
         for (path, text) in files {
             let names: Vec<&str> = if path.strip_suffix(".txt").is_some() {
                 titles_in(text).collect()
             } else {
+                let tests = functions_in(text).filter(|(_, is_test)| *is_test);
+                run.extend(tests.map(|(name, _)| name.to_owned()));
                 let functions = functions_in(text);
                 let shown = functions.filter(|(name, is_test)| *is_test || words[name] > 1);
                 shown.map(|(name, _)| name).collect()
@@ -36,16 +43,21 @@ impl Tests {
                 found.entry(name.to_owned()).or_default().push(path.clone());
             }
         }
-        Self(found)
+        Self { files: found, run }
     }
 
     /// The files that have a test of this name, by their paths in the repository.
     pub(crate) fn files_of(&self, name: &str) -> &[String] {
-        self.0.get(name).map_or(&[], Vec::as_slice)
+        self.files.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a runner runs a test of this name.
+    pub(crate) fn runs(&self, name: &str) -> bool {
+        self.run.contains(name)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.files.keys().map(String::as_str)
     }
 }
 
@@ -129,4 +141,5 @@ fn tests_and_their_steps_are_found_and_nothing_else() {
     let names: Vec<&str> = tests.names().collect();
     assert_eq!(names, ["a_step", "a_test", "another", "one two"]);
     assert_eq!(tests.files_of("a_step"), ["steps.rs"]);
+    assert!(tests.runs("a_test") && tests.runs("another") && !tests.runs("a_step"));
 }

@@ -6,7 +6,6 @@
 mod druid;
 mod row;
 mod rows;
-mod sources;
 mod strimzi;
 mod table;
 
@@ -14,9 +13,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use crate::sources::Tests;
 use row::{Ours, Row};
 use rows::groups;
-use sources::Tests;
 
 fn rows() -> Vec<&'static Row> {
     groups().into_iter().flat_map(|group| group.rows).collect()

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::row::{Ours, Row};
 use super::rows::Group;
-use super::sources::Tests;
+use crate::sources::Tests;
 
 const HEAD: &str = "\
 # Conformance
