@@ -8,22 +8,23 @@ mod paper_etcd;
 mod paper_member;
 mod plane;
 mod population;
+mod processor;
 mod questions;
 mod resident;
 mod round;
+mod shown;
 mod spread;
 mod table;
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::{join, try_join_all};
+use quorumgate_testbed::Bed;
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Tls};
 use quorumgate_testbed::gate::Gate;
-use quorumgate_testbed::{Bed, eventually};
 
 use caller::Caller;
 use paper_etcd::PaperEtcd;
@@ -31,6 +32,7 @@ use population::Population;
 use questions::Questions;
 use resident::Resident;
 use round::Round;
+use shown::shown;
 use spread::Spread;
 use table::Table;
 
@@ -115,13 +117,13 @@ struct Decisions {
 impl Size {
     async fn of(gate: &Gate, etcd: &EtcdCluster, paper: &PaperEtcd, clusters: u32) -> Result<Self> {
         let replica = gate.replica(0);
-        shown(gate, clusters + 1).await?;
+        shown(gate, clusters + 1, IN_A_LONG_WHILE).await?;
         replica.term().await?;
         let begun = Instant::now();
         replica.restart().await?;
         replica.ready(SOON).await?;
         let start = begun.elapsed().as_secs_f64();
-        shown(gate, clusters + 1).await?;
+        shown(gate, clusters + 1, IN_A_LONG_WHILE).await?;
 
         let process = replica.identity().context("the gate has ended")?;
         let process = process.pid().to_string();
@@ -210,38 +212,12 @@ impl Size {
     }
 }
 
-/// Waits until the gate shows the numbers of so many clusters.
-async fn shown(gate: &Gate, clusters: u32) -> Result<()> {
-    let what = format!("{clusters} clusters are shown");
-    eventually(IN_A_LONG_WHILE, what, async || {
-        let metrics = gate.metrics(0).await?;
-        let shown = metrics.lines().filter(|line| {
-            line.starts_with("quorumgate_cluster_serving_voters{") && line.ends_with(" 3")
-        });
-        let shown = u32::try_from(shown.count())?;
-        ensure!(shown == clusters, "{shown} are");
-        anyhow::Ok(())
-    })
-    .await
-}
-
 /// Seconds of processor time that the process takes per second when nobody asks it anything.
 async fn at_rest(process: &str) -> Result<f64> {
-    let before = processor_time(process)?;
+    let before = processor::time(process, |_| true)?;
     let start = Instant::now();
     tokio::time::sleep(REST).await;
-    Ok((processor_time(process)? - before) / start.elapsed().as_secs_f64())
-}
-
-/// Seconds that all threads of a process have run.
-fn processor_time(process: &str) -> Result<f64> {
-    let mut nanoseconds = 0.0;
-    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-        let scheduled = fs::read_to_string(thread?.path().join("schedstat"))?;
-        let ran = scheduled.split(' ').next().context("an empty schedstat")?;
-        nanoseconds += ran.parse::<f64>()?;
-    }
-    Ok(nanoseconds / 1e9)
+    Ok((processor::time(process, |_| true)? - before) / start.elapsed().as_secs_f64())
 }
 
 /// Asks about one pod after another, all of which may go.

@@ -7,6 +7,7 @@ mod paper_member;
 mod plane;
 mod population;
 mod resident;
+mod shown;
 mod spread;
 mod table;
 
@@ -23,11 +24,12 @@ use quorumgate::quorum::{ClusterRef, Kind, PodUid};
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::gate::Gate;
-use quorumgate_testbed::{Bed, Sandbox, eventually};
+use quorumgate_testbed::{Bed, Sandbox};
 
 use paper_member::MEMBERS;
 use population::Population;
 use resident::Resident;
+use shown::shown;
 use spread::Spread;
 use table::Table;
 
@@ -59,7 +61,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         .start(&sandbox)
         .await?;
     gate.in_force(SOON).await?;
-    shown(&gate, 1).await?;
+    shown(&gate, 1, IN_A_WHILE).await?;
     let before = settled(&gate).await?;
 
     // They would make something of pods that are nothing but objects, and they are not what is measured.
@@ -68,7 +70,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     }
     let mut population = Population::of(&etcd, None).await?;
     population.grow_to(CLUSTERS).await?;
-    shown(&gate, CLUSTERS + 1).await?;
+    shown(&gate, CLUSTERS + 1, IN_A_WHILE).await?;
     let after = settled(&gate).await?;
     let connection = connection(&etcd).await?;
 
@@ -94,25 +96,6 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         )
         .print()?;
     end(gate, sandbox).await
-}
-
-/// Waits until the gate shows the numbers of so many clusters.
-async fn shown(gate: &Gate, clusters: u32) -> Result<()> {
-    eventually(
-        IN_A_WHILE,
-        format!("{clusters} clusters are shown"),
-        async || {
-            let metrics = gate.metrics(0).await?;
-            let lines = metrics.lines();
-            let shown = lines.filter(|line| {
-                line.starts_with("quorumgate_cluster_serving_voters{") && line.ends_with(" 3")
-            });
-            let shown = u32::try_from(shown.count())?;
-            ensure!(shown == clusters, "{shown} are");
-            anyhow::Ok(())
-        },
-    )
-    .await
 }
 
 /// What the gate has once that hardly changes any more.

@@ -8,11 +8,11 @@
 mod bare;
 mod caller;
 mod gate;
+mod processor;
 mod round;
 mod spread;
 mod table;
 
-use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -307,16 +307,7 @@ impl Server {
 
     /// Seconds that its threads have run.
     fn processor_time(&self) -> Result<f64> {
-        let mut nanoseconds = 0.0;
-        for thread in fs::read_dir("/proc/self/task")? {
-            let thread = thread?.path();
-            if fs::read_to_string(thread.join("comm"))?.trim_end() == self.name {
-                let scheduled = fs::read_to_string(thread.join("schedstat"))?;
-                let ran = scheduled.split(' ').next().context("an empty schedstat")?;
-                nanoseconds += ran.parse::<f64>()?;
-            }
-        }
-        Ok(nanoseconds / 1e9)
+        processor::time("self", |thread| thread == self.name)
     }
 }
 

@@ -1,0 +1,25 @@
+//! Waiting until the gate has looked at very many clusters.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::gate::Gate;
+
+/// Waits until the gate shows the numbers of so many clusters of three.
+pub(crate) async fn shown(gate: &Gate, clusters: u32, within: Duration) -> Result<()> {
+    eventually(
+        within,
+        format!("{clusters} clusters are shown"),
+        async || {
+            let metrics = gate.metrics(0).await?;
+            let shown = metrics.lines().filter(|line| {
+                line.starts_with("quorumgate_cluster_serving_voters{") && line.ends_with(" 3")
+            });
+            let shown = u32::try_from(shown.count())?;
+            ensure!(shown == clusters, "{shown} are");
+            anyhow::Ok(())
+        },
+    )
+    .await
+}
