@@ -183,11 +183,15 @@ async fn write_back(world: &World, sync: u32) -> Result<StatefulSet> {
             sets.patch("kept", &operator, &apply).await?
         }
         2 => {
-            let mut whole: StatefulSet = serde_json::from_value(desired)?;
-            let live = sets.get("kept").await?;
-            whole.meta_mut().resource_version = live.resource_version();
+            let whole: StatefulSet = serde_json::from_value(desired)?;
             ensure!(whole.metadata.annotations.is_none());
-            sets.replace("kept", &PostParams::default(), &whole).await?
+            // The StatefulSet controller writes its status beside it: then an operator reads again.
+            eventually(SOON, "an update that nobody overtook", async || {
+                let mut whole = whole.clone();
+                whole.meta_mut().resource_version = sets.get("kept").await?.resource_version();
+                anyhow::Ok(sets.replace("kept", &PostParams::default(), &whole).await?)
+            })
+            .await?
         }
         _ => {
             let merge = Patch::Merge(json!({
