@@ -5,7 +5,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 export RUST_BACKTRACE ?= 1
 
-.PHONY: demo test check unit e2e chaos bench crds conformance image setup testbed
+.PHONY: demo test check unit mutants e2e chaos bench crds conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked
@@ -18,6 +18,9 @@ check: setup                 ## format, lints, docs, licences, generated files
 
 unit: setup                  ## unit, scenario, property, HTTP and TLS tests, and the model
 	$(CARGO) test --locked --workspace --lib --bins --test it --test fuzz --test model
+
+mutants: setup               ## are the tests of src/quorum and src/plan worth anything? Half an hour; FILES=src/plan/board.rs for less
+	scripts/mutants $(FILES)
 
 testbed: setup               ## builds the control plane and etcd into the cache, once
 	$(CARGO) run --locked --quiet --package quorumgate-testbed -- build
