@@ -8,8 +8,13 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 
+use crate::telemetry::events::shortened;
+
 /// Seconds after which an overloaded gate may be asked again. The API server's own client does so, within the webhook's timeout.
 const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// A problem quotes what was sent, which may be mebibytes.
+const PROBLEM_BYTES: usize = 512;
 
 /// Why a request gets no verdict.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
@@ -78,29 +83,32 @@ impl Problem {
             Self::Broken => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         }
     }
+
+    /// What is wrong, with all that the request says of it.
+    fn sentence(&self) -> String {
+        match self {
+            Self::Timeout(why) => format!("the timeout parameter {why}"),
+            Self::TooLarge(limit) => format!("the body is longer than {limit} bytes"),
+            Self::TooSlow => "the body did not arrive in time".to_owned(),
+            Self::Body(why) => format!("the body could not be read: {why}"),
+            Self::Unreadable(why) => format!("the body is not an AdmissionReview: {why}"),
+            Self::Version(found) => {
+                format!("expected an AdmissionReview of admission.k8s.io/v1, found {found}")
+            }
+            Self::Misdirected(why) => why.clone(),
+            Self::Incomplete(what) => format!("the review {what}"),
+            Self::NoSuchPath => "there is no webhook at this path".to_owned(),
+            Self::Method => "webhooks are called by POST".to_owned(),
+            Self::Overloaded => "quorumgate answers as many requests as it can already".to_owned(),
+            Self::Broken => "quorumgate broke while it answered; its log says where".to_owned(),
+        }
+    }
 }
 
+/// Short, whatever was sent: it goes into the log and back to the caller.
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Timeout(why) => write!(f, "the timeout parameter {why}"),
-            Self::TooLarge(limit) => write!(f, "the body is longer than {limit} bytes"),
-            Self::TooSlow => f.write_str("the body did not arrive in time"),
-            Self::Body(why) => write!(f, "the body could not be read: {why}"),
-            Self::Unreadable(why) => write!(f, "the body is not an AdmissionReview: {why}"),
-            Self::Version(found) => write!(
-                f,
-                "expected an AdmissionReview of admission.k8s.io/v1, found {found}"
-            ),
-            Self::Misdirected(why) => f.write_str(why),
-            Self::Incomplete(what) => write!(f, "the review {what}"),
-            Self::NoSuchPath => f.write_str("there is no webhook at this path"),
-            Self::Method => f.write_str("webhooks are called by POST"),
-            Self::Overloaded => {
-                f.write_str("quorumgate answers as many requests as it can already")
-            }
-            Self::Broken => f.write_str("quorumgate broke while it answered; its log says where"),
-        }
+        f.write_str(&shortened(self.sentence(), PROBLEM_BYTES))
     }
 }
 

@@ -17,6 +17,7 @@ mod conformance;
 mod deletes;
 mod drains;
 mod evidence;
+mod extremes;
 mod foreign;
 mod gate_faults;
 mod leadership;

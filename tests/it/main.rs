@@ -11,6 +11,7 @@ mod admission;
 mod architecture;
 mod conformance;
 mod documents;
+mod hundred_members;
 mod manifests;
 mod plan;
 mod properties;

@@ -81,11 +81,16 @@ mod tests {
             ("1x", "1"),
             ("", "0"),
             ("99999999999999999999Ei", "1"),
+            ("1e2147483647", "1"),
+            ("1e-2147483648", "0"),
+            ("-1", "1"),
             ("1.5", "1"),
         ] {
             assert!(!same(Some(one), Some(other)), "{one} {other}");
         }
         assert!(!same(None, Some("1")));
         assert!(same(Some("x"), Some("x")));
+        let (nines, nothings) = ("9".repeat(100_000), format!("0.{}1", "0".repeat(100_000)));
+        assert!(!same(Some(&nines), Some("1")) && !same(Some(&nothings), None));
     }
 }

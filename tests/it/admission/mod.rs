@@ -9,6 +9,7 @@
 
 pub(crate) mod door;
 mod evictions;
+mod extremes;
 mod limits;
 mod malformed;
 mod mutations;

@@ -1,0 +1,137 @@
+//! What is as large as Kubernetes lets it be: a thousand pods in one collection, pods of a mebibyte, names of 253 characters.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
+use quorumgate_testbed::eventually;
+use serde_json::json;
+
+use crate::asking::refusal;
+use crate::world::{SOON, World};
+
+/// How many pods are deleted by one request.
+const CROWD: usize = 1000;
+/// How many of them are created at one time.
+const AT_ONCE: usize = 16;
+/// etcd takes requests of a mebibyte and a half.
+const FAT: usize = 1_400_000;
+const LONGEST_NAME: usize = 253;
+/// For a thousand deletes one after another, on a machine that does other things besides.
+const A_WHILE: Duration = Duration::from_secs(300);
+
+/// A pod that no scheduler cares for, so that deleting it ends it.
+fn pod(name: &str, word: &str) -> Result<Pod> {
+    let container =
+        json!({"name": "idle", "image": "idle", "env": [{"name": "WORD", "value": word}]});
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"app": "crowd"}},
+        "spec": {"schedulerName": "nobody", "containers": [container]},
+    }))?)
+}
+
+async fn create(world: &World, name: &str, filling: &str) -> Result<()> {
+    let pod = pod(name, filling)?;
+    world.pods().create(&PostParams::default(), &pod).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collection_of_a_thousand_pods_goes_up_to_the_second_member() -> Result<()> {
+    let world = World::new("thousand").await?;
+    futures::stream::iter(0..CROWD)
+        .map(|number| {
+            let world = &world;
+            async move { create(world, &format!("crowd-{number}"), "").await }
+        })
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
+
+    // The API server goes through them by name, so that the members come last. After a minute it drops a request that has not ended;
+    // what is gone by then is gone.
+    let everything = ListParams::default();
+    let now = DeleteParams::default();
+    let answer = eventually(A_WHILE, "an answer about all of them", async || match world
+        .pods()
+        .delete_collection(&now, &everything)
+        .await
+    {
+        Err(dropped @ (kube::Error::Service(_) | kube::Error::HyperError(_))) => {
+            Err(dropped.into())
+        }
+        answered => anyhow::Ok(refusal(answered)),
+    });
+    let (code, message) = answer.await??;
+    ensure!(
+        code == 429 && message.contains("etcd-1"),
+        "{code}: {message}"
+    );
+    let crowd = ListParams::default().labels("app=crowd");
+    let left = world.pods().list(&crowd).await?.items.len();
+    ensure!(left == 0, "{left} of the crowd are left");
+    let granted = world.granted().await?;
+    ensure!(granted == ["etcd-0"], "grants: {granted:?}");
+    world.whole().await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_as_large_as_etcd_takes_them_pass_when_they_come_change_and_go() -> Result<()> {
+    let world = World::new("fat").await?;
+    let mebibyte = "x".repeat(FAT);
+    for (name, evict) in [("fat-0", false), ("fat-1", true)] {
+        create(&world, name, &mebibyte).await?;
+        // Both objects of such a review are fat.
+        let change =
+            Patch::Strategic(json!({"spec": {"containers": [{"name": "idle", "image": "other"}]}}));
+        world
+            .pods()
+            .patch(name, &PatchParams::default(), &change)
+            .await?;
+        if evict {
+            world.evict(name).await?;
+        } else {
+            world.delete(name).await?;
+        }
+        ensure!(
+            world.pods().get_opt(name).await?.is_none(),
+            "{name} is still there"
+        );
+    }
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_253_characters_are_borne() -> Result<()> {
+    let world = World::new("long-names").await?;
+    let name = "x".repeat(LONGEST_NAME);
+    create(&world, &name, "").await?;
+    world.evict(&name).await?;
+    create(&world, &name, "").await?;
+    world.delete(&name).await?;
+
+    let of = QuorumDisruptionBudgetSpec {
+        stateful_set_name: name.clone(),
+        ..Default::default()
+    };
+    let budget = QuorumDisruptionBudget::new(&name, of);
+    world
+        .budgets()
+        .create(&PostParams::default(), &budget)
+        .await?;
+    eventually(SOON, "its conditions are told", async || {
+        let status = world.budgets().get(&name).await?.status;
+        let status = status.context("no status yet")?;
+        ensure!(!status.conditions.is_empty(), "no conditions yet");
+        anyhow::Ok(())
+    })
+    .await?;
+    // The neighbour is looked after all the same.
+    world.delete("etcd-1").await?;
+    world.whole().await?;
+    world.close().await
+}
