@@ -26,3 +26,30 @@ impl Latch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latch(voters: u32, replicas: u32) -> Latch {
+        Latch { voters, replicas }
+    }
+
+    #[test]
+    fn voters_that_get_lost_count_on() {
+        assert_eq!(latch(5, 5).observe(3, 5), latch(5, 5));
+        assert_eq!(latch(3, 3).observe(2, 5), latch(3, 5), "also in a scale-out");
+    }
+
+    #[test]
+    fn voters_that_join_count_up_to_the_replicas() {
+        assert_eq!(latch(3, 5).observe(4, 5), latch(4, 5));
+        assert_eq!(latch(3, 3).observe(4, 3), latch(3, 3));
+    }
+
+    #[test]
+    fn when_replicas_go_down_the_count_starts_anew() {
+        assert_eq!(latch(5, 5).observe(2, 3), latch(2, 3));
+        assert_eq!(latch(5, 5).observe(4, 3), latch(3, 3));
+    }
+}

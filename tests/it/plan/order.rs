@@ -6,7 +6,7 @@ use super::scene::*;
 use quorumgate::plan::{Action, Next, Progress, progress};
 use quorumgate::quorum::evidence::{AlarmKind, Unanswered};
 use quorumgate::quorum::pod::Containers;
-use quorumgate::quorum::{EvidenceMode, Ordinal, SmallCluster};
+use quorumgate::quorum::{EvidenceMode, Ordinal, SmallCluster, Teardown};
 
 #[test]
 fn step_1_all_updated_is_done() {
@@ -35,6 +35,11 @@ fn step_1_without_replicas_there_is_nothing_to_do() {
         Scene::of(3).in_world(|world| world.replicas = 0).says(),
         "done"
     );
+    let hibernates = Scene::of(3).in_world(|world| {
+        world.replicas = 0;
+        world.circumstances.teardown = Some(Teardown::Hibernation);
+    });
+    assert_eq!(hibernates.says(), "done", "its teardown is no wait");
 }
 
 #[test]
@@ -162,6 +167,18 @@ fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_answers() {
     assert!(up.says().starts_with("delete b"), "{}", up.says());
     let answers = lost.with("c", leaderless);
     assert!(answers.says().starts_with("delete b"), "{}", answers.says());
+}
+
+#[test]
+fn step_2_a_leader_that_is_down_has_nothing_to_hand_over() {
+    for (state, is) in [(crashed as fn(&mut _), "dead"), (starting, "starting")] {
+        let scene = Scene::of(3).with("a", state);
+        assert_eq!(
+            scene.says(),
+            format!("delete a: it is outdated and is {is}"),
+            "the others have not elected another yet"
+        );
+    }
 }
 
 #[test]

@@ -157,6 +157,27 @@ fn scale_out_waits_for_pods_that_are_missing() {
 }
 
 #[test]
+fn scale_out_waits_for_a_learner_that_does_not_serve() {
+    for (state, what) in [
+        (crashed as fn(&mut _), "is dead"),
+        (starting, "is starting"),
+        (leaderless, "does not serve (it knows no leader)"),
+        (hung, "is not known to serve (it did not answer in time)"),
+    ] {
+        let scene = Scene::of(4)
+            .updated("d")
+            .with("d", learner)
+            .with("d", state)
+            .in_world(|world| world.latch = 3)
+            .wishing(|d| d.max_unavailable = quorumgate::plan::MaxUnavailable::Members(2));
+        assert_eq!(
+            scene.waits_because(),
+            format!("new members join first, 3 of 4 are voters: d {what}")
+        );
+    }
+}
+
+#[test]
 fn scale_out_broken_members_still_go_first() {
     let scene = Scene::of(5)
         .updated("de")

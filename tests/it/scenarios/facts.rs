@@ -165,6 +165,7 @@ fn of_etcd(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
         ["fails", "TLS"] => member.silent(Unanswered::Tls("certificate has expired".into())),
         ["denies", "status"] => member.silent(Unanswered::Denied("permission denied".into())),
         ["reads", "slowly"] => member.read = Err(Unanswered::Deadline),
+        ["loses", "its", "leader"] => member.read = Err(Unanswered::NoLeader),
         ["lists", "nobody"] => member.list = Known::Nothing(Unanswered::Deadline),
         ["leaderless"] => member.leaderless(),
         ["lags", entries] => member.applied -= entries.parse::<u64>().ok()?,
