@@ -3,7 +3,6 @@
 
 use super::board::{Board, Revision, Slot};
 use super::desired::{Desired, PodManagement};
-use super::state::State;
 use super::step::{Action, Because, Departure, Step, disruption};
 use crate::quorum::{Actor, Disruption, Grants, Kind, Snapshot, Verdict, decide};
 
@@ -40,12 +39,8 @@ impl Board<'_> {
         for slot in self.slots.iter().rev() {
             match slot.revision {
                 Revision::Updated if is_ready(slot) => {}
-                Revision::Outdated if slot.state != State::Terminating => {
-                    return !self.controller_may_delete(slot);
-                }
-                Revision::Updated | Revision::Outdated | Revision::None | Revision::Kept => {
-                    return false;
-                }
+                Revision::Outdated => return !self.controller_may_delete(slot),
+                Revision::Updated | Revision::None | Revision::Kept => return false,
             }
         }
         false

@@ -1,6 +1,6 @@
 //! Step 3: before a serving member goes, those that went before it are back.
 
-use super::board::{Board, Revision};
+use super::board::{Board, Revision, Slot};
 use super::state::State;
 use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Membership};
@@ -34,7 +34,7 @@ impl Board<'_> {
         if !members.is_empty() {
             return WaitingOn::Evidence { members, out };
         }
-        let members = self.in_state(|slot| slot.state != State::Serving && slot.is_out());
+        let members = self.in_state(Slot::is_out);
         WaitingOn::UpdatedMembers { members, out }
     }
 

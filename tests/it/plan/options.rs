@@ -96,6 +96,43 @@ fn all_at_once_every_step_would_be_allowed_with_those_before_it() {
         after = after.granted(step.pod.name.as_str(), true);
     }
     assert_eq!(steps.iter().count(), 3);
+    assert_eq!(after.grants.iter().count(), 3);
+}
+
+#[test]
+fn all_at_once_what_was_permitted_before_counts_for_every_step() {
+    let scene = Scene::of(5)
+        .with("b", crashed)
+        .with("c", |member| member.applied -= 6_000)
+        .wishing(all_at_once);
+    assert_eq!(
+        scene.says(),
+        "delete b: it is outdated and is dead; \
+         delete c: it is outdated and does not serve (it is 6000 entries behind its leader, 5000 are tolerated)"
+    );
+    assert_eq!(
+        scene.granted("e", false).says(),
+        "delete b: it is outdated and is dead",
+        "a and d alone would be no majority beside c"
+    );
+}
+
+#[test]
+fn all_at_once_a_learner_that_goes_counts_as_the_voter_it_may_become() {
+    let scene = Scene::of(4)
+        .with("d", learner)
+        .with("d", |member| member.applied -= 7_000)
+        .with("c", |member| member.applied -= 6_000)
+        .in_world(|world| {
+            world.latch = 3;
+            world.learner_stuck_for = Some(minutes(10));
+        })
+        .wishing(all_at_once);
+    assert_eq!(
+        scene.says(),
+        "delete d: it is outdated and is a learner that makes no progress",
+        "of four voters, a and b would be no majority beside c"
+    );
 }
 
 #[test]

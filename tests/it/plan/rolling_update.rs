@@ -17,6 +17,15 @@ fn a_broken_lower_member_goes_where_the_controller_is_refused_the_highest() {
 }
 
 #[test]
+fn it_goes_too_where_the_controller_has_updated_the_highest_already() {
+    let scene = Scene::of(3).updated("c").with("a", crashed).led_by("c");
+    assert_eq!(
+        unblocked(&scene).as_deref(),
+        Some("delete a: it is outdated and is dead")
+    );
+}
+
+#[test]
 fn then_and_only_then() {
     assert_eq!(unblocked(&Scene::of(3)), None, "it goes on by itself");
     assert_eq!(
@@ -34,6 +43,15 @@ fn then_and_only_then() {
         unblocked(&updating),
         None,
         "it waits for the one it updated"
+    );
+    let unobserved = Scene::of(3)
+        .with("a", crashed)
+        .led_by("c")
+        .wishing(|d| d.generation.observed = 0);
+    assert_eq!(
+        unblocked(&unobserved),
+        None,
+        "nobody knows who is outdated"
     );
     let on_its_way = Scene::of(3).with("c", terminating).with("a", crashed);
     assert_eq!(unblocked(&on_its_way), None, "the highest goes already");
@@ -79,6 +97,19 @@ fn with_ordered_ready_the_lowest_broken_one_goes() {
         unblocked(&waits),
         None,
         "a is alive, and nothing above it would be created"
+    );
+}
+
+#[test]
+fn with_ordered_ready_a_delete_does_not_mend_a_wait_for_one_that_is_alive() {
+    let scene = Scene::of(5)
+        .with("a", node_gone)
+        .with("b", leaderless)
+        .wishing(|d| d.management = PodManagement::OrderedReady);
+    assert_eq!(
+        unblocked(&scene),
+        None,
+        "the controller still takes a for ready, and comes no further than b"
     );
 }
 

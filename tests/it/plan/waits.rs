@@ -19,6 +19,19 @@ fn step_3_holds_while_an_updated_member_does_not_serve() {
 }
 
 #[test]
+fn step_3_names_only_those_that_it_waits_for() {
+    let scene = Scene::of(5)
+        .updated("e")
+        .with("ae", crashed)
+        .wishing(|d| d.partition = 1);
+    assert_eq!(
+        scene.waits_because(),
+        "e is dead (1 out, at most 1 may be)",
+        "a was not broken by this rollout"
+    );
+}
+
+#[test]
 fn step_3_holds_while_a_pod_is_missing() {
     let scene = Scene::of(5).with("e", missing);
     assert_eq!(scene.says(), "wait missing-pods");
