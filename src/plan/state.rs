@@ -7,8 +7,7 @@ use crate::quorum::pod::Pod;
 use crate::quorum::{Body, Condition, Member, Role, Snapshot, Why};
 
 /// What has become of one target ordinal. `Display` completes "etcd-main-0 …".
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     /// There is no pod.
     Missing,
@@ -101,11 +100,6 @@ impl State {
             }
             Self::Serving | Self::Terminating => false,
         }
-    }
-
-    /// A stable word for metrics and status.
-    pub fn slug(&self) -> &'static str {
-        self.into()
     }
 }
 

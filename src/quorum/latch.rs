@@ -38,7 +38,11 @@ mod tests {
     #[test]
     fn voters_that_get_lost_count_on() {
         assert_eq!(latch(5, 5).observe(3, 5), latch(5, 5));
-        assert_eq!(latch(3, 3).observe(2, 5), latch(3, 5), "also in a scale-out");
+        assert_eq!(
+            latch(3, 3).observe(2, 5),
+            latch(3, 5),
+            "also in a scale-out"
+        );
     }
 
     #[test]

@@ -54,6 +54,23 @@ fn evict_healthy_waits_for_the_disruption_budget() {
 }
 
 #[test]
+fn evict_healthy_never_takes_the_leader_because_the_followers_are_refused() {
+    let scene = Scene::of(3)
+        .with("a", sick_sidecar)
+        .wishing(evict_healthy)
+        .in_world(|world| {
+            world.circumstances.disruption_budget = DisruptionBudget::Refuses {
+                name: "etcd".into(),
+            };
+        });
+    assert_eq!(
+        scene.says(),
+        "wait permission",
+        "a would be deleted, and no budget is asked then"
+    );
+}
+
+#[test]
 fn all_at_once_takes_every_member_that_costs_nothing_in_one_cycle() {
     let scene = Scene::of(5)
         .with("bc", crashed)
@@ -172,6 +189,23 @@ fn sidecar_first_never_goes_before_members_that_do_not_serve() {
         .with("d", crashed)
         .wishing(sidecar_first);
     assert_eq!(scene.says(), "delete d: it is outdated and is dead");
+}
+
+#[test]
+fn a_step_has_one_word_for_what_it_does_and_one_for_why() {
+    let words = |scene: &Scene| {
+        let step = scene.step();
+        (step.action.slug(), step.because.slug())
+    };
+    let scene = Scene::of(3);
+    assert_eq!(words(&scene), ("delete", "serving"));
+    let broken = scene.clone().with("b", crashed);
+    assert_eq!(words(&broken), ("delete", "non-serving"));
+    let sick = scene.clone().with("b", sick_sidecar).wishing(sidecar_first);
+    assert_eq!(words(&sick), ("delete", "sidecar-first"));
+    let evicted = scene.wishing(evict_healthy);
+    assert_eq!(words(&evicted), ("evict", "serving"));
+    assert_eq!(words(&evicted.updated("bc")), ("move-leader", "serving"));
 }
 
 #[test]

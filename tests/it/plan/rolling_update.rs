@@ -48,11 +48,7 @@ fn then_and_only_then() {
         .with("a", crashed)
         .led_by("c")
         .wishing(|d| d.generation.observed = 0);
-    assert_eq!(
-        unblocked(&unobserved),
-        None,
-        "nobody knows who is outdated"
-    );
+    assert_eq!(unblocked(&unobserved), None, "nobody knows who is outdated");
     let on_its_way = Scene::of(3).with("c", terminating).with("a", crashed);
     assert_eq!(unblocked(&on_its_way), None, "the highest goes already");
 }

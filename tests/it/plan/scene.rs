@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use quorumgate::plan::{Desired, Next, next_step};
+use quorumgate::plan::{Desired, Next, Step, WaitingOn, next_step};
 use quorumgate::quorum::evidence::Unanswered;
 use quorumgate::quorum::pod::{Containers, Node};
 use quorumgate::quorum::{Grants, Permitted, Snapshot};
@@ -103,10 +103,23 @@ impl Scene {
         }
     }
 
+    /// What it waits for.
+    pub(super) fn waits_on(&self) -> WaitingOn {
+        match self.next() {
+            Next::Wait(waiting) => waiting,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// The sentence that a wait is told in.
     pub(super) fn waits_because(&self) -> String {
+        self.waits_on().to_string()
+    }
+
+    /// The only step that comes next.
+    pub(super) fn step(&self) -> Step {
         match self.next() {
-            Next::Wait(waiting) => waiting.to_string(),
+            Next::Act(steps) if steps.iter().count() == 1 => steps.into_iter().next().unwrap(),
             other => panic!("{other:?}"),
         }
     }

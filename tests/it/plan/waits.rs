@@ -1,7 +1,7 @@
 //! Step 3, and everything else that holds a rollout.
 
 use super::scene::*;
-use quorumgate::plan::{Generation, Obstacle, PodManagement};
+use quorumgate::plan::{Generation, Obstacle, PodManagement, WaitingOn};
 use quorumgate::quorum::Switch;
 use quorumgate::quorum::{ClusterRef, EvidenceMode, Scope, Teardown, Temperature};
 
@@ -399,4 +399,41 @@ fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
         .wishing(|d| d.max_unavailable = quorumgate::plan::MaxUnavailable::Members(2))
         .in_world(|world| world.proceed_without_quorum = Some("new".into()));
     assert_eq!(scene.says(), "wait permission");
+}
+
+#[test]
+fn a_wait_that_ends_by_time_alone_says_how_long_it_lasts() {
+    let remaining = |scene: &Scene| scene.waits_on().remaining();
+    let lost = Scene::of(3)
+        .with("abc", leaderless)
+        .in_world(|world| world.quorum_lost_for = Some(minutes(4)));
+    assert_eq!(remaining(&lost), Some(minutes(1)), "{}", lost.says());
+    let learning = Scene::of(4)
+        .with("d", learner)
+        .in_world(|world| world.learner_stuck_for = Some(minutes(8)));
+    assert_eq!(remaining(&learning), Some(minutes(2)));
+    let resting = Scene::of(3).updated("bc").wishing(|desired| {
+        desired.handover = quorumgate::plan::Handover::Resting {
+            remaining: minutes(3),
+        };
+    });
+    assert_eq!(remaining(&resting), Some(minutes(3)));
+    let missing = Scene::of(3).with("c", missing);
+    assert_eq!(remaining(&missing), None, "it ends when the pod comes");
+}
+
+#[test]
+fn a_rollout_is_stuck_where_somebody_has_to_do_something() {
+    let is_stuck = |scene: &Scene| scene.waits_on().is_stuck();
+    let updating = Scene::of(3).updated("c").with("c", crashed);
+    assert!(!is_stuck(&updating));
+    assert!(is_stuck(&updating.clone().out_for("c", minutes(10))));
+    let apart = updating.wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    assert!(is_stuck(&apart));
+    let failed = WaitingOn::Failed {
+        pod: "c".into(),
+        because: "forbidden".into(),
+    };
+    assert!(failed.is_stuck());
+    assert_eq!(failed.to_string(), "c could not be taken: forbidden");
 }
