@@ -161,3 +161,23 @@ fn of_member(id: MemberId, answer: Answer<'_>) -> Answer<'_> {
         _ => answer,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_that_contradicts_itself_has_said_nothing() {
+        let probe = |why| Probe::unanswered(Target::External(MemberId(1)), why);
+        let (slow, refused) = (probe(Unanswered::Deadline), probe(Unanswered::Refused));
+        let said = |probes: &[&Probe]| match one_answer(probes) {
+            Answer::Silent(why) => why.to_string(),
+            answered => format!("{answered:?}"),
+        };
+        assert_eq!(said(&[]), "it was not asked");
+        assert_eq!(said(&[&slow, &slow]), "it did not answer in time");
+        let contradiction = "it gave different answers in one round";
+        assert_eq!(said(&[&slow, &refused]), contradiction);
+        assert_eq!(said(&[&slow, &slow, &refused]), contradiction);
+    }
+}

@@ -40,6 +40,8 @@ pub(crate) struct Inhabitant {
     pub(crate) name: String,
     pub(crate) id: MemberId,
     pub(crate) listed: Listed,
+    /// Whether it was a learner until a moment ago and does not know better.
+    pub(crate) promoted_unawares: bool,
     pub(crate) pod: Option<Pod>,
     pub(crate) cluster: ClusterId,
     /// What its own endpoint does.
@@ -67,6 +69,8 @@ pub(crate) enum Answers {
     /// With another member's id (a reused address).
     As(MemberId),
     Not(Unanswered),
+    /// Nobody asked.
+    Unasked,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +168,7 @@ impl World {
             Answers::Not(unanswered) => {
                 return Some(Probe::unanswered(target, unanswered.clone()));
             }
+            Answers::Unasked => return None,
             Answers::Itself => own_id(member),
             Answers::As(other) => *other,
         };
@@ -182,7 +187,7 @@ impl World {
                 term,
                 raft_index: member.applied,
                 applied_index: member.applied,
-                learner: member.listed == Listed::Learner,
+                learner: member.listed == Listed::Learner || member.promoted_unawares,
                 alarms: self.alarms(),
                 db_size: 25_000_000,
                 db_size_in_use: 20_000_000,
@@ -259,6 +264,7 @@ impl Inhabitant {
         Self {
             id: id(index),
             listed: Listed::Voter,
+            promoted_unawares: false,
             pod: Some(Pod {
                 name: name.as_str().into(),
                 uid: format!("{name}-1").as_str().into(),

@@ -631,3 +631,24 @@ fn a_pod_that_nobody_knows_counts_as_an_unknown_voter() {
     leaderless(&mut o, 2);
     assert_waits(&verdict(&o, Kind::Evict, 7), "quorum-lost");
 }
+
+#[test]
+fn a_voter_without_a_pod_never_started_only_where_it_published_nothing() {
+    let mut o = healthy(3);
+    o.pods.truncate(2);
+    o.round.probes.truncate(2);
+    let why = |o: &Observation| {
+        let members = Snapshot::assemble(o).members;
+        members.last().unwrap().condition.why().unwrap().slug()
+    };
+    let lists = |o: &mut Observation, change: fn(&mut ListedMember)| {
+        for probe in &mut o.round.probes {
+            change(&mut probe.members.as_mut().unwrap()[2]);
+        }
+    };
+    assert_eq!(why(&o), "elsewhere");
+    lists(&mut o, |listed| listed.client_urls.clear());
+    assert_eq!(why(&o), "elsewhere");
+    lists(&mut o, |listed| listed.name.clear());
+    assert_eq!(why(&o), "unstarted");
+}

@@ -162,6 +162,7 @@ fn of_etcd(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
         ["serves"] => {}
         ["hangs"] => member.silent(Unanswered::Deadline),
         ["refuses", "connections"] => member.silent(Unanswered::Refused),
+        ["unasked"] => member.answers = Answers::Unasked,
         ["fails", "TLS"] => member.silent(Unanswered::Tls("certificate has expired".into())),
         ["denies", "status"] => member.silent(Unanswered::Denied("permission denied".into())),
         ["reads", "slowly"] => member.read = Err(Unanswered::Deadline),
@@ -173,6 +174,12 @@ fn of_etcd(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
         ["CORRUPT"] => member.alarm = Some(AlarmKind::Corrupt),
         ["learner"] => {
             member.listed = Listed::Learner;
+            member.read = Err(Unanswered::Learner);
+            member.list = Known::Nothing(Unanswered::Learner);
+        }
+        ["promoted"] => {
+            member.listed = Listed::Voter;
+            member.promoted_unawares = true;
             member.read = Err(Unanswered::Learner);
             member.list = Known::Nothing(Unanswered::Learner);
         }

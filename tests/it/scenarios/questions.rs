@@ -144,6 +144,15 @@ fn show(setting: &Setting, snapshot: &Snapshot) -> String {
     for pod in &snapshot.not_members {
         lines.push(format!("{pod} is not a member"));
     }
+    if let [one, rest @ ..] = snapshot.cluster_ids.as_slice()
+        && !rest.is_empty()
+    {
+        let rest: Vec<String> = rest.iter().map(ToString::to_string).collect();
+        lines.push(format!(
+            "they speak of the clusters {one} and {}",
+            rest.join(" and ")
+        ));
+    }
     lines.join("\n")
 }
 
