@@ -120,7 +120,7 @@ impl Ordinal {
     pub fn of(pod: &PodName) -> Option<Self> {
         let (_, digits) = pod.as_str().rsplit_once('-')?;
         let canonical = digits == "0" || !digits.starts_with('0');
-        let numeric = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let numeric = digits.bytes().all(|b| b.is_ascii_digit());
         (canonical && numeric)
             .then(|| digits.parse().ok().map(Self))
             .flatten()
@@ -145,7 +145,14 @@ mod tests {
     fn an_ordinal_is_the_number_a_name_ends_in() {
         assert_eq!(Ordinal::of(&"etcd-main-2".into()), Some(Ordinal(2)));
         assert_eq!(Ordinal::of(&"etcd-10".into()), Some(Ordinal(10)));
-        for foreign in ["etcd", "etcd-", "etcd-x", "etcd-01", "etcd-99999999999"] {
+        for foreign in [
+            "etcd",
+            "etcd-",
+            "etcd-x",
+            "etcd-+1",
+            "etcd-01",
+            "etcd-99999999999",
+        ] {
             assert_eq!(Ordinal::of(&foreign.into()), None, "{foreign}");
         }
     }

@@ -237,6 +237,8 @@ fn of_pod(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
             pod.ready = false;
             pod.etcd_ready = false;
         }),
+        ["etcd", "unready"] => member.pod_mut(|pod| pod.etcd_ready = false),
+        ["pod", "unready"] => member.pod_mut(|pod| pod.ready = false),
         ["node", "not", "ready"] => member.pod_mut(|pod| pod.node = Node::NotReady),
         ["node", "out", "of", "service"] => member.pod_mut(|pod| pod.node = Node::OutOfService),
         ["node", "gone"] => member.pod_mut(|pod| pod.node = Node::Gone),
