@@ -22,7 +22,7 @@ mod witness;
 pub use error::LedgerError;
 pub use page::{BudgetUid, Page};
 pub use recorded::Recorded;
-pub use settlement::{Due, Look, due};
+pub use settlement::{Due, due};
 pub use store::Ledger;
 pub use temperature::temperature;
 pub use turnstile::{Pass, Turnstile};

@@ -8,23 +8,9 @@ use std::time::Duration;
 
 use super::{Page, Seen};
 use crate::quorum::{
-    self, Cause, Defragmentation, Incarnation, Permitted, PodName, PodUid, Replacement, Settlement,
+    self, Cause, Defragmentation, Incarnation, Look, Permitted, PodName, Replacement, Settlement,
     settlement,
 };
-
-/// What an uncached read showed of a pod, after the page was read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
-    /// There is no pod of that name.
-    Gone,
-    /// There is one.
-    Here {
-        /// Which incarnation.
-        uid: PodUid,
-        /// Whether it is terminating.
-        terminating: bool,
-    },
-}
 
 /// A cause of a grant that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,19 +49,7 @@ pub fn due(
 /// What somebody sees of a cause who neither holds it nor works at it. `None`: nobody looked.
 fn seen_of(cause: &Cause, look: Option<&Look>) -> Option<quorum::Seen> {
     Some(match &cause.what {
-        Permitted::Delete { uid, .. } => quorum::Seen::Incarnation(match look? {
-            Look::Here {
-                uid: now,
-                terminating,
-            } if now == uid => {
-                if *terminating {
-                    Incarnation::Terminating
-                } else {
-                    Incarnation::Stands
-                }
-            }
-            Look::Here { .. } | Look::Gone => Incarnation::Gone,
-        }),
+        Permitted::Delete { uid, .. } => quorum::Seen::Incarnation(Incarnation::of(uid, look?)),
         Permitted::Defragment { .. } => quorum::Seen::Defragmentation(Defragmentation::NotMine),
         Permitted::Replace => quorum::Seen::Replacement(Replacement::Underway),
     })

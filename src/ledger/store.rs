@@ -10,12 +10,12 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
 use super::error::no_such_resource;
-use super::{Due, LedgerError, Look, Page, Recorded, Seen, Turnstile, Witness, due, wire, witness};
+use super::{Due, LedgerError, Page, Recorded, Seen, Turnstile, Witness, due, wire, witness};
 use crate::api::{
     QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete, RecordedScaleIn,
 };
 use crate::clock::Clock;
-use crate::quorum::{ClusterId, ClusterRef, Grants, PodName, PodUid};
+use crate::quorum::{ClusterId, ClusterRef, Grants, Look, PodName, PodUid};
 
 /// How many admitted deletions of StatefulSets a budget remembers: recreations in one settle time are few.
 const DELETES_KEPT: usize = 8;

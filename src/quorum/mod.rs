@@ -42,7 +42,9 @@ pub use latch::Latch;
 pub use leader::leader_to_move;
 pub use membership::Membership;
 pub use policy::{EvidenceMode, Policy, SmallCluster};
-pub use settlement::{Defragmentation, Incarnation, Replacement, Seen, Settlement, settlement};
+pub use settlement::{
+    Defragmentation, Incarnation, Look, Replacement, Seen, Settlement, settlement,
+};
 pub use snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 pub use switch::Switch;
 pub use tolerance::{Tolerance, majority};

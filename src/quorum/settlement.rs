@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::grants::{Cause, Permitted};
 use super::id::PodUid;
-use super::pod::Pod;
 
 /// What the settler saw, after it had read the ledger in which it would settle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +20,21 @@ pub enum Seen {
     Replacement(Replacement),
 }
 
-/// What an uncached read showed of the incarnation that was permitted to go.
+/// What an uncached read showed of a pod, after the ledger was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Look {
+    /// There is no pod of that name.
+    Gone,
+    /// There is one.
+    Here {
+        /// Which incarnation.
+        uid: PodUid,
+        /// Whether it is terminating.
+        terminating: bool,
+    },
+}
+
+/// What such a look says of the incarnation that was permitted to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incarnation {
     /// There is no pod of this UID any more.
@@ -33,12 +46,15 @@ pub enum Incarnation {
 }
 
 impl Incarnation {
-    /// What a read of the pod's name says of one incarnation. `pod` is `None` where there is none of that name.
-    pub fn of(uid: &PodUid, pod: Option<&Pod>) -> Self {
-        match pod {
-            Some(pod) if pod.uid == *uid && pod.terminating => Self::Terminating,
-            Some(pod) if pod.uid == *uid => Self::Stands,
-            Some(_) | None => Self::Gone,
+    /// What a look at the pod's name says of one incarnation.
+    pub fn of(permitted: &PodUid, look: &Look) -> Self {
+        match look {
+            Look::Here {
+                uid,
+                terminating: true,
+            } if uid == permitted => Self::Terminating,
+            Look::Here { uid, .. } if uid == permitted => Self::Stands,
+            Look::Here { .. } | Look::Gone => Self::Gone,
         }
     }
 }
@@ -134,6 +150,20 @@ mod tests {
             uid: "u1".into(),
             rollout: false,
         }
+    }
+
+    #[test]
+    fn another_incarnation_of_the_same_name_says_that_the_one_permitted_is_gone() {
+        let look = |uid: &str, terminating| Look::Here {
+            uid: uid.into(),
+            terminating,
+        };
+        let of = |look: &Look| Incarnation::of(&"u1".into(), look);
+        assert_eq!(of(&Look::Gone), Incarnation::Gone);
+        assert_eq!(of(&look("u2", false)), Incarnation::Gone);
+        assert_eq!(of(&look("u2", true)), Incarnation::Gone);
+        assert_eq!(of(&look("u1", false)), Incarnation::Stands);
+        assert_eq!(of(&look("u1", true)), Incarnation::Terminating);
     }
 
     #[test]

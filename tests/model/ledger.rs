@@ -9,8 +9,8 @@ use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus};
 use quorumgate::clock::Clock;
 use quorumgate::ledger::{Page, Seen as Watch, temperature};
 use quorumgate::quorum::{
-    Cause as Permission, ClusterRef, Grant as Entry, Grants, Incarnation, Permitted, Replacement,
-    Seen, Settlement, Temperature, settlement,
+    Cause as Permission, ClusterRef, Grant as Entry, Grants, Incarnation, Look, Permitted,
+    Replacement, Seen, Settlement, Temperature, settlement,
 };
 
 use crate::appearance::{self, Appearance, NAME, pod_name, uid};
@@ -164,7 +164,11 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
                 rollout: cause.rollout,
             };
             let pod = appearance::pod(n, shown, Listed::Voter, false);
-            let seen = Seen::Incarnation(Incarnation::of(&named, pod.as_ref()));
+            let look = pod.map_or(Look::Gone, |pod| Look::Here {
+                uid: pod.uid,
+                terminating: pod.terminating,
+            });
+            let seen = Seen::Incarnation(Incarnation::of(&named, &look));
             let (age, settle_time) = (TICK * u32::from(cause.age), TICK * u32::from(settle_time));
             settlement(&permission(what, seq(n, false)), seen, age, settle_time) != Settlement::Keep
         },
