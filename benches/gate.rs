@@ -19,7 +19,7 @@ use quorumgate::observe::{Ages, Observer};
 use quorumgate::serve::certificate::{Certificate, Files};
 use quorumgate::serve::{ServeLimits, Shutdown, Transport, serve};
 use quorumgate::telemetry::events::Events;
-use quorumgate::telemetry::logs::{self, DEFAULT_FILTER, LogFormat};
+use quorumgate::telemetry::logs::{self, DEFAULT_FILTER, Log, LogFormat};
 use quorumgate::telemetry::metrics::Metrics;
 use quorumgate_testbed::pki::{Authority, Request, Usage};
 use rustls::ServerConfig;
@@ -134,7 +134,7 @@ impl Tls {
 }
 
 /// Logs what the gate logs by default, in its default form, to a file in place of standard error.
-pub(crate) fn log_to(directory: &TempDir) -> Result<()> {
+pub(crate) fn log_to(directory: &TempDir) -> Result<Log> {
     let file = std::fs::File::create(directory.path().join("log"))?;
     Ok(logs::start_writing(
         file,

@@ -42,7 +42,7 @@ const CALLS: usize = 40;
 fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
     let directory = tempfile::tempdir()?;
-    gate::log_to(&directory)?;
+    let _log = gate::log_to(&directory)?;
     plane::with(async |plane| {
         let bed = Bed::up_with(plane.clone()).await?;
         let mut sandbox = bed.sandbox("gated-allow").await?;

@@ -52,7 +52,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 fn main() -> Result<()> {
     quorumgate::install_crypto_provider();
     let directory = tempfile::tempdir()?;
-    gate::log_to(&directory)?;
+    let _log = gate::log_to(&directory)?;
     let servers = [
         Server::start("gate")?,
         Server::start("bare")?,

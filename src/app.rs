@@ -80,7 +80,7 @@ struct Parts {
 
 async fn run(options: cli::Run) -> Result<()> {
     let features = Features::of(&options.feature_gates).context("--feature-gates")?;
-    logs::start(options.log_format, &options.log)?;
+    let _log = logs::start(options.log_format, &options.log)?;
     crate::install_crypto_provider();
     let identity = options.identity();
     let clock = Clock::system();

@@ -218,7 +218,7 @@ impl<Object: DeserializeOwned> Request<Object> {
             problem: Problem::Unreadable(error.to_string()),
         };
         // Checking the encoding of all of it at once takes less than checking every string, of which there are hundreds.
-        let text = std::str::from_utf8(body).map_err(|error| unreadable(&error))?;
+        let text = simdutf8::compat::from_utf8(body).map_err(|error| unreadable(&error))?;
         let envelope: Envelope<Object> =
             serde_json::from_str(text).map_err(|error| unreadable(&error))?;
         let Envelope {
