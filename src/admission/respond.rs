@@ -109,6 +109,12 @@ fn refused<'a>(uid: &'a str, subject: &Subject, objection: &Objection) -> Review
 }
 
 fn audit(ruling: &Ruling) -> BTreeMap<&'static str, String> {
+    if let Ok(permit) = &ruling.outcome
+        && permit.is_of_a_change()
+    {
+        // The API server keeps the first annotation of a webhook's name, and the webhook that judges has the same name.
+        return BTreeMap::from([("change", ruling.reason().to_owned())]);
+    }
     let mut annotations = BTreeMap::from([
         ("verdict", ruling.verdict().to_owned()),
         ("reason", ruling.reason().to_owned()),

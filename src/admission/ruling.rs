@@ -23,6 +23,10 @@ pub(super) struct Ruling {
     pub warnings: Vec<String>,
 }
 
+/// A mutating webhook's reasons.
+const PATCHED: &str = "patched";
+const UNCHANGED: &str = "unchanged";
+
 /// A yes.
 #[derive(Debug)]
 pub(super) struct Permit {
@@ -58,12 +62,13 @@ impl Permit {
 
     /// A yes to a request that takes nothing by itself (a mutating webhook's), with what it changes.
     pub(super) fn to_change(patch: Option<Patch>) -> Self {
-        let reason = if patch.is_some() {
-            "patched"
-        } else {
-            "unchanged"
-        };
+        let reason = if patch.is_some() { PATCHED } else { UNCHANGED };
         Self { reason, patch }
+    }
+
+    /// Whether nothing was asked but to change the request.
+    pub(super) fn is_of_a_change(&self) -> bool {
+        matches!(self.reason, PATCHED | UNCHANGED)
     }
 
     /// A stable word for what the yes stands on.

@@ -40,6 +40,18 @@ async fn an_eviction_is_tied_to_the_incarnation_there_is() {
     assert_eq!(door.lookups(), ["shoot/etcd-main-1"]);
 }
 
+/// The API server never overwrites an annotation, and both webhooks about evictions have one name: what the second says is what counts.
+#[tokio::test]
+async fn a_change_leaves_verdict_and_reason_in_the_audit_log_to_who_judges() {
+    let door = finding(Some("u-1"));
+    let review = fixture("eviction");
+    let changed = door.post(EVICTIONS, &review).await;
+    assert_eq!(
+        changed.response()["auditAnnotations"],
+        json!({"change": "patched"})
+    );
+}
+
 /// The API server refuses it itself, right after this webhook, and with a better code than it makes of a webhook without a verdict.
 #[tokio::test]
 async fn p3_a_name_that_differs_from_the_paths_is_left_to_the_api_server() {

@@ -64,7 +64,7 @@ async fn the_patch_of_a_creation_is_golden() {
         "7"
     );
     assert_eq!(object["spec"]["replicas"], 3);
-    assert_eq!(reply.response()["auditAnnotations"]["reason"], "patched");
+    assert_eq!(reply.response()["auditAnnotations"]["change"], "patched");
 }
 
 #[tokio::test]
