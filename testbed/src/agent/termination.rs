@@ -94,7 +94,7 @@ fn keep_logs(node: &NodeDir, pod: &PodDir) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The final DELETE: grace 0, this very incarnation. Tries until the object is gone.
+/// The final DELETE: grace 0, this very incarnation. Tries until it is accepted or the object is seen to be gone.
 pub(super) async fn delete(api: &Api<Pod>, pod: &Pod, gone: &CancellationToken) {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let params = DeleteParams {
@@ -109,10 +109,65 @@ pub(super) async fn delete(api: &Api<Pod>, pod: &Pod, gone: &CancellationToken) 
     while !gone.is_cancelled() {
         match api.delete(&name, &params).await {
             Ok(_) => return,
-            // Gone, or another incarnation.
-            Err(kube::Error::Api(error)) if matches!(error.code, 404 | 409) => return,
+            // An API server that has just started says "not found" of what it has not read yet.
             Err(error) => tracing::info!(%name, %error, "final delete"),
         }
-        retry.wait().await;
+        tokio::select! {
+            () = retry.wait() => {}
+            () = gone.cancelled() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use kube::{Client, Config};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers each request, on a connection of its own, with the next of these codes.
+    async fn answer(listener: TcpListener, codes: &[u16]) {
+        for code in codes {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let _ = connection.read(&mut request).await.unwrap();
+            let body = format!(
+                r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":"","reason":"","code":{code}}}"#
+            );
+            let answer = format!(
+                "HTTP/1.1 {code} X\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            connection.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_api_server_that_has_not_read_its_pods_yet_is_asked_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = Client::try_from(Config::new(url.parse().unwrap())).unwrap();
+        let api = Api::<Pod>::namespaced(client, "shoot");
+        let pod = Pod {
+            metadata: kube::api::ObjectMeta {
+                name: Some("etcd-0".into()),
+                ..Default::default()
+            },
+            ..Pod::default()
+        };
+        let gone = CancellationToken::new();
+        let both = async {
+            tokio::join!(
+                answer(listener, &[404, 409, 200]),
+                delete(&api, &pod, &gone)
+            )
+        };
+        tokio::time::timeout(Duration::from_secs(30), both)
+            .await
+            .expect("it gave up or never stopped asking");
     }
 }
