@@ -116,6 +116,15 @@ impl Writer {
     pub async fn start(cluster: &EtcdCluster) -> Result<Self> {
         let dialer = cluster.dialer().await?;
         let (publish, addresses) = tokio::sync::watch::channel(current(cluster).await?);
+        let mut writer = Self::start_at(dialer, move || addresses.borrow().clone());
+        let refreshing = refresh(cluster.clone(), publish);
+        let refreshing = writer.stop.clone().run_until_cancelled_owned(refreshing);
+        writer.tasks.push(tokio::spawn(refreshing));
+        Ok(writer)
+    }
+
+    /// Starts to write, where somebody else knows the members' addresses.
+    pub fn start_at(dialer: Dialer, addresses: impl Fn() -> Vec<IpAddr> + Send + 'static) -> Self {
         let progress = Arc::new(Mutex::new(Progress {
             prefix: format!("{PREFIX}{}/", jiff::Timestamp::now()),
             started: Instant::now(),
@@ -127,15 +136,11 @@ impl Writer {
         let writing = stop
             .clone()
             .run_until_cancelled_owned(write(pen, addresses));
-        let refreshing = stop
-            .clone()
-            .run_until_cancelled_owned(refresh(cluster.clone(), publish));
-        let tasks = vec![tokio::spawn(writing), tokio::spawn(refreshing)];
-        Ok(Self {
+        Self {
             progress,
             stop,
-            tasks,
-        })
+            tasks: vec![tokio::spawn(writing)],
+        }
     }
 
     /// How many writes have been acknowledged so far.
@@ -207,12 +212,12 @@ async fn refresh(cluster: EtcdCluster, publish: tokio::sync::watch::Sender<Vec<I
     }
 }
 
-async fn write(mut pen: Pen, addresses: tokio::sync::watch::Receiver<Vec<IpAddr>>) {
+async fn write(mut pen: Pen, addresses: impl Fn() -> Vec<IpAddr>) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let known = addresses.borrow().clone();
+        let known = addresses();
         // A failure goes to the next member at once, as a client's own balancer would; once around is enough.
         for _ in 0..known.len() {
             let Some(address) = pen.choose(&known) else {

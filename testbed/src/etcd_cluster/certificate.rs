@@ -1,4 +1,4 @@
-//! The certificate that the gate finds, replaced while everything runs.
+//! Certificates of members and of the gate, replaced while everything runs.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,6 +20,14 @@ impl EtcdCluster {
     /// Replaces the gate's client certificate by a new, valid one.
     pub async fn rotate_client_certificate(&self) -> Result<()> {
         self.write_client_certificate(&self.authority().await?, &self.client_request())
+            .await
+    }
+
+    /// Replaces what members show to clients and to each other by new, valid certificates of the same authority. etcd reads them again with
+    /// the next handshake.
+    pub async fn rotate_member_certificates(&self) -> Result<()> {
+        let authority = self.authority().await?;
+        objects::write_member_certificates(&self.client, &self.namespace, &self.spec, &authority)
             .await
     }
 

@@ -130,7 +130,10 @@ impl EtcdCluster {
                 Some(format!("{name}={}", member.peer_urls().first()?))
             })
             .collect();
-        self.tell_to_join(pod, &entries.join(",")).await?;
+        // Whatever is added has to be told, also while the API server restarts: etcd takes nobody else before this one has joined.
+        let what = format!("{pod} is told to join");
+        let cluster = entries.join(",");
+        eventually(HEALTHY, what, || self.tell_to_join(pod, &cluster)).await?;
         Ok(Member::from(added))
     }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::Gate;
 use super::cleanup::Leftovers;
+use super::clock::Clock;
 use super::manifests::{self, SERVICE_ACCOUNT};
 use super::permissions::{self, apply_cluster_wide};
 use super::replica::{Launch, Replica};
@@ -33,6 +34,7 @@ pub struct GateBuilder {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     registered: bool,
+    clocks: bool,
 }
 
 impl GateBuilder {
@@ -44,6 +46,7 @@ impl GateBuilder {
             arguments: Vec::new(),
             environment: Vec::new(),
             registered: true,
+            clocks: false,
         }
     }
 
@@ -62,6 +65,12 @@ impl GateBuilder {
     /// One more environment variable of every replica.
     pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Gives each replica a wall clock of its own, for [`Replica::set_clock`].
+    pub fn clocks_of_their_own(mut self) -> Self {
+        self.clocks = true;
         self
     }
 
@@ -111,8 +120,17 @@ impl GateBuilder {
             let [webhooks, admin] = *addresses else {
                 continue;
             };
-            let process = Background::new(format!("quorumgate-{index}"), &directory, &directory);
-            replicas.push(Replica::start(process, launch.clone(), webhooks, admin)?);
+            let name = format!("quorumgate-{index}");
+            let clock = self.clocks.then(|| Clock::create(&directory, &name));
+            let process = Background::new(name, &directory, &directory);
+            let launch = launch.clone();
+            replicas.push(Replica::start(
+                process,
+                launch,
+                webhooks,
+                admin,
+                clock.transpose()?,
+            )?);
         }
         let balancer = Balancer::start(replicas.iter().map(Replica::address)).await?;
         let authority = certificate.authority();

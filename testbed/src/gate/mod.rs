@@ -5,6 +5,7 @@
 
 mod builder;
 mod cleanup;
+mod clock;
 mod http;
 mod manifests;
 mod permissions;

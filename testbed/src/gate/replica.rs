@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 
+use super::clock::Clock;
 use super::{PATIENCE, http, until_ready};
 use crate::process::{Background, Identity};
 
@@ -30,6 +31,7 @@ pub struct Replica {
     launch: Launch,
     webhooks: SocketAddr,
     admin: SocketAddr,
+    clock: Option<Clock>,
 }
 
 impl Replica {
@@ -39,12 +41,14 @@ impl Replica {
         launch: Launch,
         webhooks: SocketAddr,
         admin: SocketAddr,
+        clock: Option<Clock>,
     ) -> Result<Self> {
         let replica = Self {
             process,
             launch,
             webhooks,
             admin,
+            clock,
         };
         replica.spawn()?;
         Ok(replica)
@@ -93,6 +97,17 @@ impl Replica {
     /// Undoes [`Replica::freeze`].
     pub fn thaw(&self) -> Result<()> {
         self.process.thaw()
+    }
+
+    /// Lets its wall clock jump: from now on it is this many seconds ahead of the machine's.
+    ///
+    /// # Errors
+    /// Unless the gate was built with clocks of their own.
+    pub fn set_clock(&self, seconds: i64) -> Result<()> {
+        let clock = self.clock.as_ref();
+        clock
+            .with_context(|| format!("{} has no clock of its own", self.name()))?
+            .set(seconds)
     }
 
     /// Sends any signal.
@@ -184,6 +199,9 @@ impl Replica {
             .env("KUBECONFIG", kubeconfig)
             .env("RUST_BACKTRACE", "1")
             .envs(environment.iter().map(|(name, value)| (name, value)));
+        if let Some(clock) = &self.clock {
+            clock.give_to(&mut command);
+        }
         self.process.spawn(command).map(drop)
     }
 }

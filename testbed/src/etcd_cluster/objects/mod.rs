@@ -21,7 +21,8 @@ use super::spec::{Shape, Spec};
 pub(super) use container::{CONTAINER, arguments};
 pub(super) use labels::cluster_selector;
 pub(super) use secrets::{
-    CA_CERTIFICATE, CERTIFICATE, KEY, client_request, client_secret, issuer, root_secret, write_tls,
+    CA_CERTIFICATE, CERTIFICATE, KEY, client_request, client_secret, issuer, root_secret,
+    write_member_certificates, write_tls,
 };
 pub(super) use stateful_set::SPEC_ANNOTATION;
 

@@ -61,6 +61,20 @@ pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -
     )
     .await?;
 
+    write_member_certificates(client, namespace, spec, &authority).await?;
+    let gate = authority.issue(&client_request(&spec.gate_user))?;
+    write_tls(client, namespace, &client_secret(spec), &gate, &authority).await?;
+    let root = authority.issue(&client_request("root"))?;
+    write_tls(client, namespace, &root_secret(spec), &root, &authority).await
+}
+
+/// Issues and applies what members show to clients and to each other.
+pub(in crate::etcd_cluster) async fn write_member_certificates(
+    client: &kube::Client,
+    namespace: &str,
+    spec: &Spec,
+    authority: &Authority,
+) -> Result<()> {
     let members = member_names(namespace, spec);
     for purpose in ["server", "peer"] {
         let name = format!("{}-{purpose}", spec.name);
@@ -70,14 +84,11 @@ pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -
             namespace,
             &name,
             &authority.issue(&request)?,
-            &authority,
+            authority,
         )
         .await?;
     }
-    let gate = authority.issue(&client_request(&spec.gate_user))?;
-    write_tls(client, namespace, &client_secret(spec), &gate, &authority).await?;
-    let root = authority.issue(&client_request("root"))?;
-    write_tls(client, namespace, &root_secret(spec), &root, &authority).await
+    Ok(())
 }
 
 /// A client's certificate. It has no alternative names: etcd would compare them with the client's address.
