@@ -28,8 +28,9 @@ testbed: setup               ## builds the control plane and etcd into the cache
 e2e: setup testbed           ## against real etcd processes and a real control plane
 	scripts/e2e $(TESTS)
 
-chaos: setup testbed         ## everything at once and at random; OPS=10000 SEED=7
-	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) scripts/e2e chaos:: --nocapture
+chaos: setup testbed         ## everything at once and at random, on a control plane of its own; OPS=10000 SEED=7
+	$(CARGO) build --locked
+	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) $(CARGO) test --locked --test e2e -- --nocapture chaos::
 
 bench: setup testbed         ## ratios in one run
 	$(CARGO) bench --locked

@@ -1,34 +1,51 @@
 //! Everything at once and at random, and afterwards the question whether one permission was wrong.
 //!
+//! Several etcd clusters side by side, on a control plane of their own, share their nodes and three replicas of the gate. Something of its own
+//! happens to each cluster, and something to what they share; every choice comes from the seed. A run goes in rounds: after each all
+//! faults stop, whatever had to finish must have finished, and what was seen is judged.
+//!
 //! A short run belongs to the tests. `make chaos OPS=10000 SEED=7` goes on for longer, and the same seed chooses the same operations again,
 //! though not the same races.
 
+mod chance;
+mod clients;
+mod drains;
+mod evidence;
+mod gates;
 mod operation;
+mod pods;
+mod power;
+mod rounds;
+mod sizes;
 mod stage;
+mod tally;
 mod timeline;
 mod verdict;
 mod witness;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, anyhow};
 use fastrand::Rng;
-use quorumgate_testbed::writer::Writer;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
+use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion, UpdateStrategy};
 
 use crate::rollouts::scene::on_delete;
-use operation::Operation;
+use crate::world::World;
 use stage::Stage;
-use witness::Witness;
+use tally::Tally;
 
 /// Operations of a run that nobody chose.
-const OPERATIONS: usize = 60;
-/// Operations under way at one time.
-const AT_ONCE: usize = 5;
-/// The longest pause between the beginnings of two.
-const PAUSE: Duration = Duration::from_millis(500);
+const OPERATIONS: usize = 90;
+/// Operations of one round.
+const ROUND: usize = 300;
+/// The clusters beside the first, which is called `red` and runs the newest etcd.
+const BESIDE: [(&str, EtcdVersion); 2] =
+    [("green", EtcdVersion::V3_6), ("blue", EtcdVersion::V3_5)];
+/// Where pods go.
+const NODES: usize = 5;
+/// Replicas of the gate.
+const REPLICAS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_happens_no_permission_takes_the_majority() -> Result<()> {
@@ -38,9 +55,15 @@ async fn whatever_happens_no_permission_takes_the_majority() -> Result<()> {
         None => u64::from(SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos()),
     };
     let again = format!("make chaos OPS={operations} SEED={seed}");
-    run(operations, Rng::with_seed(seed))
-        .await
-        .map_err(|error| anyhow!("{error:#}\nto do the same again: {again}"))
+    on_delete("chaos", |_| {
+        EtcdCluster::builder("red").update_strategy(UpdateStrategy::OnDelete)
+    })
+    .nodes(NODES)
+    .replicas(REPLICAS)
+    .clocks_of_their_own()
+    .on_a_plane_of_its_own(|world| run(world, operations, Rng::with_seed(seed)))
+    .await
+    .map_err(|error| anyhow!("{error:#}\nto do the same again: {again}"))
 }
 
 fn chosen(variable: &str) -> Result<Option<u64>> {
@@ -50,47 +73,35 @@ fn chosen(variable: &str) -> Result<Option<u64>> {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what a run has seen is to be read")]
-async fn run(operations: usize, mut chance: Rng) -> Result<()> {
-    let world = on_delete("chaos", |etcd| etcd).replicas(3).start().await?;
-    let audit = world.bed().audit_log();
-    let writer = Writer::start(&world.etcd).await?;
-    let witness = Witness::start(&world.etcd).await?;
-    let stage = Arc::new(Stage::new(world));
-
-    let mut under_way = JoinSet::new();
-    for number in 0..operations {
-        while under_way.len() >= AT_ONCE {
-            under_way.join_next().await;
-        }
-        let operation = Operation::choose(&mut chance, &stage, number);
-        let stage = Arc::clone(&stage);
-        under_way.spawn(async move { stage.perform(operation).await });
-        sleep(PAUSE.mul_f64(chance.f64())).await;
+async fn run(world: World, operations: usize, mut chance: Rng) -> Result<()> {
+    let mut clusters = vec![world.etcd.clone()];
+    for (name, version) in BESIDE {
+        let beside = EtcdCluster::builder(name)
+            .version(version)
+            .update_strategy(UpdateStrategy::OnDelete);
+        clusters.push(beside.apply(&world.sandbox).await?);
     }
-    while under_way.join_next().await.is_some() {}
-
+    let stage = Arc::new(Stage::new(world, clusters).await?);
+    let outcome = play(&stage, operations, &mut chance).await;
     let stage = Arc::into_inner(stage).context("an operation goes on")?;
-    let (world, timeline) = stage.leave();
-    let samples = async {
-        // Nothing is wedged: with all faults gone every node can be drained, and everybody comes back.
-        world.whole().await?;
-        for node in world.sandbox.nodes() {
-            world.drain(node.name(), &[]).await?;
-            world.kubectl(&["uncordon", node.name()]).await?.success()?;
-            world.whole().await?;
+    match outcome {
+        Ok(()) => stage.world.close().await,
+        Err(error) => {
+            let kept = evidence::keep(&stage);
+            let kept = kept.unwrap_or_else(|why| format!("nothing is kept: {why:#}"));
+            Err(anyhow!("{error:#}\n{kept}"))
         }
-        world.settled().await
-    };
-    let wedged = samples.await.context("something is wedged");
-    let samples = witness.stop().await?;
-    let events = audit.events(world.namespace())?;
-    let members = world.etcd.pod_names();
-    let judged = verdict::every_permission_was_right(&samples, &events, &timeline, &members);
-    let told = judged.and_then(|told| wedged.map(|()| told));
-    let told = told.map_err(|error| anyhow!("{error:#}\n{timeline}"))?;
-    println!("{told}");
-    let report = writer.stop().await?;
-    report.assert_nothing_lost(&world.etcd).await?;
-    world.close().await
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "what a run has seen is to be read")]
+async fn play(stage: &Arc<Stage>, operations: usize, chance: &mut Rng) -> Result<()> {
+    stage.ready().await?;
+    let mut tally = Tally::default();
+    while tally.operations < operations {
+        let now = ROUND.min(operations - tally.operations);
+        tally += rounds::play(stage, now, chance).await?;
+        println!("{} {tally}", jiff::Timestamp::now());
+    }
+    stage.every_node_can_be_drained().await
 }

@@ -88,7 +88,12 @@ impl World {
 
     /// The budget of the test's cluster as it stands.
     pub(crate) async fn budget(&self) -> Result<QuorumDisruptionBudget> {
-        Ok(self.budgets().get(self.etcd.name()).await?)
+        self.budget_of(&self.etcd).await
+    }
+
+    /// The budget of any cluster here.
+    pub(crate) async fn budget_of(&self, etcd: &EtcdCluster) -> Result<QuorumDisruptionBudget> {
+        Ok(self.budgets().get(etcd.name()).await?)
     }
 
     /// The members with an open grant.
@@ -131,9 +136,16 @@ impl World {
 
     /// Waits until every member serves, no grant is open, and the budget says so.
     pub(crate) async fn whole(&self) -> Result<()> {
-        self.etcd.quorate(SOON).await?;
-        eventually(SOON, "the budget shows a whole cluster", || async {
-            let status = self.budget().await?.status.context("no status yet")?;
+        self.whole_within(SOON, &self.etcd).await
+    }
+
+    /// The same of any cluster here.
+    pub(crate) async fn whole_within(&self, within: Duration, etcd: &EtcdCluster) -> Result<()> {
+        etcd.quorate(within).await?;
+        let what = format!("the budget of {} shows a whole cluster", etcd.name());
+        eventually(within, what, || async {
+            let budget = self.budget_of(etcd).await?;
+            let status = budget.status.context("no status yet")?;
             ensure!(status.grants.is_empty(), "grants are open");
             ensure!(
                 status.current_healthy == status.expected_members,
@@ -241,8 +253,14 @@ impl World {
 
     /// Waits until the ledger is warm and the gate in force.
     pub(crate) async fn warm(&self) -> Result<()> {
+        self.warm_of(&self.etcd).await
+    }
+
+    /// Waits until the ledger of any cluster here is warm.
+    pub(crate) async fn warm_of(&self, etcd: &EtcdCluster) -> Result<()> {
         eventually(SOON, "the ledger is warm", || async {
-            let status = self.budget().await?.status.context("no status yet")?;
+            let budget = self.budget_of(etcd).await?;
+            let status = budget.status.context("no status yet")?;
             ensure!(status.ledger.warm, "cold: {:?}", status.ledger);
             Ok(())
         })
@@ -279,6 +297,12 @@ impl WorldBuilder {
     /// Switches a feature of the gate on.
     pub(crate) fn feature(mut self, name: &str) -> Self {
         self.gate = self.gate.argument(format!("--feature-gates={name}=true"));
+        self
+    }
+
+    /// Replicas of the gate whose clocks can be set.
+    pub(crate) fn clocks_of_their_own(mut self) -> Self {
+        self.gate = self.gate.clocks_of_their_own();
         self
     }
 

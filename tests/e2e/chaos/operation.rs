@@ -2,140 +2,187 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use fastrand::Rng;
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams};
+use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::PodFaults;
+use tokio::sync::RwLockReadGuard;
 use tokio::time::sleep;
 
-use super::stage::Stage;
+use super::stage::{Cluster, Stage};
+use super::{clients, drains, gates, power, sizes};
 use crate::asking::By;
 
-/// One of it.
+/// How long the API server may take to be back, on a machine that does other things besides.
+const BACK: Duration = Duration::from_secs(600);
+
+/// One of it. A cluster and a replica of the gate are given by their number, a member and a node by name.
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
-    Ask(By, String),
-    Force(String),
-    DeleteAll,
+    Ask(usize, By, String),
+    AskUntilItGoes(usize, By, String),
+    Force(usize, String),
+    DeleteAll(usize),
+    ChangeTemplate(usize, usize),
+    Kill(usize, String),
+    Freeze(usize, String, Duration),
+    CutOff(usize, String, Duration),
+    Scale(usize, u32),
+    Rotate(Certificates),
     Drain(String),
-    ChangeTemplate(usize),
-    Kill(String),
-    Freeze(String, Duration),
-    CutOff(String, Duration),
+    DrainUntilDone(String),
+    PowerOff(String, Duration),
+    LoseNode(String),
     KillGate(usize, Duration),
     FreezeGate(usize, Duration),
-    RotateCertificate,
+    SetClock(usize, i64, Duration),
+    RestartApiServer,
+}
+
+/// Whose certificates are replaced by new ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Certificates {
+    /// What the members of this cluster show to clients and to each other.
+    Members(usize),
+    /// What the gate shows to the members of this cluster.
+    Client(usize),
+    /// What the gate shows to the API server.
+    Gate,
+}
+
+/// Who does not serve for another reason than a permission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Broken {
+    Nobody,
+    Member(String),
+    Node(String),
 }
 
 impl Operation {
-    /// The next one. Most ask for members to go; a fault is over after some seconds.
-    pub(super) fn choose(chance: &mut Rng, stage: &Stage, number: usize) -> Self {
-        let world = &stage.world;
-        let members = world.etcd.pod_names();
-        let member = members.get(chance.usize(..members.len())).cloned();
-        let member = member.unwrap_or_default();
-        let nodes = world.sandbox.nodes();
-        let node = nodes.get(chance.usize(..nodes.len()));
-        let node = node.map(|node| node.name().to_owned()).unwrap_or_default();
-        let replica = chance.usize(..stage.replicas.len());
-        let length = Duration::from_millis(chance.u64(200..4000));
-        match chance.u32(..100) {
-            0..25 => Self::Ask(By::Delete, member),
-            25..50 => Self::Ask(By::Eviction, member),
-            50..54 => Self::Force(member),
-            54..58 => Self::DeleteAll,
-            58..63 => Self::Drain(node),
-            63..68 => Self::ChangeTemplate(number),
-            68..76 => Self::Kill(member),
-            76..83 => Self::Freeze(member, length),
-            83..90 => Self::CutOff(member, length),
-            90..94 => Self::KillGate(replica, length),
-            94..98 => Self::FreezeGate(replica, length),
-            _ => Self::RotateCertificate,
+    pub(super) fn breaks(&self) -> Broken {
+        match self {
+            Self::Kill(_, member) | Self::Freeze(_, member, _) | Self::CutOff(_, member, _) => {
+                Broken::Member(member.clone())
+            }
+            Self::PowerOff(node, _) | Self::LoseNode(node) => Broken::Node(node.clone()),
+            _ => Broken::Nobody,
         }
     }
 
-    /// The member that is broken by it.
-    pub(super) fn breaks(&self) -> Option<&str> {
-        match self {
-            Self::Kill(member) | Self::Freeze(member, _) | Self::CutOff(member, _) => Some(member),
-            Self::Ask(..)
-            | Self::Force(_)
-            | Self::DeleteAll
-            | Self::Drain(_)
-            | Self::ChangeTemplate(_)
-            | Self::KillGate(..)
-            | Self::FreezeGate(..)
-            | Self::RotateCertificate => None,
-        }
+    /// Whether it has to come about in the end, whatever else happens.
+    pub(super) fn must_come_about(&self) -> bool {
+        matches!(
+            self,
+            Self::DrainUntilDone(_)
+                | Self::Scale(..)
+                | Self::PowerOff(..)
+                | Self::LoseNode(_)
+                | Self::KillGate(..)
+                | Self::RestartApiServer
+        )
     }
 
     pub(super) async fn perform(self, stage: &Stage) -> Result<()> {
-        let world = &stage.world;
-        let faults = async |member: &str| PodFaults::of(&world.sandbox, member).await;
         match self {
-            Self::Ask(by, member) => Ok(world.ask(by, &member).await?),
-            Self::Force(member) => Ok(world.force(&member).await?),
-            Self::DeleteAll => {
-                let (how, which) = (DeleteParams::default(), ListParams::default());
-                world.pods().delete_collection(&how, &which).await?;
-                Ok(())
+            Self::Drain(node) => drains::once(stage, &node).await,
+            Self::DrainUntilDone(node) => drains::until_done(stage, &node).await,
+            Self::PowerOff(node, length) => power::off(stage, &node, length).await,
+            Self::LoseNode(node) => power::lost(stage, &node).await,
+            Self::KillGate(replica, length) => gates::kill(stage, replica, length).await,
+            Self::FreezeGate(replica, length) => gates::freeze(stage, replica, length).await,
+            Self::SetClock(replica, seconds, length) => {
+                gates::set_clock(stage, replica, seconds, length).await
             }
-            Self::Drain(node) => {
-                let drain = [
-                    "drain",
-                    &node,
-                    "--ignore-daemonsets",
-                    "--delete-emptydir-data",
-                ];
-                let drained = world
-                    .kubectl(&[&drain[..], &["--timeout=20s"]].concat())
-                    .await;
-                world.kubectl(&["uncordon", &node]).await?.success()?;
-                drained?.success().map(drop)
+            Self::RestartApiServer => restart_api_server(stage).await,
+            Self::Rotate(certificates) => rotate(stage, certificates).await,
+            Self::Scale(cluster, members) => sizes::reach(stage, cluster, members).await,
+            Self::AskUntilItGoes(cluster, by, member) => {
+                clients::ask_until_it_goes(stage, cluster, by, &member).await
             }
-            Self::ChangeTemplate(number) => Ok(world
-                .etcd
-                .change_template(&format!("chaos-{number}"))
-                .await?),
-            Self::Kill(member) => faults(&member).await?.kill(),
-            Self::Freeze(member, length) => {
-                let frozen = faults(&member).await?.freeze()?;
+            Self::Ask(cluster, by, member) => {
+                let _unrest = unrest(stage, cluster).await?;
+                Ok(stage.world.ask(by, &member).await?)
+            }
+            Self::Force(cluster, member) => {
+                let _unrest = unrest(stage, cluster).await?;
+                Ok(stage.world.force(&member).await?)
+            }
+            Self::DeleteAll(cluster) => delete_all(stage, cluster).await,
+            Self::ChangeTemplate(cluster, number) => {
+                let marker = format!("chaos-{number}-{}", Timestamp::now());
+                Ok(stage
+                    .cluster(cluster)?
+                    .etcd
+                    .change_template(&marker)
+                    .await?)
+            }
+            Self::Kill(cluster, member) => {
+                let _unrest = unrest(stage, cluster).await?;
+                faults(stage, &member).await?.kill()
+            }
+            Self::Freeze(cluster, member, length) => {
+                let _unrest = unrest(stage, cluster).await?;
+                let frozen = faults(stage, &member).await?.freeze()?;
                 sleep(length).await;
                 frozen.thaw();
                 Ok(())
             }
-            Self::CutOff(member, length) => {
-                let cut = faults(&member).await?.partition()?;
+            Self::CutOff(cluster, member, length) => {
+                let _unrest = unrest(stage, cluster).await?;
+                let cut = faults(stage, &member).await?.partition()?;
                 sleep(length).await;
                 cut.heal();
                 Ok(())
             }
-            Self::KillGate(replica, length) => kill_gate(stage, replica, length).await,
-            Self::FreezeGate(replica, length) => freeze_gate(stage, replica, length).await,
-            Self::RotateCertificate => world.gate.rotate_certificate(),
         }
     }
 }
 
-async fn kill_gate(stage: &Stage, replica: usize, length: Duration) -> Result<()> {
-    let Some(turn) = stage.replicas.get(replica) else {
-        return Ok(());
-    };
-    let _turn = turn.lock().await;
-    let replica = stage.world.gate.replica(replica);
-    replica.kill().await?;
-    sleep(length).await;
-    replica.restart().await
+impl Stage {
+    pub(super) fn cluster(&self, number: usize) -> Result<&Cluster> {
+        self.clusters.get(number).context("no such cluster")
+    }
 }
 
-async fn freeze_gate(stage: &Stage, replica: usize, length: Duration) -> Result<()> {
-    let Some(turn) = stage.replicas.get(replica) else {
+async fn unrest(stage: &Stage, cluster: usize) -> Result<RwLockReadGuard<'_, ()>> {
+    Ok(stage.cluster(cluster)?.unrest.read().await)
+}
+
+async fn faults(stage: &Stage, member: &str) -> Result<PodFaults> {
+    PodFaults::of(&stage.world.sandbox, member).await
+}
+
+async fn restart_api_server(stage: &Stage) -> Result<()> {
+    let _turn = stage.api_server.lock().await;
+    let bed = stage.world.bed();
+    if bed.restart_api_server().await.is_ok() {
         return Ok(());
-    };
-    let _turn = turn.lock().await;
-    let replica = stage.world.gate.replica(replica);
-    replica.freeze()?;
-    sleep(length).await;
-    replica.thaw()
+    }
+    // A busy machine may take longer than the test bed waits.
+    let plane = bed.control_plane();
+    eventually(BACK, "the control plane is back", || plane.up()).await
+}
+
+async fn delete_all(stage: &Stage, cluster: usize) -> Result<()> {
+    let _unrest = unrest(stage, cluster).await?;
+    let name = stage.cluster(cluster)?.etcd.name();
+    let which = ListParams::default().labels(&format!("app={name}"));
+    let how = DeleteParams::default();
+    stage.world.pods().delete_collection(&how, &which).await?;
+    Ok(())
+}
+
+async fn rotate(stage: &Stage, certificates: Certificates) -> Result<()> {
+    match certificates {
+        Certificates::Members(cluster) => {
+            let cluster = stage.cluster(cluster)?;
+            cluster.etcd.rotate_member_certificates().await
+        }
+        Certificates::Client(cluster) => {
+            let cluster = stage.cluster(cluster)?;
+            cluster.etcd.rotate_client_certificate().await
+        }
+        Certificates::Gate => stage.world.gate.rotate_certificate(),
+    }
 }

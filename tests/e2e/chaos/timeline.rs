@@ -3,10 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use jiff::Timestamp;
 
-use super::operation::Operation;
+use super::operation::{Broken, Operation};
+
+/// How many of the last entries are told.
+const LAST: usize = 60;
 
 /// Entries in the order of their ends.
 #[derive(Default)]
@@ -14,12 +17,13 @@ pub(super) struct Timeline(Vec<Entry>);
 
 /// One operation.
 pub(super) struct Entry {
-    pub(super) begun: Timestamp,
-    pub(super) ended: Timestamp,
+    begun: Timestamp,
+    ended: Timestamp,
     what: String,
-    /// The member that it breaks.
-    breaks: Option<String>,
+    breaks: Broken,
     outcome: String,
+    /// It had to come about, and did not.
+    undone: bool,
 }
 
 impl Entry {
@@ -29,13 +33,15 @@ impl Entry {
             begun: now,
             ended: now,
             what: format!("{operation:?}"),
-            breaks: operation.breaks().map(str::to_owned),
+            breaks: operation.breaks(),
             outcome: String::new(),
+            undone: operation.must_come_about(),
         }
     }
 
     pub(super) fn end(mut self, outcome: Result<()>) -> Self {
         self.ended = Timestamp::now();
+        self.undone &= outcome.is_err();
         self.outcome = match outcome {
             Ok(()) => "done".to_owned(),
             Err(error) => format!("{error:#}"),
@@ -53,12 +59,31 @@ impl Timeline {
         self.0.len()
     }
 
-    /// Whether something that was done here broke this member at some time between these two.
-    pub(super) fn broke(&self, member: &str, from: Timestamp, until: Timestamp) -> bool {
+    /// Whether something that was done here broke this member, or the node that it was on, at some time between these two.
+    pub(super) fn broke(
+        &self,
+        member: &str,
+        node: Option<&str>,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> bool {
         self.0.iter().any(|entry| {
-            let this = entry.breaks.as_deref() == Some(member);
+            let this = match &entry.breaks {
+                Broken::Nobody => false,
+                Broken::Member(broken) => broken == member,
+                Broken::Node(broken) => Some(broken.as_str()) == node,
+            };
             this && entry.begun <= until && entry.ended >= from
         })
+    }
+
+    /// Fails with whatever had to come about and did not.
+    pub(super) fn nothing_was_left_undone(&self) -> Result<()> {
+        let undone: Vec<_> = self.0.iter().filter(|entry| entry.undone).collect();
+        let listed = undone.iter().map(|entry| format!("\n  {entry}"));
+        let listed = listed.collect::<Vec<_>>().concat();
+        ensure!(undone.is_empty(), "something is wedged:{listed}");
+        Ok(())
     }
 
     /// What happened around a moment.
@@ -67,9 +92,15 @@ impl Timeline {
             .0
             .iter()
             .filter(|entry| entry.begun <= moment + reach && entry.ended >= moment - reach);
-        near.map(|entry| format!("{entry}\n"))
+        near.map(|entry| format!("  {entry}\n"))
             .collect::<Vec<_>>()
             .concat()
+    }
+
+    /// All of it.
+    pub(super) fn told(&self) -> String {
+        let entries = self.0.iter().map(|entry| format!("{entry}\n"));
+        entries.collect::<Vec<_>>().concat()
     }
 }
 
@@ -78,8 +109,11 @@ impl fmt::Display for Entry {
         let outcome: String = self.outcome.chars().take(160).collect();
         write!(
             f,
-            "{} … {}  {}: {outcome}",
-            self.begun, self.ended, self.what
+            "{} … {}  {}: {}",
+            self.begun,
+            self.ended,
+            self.what,
+            outcome.replace('\n', " ")
         )
     }
 }
@@ -88,7 +122,7 @@ impl fmt::Display for Timeline {
     /// The last of it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} operations; the last of them:", self.len())?;
-        for entry in self.0.iter().rev().take(40).rev() {
+        for entry in self.0.iter().rev().take(LAST).rev() {
             writeln!(f, "  {entry}")?;
         }
         Ok(())

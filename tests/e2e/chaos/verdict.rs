@@ -6,13 +6,15 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use jiff::Timestamp;
 use quorumgate_testbed::control_plane::audit::AuditEvent;
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
 
+use super::tally::Tally;
 use super::timeline::Timeline;
 use super::witness::Sample;
 
 /// How far a sample may be from a permission and still speak of it: the pause between two, and a machine that is busy.
-const NEAR: Duration = Duration::from_millis(700);
-/// How long after a fault a member may show it.
+const NEAR: Duration = Duration::from_millis(900);
+/// How long after a fault, or a change of membership, a member may show it.
 const LINGERS: Duration = Duration::from_secs(2);
 /// What of the timeline is told.
 const AROUND: Duration = Duration::from_secs(5);
@@ -28,62 +30,74 @@ enum Out {
 
 /// Fails with the first that was not; tells what was looked at otherwise.
 pub(super) fn every_permission_was_right(
+    etcd: &EtcdCluster,
     samples: &[Sample],
     events: &[AuditEvent],
     timeline: &Timeline,
-    members: &[String],
-) -> Result<String> {
-    let majority = members.len() / 2 + 1;
+) -> Result<Tally> {
     ensure!(samples.len() > 20, "{} samples are none", samples.len());
-    let mut judged = BTreeMap::<&str, usize>::new();
+    let mut permissions = BTreeMap::<String, usize>::new();
+    let prefix = format!("{}-", etcd.name());
     for event in events {
         let Some(reason) = permitted(event) else {
             continue;
         };
-        if let Some(right) = was_right(reason, event, samples, majority) {
-            *judged.entry(reason).or_default() += 1;
-            if !right {
-                let at = event.request_received_timestamp;
-                bail!(
-                    "{} of {} by {} at {at} was permitted as {reason:?}, and nobody saw it so\n{}{}",
-                    event.verb,
-                    event.object_ref.name,
-                    event.user.username,
-                    seen_around(samples, at),
-                    timeline.around(at, AROUND)
-                );
-            }
+        if !event.object_ref.name.starts_with(&prefix) {
+            continue;
+        }
+        if reason != "terminating" {
+            *permissions.entry(reason.to_owned()).or_default() += 1;
+        }
+        if was_right(reason, event, samples) == Some(false) {
+            let at = event.request_received_timestamp;
+            bail!(
+                "{} of {} by {} at {at} was permitted as {reason:?}, and nobody saw it so\n{}{}",
+                event.verb,
+                event.object_ref.name,
+                event.user.username,
+                seen_around(samples, at),
+                timeline.around(at, AROUND)
+            );
         }
     }
-    let most = never_too_many_taken(samples, timeline, members, members.len() - majority)?;
-    ensure!(judged.values().sum::<usize>() > 0, "nothing was permitted");
-    Ok(format!(
-        "{} operations, {} samples; permissions by reason: {judged:?}; members taken at one time: {most} at most",
-        timeline.len(),
-        samples.len()
-    ))
+    let taken = never_too_many_taken(samples, timeline)?;
+    let asked = permissions.values().sum::<usize>();
+    ensure!(asked > 0, "nobody got a member of {etcd:?}");
+    Ok(Tally {
+        permissions,
+        samples: samples.len(),
+        taken,
+        ..Tally::default()
+    })
 }
+
+/// The webhook that was asked about a request, where it was about a pod that is to go.
+pub(super) fn hook(event: &AuditEvent) -> Option<&'static str> {
+    match (event.verb.as_str(), event.object_ref.subresource.as_str()) {
+        ("delete", "") if event.object_ref.resource == "pods" => Some("pods.quorumgate.io"),
+        ("create", "eviction") => Some("evictions.quorumgate.io"),
+        _ => None,
+    }
+}
+
+/// The API server asks again where it asked about a pod that has changed since, and its log keeps the first answer.
+const SECOND_ANSWER: &str = "second-answer";
 
 /// The reason for which a delete or an eviction was permitted and carried out.
 fn permitted(event: &AuditEvent) -> Option<&str> {
-    let hook = match (event.verb.as_str(), event.object_ref.subresource.as_str()) {
-        ("delete", "") => "pods.quorumgate.io",
-        ("create", "eviction") => "evictions.quorumgate.io",
-        _ => return None,
-    };
+    let hook = hook(event)?;
     let said = |key: &str| event.annotations.get(&format!("{hook}/{key}"));
-    let carried_out = (200..300).contains(&event.response_status.code);
-    let allowed = said("verdict").is_some_and(|verdict| verdict == "allow");
-    (carried_out && allowed).then(|| said("reason").map(String::as_str))?
+    if !(200..300).contains(&event.response_status.code) {
+        return None;
+    }
+    match said("verdict")?.as_str() {
+        "allow" => said("reason").map(String::as_str),
+        _ => Some(SECOND_ANSWER),
+    }
 }
 
 /// Whether some sample near a permission shows its reason to be true; `None` where it is not about who serves.
-fn was_right(
-    reason: &str,
-    event: &AuditEvent,
-    samples: &[Sample],
-    majority: usize,
-) -> Option<bool> {
+fn was_right(reason: &str, event: &AuditEvent, samples: &[Sample]) -> Option<bool> {
     let member = event.object_ref.name.as_str();
     let from = event.request_received_timestamp - NEAR;
     let until = event.stage_timestamp + NEAR;
@@ -91,31 +105,47 @@ fn was_right(
         .iter()
         .filter(|sample| sample.ended >= from && sample.begun <= until);
     match reason {
-        "majority" => Some(near.any(|sample| sample.others(member) >= majority)),
+        "majority" => Some(near.any(|sample| sample.others_are_enough(member))),
+        SECOND_ANSWER => Some(near.any(|sample| {
+            let serves = sample.serves(member);
+            !serves || sample.others_are_enough(member)
+        })),
         "costs-nothing" | "repair" => Some(near.any(|sample| !sample.serves(member))),
+        "learner" | "not-a-member" => {
+            Some(near.any(|sample| !sample.listed.voters.contains(member)))
+        }
         _ => None,
     }
 }
 
 /// At no time more members are out because their pods were taken than the majority can spare.
-fn never_too_many_taken(
-    samples: &[Sample],
-    timeline: &Timeline,
-    members: &[String],
-    spare: usize,
-) -> Result<usize> {
-    let mut out: BTreeMap<&str, Out> = members.iter().map(|m| (m.as_str(), Out::No)).collect();
+fn never_too_many_taken(samples: &[Sample], timeline: &Timeline) -> Result<usize> {
+    let mut out = BTreeMap::<String, Out>::new();
+    let mut left = Timestamp::MIN;
     let mut most = 0;
     for pair in samples.windows(2) {
         let [before, now] = pair else { continue };
-        for (member, out) in &mut out {
-            *out = after(*out, member, before, now, timeline);
+        let voters = &now.listed.voters;
+        if !voters.is_superset(&before.listed.voters) {
+            left = now.begun;
+            // Who lets a voter leave while others are out has etcd's own leave, and makes the majority of what is left himself.
+            out.values_mut()
+                .filter(|out| **out == Out::Taken)
+                .for_each(|out| *out = Out::Failed);
+        }
+        out.retain(|member, _| voters.contains(member));
+        for member in voters {
+            // A new voter counts from when it first serves.
+            let known = out.entry(member.clone()).or_insert(Out::Failed);
+            let lingers = now.begun <= left.saturating_add(LINGERS).unwrap_or(Timestamp::MAX);
+            *known = after(*known, member, before, now, timeline, lingers);
         }
         let taken = out.values().filter(|out| **out == Out::Taken).count();
         most = most.max(taken);
         ensure!(
-            taken <= spare,
-            "{taken} members were taken at {}\n{}{}",
+            taken <= now.listed.spare(),
+            "{taken} of {} voters were taken at {}\n{}{}",
+            voters.len(),
             now.begun,
             seen_around(samples, now.begun),
             timeline.around(now.begun, AROUND)
@@ -124,7 +154,14 @@ fn never_too_many_taken(
     Ok(most)
 }
 
-fn after(out: Out, member: &str, before: &Sample, now: &Sample, timeline: &Timeline) -> Out {
+fn after(
+    out: Out,
+    member: &str,
+    before: &Sample,
+    now: &Sample,
+    timeline: &Timeline,
+    another_left: bool,
+) -> Out {
     if now.serves(member) {
         return Out::No;
     }
@@ -134,8 +171,9 @@ fn after(out: Out, member: &str, before: &Sample, now: &Sample, timeline: &Timel
     let (then, later) = (before.pods.get(member), now.pods.get(member));
     let same = matches!((then, later), (Some(then), Some(later)) if then.uid == later.uid);
     let goes = later.is_none_or(|later| later.terminating) || !same;
-    let broken = timeline.broke(member, before.begun - LINGERS, now.ended);
-    if goes && !broken {
+    let node = then.and_then(|then| then.node.as_deref());
+    let broken = timeline.broke(member, node, before.begun - LINGERS, now.ended);
+    if goes && !broken && !another_left {
         Out::Taken
     } else {
         Out::Failed
@@ -160,7 +198,13 @@ fn seen_around(samples: &[Sample], at: Timestamp) -> String {
                 format!("{name} {word}{going}")
             })
             .collect();
-        format!("  seen {}: {}\n", sample.begun, pods.join("; "))
+        let voters = sample.listed.voters.len();
+        format!(
+            "  seen {} … {}: {voters} voters; {}\n",
+            sample.begun,
+            sample.ended,
+            pods.join("; ")
+        )
     })
     .collect::<Vec<_>>()
     .concat()

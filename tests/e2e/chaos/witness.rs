@@ -1,6 +1,6 @@
 //! Somebody who asks every member several times a second whether it takes part in a quorum, and has nothing to do with the gate.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +10,23 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use quorumgate_testbed::etcd_cluster::{Connections, EtcdCluster};
+use quorumgate_testbed::etcd_cluster::{Connections, Dialer};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::pods::{Pods, address};
+
 /// The pause between the beginnings of two samples.
-const PERIOD: Duration = Duration::from_millis(150);
-/// How long a member may take to prove that it serves.
-const PATIENCE: Duration = Duration::from_millis(900);
+const PERIOD: Duration = Duration::from_millis(250);
+/// How long a member may take to prove that it serves: more than the gate gives it, because the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks until it is stopped.
 #[must_use = "a witness is there to be heard"]
 pub(super) struct Witness {
     stop: watch::Sender<bool>,
-    samples: JoinHandle<Result<Vec<Sample>>>,
+    samples: JoinHandle<Vec<Sample>>,
 }
 
 /// Who was what at one moment.
@@ -32,6 +34,26 @@ pub(super) struct Sample {
     pub(super) begun: Timestamp,
     pub(super) ended: Timestamp,
     pub(super) pods: BTreeMap<String, Seen>,
+    /// The members that etcd lists, as one knows them that just served, or else as they were known before.
+    pub(super) listed: Listed,
+}
+
+/// etcd's list of members, by name.
+#[derive(Clone, Default)]
+pub(super) struct Listed {
+    pub(super) voters: BTreeSet<String>,
+    pub(super) learners: BTreeSet<String>,
+}
+
+impl Listed {
+    pub(super) fn majority(&self) -> usize {
+        self.voters.len() / 2 + 1
+    }
+
+    /// How many may be out at one time.
+    pub(super) fn spare(&self) -> usize {
+        self.voters.len().saturating_sub(self.majority())
+    }
 }
 
 /// A member as it was seen.
@@ -39,6 +61,7 @@ pub(super) struct Sample {
 pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) terminating: bool,
+    pub(super) node: Option<String>,
     /// It answered a linearizable read.
     pub(super) serves: bool,
 }
@@ -48,8 +71,13 @@ impl Sample {
         self.pods.get(member).is_some_and(|seen| seen.serves)
     }
 
+    /// Whether the others make a majority of all voters.
+    pub(super) fn others_are_enough(&self, member: &str) -> bool {
+        !self.listed.voters.is_empty() && self.others(member) >= self.listed.majority()
+    }
+
     /// How many serve beside this one, and are not on their way out.
-    pub(super) fn others(&self, member: &str) -> usize {
+    fn others(&self, member: &str) -> usize {
         let others = self.pods.iter().filter(|(name, _)| *name != member);
         others
             .filter(|(_, seen)| seen.serves && !seen.terminating)
@@ -58,61 +86,71 @@ impl Sample {
 }
 
 impl Witness {
-    pub(super) async fn start(etcd: &EtcdCluster) -> Result<Self> {
+    pub(super) fn start(dialer: Dialer, pods: Pods) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let connections = Arc::new(Connections::new(etcd.dialer().await?, PATIENCE));
-        let samples = tokio::spawn(watch_over(etcd.clone(), connections, stopped));
-        Ok(Self { stop, samples })
+        let connections = Arc::new(Connections::new(dialer, PATIENCE));
+        let samples = tokio::spawn(watch_over(pods, connections, stopped));
+        Self { stop, samples }
     }
 
     /// Everything that was seen, in the order of its beginnings.
     pub(super) async fn stop(self) -> Result<Vec<Sample>> {
         self.stop.send(true)?;
-        let mut samples = self.samples.await.context("the witness crashed")??;
+        let mut samples = self.samples.await.context("the witness crashed")?;
         samples.sort_by_key(|sample| sample.begun);
+        let mut known = Listed::default();
+        for sample in &mut samples {
+            if sample.listed.voters.is_empty() {
+                sample.listed = known.clone();
+            } else {
+                known = sample.listed.clone();
+            }
+        }
         Ok(samples)
     }
 }
 
 async fn watch_over(
-    etcd: EtcdCluster,
+    pods: Pods,
     connections: Arc<Connections>,
     stopped: watch::Receiver<bool>,
-) -> Result<Vec<Sample>> {
+) -> Vec<Sample> {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut samples = JoinSet::new();
     while !*stopped.borrow() {
         ticks.tick().await;
-        let begun = Timestamp::now();
-        // Without the API server there is nobody to ask about.
-        let Ok(pods) = etcd.pods().await else {
-            continue;
-        };
-        let connections = Arc::clone(&connections);
         // A member that is away takes its time to be so; the next sample does not wait.
-        samples.spawn(async move {
-            let seen = join_all(pods.iter().map(|pod| see(&connections, pod))).await;
-            Sample {
-                begun,
-                ended: Timestamp::now(),
-                pods: seen.into_iter().collect(),
-            }
-        });
+        samples.spawn(sample(Arc::clone(&connections), pods.now()));
     }
-    Ok(samples.join_all().await)
+    samples.join_all().await
+}
+
+async fn sample(connections: Arc<Connections>, pods: Vec<Arc<Pod>>) -> Sample {
+    let begun = Timestamp::now();
+    let seen = join_all(pods.iter().map(|pod| see(&connections, pod))).await;
+    let serving = seen.iter().zip(&pods).find(|((_, seen), _)| seen.serves);
+    let listed = match serving.and_then(|(_, pod)| address(pod)) {
+        Some(address) => timeout(PATIENCE, lists(&connections, address)).await,
+        None => Ok(None),
+    };
+    Sample {
+        begun,
+        ended: Timestamp::now(),
+        pods: seen.into_iter().collect(),
+        listed: listed.ok().flatten().unwrap_or_default(),
+    }
 }
 
 async fn see(connections: &Connections, pod: &Pod) -> (String, Seen) {
-    let status = pod.status.as_ref();
-    let address = status.and_then(|status| status.pod_ip.as_ref()?.parse().ok());
-    let serves = match address {
+    let serves = match address(pod) {
         Some(address) => timeout(PATIENCE, reads(connections, address)).await,
         None => Ok(false),
     };
     let seen = Seen {
         uid: pod.uid().unwrap_or_default(),
         terminating: pod.metadata.deletion_timestamp.is_some(),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
         serves: serves.unwrap_or(false),
     };
     (pod.name_any(), seen)
@@ -123,4 +161,24 @@ async fn reads(connections: &Connections, address: IpAddr) -> bool {
         return false;
     };
     member.get("health", None).await.is_ok()
+}
+
+async fn lists(connections: &Connections, address: IpAddr) -> Option<Listed> {
+    let answer = connections
+        .to(address)
+        .await
+        .ok()?
+        .member_list()
+        .await
+        .ok()?;
+    let mut listed = Listed::default();
+    for member in answer.members() {
+        let kind = if member.is_learner() {
+            &mut listed.learners
+        } else {
+            &mut listed.voters
+        };
+        kind.insert(member.name().to_owned());
+    }
+    Some(listed)
 }

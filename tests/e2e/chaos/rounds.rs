@@ -1,0 +1,128 @@
+//! One round: things happen until so many have, then everything has to come to rest, and what was seen is judged.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use fastrand::Rng;
+use futures::future::{join_all, try_join_all};
+use quorumgate_testbed::control_plane::audit::AuditEvent;
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::writer::Writer;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::chance::Chooser;
+use super::evidence;
+use super::stage::{Cluster, Stage};
+use super::tally::Tally;
+use super::timeline::Timeline;
+use super::verdict;
+use super::witness::Witness;
+
+/// One in so many operations concerns what all clusters share.
+const SHARED: usize = 10;
+/// Operations under way at one time, of one cluster or of what is shared.
+const AT_ONCE: usize = 3;
+/// The longest pause between the beginnings of two that concern one cluster.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same for what is shared.
+const SHARED_PAUSE: Duration = Duration::from_secs(4);
+
+/// Plays one round.
+pub(super) async fn play(stage: &Arc<Stage>, operations: usize, chance: &mut Rng) -> Result<Tally> {
+    let begun = Instant::now();
+    let audit = stage.world.bed().audit_log();
+    let clusters = stage.clusters.iter();
+    let watched = clusters.map(|cluster| Watched::begin(stage, cluster));
+    let watched = try_join_all(watched).await?;
+
+    join_all(sequences(stage, operations, chance)).await;
+    let rest = stage.whole().await.context("something is wedged");
+
+    let timeline = stage.take_timeline();
+    let events = audit.events(stage.world.namespace())?;
+    let mut tally = Tally::of(&timeline, &events);
+    let mut outcome = timeline.nothing_was_left_undone().and(rest);
+    for watched in watched {
+        match watched.judge(&events, &timeline).await {
+            Ok(seen) => tally += seen,
+            Err(wrong) => outcome = Err(wrong),
+        }
+    }
+    tally.took = begun.elapsed();
+    if outcome.is_err() {
+        evidence::write_timeline(stage, &timeline)?;
+    }
+    outcome.map_err(|error| anyhow!("{error:#}\n{timeline}"))?;
+    Ok(tally)
+}
+
+/// What happens to each cluster, and to what they share: so many tasks, and together so many operations.
+fn sequences(
+    stage: &Arc<Stage>,
+    operations: usize,
+    chance: &mut Rng,
+) -> Vec<impl Future<Output = ()> + use<>> {
+    let shared = operations / SHARED;
+    let mut left = operations - shared;
+    let mut sequences = vec![sequence(
+        Arc::clone(stage),
+        Chooser::of_what_is_shared(chance.fork()),
+        shared,
+        SHARED_PAUSE,
+    )];
+    for cluster in 0..stage.clusters.len() {
+        let count = left / (stage.clusters.len() - cluster);
+        left -= count;
+        let chooser = Chooser::of_cluster(cluster, chance.fork());
+        sequences.push(sequence(Arc::clone(stage), chooser, count, PAUSE));
+    }
+    sequences
+}
+
+async fn sequence(stage: Arc<Stage>, mut chooser: Chooser, operations: usize, pause: Duration) {
+    let mut under_way = JoinSet::new();
+    for _ in 0..operations {
+        while under_way.len() >= AT_ONCE {
+            under_way.join_next().await;
+        }
+        let operation = chooser.choose(&stage);
+        let stage = Arc::clone(&stage);
+        under_way.spawn(async move { stage.perform(operation).await });
+        sleep(pause.mul_f64(chooser.fraction())).await;
+    }
+    under_way.join_all().await;
+}
+
+/// A cluster that somebody writes to, and that somebody looks at.
+struct Watched {
+    etcd: EtcdCluster,
+    writer: Writer,
+    witness: Witness,
+}
+
+impl Watched {
+    async fn begin(stage: &Stage, cluster: &Cluster) -> Result<Self> {
+        let pods = stage.pods.of(&cluster.etcd);
+        let known = pods.clone();
+        let dialer = cluster.etcd.dialer().await?;
+        Ok(Self {
+            writer: Writer::start_at(dialer.clone(), move || known.addresses()),
+            witness: Witness::start(dialer, pods),
+            etcd: cluster.etcd.clone(),
+        })
+    }
+
+    /// Fails where a permission was wrong or an acknowledged write is lost.
+    async fn judge(self, events: &[AuditEvent], timeline: &Timeline) -> Result<Tally> {
+        let etcd = &self.etcd;
+        let samples = self.witness.stop().await?;
+        let report = self.writer.stop().await?;
+        let mut tally = verdict::every_permission_was_right(etcd, &samples, events, timeline)?;
+        report.assert_nothing_lost(etcd).await?;
+        tally.acknowledged = report.acknowledged.len();
+        tally.longest_gap = report.longest_gap;
+        Ok(tally)
+    }
+}

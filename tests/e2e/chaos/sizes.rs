@@ -1,0 +1,124 @@
+//! Clusters that grow and shrink, as an operator makes them: a member joins as a learner and is promoted before the next one comes; one
+//! that is to go leaves etcd before its pod goes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::Api;
+use kube::api::DeleteParams;
+use quorumgate_testbed::etcd_cluster::Member;
+use quorumgate_testbed::eventually;
+use tokio::time::sleep;
+
+use super::stage::{Cluster, Stage};
+
+/// How long until it has to be done.
+const DONE: Duration = Duration::from_secs(900);
+/// How long a pod may take to be gone, its claim with it.
+const GONE: Duration = Duration::from_secs(60);
+/// The pause before the next step is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Brings the cluster to this many members.
+pub(super) async fn reach(stage: &Stage, cluster: usize, members: u32) -> Result<()> {
+    let cluster = stage.cluster(cluster)?;
+    let _turn = cluster.size.lock().await;
+    let mut change = Change {
+        stage,
+        cluster,
+        members,
+        told: None,
+    };
+    let begun = Instant::now();
+    loop {
+        match change.step().await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(error) if begun.elapsed() > DONE => return Err(error),
+            Err(_) => sleep(AGAIN).await,
+        }
+    }
+}
+
+/// A change under way. Each step begins with a look, so that it does not matter where the one before was interrupted.
+struct Change<'a> {
+    stage: &'a Stage,
+    cluster: &'a Cluster,
+    members: u32,
+    /// The pod that knows whom it is to join.
+    told: Option<String>,
+}
+
+impl Change<'_> {
+    /// Takes the next step; whether none was left.
+    async fn step(&mut self) -> Result<bool> {
+        let etcd = &self.cluster.etcd;
+        let list = etcd.members().await?;
+        let listed = u32::try_from(list.len())?;
+        let replicas = u32::try_from(etcd.replicas().await?)?;
+        if let Some(learner) = list.iter().find(|member| member.is_learner) {
+            self.bring_in(learner, listed, replicas).await?;
+        } else if replicas > listed {
+            self.let_go(listed, replicas).await?;
+        } else if listed < self.members {
+            self.add(listed).await?;
+        } else if listed > self.members {
+            etcd.remove(&self.pod(listed - 1)).await?;
+        } else {
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Adds one more, which has no data from an earlier life.
+    async fn add(&mut self, ordinal: u32) -> Result<()> {
+        let pod = self.pod(ordinal);
+        self.forget(&pod).await?;
+        let _calm = self.cluster.unrest.write().await;
+        self.cluster.etcd.add_learner(&pod).await?;
+        self.told = Some(pod);
+        Ok(())
+    }
+
+    async fn bring_in(&mut self, learner: &Member, listed: u32, replicas: u32) -> Result<()> {
+        let etcd = &self.cluster.etcd;
+        let pod = self.pod(listed - 1);
+        if learner.name.is_empty() && self.told.as_ref() != Some(&pod) {
+            // Added, but the answer was lost, and with it whom its pod is to join.
+            return etcd.remove(&pod).await;
+        }
+        if replicas < listed {
+            etcd.scale(listed).await?;
+        }
+        // etcd refuses while it is not in sync.
+        etcd.promote(&pod).await
+    }
+
+    /// Those that etcd does not list any more go.
+    async fn let_go(&self, listed: u32, replicas: u32) -> Result<()> {
+        self.cluster.etcd.scale(listed).await?;
+        for ordinal in listed..replicas {
+            self.forget(&self.pod(ordinal)).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the claim of a pod that is not to come back.
+    async fn forget(&self, pod: &str) -> Result<()> {
+        let claims: Api<PersistentVolumeClaim> = self.stage.world.sandbox.api();
+        let claim = format!("data-{pod}");
+        eventually(GONE, format!("{claim} is gone"), || async {
+            match claims.delete(&claim, &DeleteParams::default()).await {
+                Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+                Err(error) => Err(error.into()),
+                Ok(_) => bail!("it is still there"),
+            }
+        })
+        .await
+    }
+
+    fn pod(&self, ordinal: u32) -> String {
+        format!("{}-{ordinal}", self.cluster.etcd.name())
+    }
+}

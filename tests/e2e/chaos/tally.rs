@@ -1,0 +1,82 @@
+//! What a run amounts to.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use quorumgate_testbed::control_plane::audit::AuditEvent;
+
+use super::timeline::Timeline;
+use super::verdict::hook;
+
+/// Counts of rounds, and of the clusters in them.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) operations: usize,
+    pub(super) took: Duration,
+    /// By the reason that was given for them. Those for pods that were terminating already are none.
+    pub(super) permissions: BTreeMap<String, usize>,
+    /// By the code that was answered.
+    pub(super) refusals: BTreeMap<u16, usize>,
+    pub(super) samples: usize,
+    /// The most members that were out at one time because they were taken.
+    pub(super) taken: usize,
+    /// Writes.
+    pub(super) acknowledged: usize,
+    pub(super) longest_gap: Duration,
+}
+
+impl Tally {
+    /// What was done in a round, and how often the answer was no.
+    pub(super) fn of(timeline: &Timeline, events: &[AuditEvent]) -> Self {
+        let mut refusals = BTreeMap::new();
+        for event in events.iter().filter(|event| hook(event).is_some()) {
+            let code = event.response_status.code;
+            if code >= 400 {
+                *refusals.entry(code).or_default() += 1;
+            }
+        }
+        Self {
+            operations: timeline.len(),
+            refusals,
+            ..Self::default()
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.took += other.took;
+        for (reason, count) in other.permissions {
+            *self.permissions.entry(reason).or_default() += count;
+        }
+        for (code, count) in other.refusals {
+            *self.refusals.entry(code).or_default() += count;
+        }
+        self.samples += other.samples;
+        self.taken = self.taken.max(other.taken);
+        self.acknowledged += other.acknowledged;
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} operations in {:.0} s: {} permissions {:?}, refusals {:?}; {} samples, at most {} members taken at one time; \
+             {} writes acknowledged, none lost, longest gap {:.1} s",
+            self.operations,
+            self.took.as_secs_f64(),
+            self.permissions.values().sum::<usize>(),
+            self.permissions,
+            self.refusals,
+            self.samples,
+            self.taken,
+            self.acknowledged,
+            self.longest_gap.as_secs_f64(),
+        )
+    }
+}
