@@ -10,7 +10,7 @@ use quorumgate_testbed::etcd_cluster::EtcdCluster;
 
 use super::tally::Tally;
 use super::timeline::Timeline;
-use super::witness::Sample;
+use super::witness::{Listed, Sample};
 
 /// How far a sample may be from a permission and still speak of it: the pause between two, and a machine that is busy.
 const NEAR: Duration = Duration::from_millis(900);
@@ -104,12 +104,14 @@ fn was_right(reason: &str, event: &AuditEvent, samples: &[Sample]) -> Option<boo
     let mut near = samples
         .iter()
         .filter(|sample| sample.ended >= from && sample.begun <= until);
+    // A learner may be promoted in between: who serves and who is listed is not seen at one moment.
+    let listed = near.clone().map(|sample| &sample.listed);
+    let needed = listed.filter(|listed| !listed.voters.is_empty());
+    let needed = needed.map(Listed::majority).min().unwrap_or(usize::MAX);
+    let enough = |sample: &Sample| sample.others(member) >= needed;
     match reason {
-        "majority" => Some(near.any(|sample| sample.others_are_enough(member))),
-        SECOND_ANSWER => Some(near.any(|sample| {
-            let serves = sample.serves(member);
-            !serves || sample.others_are_enough(member)
-        })),
+        "majority" => Some(near.any(enough)),
+        SECOND_ANSWER => Some(near.any(|sample| !sample.serves(member) || enough(sample))),
         "costs-nothing" | "repair" => Some(near.any(|sample| !sample.serves(member))),
         "learner" | "not-a-member" => {
             Some(near.any(|sample| !sample.listed.voters.contains(member)))

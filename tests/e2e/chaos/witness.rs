@@ -71,13 +71,8 @@ impl Sample {
         self.pods.get(member).is_some_and(|seen| seen.serves)
     }
 
-    /// Whether the others make a majority of all voters.
-    pub(super) fn others_are_enough(&self, member: &str) -> bool {
-        !self.listed.voters.is_empty() && self.others(member) >= self.listed.majority()
-    }
-
     /// How many serve beside this one, and are not on their way out.
-    fn others(&self, member: &str) -> usize {
+    pub(super) fn others(&self, member: &str) -> usize {
         let others = self.pods.iter().filter(|(name, _)| *name != member);
         others
             .filter(|(_, seen)| seen.serves && !seen.terminating)
