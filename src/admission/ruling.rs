@@ -23,62 +23,61 @@ pub(super) struct Ruling {
     pub warnings: Vec<String>,
 }
 
-/// A mutating webhook's reasons.
-const PATCHED: &str = "patched";
-const UNCHANGED: &str = "unchanged";
-
 /// A yes.
 #[derive(Debug)]
-pub(super) struct Permit {
-    reason: &'static str,
-    patch: Option<Patch>,
+pub(super) struct Permit(Allowed);
+
+#[derive(Debug)]
+enum Allowed {
+    /// Somebody may do what they asked, for this reason.
+    Judged(&'static str),
+    /// Nothing was asked but whether to change the request (by a mutating webhook).
+    Change(Option<Patch>),
 }
 
 impl Permit {
     /// The yes to a disruption. It takes the judge's, which takes an accepted write where a grant is needed.
     fn of(yes: &Yes) -> Self {
-        let reason = match yes {
+        Self(Allowed::Judged(match yes {
             Yes::Waived(waiver) => waived(*waiver),
             Yes::Recorded { basis, proof: _ } | Yes::DryRun(basis) => granted(*basis),
             Yes::Ungranted => "override-ungranted",
-        };
-        Self {
-            reason,
-            patch: None,
-        }
+        }))
     }
 
     fn of_set(yes: &SetYes) -> Self {
-        let reason = match yes {
+        Self(Allowed::Judged(match yes {
             SetYes::Passes(passing) => (*passing).into(),
             SetYes::Recorded(because, _) | SetYes::DryRun(because) => (*because).into(),
             SetYes::Unrecorded => "unrecorded",
-        };
-        Self {
-            reason,
-            patch: None,
-        }
+        }))
     }
 
     /// A yes to a request that takes nothing by itself (a mutating webhook's), with what it changes.
     pub(super) fn to_change(patch: Option<Patch>) -> Self {
-        let reason = if patch.is_some() { PATCHED } else { UNCHANGED };
-        Self { reason, patch }
+        Self(Allowed::Change(patch))
     }
 
     /// Whether nothing was asked but to change the request.
     pub(super) fn is_of_a_change(&self) -> bool {
-        matches!(self.reason, PATCHED | UNCHANGED)
+        matches!(self.0, Allowed::Change(_))
     }
 
     /// A stable word for what the yes stands on.
     pub(super) fn reason(&self) -> &'static str {
-        self.reason
+        match &self.0 {
+            Allowed::Judged(reason) => reason,
+            Allowed::Change(Some(_)) => "patched",
+            Allowed::Change(None) => "unchanged",
+        }
     }
 
     /// What is changed in the request.
     pub(super) fn patch(&self) -> Option<&Patch> {
-        self.patch.as_ref()
+        match &self.0 {
+            Allowed::Judged(_) => None,
+            Allowed::Change(patch) => patch.as_ref(),
+        }
     }
 }
 
