@@ -11,7 +11,6 @@ mod admission;
 mod architecture;
 mod conformance;
 mod documents;
-mod hundred_members;
 mod manifests;
 mod plan;
 mod properties;

@@ -1,4 +1,4 @@
-//! A line as a JSON object: what `tracing_subscriber` writes, in a third of its time.
+//! A line as a JSON object: what `tracing_subscriber` writes, for less of the processor's time.
 //!
 //! Its own formatter passes every quote and comma through two layers that check it anew, some hundred times per line, and a gate
 //! writes a line for each pod that anybody deletes. Where a line has spans around it, or comes of the `log` crate, its formatter is used.
@@ -119,7 +119,6 @@ mod tests {
     use std::sync::{Arc, Mutex, PoisonError};
 
     use serde_json::Value;
-    use tracing_subscriber::fmt::MakeWriter;
     use tracing_subscriber::fmt::format::JsonFields;
 
     use super::*;
@@ -141,24 +140,17 @@ mod tests {
         }
     }
 
-    impl<'a> MakeWriter<'a> for Written {
-        type Writer = Self;
-
-        fn make_writer(&'a self) -> Self {
-            self.clone()
-        }
-    }
-
     /// What is written of these events, without the times.
     fn lines<F>(format: F, events: impl Fn()) -> Vec<Value>
     where
         F: FormatEvent<tracing_subscriber::Registry, JsonFields> + Send + Sync + 'static,
     {
         let written = Written::default();
+        let writer = written.clone();
         let layer = tracing_subscriber::fmt::layer()
             .fmt_fields(JsonFields::new())
             .event_format(format)
-            .with_writer(written.clone());
+            .with_writer(move || writer.clone());
         let subscriber =
             tracing_subscriber::layer::SubscriberExt::with(tracing_subscriber::registry(), layer);
         tracing::subscriber::with_default(subscriber, events);

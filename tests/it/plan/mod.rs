@@ -3,6 +3,7 @@
 mod dep_06;
 mod dep_07;
 mod druid;
+mod hundred_members;
 mod max_unavailable;
 mod options;
 mod order;

@@ -1,6 +1,7 @@
 //! The options of DEP-06's procedure.
 
 use super::scene::*;
+use crate::world::World;
 use quorumgate::plan::{Action, Departure, Desired, Next, NonServing, Removal};
 use quorumgate::quorum::DisruptionBudget;
 
@@ -14,6 +15,11 @@ fn all_at_once(desired: &mut Desired) {
 
 fn sidecar_first(desired: &mut Desired) {
     desired.sidecar_first = true;
+}
+
+fn its_budget_refuses(world: &mut World) {
+    let name = "etcd".into();
+    world.circumstances.disruption_budget = DisruptionBudget::Refuses { name };
 }
 
 #[test]
@@ -32,11 +38,7 @@ fn evict_healthy_deletes_those_that_do_not_serve() {
 
 #[test]
 fn evict_healthy_waits_for_the_disruption_budget() {
-    let refuses = DisruptionBudget::Refuses {
-        name: "etcd".into(),
-    };
-    let scene =
-        Scene::of(3).in_world(|world| world.circumstances.disruption_budget = refuses.clone());
+    let scene = Scene::of(3).in_world(its_budget_refuses);
     assert_eq!(
         scene.says(),
         "delete c: it is an outdated follower",
@@ -58,11 +60,7 @@ fn evict_healthy_never_takes_the_leader_because_the_followers_are_refused() {
     let scene = Scene::of(3)
         .with("a", sick_sidecar)
         .wishing(evict_healthy)
-        .in_world(|world| {
-            world.circumstances.disruption_budget = DisruptionBudget::Refuses {
-                name: "etcd".into(),
-            };
-        });
+        .in_world(its_budget_refuses);
     assert_eq!(
         scene.says(),
         "wait permission",
