@@ -4,9 +4,12 @@ use anyhow::{Result, bail, ensure};
 use quorumgate_testbed::Node;
 use quorumgate_testbed::eventually;
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::vigil::Vigil;
 use crate::world::{SOON, World};
+
+/// The taint that says of a node: nothing runs there any more.
+pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_service() -> Result<()> {
@@ -115,7 +118,7 @@ async fn while_a_member_runs_on_without_its_node_object_no_other_is_taken() -> R
 
     node.power_off().await?;
     world.whole().await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.close().await
 }
 
@@ -134,10 +137,9 @@ async fn refused_in_every_way(world: &World, pod: &str) -> Result<()> {
     Ok(())
 }
 
-async fn out_of_service(world: &World, node: &Node) -> Result<()> {
-    let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
+pub(crate) async fn out_of_service(world: &World, node: &Node) -> Result<()> {
     let said = world
-        .kubectl(&["taint", "nodes", node.name(), taint])
+        .kubectl(&["taint", "nodes", node.name(), OUT_OF_SERVICE])
         .await?
         .success()?;
     if !said.contains("tainted") {

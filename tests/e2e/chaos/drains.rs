@@ -1,8 +1,9 @@
 //! `kubectl drain`, once or until it is done.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
+use quorumgate_testbed::eventually;
 
 use super::stage::Stage;
 
@@ -14,7 +15,7 @@ const DONE: Duration = Duration::from_secs(900);
 /// Drains a node once, whatever comes of it.
 pub(super) async fn once(stage: &Stage, node: &str) -> Result<()> {
     let _permit = stage.drains.acquire().await?;
-    let drained = drain(stage, node).await;
+    let drained = stage.world.drain(node, &[ONE]).await;
     stage.uncordon(node).await?;
     drained
 }
@@ -22,24 +23,8 @@ pub(super) async fn once(stage: &Stage, node: &str) -> Result<()> {
 /// Drains a node again and again, until nothing is left on it. Fails where that is never.
 pub(super) async fn until_done(stage: &Stage, node: &str) -> Result<()> {
     let _permit = stage.drains.acquire().await?;
-    let begun = Instant::now();
-    let drained = loop {
-        let drained = drain(stage, node).await;
-        if drained.is_ok() || begun.elapsed() > DONE {
-            break drained;
-        }
-    };
+    let what = format!("{node} is drained");
+    let drained = eventually(DONE, what, || stage.world.drain(node, &[ONE])).await;
     stage.uncordon(node).await?;
     drained
-}
-
-async fn drain(stage: &Stage, node: &str) -> Result<()> {
-    let arguments = [
-        "drain",
-        node,
-        "--ignore-daemonsets",
-        "--delete-emptydir-data",
-        ONE,
-    ];
-    stage.world.kubectl(&arguments).await?.success().map(drop)
 }

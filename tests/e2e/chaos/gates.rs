@@ -1,8 +1,9 @@
 //! Faults of the gate itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use quorumgate_testbed::eventually;
 use tokio::sync::MutexGuard;
 use tokio::time::sleep;
 
@@ -17,13 +18,7 @@ pub(super) async fn kill(stage: &Stage, replica: usize, length: Duration) -> Res
     replica.kill().await?;
     sleep(length).await;
     // Without an API server it ends again, and a kubelet starts it again.
-    let begun = Instant::now();
-    loop {
-        let restarted = replica.restart().await;
-        if restarted.is_ok() || begun.elapsed() > BACK {
-            return restarted;
-        }
-    }
+    eventually(BACK, "the replica is ready again", || replica.restart()).await
 }
 
 pub(super) async fn freeze(stage: &Stage, replica: usize, length: Duration) -> Result<()> {

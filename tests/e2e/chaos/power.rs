@@ -6,14 +6,14 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::{Node, eventually};
 use tokio::time::sleep;
 
+use crate::nodes::OUT_OF_SERVICE;
+
 use super::stage::Stage;
 
 /// How long the cluster may take to notice, and a node to come back.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How long its pods may take to be gone once it is declared out of service.
 const MOVED: Duration = Duration::from_secs(8);
-/// Says that nothing runs there any more.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 /// The node loses its power, and gets it back.
 pub(super) async fn off(stage: &Stage, node: &str, length: Duration) -> Result<()> {
@@ -30,10 +30,10 @@ pub(super) async fn lost(stage: &Stage, node: &str) -> Result<()> {
     let node = found(stage, node)?;
     node.power_off().await?;
     node.wait_ready_within(PATIENCE, "Unknown").await?;
-    taint(stage, node, OUT_OF_SERVICE).await?;
+    taint(stage, node, &[OUT_OF_SERVICE, "--overwrite"]).await?;
     sleep(MOVED).await;
     on(node).await?;
-    taint(stage, node, &format!("{OUT_OF_SERVICE}-")).await
+    taint(stage, node, &[&format!("{OUT_OF_SERVICE}-")]).await
 }
 
 fn found<'a>(stage: &'a Stage, node: &str) -> Result<&'a Node> {
@@ -46,18 +46,18 @@ async fn on(node: &Node) -> Result<()> {
 }
 
 /// Also while the API server is away.
-async fn taint(stage: &Stage, node: &Node, taint: &str) -> Result<()> {
-    let arguments = ["taint", "nodes", node.name(), taint, "--overwrite"];
-    let arguments = if taint.ends_with('-') {
-        &arguments[..4]
-    } else {
-        &arguments[..]
-    };
-    eventually(PATIENCE, format!("{taint} is said of the node"), || async {
-        let said = stage.world.kubectl(arguments).await?;
-        let done = said.succeeded() || said.stderr.contains("not found");
-        ensure!(done, "{}", said.stderr);
-        Ok(())
-    })
+async fn taint(stage: &Stage, node: &Node, taint: &[&str]) -> Result<()> {
+    let mut arguments = vec!["taint", "nodes", node.name()];
+    arguments.extend(taint);
+    eventually(
+        PATIENCE,
+        format!("{taint:?} is said of the node"),
+        || async {
+            let said = stage.world.kubectl(&arguments).await?;
+            let done = said.succeeded() || said.stderr.contains("not found");
+            ensure!(done, "{}", said.stderr);
+            Ok(())
+        },
+    )
     .await
 }

@@ -38,11 +38,10 @@ pub(super) struct Sample {
     pub(super) listed: Listed,
 }
 
-/// etcd's list of members, by name.
+/// The voters of etcd's list of members, by name.
 #[derive(Clone, Default)]
 pub(super) struct Listed {
     pub(super) voters: BTreeSet<String>,
-    pub(super) learners: BTreeSet<String>,
 }
 
 impl Listed {
@@ -166,14 +165,10 @@ async fn lists(connections: &Connections, address: IpAddr) -> Option<Listed> {
         .member_list()
         .await
         .ok()?;
-    let mut listed = Listed::default();
-    for member in answer.members() {
-        let kind = if member.is_learner() {
-            &mut listed.learners
-        } else {
-            &mut listed.voters
-        };
-        kind.insert(member.name().to_owned());
-    }
-    Some(listed)
+    let voters = answer
+        .members()
+        .iter()
+        .filter(|member| !member.is_learner());
+    let voters = voters.map(|member| member.name().to_owned()).collect();
+    Some(Listed { voters })
 }

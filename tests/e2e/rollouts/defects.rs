@@ -7,6 +7,8 @@ use quorumgate_testbed::faults::PodFaults;
 use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated};
 use super::told::{finished, waits_on};
+use crate::asking::By;
+use crate::nodes::out_of_service;
 use crate::world::{SOON, World};
 
 /// What is waited for while a member is not known to serve, or cannot be replaced.
@@ -33,9 +35,7 @@ async fn while_a_member_is_on_a_dead_node_no_serving_one_goes() -> Result<()> {
     let gone = watched.gone();
     ensure!(gone.iter().all(|pod| *pod == lost), "{gone:?} went");
 
-    let taint = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
-    let args = ["taint", "nodes", node.name(), taint];
-    world.kubectl(&args).await?.success()?;
+    out_of_service(&world, &node).await?;
     finished(&world, &target).await?;
     let rest = watched.end(&world, ELECTION).await?;
     let mut others: Vec<_> = rest.into_iter().filter(|pod| *pod != lost).collect();
@@ -54,7 +54,7 @@ async fn a_pod_that_no_node_takes_goes_first_and_no_serving_one_beside_it() -> R
     let pending = world.etcd.followers().await?.pop().context("no follower")?;
     on_all_nodes(&world, "cordon").await?;
     let uid = world.etcd.pod_uid(&pending).await?;
-    world.delete(&pending).await?;
+    world.lets_go(By::Delete, &pending).await?;
     eventually(SOON, "no node takes it", async || {
         let pod = world.etcd.pod(&pending).await?;
         ensure!(pod.metadata.uid.as_ref() != Some(&uid), "it is still there");
