@@ -2,8 +2,10 @@
 
 use anyhow::{Result, bail, ensure};
 use kube::api::{DeleteParams, EvictParams};
+use kube::core::Status;
+use quorumgate_testbed::eventually;
 
-use crate::world::World;
+use crate::world::{SOON, World};
 
 /// How a pod is asked to go.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +48,11 @@ impl World {
         }
     }
 
+    /// Asks for a pod that may go.
+    pub(crate) async fn lets_go(&self, by: By, pod: &str) -> Result<()> {
+        Ok(self.judged(by, pod, |_| false).await??)
+    }
+
     /// Asks in both ways; each time the pod has to wait, for a reason that mentions all of `parts`.
     ///
     /// Whoever asks by eviction may hear of the companion `PodDisruptionBudget` instead, where that refuses too.
@@ -63,14 +70,41 @@ impl World {
 
     /// Asks in one way; the pod has to wait, for a reason that mentions all of `parts`.
     pub(crate) async fn has_to_wait_by(&self, by: By, pod: &str, parts: &[&str]) -> Result<()> {
-        let (code, message) = refusal(self.ask(by, pod).await)?;
+        let mentions = |message: &str| parts.iter().all(|part| message.contains(part));
+        let (code, message) = refusal(self.judged(by, pod, mentions).await?)?;
         ensure!(code == 429, "{by:?} of {pod}: {code}: {message}");
         ensure!(
-            parts.iter().all(|part| message.contains(part)),
+            mentions(&message),
             "{by:?} of {pod} is refused without a word of {parts:?}: {message}"
         );
         Ok(())
     }
+
+    /// What the gate answers once every member has answered it: a machine that stalls for half a second leaves it without, and
+    /// it says so. A refusal with an `expected` message counts in any case.
+    async fn judged(
+        &self,
+        by: By,
+        pod: &str,
+        expected: impl Fn(&str) -> bool,
+    ) -> Result<Result<(), kube::Error>> {
+        let what = format!("{by:?} of {pod} is judged");
+        eventually(SOON, what, async || match self.ask(by, pod).await {
+            Err(kube::Error::Api(refusal))
+                if misses_an_answer(&refusal) && !expected(&refusal.message) =>
+            {
+                Err(refusal)
+            }
+            judged => Ok(judged),
+        })
+        .await
+    }
+}
+
+/// Whether it was refused before some member had answered.
+fn misses_an_answer(refusal: &Status) -> bool {
+    let mut causes = refusal.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "member-unknown" && cause.message.contains("in time"))
 }
 
 /// The code and the message with which the API server refused.

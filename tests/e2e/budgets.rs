@@ -12,7 +12,7 @@ use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::PodFaults;
 use serde_json::{Value, json};
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::other_hook::{self, OtherHook};
 use crate::world::{SETTLE_TIME, SOON, World};
 
@@ -125,7 +125,7 @@ async fn a_budget_deleted_with_its_open_grant_comes_back_cold() -> Result<()> {
     let uid = world.etcd.pod_uid(leaving).await?;
     // It does not hear SIGTERM, so it stays until its grace is over, or it is thawed.
     let frozen = PodFaults::of(&world.sandbox, leaving).await?.freeze()?;
-    world.delete(leaving).await?;
+    world.lets_go(By::Delete, leaving).await?;
     let granted = world.granted().await?;
     ensure!(granted == [leaving.clone()], "grants: {granted:?}");
 
@@ -279,7 +279,7 @@ async fn holds_until_settled(world: &World, uid: &str) -> Result<()> {
         world.etcd.pod_uid("etcd-0").await? == uid,
         "etcd-0 is another pod"
     );
-    world.delete("etcd-1").await?;
+    world.lets_go(By::Delete, "etcd-1").await?;
     Ok(())
 }
 

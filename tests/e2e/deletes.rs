@@ -5,7 +5,7 @@ use kube::api::{DeleteParams, ListParams};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::PodFaults;
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +72,7 @@ async fn a_dead_member_may_go_and_a_healthy_one_has_to_stay_with_names_and_numbe
     let (code, _) = refusal(world.evict("etcd-1").await)?;
     ensure!(code == 429, "an eviction was refused with {code}");
 
-    world.delete("etcd-2").await?;
+    world.lets_go(By::Delete, "etcd-2").await?;
     broken.mend();
     world.whole().await?;
     world.close().await

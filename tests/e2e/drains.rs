@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use quorumgate_testbed::writer::Writer;
 
+use crate::asking::By;
 use crate::bystanders;
 use crate::vigil::Vigil;
 use crate::world::World;
@@ -92,7 +93,7 @@ async fn a_drain_by_deletes_is_gated_too() -> Result<()> {
     ensure!(refused.stderr.contains("etcd-2"), "{}", refused.stderr);
 
     broken.mend();
-    world.delete("etcd-2").await?;
+    world.lets_go(By::Delete, "etcd-2").await?;
     world.whole().await?;
     world.kubectl(&by_deletes).await?.success()?;
     world.kubectl(&["uncordon", &node]).await?.success()?;

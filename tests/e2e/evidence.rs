@@ -59,7 +59,7 @@ async fn a_serving_member_whose_readiness_probe_is_broken_still_counts() -> Resu
     .await?;
 
     let uid = world.etcd.pod_uid("etcd-0").await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.has_to_wait("etcd-1", &["etcd-0"]).await?;
     world.replaced("etcd-0", &uid).await?;
     world.settled().await?;
@@ -181,6 +181,6 @@ async fn an_expired_client_certificate_makes_nobody_dead_and_the_budget_names_it
     .await?;
 
     world.etcd.rotate_client_certificate().await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.close().await
 }

@@ -10,7 +10,7 @@ use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::world::{SOON, World};
 
 /// How many pods are deleted by one request.
@@ -131,7 +131,7 @@ async fn names_of_253_characters_are_borne() -> Result<()> {
     })
     .await?;
     // The neighbour is looked after all the same.
-    world.delete("etcd-1").await?;
+    world.lets_go(By::Delete, "etcd-1").await?;
     world.whole().await?;
     world.close().await
 }

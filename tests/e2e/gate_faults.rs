@@ -52,7 +52,7 @@ async fn the_grant_of_a_replica_that_was_killed_settles_and_the_other_replica_an
         "{code}: {message} (the first was answered with {answer:?})"
     );
     world.whole().await?;
-    world.delete(&other).await?;
+    world.lets_go(By::Delete, &other).await?;
     world.close().await
 }
 
@@ -95,13 +95,13 @@ async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<(
     let uid = world.etcd.pod_uid("etcd-0").await?;
     let node = world.agent_of("etcd-0").await?;
     node.freeze()?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     for replica in world.gate.replicas() {
         replica.kill().await?;
     }
 
     // Terminating pods are deleted again, and gone in the end; their successors are created.
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     node.thaw()?;
     world.replaced("etcd-0", &uid).await?;
 
@@ -135,7 +135,7 @@ async fn after_a_restart_of_the_api_server_the_gate_judges_as_before() -> Result
 
 async fn judges_as_before_a_restart(world: World) -> Result<()> {
     let uid = world.etcd.pod_uid("etcd-0").await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.bed().restart_api_server().await?;
     world.gate.in_force(SOON).await?;
     world.replaced("etcd-0", &uid).await?;

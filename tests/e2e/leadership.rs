@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::writer::Writer;
 
+use crate::asking::By;
 use crate::world::{SOON, World};
 
 /// etcd's election timeout: what writers wait at least when a leader vanishes. With leadership moved first they waited 0.11 s and 0.14 s
@@ -28,7 +29,7 @@ async fn writers_wait_less_than_an_election_timeout_when_the_leader_is_evicted()
     let uid = world.etcd.pod_uid(&leader).await?;
 
     let writer = Writer::start(&world.etcd).await?;
-    world.evict(&leader).await?;
+    world.lets_go(By::Eviction, &leader).await?;
     world.replaced(&leader, &uid).await?;
     let report = writer.stop().await?;
     report.assert_nothing_lost(&world.etcd).await?;

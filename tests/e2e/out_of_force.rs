@@ -7,7 +7,7 @@ use kube::api::DeleteParams;
 use quorumgate::api::condition;
 use quorumgate_testbed::eventually;
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::world::{SOON, World};
 
 const DEFINITION: &str = "quorumdisruptionbudgets.quorumgate.io";
@@ -19,7 +19,7 @@ async fn without_the_definition_of_budgets_members_wait_and_terminating_pods_go(
             let uid = world.etcd.pod_uid("etcd-0").await?;
             let node = world.agent_of("etcd-0").await?;
             node.freeze()?;
-            world.delete("etcd-0").await?;
+            world.lets_go(By::Delete, "etcd-0").await?;
             world
                 .kubectl(&["delete", "crd", DEFINITION])
                 .await?
@@ -27,7 +27,7 @@ async fn without_the_definition_of_budgets_members_wait_and_terminating_pods_go(
 
             let why = ["CustomResourceDefinition", DEFINITION, "is missing"];
             world.has_to_wait("etcd-1", &why).await?;
-            world.delete("etcd-0").await?;
+            world.lets_go(By::Delete, "etcd-0").await?;
             node.thaw()?;
             world.replaced("etcd-0", &uid).await?;
             // All of them serve, and still nobody can be asked for leave.
@@ -41,7 +41,7 @@ async fn without_the_definition_of_budgets_members_wait_and_terminating_pods_go(
                 .await?;
             world.warm().await?;
             let uid = world.etcd.pod_uid("etcd-1").await?;
-            world.delete("etcd-1").await?;
+            world.lets_go(By::Delete, "etcd-1").await?;
             world.replaced("etcd-1", &uid).await?;
             world.whole().await?;
             world.close().await
@@ -56,7 +56,7 @@ async fn a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_tu
     let uid = world.etcd.pod_uid("etcd-0").await?;
     let node = world.agent_of("etcd-0").await?;
     node.freeze()?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     let epoch = ledger_epoch(&world).await?;
 
     let namespace = world.namespace();
@@ -101,7 +101,7 @@ async fn a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_tu
     )
     .await?;
     let uid = world.etcd.pod_uid("etcd-1").await?;
-    world.delete("etcd-1").await?;
+    world.lets_go(By::Delete, "etcd-1").await?;
     world.replaced("etcd-1", &uid).await?;
     world.whole().await?;
     world.close().await

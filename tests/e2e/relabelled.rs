@@ -3,6 +3,7 @@
 use anyhow::{Result, ensure};
 use quorumgate_testbed::eventually;
 
+use crate::asking::By;
 use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,7 +43,7 @@ async fn stays_gated(name: &str, labels: &[&str]) -> Result<()> {
     .await?;
 
     let uid = world.etcd.pod_uid("etcd-0").await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.has_to_wait("etcd-1", &["etcd-0"]).await?;
     eventually(SOON, "etcd-0 is gone", || async {
         let now = world.pods().get_opt("etcd-0").await?;

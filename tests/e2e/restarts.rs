@@ -8,7 +8,7 @@ use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion, Shape};
 use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::bystanders;
 use crate::world::{SOON, World};
 
@@ -157,7 +157,7 @@ async fn pods_that_are_no_members_and_terminating_ones_may_be_changed() -> Resul
 
     let node = world.agent_of("etcd-2").await?;
     node.freeze()?;
-    world.delete("etcd-2").await?;
+    world.lets_go(By::Delete, "etcd-2").await?;
     world
         .change("etcd-2", None, &image("etcd", "etcd:3.6.16"))
         .await?;

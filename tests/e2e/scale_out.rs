@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{self, Standing};
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +63,7 @@ pub(crate) async fn joins_as_learner(world: &World, pod: &str, held: Standing) -
     world.etcd.add_learner(pod).await?;
     // It runs no member yet, so it goes for nothing; the next one reads whom it is to join.
     let uid = world.etcd.pod_uid(pod).await?;
-    world.delete(pod).await?;
+    world.lets_go(By::Delete, pod).await?;
     another(world, pod, &uid).await?;
     held.mend();
     learns(world, pod).await
@@ -73,7 +73,7 @@ async fn a_learner_may_go(world: &World, learner: &str) -> Result<()> {
     let uid = world.etcd.pod_uid(learner).await?;
     let node = world.agent_of(learner).await?;
     node.freeze()?;
-    world.delete(learner).await?;
+    world.lets_go(By::Delete, learner).await?;
     // It may be promoted while it is on its way out.
     let (code, message) = refusal(world.delete("etcd-0").await)?;
     ensure!(

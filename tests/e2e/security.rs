@@ -17,7 +17,7 @@ use kube::discovery::Discovery;
 use quorumgate_testbed::{Bed, eventually};
 use serde_json::{Value, json};
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::world::{SOON, World, gate};
 
 const VERBS: [&str; 8] = [
@@ -239,7 +239,7 @@ async fn no_secret_is_told_to_anybody() -> Result<()> {
     );
 
     // A permission, a refusal, and evidence that cannot be had for want of a readable key: its line breaks are gone.
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     let mut told = refusal(world.delete("etcd-1").await)?.1;
     world.whole().await?;
     let key = format!("-----BEGIN PRIVATE KEY-----{CANARY}-----END PRIVATE KEY-----");

@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -14,7 +14,7 @@ async fn the_only_member_may_go_and_serves_again() -> Result<()> {
         .start()
         .await?;
     let uid = world.etcd.pod_uid("etcd-0").await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
     world.close().await
@@ -48,7 +48,7 @@ async fn of_two_members_none_goes_without_an_override_on_its_pod() -> Result<()>
         code == 429,
         "the override of etcd-0 let etcd-1 go: {message}"
     );
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
     world.close().await

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
 
+use crate::asking::By;
 use crate::world::World;
 
 /// A delete passes and a second one waits, and a drain that meets the leader ends.
@@ -13,7 +14,7 @@ async fn are_guarded(version: EtcdVersion, name: &str) -> Result<()> {
         .start()
         .await?;
     let uid = world.etcd.pod_uid("etcd-0").await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world
         .has_to_wait("etcd-1", &["etcd-0", "of 3 voters"])
         .await?;

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated};
 use super::told::{finished, rollout, waits_on, wish};
+use crate::asking::By;
 use crate::world::SOON;
 
 /// Of seven members four serve, so that writers wait for the slowest of them.
@@ -75,7 +76,7 @@ async fn the_dead_go_before_those_that_start_and_those_before_the_alive() -> Res
     let cut = PodFaults::of(&world.sandbox, alive).await?.partition()?;
     let held = faults::hold_in_container_creating(&world.sandbox, starting)?;
     let uid = world.etcd.pod_uid(starting).await?;
-    world.delete(starting).await?;
+    world.lets_go(By::Delete, starting).await?;
     eventually(SOON, "it is created anew", || async {
         let now = world.etcd.pod_uid(starting).await?;
         ensure!(now != uid, "it is still there");
