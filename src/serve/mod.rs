@@ -43,6 +43,17 @@ pub struct Shutdown {
     pub closing: CancellationToken,
 }
 
+impl Shutdown {
+    /// The same steps for one connection, which looks at them whenever bytes arrive: a token of its own is no cache line and no lock that
+    /// connections on other processors hold.
+    fn of_a_connection(&self) -> Self {
+        Self {
+            leaving: self.leaving.child_token(),
+            closing: self.closing.child_token(),
+        }
+    }
+}
+
 /// What a listener bears.
 #[derive(Debug, Clone, Copy)]
 pub struct ServeLimits {
@@ -91,10 +102,10 @@ pub async fn serve(
             stream,
             acceptor.clone(),
             router.clone(),
-            shutdown.clone(),
+            shutdown.of_a_connection(),
             limits.patience,
         );
-        let cut = cut.clone();
+        let cut = cut.child_token();
         connections.spawn(async move {
             let _place = place;
             let _cut_or_ended = cut.run_until_cancelled_owned(serving).await;
