@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -146,17 +147,19 @@ impl Door {
             .await
             .map_err(|_| Problem::TooSlow)??;
         let admission = &self.admission;
-        match hook {
-            Hook::Pods => pods::answer(self, &body, deadline).await,
-            Hook::Evictions => evictions::answer(self, &body, deadline).await,
-            Hook::StatefulSets => stateful_set::answer(self, &body, deadline).await,
-            Hook::Restarts => restarts::answer(self, &body, deadline).await,
-            Hook::MutateEvictions => mutate::evictions::answer(admission, &body, deadline).await,
+        // Boxed, so that the webhooks that were not called take no room in what moves through axum's layers.
+        let answering = match hook {
+            Hook::Pods => pods::answer(self, &body, deadline).boxed(),
+            Hook::Evictions => evictions::answer(self, &body, deadline).boxed(),
+            Hook::StatefulSets => stateful_set::answer(self, &body, deadline).boxed(),
+            Hook::Restarts => restarts::answer(self, &body, deadline).boxed(),
+            Hook::MutateEvictions => mutate::evictions::answer(admission, &body, deadline).boxed(),
             Hook::MutateStatefulSets => {
-                mutate::stateful_sets::answer(admission, &body, deadline).await
+                mutate::stateful_sets::answer(admission, &body, deadline).boxed()
             }
-            Hook::MutatePods => mutate::pods::answer(admission, &body, deadline).await,
-        }
+            Hook::MutatePods => mutate::pods::answer(admission, &body, deadline).boxed(),
+        };
+        answering.await
     }
 
     fn finish(&self, hook: Hook, took: Duration, answered: &Answered) -> Response {
