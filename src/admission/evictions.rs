@@ -71,7 +71,7 @@ impl Evicted {
         let dry_run = dry_run(&request, &eviction);
         Ok(Self {
             request,
-            eviction,
+            eviction: *eviction,
             namespace,
             pod,
             dry_run,

@@ -31,7 +31,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use strum::IntoEnumIterator;
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::trace::TraceLayer;
 
 pub use handle::{Admission, Limits};
 pub use hook::Hook;
@@ -52,7 +51,6 @@ pub fn router(admission: Admission) -> Router {
         .fallback(|| async { Malformed::from(Problem::NoSuchPath) })
         .method_not_allowed_fallback(|| async { Malformed::from(Problem::Method) })
         .layer(CatchPanicLayer::custom(broken))
-        .layer(TraceLayer::new_for_http())
 }
 
 /// A panic takes down its own request and nothing else.

@@ -1,6 +1,7 @@
 //! `/validate/pods`: may this pod be deleted?
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::judge::{Answer, Question, Yes};
 use crate::quorum::{Actor, Grace, Kind, Waiver};
@@ -19,7 +20,7 @@ use super::{actor, grace, identity};
 pub(super) struct Pod {
     /// Its identity.
     #[serde(default)]
-    pub metadata: Metadata,
+    pub metadata: Metadata<IgnoredAny>,
     spec: Option<Spec>,
     status: Option<Status>,
 }

@@ -3,6 +3,7 @@
 //! A refusal never carries `retryAfterSeconds`: the API server would turn it into a `Retry-After` header, on which client-go
 //! repeats the request silently, ten times, in the middle of whatever controller asked.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::Json;
@@ -39,7 +40,7 @@ struct ReviewResponse<'a> {
     patch: Option<ByteString>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patch_type: Option<&'static str>,
-    audit_annotations: BTreeMap<&'static str, String>,
+    audit_annotations: BTreeMap<&'static str, Cow<'a, str>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
 }
@@ -108,22 +109,22 @@ fn refused<'a>(uid: &'a str, subject: &Subject, objection: &Objection) -> Review
     }
 }
 
-fn audit(ruling: &Ruling) -> BTreeMap<&'static str, String> {
+fn audit(ruling: &Ruling) -> BTreeMap<&'static str, Cow<'_, str>> {
     if let Ok(permit) = &ruling.outcome
         && permit.is_of_a_change()
     {
         // The API server keeps the first annotation of a webhook's name, and the webhook that judges has the same name.
-        return BTreeMap::from([("change", ruling.reason().to_owned())]);
+        return BTreeMap::from([("change", ruling.reason().into())]);
     }
     let mut annotations = BTreeMap::from([
-        ("verdict", ruling.verdict().to_owned()),
-        ("reason", ruling.reason().to_owned()),
+        ("verdict", ruling.verdict().into()),
+        ("reason", ruling.reason().into()),
     ]);
     if let Some(headroom) = ruling.headroom {
-        annotations.insert("headroom", headroom.to_string());
+        annotations.insert("headroom", headroom.to_string().into());
     }
     if let Some(cluster) = &ruling.cluster {
-        annotations.insert("cluster", cluster.to_string());
+        annotations.insert("cluster", cluster.to_string().into());
     }
     annotations
 }

@@ -36,9 +36,9 @@ pub struct Request<Object> {
     /// Who asks.
     pub user_info: UserInfo,
     /// The object as it would be. None on a delete.
-    pub object: Option<Object>,
+    pub object: Option<Box<Object>>,
     /// The object as it is. None on a create.
-    pub old_object: Option<Object>,
+    pub old_object: Option<Box<Object>>,
     /// Whether nothing will be stored. Not the only source: an eviction has options of its own.
     #[serde(default, deserialize_with = "null_is_default")]
     pub dry_run: bool,
@@ -120,10 +120,10 @@ impl Options {
     }
 }
 
-/// What every object says of itself.
+/// What every object says of itself. Whoever has no use for annotations skips them with `IgnoredAny`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Metadata {
+pub struct Metadata<Annotations = BTreeMap<String, String>> {
     /// Its name; empty where it is still to be generated.
     #[serde(default, deserialize_with = "null_is_default")]
     pub name: String,
@@ -137,16 +137,16 @@ pub struct Metadata {
     /// Its labels.
     pub labels: Option<BTreeMap<String, String>>,
     /// Its annotations.
-    pub annotations: Option<BTreeMap<String, String>>,
+    pub annotations: Option<Annotations>,
     /// What keeps it from going.
     pub finalizers: Option<Vec<String>>,
     /// Whom it belongs to.
     pub owner_references: Option<Vec<OwnerReference>>,
 }
 
-impl Metadata {
-    /// As much of it as tells whose the object is.
-    pub fn belonging(self) -> ObjectMeta {
+impl<Annotations> Metadata<Annotations> {
+    /// As much of it as tells whose the object is. Boxed: it is large, and goes a long way.
+    pub fn belonging(self) -> Box<ObjectMeta> {
         let owners = self.owner_references.unwrap_or_default();
         let owners = owners.into_iter().map(|owner| meta::OwnerReference {
             api_version: owner.api_version,
@@ -156,13 +156,13 @@ impl Metadata {
             controller: Some(owner.controller),
             block_owner_deletion: None,
         });
-        ObjectMeta {
+        Box::new(ObjectMeta {
             name: Some(self.name),
             uid: self.uid,
             labels: self.labels,
             owner_references: Some(owners.collect()),
             ..ObjectMeta::default()
-        }
+        })
     }
 }
 
@@ -263,7 +263,7 @@ impl<Object> Request<Object> {
     }
 
     /// The object's name, which may only be in the object itself, or nowhere while it is still to be generated.
-    pub fn object_name<'a>(&'a self, object: &'a Metadata) -> &'a str {
+    pub fn object_name<'a, A>(&'a self, object: &'a Metadata<A>) -> &'a str {
         if self.name.is_empty() {
             &object.name
         } else {

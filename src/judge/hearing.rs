@@ -53,7 +53,7 @@ impl Hearing<'_> {
             ..
         } = self.question;
         let observer = &self.bench.observer;
-        let page = match observer.identify(namespace, pod, shown.as_ref()).await {
+        let page = match observer.identify(namespace, pod, shown.as_deref()).await {
             Ok(Identity::Guarded(page)) => page,
             Ok(Identity::Foreign) => return self.answer(Ok(Yes::Waived(Waiver::Foreign))),
             Ok(Identity::NoSuchPod) => return self.answer(self.no_such_pod()),

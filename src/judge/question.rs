@@ -14,7 +14,7 @@ pub struct Question {
     /// The pod's name.
     pub pod: PodName,
     /// The pod's metadata as the request showed it (`oldObject`), where it did. An eviction shows none.
-    pub shown: Option<ObjectMeta>,
+    pub shown: Option<Box<ObjectMeta>>,
     /// What would be done.
     pub kind: Kind,
     /// Who asks.

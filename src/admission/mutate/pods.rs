@@ -3,6 +3,7 @@
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::observe::Observer;
@@ -13,7 +14,6 @@ use super::super::deadline::Deadline;
 use super::super::handle::{Admission, Answered};
 use super::super::hook::Hook;
 use super::super::malformed::Malformed;
-use super::super::pods::Pod;
 use super::super::report::Subject;
 use super::super::review::{Metadata, Request};
 use super::super::ruling::Ruling;
@@ -46,6 +46,13 @@ impl Enrolment for Observer {
                 .map_err(|error| error.to_string())
         })
     }
+}
+
+/// A pod that would be created.
+#[derive(Debug, Deserialize)]
+struct Pod {
+    #[serde(default)]
+    metadata: Metadata,
 }
 
 pub(in super::super) async fn answer(

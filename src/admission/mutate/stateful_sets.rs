@@ -65,7 +65,7 @@ pub(in super::super) async fn answer(
         .ok_or_else(|| request.incomplete("has no object"))?;
     let name = request.object_name(&object.metadata);
     let subject = Subject::stateful_set(&request.namespace, name, object.metadata.uid.as_deref());
-    let old = request.old_object.as_ref().map(StatefulSet::sight);
+    let old = request.old_object.as_deref().map(StatefulSet::sight);
     let before = old.and_then(|old| old.memory);
     let dry_run = request.dry_run();
     let asker = actor::asker(request.user_info, &admission.own_username);
