@@ -27,7 +27,7 @@ async fn without_the_definition_of_budgets_members_wait_and_terminating_pods_go(
 
             let why = ["CustomResourceDefinition", DEFINITION, "is missing"];
             world.has_to_wait("etcd-1", &why).await?;
-            world.lets_go(By::Delete, "etcd-0").await?;
+            world.delete("etcd-0").await?;
             node.thaw()?;
             world.replaced("etcd-0", &uid).await?;
             // All of them serve, and still nobody can be asked for leave.

@@ -87,7 +87,7 @@ async fn an_override_on_the_set_lets_the_last_live_member_go_until_it_expires() 
     }
     let uid = world.etcd.pod_uid("etcd-0").await?;
     lift(&world, &in_minutes(10)?).await?;
-    world.lets_go(By::Delete, "etcd-0").await?;
+    world.delete("etcd-0").await?;
 
     drop(broken);
     world.replaced("etcd-0", &uid).await?;

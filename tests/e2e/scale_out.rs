@@ -63,7 +63,7 @@ pub(crate) async fn joins_as_learner(world: &World, pod: &str, held: Standing) -
     world.etcd.add_learner(pod).await?;
     // It runs no member yet, so it goes for nothing; the next one reads whom it is to join.
     let uid = world.etcd.pod_uid(pod).await?;
-    world.lets_go(By::Delete, pod).await?;
+    world.delete(pod).await?;
     another(world, pod, &uid).await?;
     held.mend();
     learns(world, pod).await

@@ -48,7 +48,7 @@ async fn of_two_members_none_goes_without_an_override_on_its_pod() -> Result<()>
         code == 429,
         "the override of etcd-0 let etcd-1 go: {message}"
     );
-    world.lets_go(By::Delete, "etcd-0").await?;
+    world.delete("etcd-0").await?;
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
     world.close().await
