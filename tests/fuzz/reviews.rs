@@ -131,7 +131,10 @@ pub(crate) fn run(bytes: &[u8]) {
         return;
     }
     let answer: Value = serde_json::from_slice(&answer).unwrap();
-    let asked: Value = serde_json::from_slice(body).unwrap();
+    let Ok(asked) = serde_json::from_slice::<Value>(body) else {
+        // In what the webhooks skip, numbers may be too large and surrogates alone.
+        return;
+    };
     let response = at(&answer, "/response");
     assert_eq!(at(response, "/uid"), at(&asked, "/request/uid"));
     let allowed = at(response, "/allowed").as_bool().unwrap();
