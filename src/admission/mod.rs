@@ -48,9 +48,15 @@ pub fn router(admission: Admission) -> Router {
         router.route(hook.path(), post(handler))
     });
     router
-        .fallback(|| async { Malformed::from(Problem::NoSuchPath) })
-        .method_not_allowed_fallback(|| async { Malformed::from(Problem::Method) })
+        .fallback(|| async { stray(Problem::NoSuchPath) })
+        .method_not_allowed_fallback(|| async { stray(Problem::Method) })
         .layer(CatchPanicLayer::custom(broken))
+}
+
+/// A request that no webhook takes. Whoever scans ports sends many, so they are not told unless asked for.
+fn stray(problem: Problem) -> Malformed {
+    tracing::debug!(reason = problem.slug(), "rejected");
+    problem.into()
 }
 
 /// A panic takes down its own request and nothing else.
