@@ -1,5 +1,6 @@
 //! One replica in front of very many clusters whose members are on paper, but answer on the wire as etcd does: how its memory, its start, its
-//! rest and its decisions grow from 1,000 to 10,000 clusters, and whether a hundred that hang slow the others.
+//! rest and its decisions grow from 1,000 to 10,000 clusters, and whether a hundred that hang slow the others. Ten clusters share a
+//! namespace, as more of them mean more namespaces in life.
 //!
 //! Scheduler and controllers are stopped meanwhile, so that the copies stay what they are. `CLUSTERS=1000,3000` chooses other sizes.
 
@@ -43,6 +44,8 @@ const HUNG: u32 = 100;
 /// Callers at one time, of the clusters that answer and of those that hang.
 const CALLERS: usize = 8;
 
+/// Until what a start put off is written: numbers are written every 10 s, and there are many.
+const AFTERMATH: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_secs(20);
 const ROUND: Duration = Duration::from_secs(10);
 const SOON: Duration = Duration::from_secs(60);
@@ -72,6 +75,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
     let gate = Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)
         .replicas(1)
+        .everywhere()
         .argument("--settle-time=10s")
         .start(&sandbox)
         .await?;
@@ -128,8 +132,8 @@ impl Size {
         let process = replica.identity().context("the gate has ended")?;
         let process = process.pid().to_string();
         let rest = at_rest(&process).await?;
-        let questions = Questions::of(etcd, HUNG..clusters).await?;
-        let hanging = Questions::of(etcd, 0..HUNG).await?;
+        let questions = Questions::of(etcd.client(), HUNG..clusters).await?;
+        let hanging = Questions::of(etcd.client(), 0..HUNG).await?;
         decisions(gate, &questions).await?;
         let alone = decisions(gate, &questions).await?;
         paper.hang(HUNG);
@@ -214,6 +218,7 @@ impl Size {
 
 /// Seconds of processor time that the process takes per second when nobody asks it anything.
 async fn at_rest(process: &str) -> Result<f64> {
+    tokio::time::sleep(AFTERMATH).await;
     let before = processor::time(process, |_| true)?;
     let start = Instant::now();
     tokio::time::sleep(REST).await;

@@ -57,6 +57,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
     let gate = Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)
         .replicas(1)
+        .everywhere()
         .argument("--settle-time=10s")
         .start(&sandbox)
         .await?;

@@ -21,6 +21,14 @@ impl Member {
     }
 }
 
+/// Clusters that share a namespace. Whoever reads the pods of one makes the API server look at those of all of them.
+pub(crate) const TOGETHER: u32 = 10;
+
+/// The namespace of a cluster.
+pub(crate) fn namespace_of(cluster: u32) -> String {
+    format!("paper-{:04}", cluster / TOGETHER)
+}
+
 /// What a cluster's StatefulSet is called.
 pub(crate) fn cluster_name(cluster: u32) -> String {
     format!("etcd-{cluster:04}")

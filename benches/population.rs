@@ -3,15 +3,16 @@
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt as _};
+use kube::{Client, Resource, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use serde_json::{Value, json};
 
-use crate::paper_member::{Member, cluster_name};
+use crate::paper_member::{Member, TOGETHER, cluster_name, namespace_of};
 
 /// Requests under way at one time.
 const AT_ONCE: usize = 24;
@@ -21,9 +22,7 @@ const NODE: &str = "paper";
 
 /// What is copied, and where to.
 pub(crate) struct Population {
-    sets: Api<StatefulSet>,
-    pods: Api<Pod>,
-    budgets: Api<QuorumDisruptionBudget>,
+    client: Client,
     set: Value,
     members: Vec<Value>,
     /// Where members on paper answer.
@@ -43,9 +42,7 @@ impl Population {
         let members: Result<_, _> = members.iter().map(serde_json::to_value).collect();
         create_node(client).await?;
         Ok(Self {
-            sets,
-            pods: etcd.pod_api(),
-            budgets: Api::namespaced(client.clone(), etcd.namespace()),
+            client: client.clone(),
             set,
             members: members?,
             port,
@@ -54,6 +51,10 @@ impl Population {
     }
 
     pub(crate) async fn grow_to(&mut self, clusters: u32) -> Result<()> {
+        let first = self.grown_to.next_multiple_of(TOGETHER);
+        for cluster in (first..clusters).step_by(TOGETHER as usize) {
+            self.create_namespace(&namespace_of(cluster)).await?;
+        }
         let copies = (self.grown_to..clusters).map(|cluster| self.copy(cluster));
         stream::iter(copies)
             .buffer_unordered(AT_ONCE)
@@ -61,6 +62,28 @@ impl Population {
             .await?;
         self.grown_to = clusters;
         Ok(())
+    }
+
+    async fn create_namespace(&self, name: &str) -> Result<()> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name}}))?;
+        namespaces
+            .create(&PostParams::default(), &namespace)
+            .await?;
+        // The controller that would make it is stopped.
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
+        let account: ServiceAccount =
+            serde_json::from_value(json!({"metadata": {"name": "default"}}))?;
+        accounts.create(&PostParams::default(), &account).await?;
+        Ok(())
+    }
+
+    /// What there is of one kind in a cluster's namespace.
+    fn api<K>(&self, cluster: u32) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &namespace_of(cluster))
     }
 
     async fn copy(&self, cluster: u32) -> Result<()> {
@@ -72,14 +95,14 @@ impl Population {
         put(&mut set, "/spec/selector/matchLabels", labels.clone())?;
         put(&mut set, "/spec/template/metadata/labels", labels)?;
         let set: StatefulSet = serde_json::from_value(set)?;
-        let set = self.sets.create(&create, &set).await?;
+        let set = self.api(cluster).create(&create, &set).await?;
         let budget: QuorumDisruptionBudget = serde_json::from_value(json!({
             "apiVersion": "quorumgate.io/v1alpha1",
             "kind": "QuorumDisruptionBudget",
             "metadata": {"name": name},
             "spec": {"statefulSetName": name, "members": self.how_asked()},
         }))?;
-        self.budgets.create(&create, &budget).await?;
+        self.api(cluster).create(&create, &budget).await?;
         for (ordinal, pod) in (0..).zip(&self.members) {
             let member = Member { cluster, ordinal };
             self.copy_member(&set, member, pod).await?;
@@ -126,10 +149,10 @@ impl Population {
         }
         let status = json!({"status": pod.get("status")});
         let pod: Pod = serde_json::from_value(pod)?;
-        self.pods.create(&PostParams::default(), &pod).await?;
+        let pods: Api<Pod> = self.api(member.cluster);
+        pods.create(&PostParams::default(), &pod).await?;
         let parameters = PatchParams::default();
-        self.pods
-            .patch_status(&name, &parameters, &Patch::Merge(&status))
+        pods.patch_status(&name, &parameters, &Patch::Merge(&status))
             .await?;
         Ok(())
     }

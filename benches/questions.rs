@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::caller::post;
-use crate::paper_member::cluster_name;
+use crate::paper_member::{cluster_name, namespace_of};
 
 /// Clusters that are asked about.
 const CLUSTERS: usize = 300;
@@ -20,12 +21,11 @@ pub(crate) struct Questions(Vec<Vec<u8>>);
 
 impl Questions {
     /// About the second member of some hundred of these clusters, spread over all of them.
-    pub(crate) async fn of(etcd: &EtcdCluster, clusters: Range<u32>) -> Result<Self> {
-        let pods = etcd.pod_api();
+    pub(crate) async fn of(client: &Client, clusters: Range<u32>) -> Result<Self> {
         let step = (clusters.len() / CLUSTERS).max(1);
         let requests = stream::iter(clusters.step_by(step))
             .map(|cluster| {
-                let pods = pods.clone();
+                let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace_of(cluster));
                 async move {
                     let pod = pods.get(&format!("{}-1", cluster_name(cluster))).await?;
                     anyhow::Ok(post(

@@ -35,6 +35,7 @@ pub struct GateBuilder {
     environment: Vec<(String, String)>,
     registered: bool,
     clocks: bool,
+    everywhere: bool,
 }
 
 impl GateBuilder {
@@ -47,6 +48,7 @@ impl GateBuilder {
             environment: Vec::new(),
             registered: true,
             clocks: false,
+            everywhere: false,
         }
     }
 
@@ -71,6 +73,13 @@ impl GateBuilder {
     /// Gives each replica a wall clock of its own, for [`Replica::set_clock`].
     pub fn clocks_of_their_own(mut self) -> Self {
         self.clocks = true;
+        self
+    }
+
+    /// Looks after every namespace, as installed without `--namespaces`. For a control plane of one's own: on another it would look after
+    /// everybody's.
+    pub fn everywhere(mut self) -> Self {
+        self.everywhere = true;
         self
     }
 
@@ -104,7 +113,10 @@ impl GateBuilder {
             .map(str::to_owned)
             .to_vec();
         let certificate = ServingCertificate::create(directory.join("tls"), names)?;
-        let mut arguments = arguments(&name, namespace, &home, &certificate);
+        let mut arguments = arguments(&name, &home, &certificate);
+        if !self.everywhere {
+            arguments.push(format!("--namespaces={namespace}"));
+        }
         arguments.extend(self.arguments);
         let environment = self.environment;
         let launch = Launch {
@@ -134,7 +146,15 @@ impl GateBuilder {
         }
         let balancer = Balancer::start(replicas.iter().map(Replica::address)).await?;
         let authority = certificate.authority();
-        let webhooks = Webhooks::new(&objects, &name, namespace, balancer.address(), authority)?;
+        let only = (!self.everywhere).then_some(namespace);
+        let webhooks = Webhooks::new(
+            &objects,
+            &name,
+            namespace,
+            only,
+            balancer.address(),
+            authority,
+        )?;
         // From here on, whatever fails, the gate's own end cleans up.
         let gate = Gate {
             bed,
@@ -172,16 +192,10 @@ impl GateBuilder {
     }
 }
 
-fn arguments(
-    name: &str,
-    namespace: &str,
-    home: &str,
-    certificate: &ServingCertificate,
-) -> Vec<String> {
+fn arguments(name: &str, home: &str, certificate: &ServingCertificate) -> Vec<String> {
     vec![
         format!("--tls-cert={}", certificate.certificate_file().display()),
         format!("--tls-key={}", certificate.key_file().display()),
-        format!("--namespaces={namespace}"),
         format!("--webhook-configuration={name}"),
         format!("--lease-namespace={home}"),
         "--lease-name=quorumgate".to_owned(),

@@ -32,17 +32,18 @@ pub(super) struct Webhooks {
 }
 
 impl Webhooks {
-    /// Rewrites those of the manifests.
+    /// Rewrites those of the manifests. `only`: the one namespace they are for, if not all that the gate labels.
     pub(super) fn new(
         objects: &[Value],
         name: &str,
         namespace: &str,
+        only: Option<&str>,
         balancer: SocketAddr,
         authority: &str,
     ) -> Result<Self> {
         let target = Target {
             name,
-            namespace,
+            only,
             port: balancer.port(),
             authority,
         };
@@ -108,7 +109,7 @@ impl Webhooks {
 /// What a configuration is rewritten for.
 struct Target<'a> {
     name: &'a str,
-    namespace: &'a str,
+    only: Option<&'a str>,
     port: u16,
     authority: &'a str,
 }
@@ -158,10 +159,9 @@ impl Target<'_> {
         let labels = labels
             .as_object_mut()
             .context("labels that are no object")?;
-        labels.insert(
-            "kubernetes.io/metadata.name".to_owned(),
-            json!(self.namespace),
-        );
+        if let Some(namespace) = self.only {
+            labels.insert("kubernetes.io/metadata.name".to_owned(), json!(namespace));
+        }
         Ok(())
     }
 }
@@ -199,7 +199,7 @@ webhooks: []
     fn rewritten() -> Webhooks {
         let objects = manifests::parse(MANIFEST).unwrap();
         let balancer = "127.0.0.1:4321".parse().unwrap();
-        Webhooks::new(&objects, "quorumgate-a", "a", balancer, "PEM").unwrap()
+        Webhooks::new(&objects, "quorumgate-a", "a", Some("a"), balancer, "PEM").unwrap()
     }
 
     #[test]
@@ -240,7 +240,8 @@ webhooks: []
         let manifests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
         let objects = manifests::read(&manifests, "a").unwrap();
         let address = "127.0.0.1:4321".parse().unwrap();
-        let webhooks = Webhooks::new(&objects, "quorumgate-a", "a", address, "PEM").unwrap();
+        let webhooks =
+            Webhooks::new(&objects, "quorumgate-a", "a", Some("a"), address, "PEM").unwrap();
         for hook in webhooks.validating.webhooks.unwrap() {
             let url = hook.client_config.url.unwrap();
             assert!(url.starts_with("https://0.0.0.0:4321/validate/"), "{url}");
@@ -252,7 +253,7 @@ webhooks: []
     fn manifests_without_a_configuration_are_refused() {
         let objects = manifests::parse("kind: Namespace").unwrap();
         let address = "127.0.0.1:1".parse().unwrap();
-        let error = Webhooks::new(&objects, "n", "n", address, "PEM")
+        let error = Webhooks::new(&objects, "n", "n", None, address, "PEM")
             .unwrap_err()
             .to_string();
         assert!(error.contains("ValidatingWebhookConfiguration"), "{error}");
