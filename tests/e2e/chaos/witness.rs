@@ -123,31 +123,33 @@ async fn watch_over(
 async fn sample(connections: Arc<Connections>, pods: Vec<Arc<Pod>>) -> Sample {
     let begun = Timestamp::now();
     let seen = join_all(pods.iter().map(|pod| see(&connections, pod))).await;
-    let serving = seen.iter().zip(&pods).find(|((_, seen), _)| seen.serves);
-    let listed = match serving.and_then(|(_, pod)| address(pod)) {
-        Some(address) => timeout(PATIENCE, lists(&connections, address)).await,
-        None => Ok(None),
-    };
+    let (seen, lists): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
     Sample {
         begun,
         ended: Timestamp::now(),
         pods: seen.into_iter().collect(),
-        listed: listed.ok().flatten().unwrap_or_default(),
+        listed: lists.into_iter().flatten().next().unwrap_or_default(),
     }
 }
 
-async fn see(connections: &Connections, pod: &Pod) -> (String, Seen) {
-    let serves = match address(pod) {
-        Some(address) => timeout(PATIENCE, reads(connections, address)).await,
-        None => Ok(false),
-    };
+/// One that serves gives its list at once, while others keep the sample waiting: a learner may be promoted meanwhile.
+async fn see(connections: &Connections, pod: &Pod) -> ((String, Seen), Option<Listed>) {
+    let (mut serves, mut listed) = (false, None);
+    if let Some(address) = address(pod) {
+        let reads = timeout(PATIENCE, reads(connections, address)).await;
+        serves = reads.unwrap_or(false);
+        if serves {
+            let lists = timeout(PATIENCE, lists(connections, address)).await;
+            listed = lists.ok().flatten();
+        }
+    }
     let seen = Seen {
         uid: pod.uid().unwrap_or_default(),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
-        serves: serves.unwrap_or(false),
+        serves,
     };
-    (pod.name_any(), seen)
+    ((pod.name_any(), seen), listed)
 }
 
 async fn reads(connections: &Connections, address: IpAddr) -> bool {
