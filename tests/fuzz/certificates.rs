@@ -25,7 +25,9 @@ fn says_nothing_of(error: &dyn std::error::Error, key: &[u8]) {
         source = cause.source();
     }
     let key = String::from_utf8_lossy(key);
-    for line in key.lines().filter(|line| line.len() > 30) {
+    // Text with spaces is none of a key's, and may be an error's own words.
+    let lines = key.lines().filter(|line| line.len() > 30);
+    for line in lines.filter(|line| !line.contains(' ')) {
         assert!(!said.contains(line), "{said}");
     }
 }
