@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::enrol::{Bounds, Enrolment};
-use super::keeper::{Keepers, RESYNC};
+use super::keeper::{Keepers, RESYNC, Wake};
 use super::watches::{Change, cluster_of};
 use super::{Run, guard, rollout, status};
 use crate::quorum::ClusterRef;
@@ -91,11 +91,7 @@ pub(super) async fn until_cancelled(
 impl Dispatch<'_> {
     fn take(&mut self, change: Change) {
         match change {
-            Change::Budget(cluster) => {
-                self.budget(&cluster);
-                self.run.strategies.notify_one();
-                self.enrol_within(BURST);
-            }
+            Change::Budget(cluster) => self.budget(&cluster),
             Change::StatefulSet(cluster) => {
                 self.wake(&cluster);
                 self.run.strategies.notify_one();
@@ -156,10 +152,15 @@ impl Dispatch<'_> {
             self.run.stopwatches.forget(cluster);
             self.run.metrics.forget(cluster);
         }
-        if budget.is_some() != self.keepers.of(cluster).is_some() {
-            self.keep();
+        match (&budget, self.keepers.of(cluster)) {
+            (Some(_), None) => self.keepers.tend(cluster, duties(self.run)),
+            (None, Some(_)) => self.keepers.leave(cluster),
+            // Its status is written all the time, and is nobody else's business.
+            (Some(_), Some(_)) | (None, None) => return self.wake(cluster),
         }
         self.wake(cluster);
+        self.run.strategies.notify_one();
+        self.enrol_within(BURST);
     }
 
     /// Wakes those who have pods on a node, if something changed that concerns them. Nodes report often.
@@ -196,13 +197,7 @@ impl Dispatch<'_> {
     fn keep(&mut self) {
         let budgets = self.run.watches.budgets.all();
         let clusters: Vec<ClusterRef> = budgets.iter().map(|budget| budget.cluster()).collect();
-        let run = self.run;
-        self.keepers.keep(&clusters, |cluster, wake| -> Vec<Duty> {
-            let ledger = guard::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
-            let observer = status::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
-            let rollout = rollout::keep(Arc::clone(run), cluster, wake);
-            vec![Box::pin(ledger), Box::pin(observer), Box::pin(rollout)]
-        });
+        self.keepers.keep(&clusters, duties(self.run));
     }
 
     fn enrol_within(&mut self, delay: Duration) {
@@ -216,5 +211,15 @@ impl Dispatch<'_> {
         }
         let next = self.enrolment.next(now).unwrap_or(RESYNC).min(RESYNC);
         self.enrol_at = now + next.max(BURST);
+    }
+}
+
+/// What is done for each cluster.
+fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<Duty> {
+    |cluster, wake| {
+        let ledger = guard::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
+        let observer = status::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
+        let rollout = rollout::keep(Arc::clone(run), cluster, wake);
+        vec![Box::pin(ledger), Box::pin(observer), Box::pin(rollout)]
     }
 }

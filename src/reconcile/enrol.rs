@@ -6,12 +6,13 @@
 //! that there is no moment in which a cluster has a ledger that nobody asks. It is applied under a field manager of its own and
 //! given back the same way: where somebody else wants it too, it stays.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -62,73 +63,94 @@ struct Work {
     unlabel: BTreeSet<String>,
 }
 
-/// The caches, as far as enrolment goes.
+/// The caches, as far as enrolment goes. There may be ten thousand clusters in them, so nothing is copied that is not work.
 struct Seen<'a> {
     sets: &'a [Arc<StatefulSet>],
     budgets: &'a [Arc<QuorumDisruptionBudget>],
-    pods: &'a [Arc<Pod>],
+    /// Asked for where a budget has lost its StatefulSet.
+    pods: &'a dyn Fn() -> Vec<Arc<Pod>>,
     namespaces: &'a [Arc<Namespace>],
     bounds: &'a Bounds,
 }
 
+/// A namespace and a name in it.
+type Place<'a> = (&'a str, &'a str);
+
 impl Seen<'_> {
     fn work(&self) -> Work {
-        let guarded: BTreeSet<ClusterRef> = self
+        let alive: HashMap<&str, bool> = self.living().collect();
+        let guarded: HashSet<Place<'_>> = self
             .budgets
             .iter()
-            .map(|budget| budget.cluster())
-            .filter(|cluster| self.bounds.contain(&cluster.namespace))
+            .filter_map(|budget| place(budget.meta()))
+            .filter(|(namespace, _)| self.bounds.contain(namespace))
             .collect();
-        let asking: BTreeSet<ClusterRef> = self
+        let asking: HashSet<Place<'_>> = self
             .sets
             .iter()
             .filter(|set| is_enrolled(set) && set.meta().deletion_timestamp.is_none())
-            .filter_map(|set| named(set.as_ref()))
-            .filter(|cluster| self.lives(&cluster.namespace))
+            .filter_map(|set| place(set.meta()))
+            .filter(|(namespace, _)| alive.contains_key(namespace))
             .collect();
-        let wanted: BTreeSet<&str> = guarded
+        let wanted: HashSet<&str> = guarded
             .union(&asking)
-            .map(|cluster| cluster.namespace.as_str())
+            .map(|(namespace, _)| *namespace)
             .collect();
-        let mut work = Work {
-            create: asking.difference(&guarded).cloned().collect(),
-            abandoned: self.abandoned(),
-            ..Work::default()
+        let label = |gated: bool| {
+            let due = alive.iter().filter(move |(_, is)| **is != gated);
+            due.map(|(name, _)| *name)
         };
-        for namespace in self.namespaces {
-            let name = namespace.name_any();
-            if !self.lives(&name) {
-                continue;
-            }
-            match (wanted.contains(name.as_str()), is_gated(namespace)) {
-                (true, false) => work.label.insert(name),
-                (false, true) => work.unlabel.insert(name),
-                (true, true) | (false, false) => false,
-            };
+        Work {
+            label: label(true)
+                .filter(|name| wanted.contains(name))
+                .map(str::to_owned)
+                .collect(),
+            unlabel: label(false)
+                .filter(|name| !wanted.contains(name))
+                .map(str::to_owned)
+                .collect(),
+            create: asking.difference(&guarded).copied().map(cluster).collect(),
+            abandoned: self.abandoned(),
         }
-        work
     }
 
-    /// Whether something may be enrolled there: the namespace is the gate's business, and not on its way out.
-    fn lives(&self, name: &str) -> bool {
-        self.bounds.contain(name)
-            && self.namespaces.iter().any(|namespace| {
-                namespace.name_any() == name && namespace.meta().deletion_timestamp.is_none()
-            })
+    /// The namespaces in which something may be enrolled, because they are the gate's business and not on their way out, and whether
+    /// each is under the webhooks.
+    fn living(&self) -> impl Iterator<Item = (&str, bool)> {
+        let living = self
+            .namespaces
+            .iter()
+            .filter(|namespace| namespace.meta().deletion_timestamp.is_none());
+        living
+            .filter_map(|namespace| Some((namespace.meta().name.as_deref()?, is_gated(namespace))))
+            .filter(|(name, _)| self.bounds.contain(name))
     }
 
     fn abandoned(&self) -> BTreeSet<ClusterRef> {
-        let sets: BTreeSet<ClusterRef> =
-            self.sets.iter().filter_map(|s| named(s.as_ref())).collect();
-        let with_pods: BTreeSet<ClusterRef> =
-            self.pods.iter().filter_map(|pod| belongs_to(pod)).collect();
-        self.budgets
-            .iter()
-            .filter(|budget| made_here(budget))
-            .map(|budget| budget.cluster())
-            .filter(|cluster| !sets.contains(cluster) && !with_pods.contains(cluster))
-            .collect()
+        let sets: HashSet<Place<'_>> = self.sets.iter().filter_map(|s| place(s.meta())).collect();
+        let made_here = self.budgets.iter().filter(|budget| made_here(budget));
+        let mut without: BTreeSet<ClusterRef> = made_here
+            .filter_map(|budget| place(budget.meta()))
+            .filter(|place| !sets.contains(place))
+            .map(cluster)
+            .collect();
+        if !without.is_empty() {
+            for pod in (self.pods)() {
+                if let Some(cluster) = belongs_to(&pod) {
+                    without.remove(&cluster);
+                }
+            }
+        }
+        without
     }
+}
+
+fn place(object: &ObjectMeta) -> Option<Place<'_>> {
+    Some((object.namespace.as_deref()?, object.name.as_deref()?))
+}
+
+fn cluster((namespace, name): Place<'_>) -> ClusterRef {
+    ClusterRef::new(namespace, name)
 }
 
 /// The cluster that a pod belongs to: by its owner, or, for one that was orphaned, by its name.
@@ -139,10 +161,6 @@ pub(super) fn belongs_to(pod: &Pod) -> Option<ClusterRef> {
         let (set, _) = name.rsplit_once('-')?;
         Some(ClusterRef::new(pod.namespace()?, set))
     })
-}
-
-fn named(set: &StatefulSet) -> Option<ClusterRef> {
-    Some(ClusterRef::new(set.namespace()?, set.name_any()))
 }
 
 /// Whether a namespace is under the webhooks.
@@ -177,7 +195,7 @@ impl Enrolment {
         let work = Seen {
             sets: &watches.stateful_sets.all(),
             budgets: &watches.budgets.all(),
-            pods: &watches.pods.all(),
+            pods: &|| watches.pods.all(),
             namespaces: &watches.namespaces.state(),
             bounds: &self.bounds,
         }

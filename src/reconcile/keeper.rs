@@ -100,43 +100,60 @@ impl Keepers {
         }
     }
 
-    /// Has exactly one keeper for each of these clusters. One whose duty has ended by itself is started anew.
+    /// Has exactly one keeper for each of these clusters, and for no other.
     pub(super) fn keep<F, D>(&mut self, clusters: &[ClusterRef], duties: F)
     where
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<D>,
         D: Future<Output = ()> + Send + 'static,
     {
-        // Every budget that comes or goes leads here: with a thousand of them, looking through a list each time takes seconds.
         let wanted: HashSet<&ClusterRef> = clusters.iter().collect();
         self.of.retain(|cluster, keeper| {
-            let ended = keeper.duties.iter().any(JoinHandle::is_finished);
-            let kept = wanted.contains(cluster) && !ended;
+            let kept = wanted.contains(cluster);
             if !kept {
                 keeper.cancel.cancel();
             }
             kept
         });
         for cluster in clusters {
-            if self.of.contains_key(cluster) {
-                continue;
+            self.tend(cluster, &duties);
+        }
+    }
+
+    /// Has exactly one keeper for this cluster. One whose duty has ended by itself is started anew.
+    pub(super) fn tend<F, D>(&mut self, cluster: &ClusterRef, duties: F)
+    where
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<D>,
+        D: Future<Output = ()> + Send + 'static,
+    {
+        if let Some(keeper) = self.of.get(cluster) {
+            if !keeper.duties.iter().any(JoinHandle::is_finished) {
+                return;
             }
-            let wake = Arc::new(Wake::default());
-            let cancel = self.cancel.child_token();
-            let duties = duties(cluster.clone(), Arc::clone(&wake))
-                .into_iter()
-                .map(|duty| {
-                    let cancel = cancel.clone();
-                    self.tasks.spawn(async move {
-                        cancel.run_until_cancelled_owned(duty).await;
-                    })
+            keeper.cancel.cancel();
+        }
+        let wake = Arc::new(Wake::default());
+        let cancel = self.cancel.child_token();
+        let duties = duties(cluster.clone(), Arc::clone(&wake))
+            .into_iter()
+            .map(|duty| {
+                let cancel = cancel.clone();
+                self.tasks.spawn(async move {
+                    cancel.run_until_cancelled_owned(duty).await;
                 })
-                .collect();
-            let keeper = Keeper {
-                wake,
-                cancel,
-                duties,
-            };
-            self.of.insert(cluster.clone(), keeper);
+            })
+            .collect();
+        let keeper = Keeper {
+            wake,
+            cancel,
+            duties,
+        };
+        self.of.insert(cluster.clone(), keeper);
+    }
+
+    /// Has none for this cluster any more.
+    pub(super) fn leave(&mut self, cluster: &ClusterRef) {
+        if let Some(keeper) = self.of.remove(cluster) {
+            keeper.cancel.cancel();
         }
     }
 

@@ -209,7 +209,7 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
     {
         Some(Ok(())) => {
             info!(
-                budgets = run.watches.budgets.all().len(),
+                budgets = run.watches.budgets.len(),
                 "the watches have synced"
             );
             ready.send_replace(true);

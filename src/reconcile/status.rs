@@ -112,7 +112,7 @@ impl Eyes {
         if look.snapshot.quorum_lost || headroom < 0 || learning {
             return UNEASY;
         }
-        let clusters = u32::try_from(self.run.watches.budgets.all().len()).unwrap_or(u32::MAX);
+        let clusters = u32::try_from(self.run.watches.budgets.len()).unwrap_or(u32::MAX);
         CALM.max(CALM_PER_CLUSTER.saturating_mul(clusters))
     }
 

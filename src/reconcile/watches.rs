@@ -80,6 +80,11 @@ where
             .collect()
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(Store::len).sum()
+    }
+
     /// All of them.
     pub(super) fn all(&self) -> Vec<Arc<K>> {
         self.0.iter().flat_map(Store::state).collect()

@@ -57,7 +57,7 @@ impl Caches {
         Seen {
             sets: &self.sets,
             budgets: &self.budgets,
-            pods: &self.pods,
+            pods: &|| self.pods.clone(),
             namespaces: &self.namespaces,
             bounds: &Bounds {
                 named: self.named.clone(),
