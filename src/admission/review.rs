@@ -35,7 +35,7 @@ pub struct Request<Object> {
     pub operation: Operation,
     /// Who asks.
     pub user_info: UserInfo,
-    /// The object as it would be. None on a delete.
+    /// The object as it would be. None on a delete. Boxed, as the old one: a request is moved often, and both are large.
     pub object: Option<Box<Object>>,
     /// The object as it is. None on a create.
     pub old_object: Option<Box<Object>>,
@@ -263,7 +263,7 @@ impl<Object> Request<Object> {
     }
 
     /// The object's name, which may only be in the object itself, or nowhere while it is still to be generated.
-    pub fn object_name<'a, A>(&'a self, object: &'a Metadata<A>) -> &'a str {
+    pub fn object_name<'a>(&'a self, object: &'a Metadata) -> &'a str {
         if self.name.is_empty() {
             &object.name
         } else {

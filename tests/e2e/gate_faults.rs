@@ -101,7 +101,7 @@ async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<(
     }
 
     // Terminating pods are deleted again, and gone in the end; their successors are created.
-    world.lets_go(By::Delete, "etcd-0").await?;
+    world.delete("etcd-0").await?;
     node.thaw()?;
     world.replaced("etcd-0", &uid).await?;
 

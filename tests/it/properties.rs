@@ -11,23 +11,11 @@ use clusters::{Cluster, Loss, State};
 use quorumgate::quorum::evidence::{Probe, Unanswered};
 use quorumgate::quorum::pod::{Containers, Node};
 use quorumgate::quorum::{
-    Actor, Basis, Disruption, Grace, Grants, InPlace, Kind, Membership, Observation, Permission,
-    Permitted, PodName, Snapshot, TargetPod, Verdict, Waiver, decide, majority,
+    Basis, Grants, InPlace, Kind, Membership, Observation, Permission, Permitted, PodName,
+    Snapshot, Verdict, Waiver, decide, majority,
 };
 
-fn ask(target: &str, kind: Kind) -> Disruption {
-    let own = matches!(kind, Kind::RolloutStep | Kind::Defragment | Kind::Replace);
-    Disruption {
-        target: TargetPod {
-            name: target.into(),
-            uid: format!("{target}-1").as_str().into(),
-        },
-        kind,
-        actor: if own { Actor::Gate } else { Actor::Stranger },
-        grace: Grace::Graceful,
-        precondition: None,
-    }
-}
+use crate::world::ask;
 
 fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![

@@ -9,11 +9,27 @@ use quorumgate::quorum::evidence::{
 };
 use quorumgate::quorum::pod::{Containers, LeaseRole, Node, Pod};
 use quorumgate::quorum::{
-    Circumstances, ClusterId, ClusterRef, Latch, MemberId, Observation, Ordinal, Policy,
+    Actor, Circumstances, ClusterId, ClusterRef, Disruption, Grace, Kind, Latch, MemberId,
+    Observation, Ordinal, Policy, TargetPod,
 };
 
 /// The cluster id that members have unless they are said to have another.
 pub(crate) const CLUSTER: ClusterId = ClusterId(0xc1);
+
+/// Asks in the plainest way for a pod to go: whoever may ask for this kind, with grace, and for no incarnation by name.
+pub(crate) fn ask(target: &str, kind: Kind) -> Disruption {
+    let own = matches!(kind, Kind::RolloutStep | Kind::Defragment | Kind::Replace);
+    Disruption {
+        target: TargetPod {
+            name: target.into(),
+            uid: format!("{target}-1").as_str().into(),
+        },
+        kind,
+        actor: if own { Actor::Gate } else { Actor::Stranger },
+        grace: Grace::Graceful,
+        precondition: None,
+    }
+}
 
 /// A cluster and all that can be observed of it.
 #[derive(Debug, Clone)]

@@ -114,9 +114,8 @@ impl GateBuilder {
             .to_vec();
         let certificate = ServingCertificate::create(directory.join("tls"), names)?;
         let mut arguments = arguments(&name, &home, &certificate);
-        if !self.everywhere {
-            arguments.push(format!("--namespaces={namespace}"));
-        }
+        let only = (!self.everywhere).then_some(namespace);
+        arguments.extend(only.map(|namespace| format!("--namespaces={namespace}")));
         arguments.extend(self.arguments);
         let environment = self.environment;
         let launch = Launch {
@@ -146,7 +145,6 @@ impl GateBuilder {
         }
         let balancer = Balancer::start(replicas.iter().map(Replica::address)).await?;
         let authority = certificate.authority();
-        let only = (!self.everywhere).then_some(namespace);
         let webhooks = Webhooks::new(
             &objects,
             &name,

@@ -12,7 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{EvictParams, PostParams};
 use kube::{Api, Client};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::cleanup::delete;
 use super::manifests;
@@ -149,25 +149,33 @@ impl Target<'_> {
             "clientConfig".to_owned(),
             json!({"url": url, "caBundle": authority}),
         );
-        let selector = fields
-            .entry("namespaceSelector")
-            .or_insert_with(|| json!({}));
-        let selector = selector
-            .as_object_mut()
-            .context("a selector that is no object")?;
-        let labels = selector.entry("matchLabels").or_insert_with(|| json!({}));
-        let labels = labels
-            .as_object_mut()
-            .context("labels that are no object")?;
-        if let Some(namespace) = self.only {
-            labels.insert("kubernetes.io/metadata.name".to_owned(), json!(namespace));
+        match self.only {
+            Some(namespace) => select(namespace, fields),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Restricts a webhook to one namespace, whatever else it selects by.
+fn select(namespace: &str, webhook: &mut Map<String, Value>) -> Result<()> {
+    let selector = webhook
+        .entry("namespaceSelector")
+        .or_insert_with(|| json!({}));
+    let selector = selector
+        .as_object_mut()
+        .context("a selector that is no object")?;
+    let labels = selector.entry("matchLabels").or_insert_with(|| json!({}));
+    let labels = labels
+        .as_object_mut()
+        .context("labels that are no object")?;
+    labels.insert("kubernetes.io/metadata.name".to_owned(), json!(namespace));
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     const MANIFEST: &str = r#"
@@ -196,15 +204,21 @@ metadata: {name: quorumgate}
 webhooks: []
 "#;
 
-    fn rewritten() -> Webhooks {
+    fn rewritten(only: Option<&str>) -> Webhooks {
         let objects = manifests::parse(MANIFEST).unwrap();
         let balancer = "127.0.0.1:4321".parse().unwrap();
-        Webhooks::new(&objects, "quorumgate-a", "a", Some("a"), balancer, "PEM").unwrap()
+        Webhooks::new(&objects, "quorumgate-a", "a", only, balancer, "PEM").unwrap()
+    }
+
+    /// The labels by which the only validating webhook selects namespaces.
+    fn selected(webhooks: Webhooks) -> BTreeMap<String, String> {
+        let hook = webhooks.validating.webhooks.unwrap().remove(0);
+        hook.namespace_selector.unwrap().match_labels.unwrap()
     }
 
     #[test]
     fn webhooks_are_sent_to_the_balancer_for_one_namespace_only() {
-        let validating = rewritten().validating;
+        let validating = rewritten(Some("a")).validating;
         assert_eq!(validating.metadata.name.as_deref(), Some("quorumgate-a"));
         assert_eq!(validating.metadata.annotations, None);
         let hook = &validating.webhooks.unwrap()[0];
@@ -214,19 +228,23 @@ webhooks: []
         );
         assert!(hook.client_config.service.is_none());
         assert_eq!(hook.client_config.ca_bundle.as_ref().unwrap().0, b"PEM");
-        let selected = hook
-            .namespace_selector
-            .clone()
-            .unwrap()
-            .match_labels
-            .unwrap();
+        let selected = selected(rewritten(Some("a")));
         assert_eq!(selected["kubernetes.io/metadata.name"], "a");
         assert_eq!(selected["quorumgate.io/gated"], "true");
     }
 
     #[test]
+    fn a_gate_for_everywhere_selects_namespaces_as_the_manifests_do() {
+        let selected = selected(rewritten(None));
+        assert_eq!(
+            selected,
+            BTreeMap::from([("quorumgate.io/gated".into(), "true".into())])
+        );
+    }
+
+    #[test]
     fn the_rest_of_a_webhook_is_what_the_manifest_says() {
-        let hook = rewritten().validating.webhooks.unwrap().remove(0);
+        let hook = rewritten(None).validating.webhooks.unwrap().remove(0);
         assert_eq!(hook.timeout_seconds, Some(5));
         assert_eq!(hook.match_conditions.unwrap().len(), 1);
         assert_eq!(

@@ -1,7 +1,5 @@
 //! Rows of Strimzi's Drain Cleaner that are shown in process.
 
-use std::time::Duration;
-
 use axum::Router;
 use axum::routing::get;
 use clap::Parser as _;
@@ -9,7 +7,7 @@ use quorumgate::cli::{Cli, Command};
 use quorumgate::serve::ServeLimits;
 use quorumgate::serve::certificate::Look;
 
-use crate::serve::listener::{Listener, Pki, SOON};
+use crate::serve::listener::{Listener, Pki};
 
 fn namespaces(options: &[&str]) -> Result<Vec<String>, String> {
     let needed = ["--tls-cert=/tls.crt", "--tls-key=/tls.key"];
@@ -46,14 +44,7 @@ async fn s17_the_same_certificate_in_new_files_is_not_loaded_again() {
         assert!(matches!(look, Look::Same), "{look:?}");
     }
     let fresh = pki.rotate();
-    let shown = async {
-        while listener.shown().await != fresh {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, shown)
-        .await
-        .expect("the new certificate is not served");
+    listener.shows_soon(&fresh).await;
     let page = listener.metrics.exposition().unwrap();
     assert!(
         page.contains("quorumgate_certificate_reloads_total 1"),

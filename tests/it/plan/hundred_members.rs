@@ -1,28 +1,14 @@
 //! A hundred members, far beyond what etcd is run with: the same numbers, and no place where they stop to fit.
 
 use quorumgate::plan::{MaxUnavailable, Next};
-use quorumgate::quorum::{
-    Actor, Basis, Disruption, Grace, Kind, Permission, Reason, TargetPod, Verdict, decide,
-};
+use quorumgate::quorum::{Basis, Kind, Permission, Reason, Verdict, decide};
 
 use super::scene::Scene;
+use crate::world::ask;
 
 const MEMBERS: usize = 100;
 /// Of a hundred, 51 are a majority.
 const SPARED: usize = 49;
-
-fn delete(pod: &str) -> Disruption {
-    Disruption {
-        target: TargetPod {
-            name: pod.into(),
-            uid: format!("{pod}-1").as_str().into(),
-        },
-        kind: Kind::Delete,
-        actor: Actor::Stranger,
-        grace: Grace::Graceful,
-        precondition: None,
-    }
-}
 
 #[test]
 fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
@@ -31,7 +17,7 @@ fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
     let mut refused = Vec::new();
     for pod in scene.world.observation().pods {
         let pod = pod.name.as_str();
-        match decide(&snapshot, &scene.grants, &delete(pod)) {
+        match decide(&snapshot, &scene.grants, &ask(pod, Kind::Delete)) {
             Verdict::Allow(Permission::Grant(Basis::Majority { .. })) => {
                 scene = scene.granted(pod, false);
             }

@@ -188,6 +188,18 @@ impl Listener {
         chain.first().unwrap().clone().into_owned()
     }
 
+    /// Waits until new connections are shown this certificate.
+    pub(crate) async fn shows_soon(&self, expected: &CertificateDer<'_>) {
+        let shown = async {
+            while self.shown().await != *expected {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(SOON, shown)
+            .await
+            .expect("the new certificate is not served");
+    }
+
     /// A connection for requests.
     pub(crate) async fn connect(&self) -> std::io::Result<Client> {
         let stream = self.handshake().await?;

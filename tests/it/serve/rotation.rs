@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use quorumgate::serve::ServeLimits;
-use rustls::pki_types::CertificateDer;
 
 use super::listener::{Listener, Pki, SOON};
 
@@ -16,17 +15,6 @@ use super::listener::{Listener, Pki, SOON};
 struct Load {
     calls: AtomicU64,
     enough: AtomicBool,
-}
-
-async fn shown_soon(listener: &Listener, expected: &CertificateDer<'_>) {
-    let wait = async {
-        while listener.shown().await != *expected {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(SOON, wait)
-        .await
-        .expect("the new certificate is not served");
 }
 
 async fn more_calls(load: &Load) {
@@ -65,7 +53,7 @@ async fn n19_two_rotations_by_symlink_under_load_fail_no_call() {
     for _ in 0..2 {
         more_calls(&load).await;
         let fresh = pki.rotate();
-        shown_soon(&listener, &fresh).await;
+        listener.shows_soon(&fresh).await;
     }
     more_calls(&load).await;
     load.enough.store(true, Ordering::Relaxed);
@@ -104,5 +92,5 @@ async fn a_pair_that_does_not_fit_keeps_the_one_before_until_one_fits() {
     assert_eq!(listener.shown().await, before);
     assert_eq!(listener.certificate.validity(), Ok(()));
     let after = pki.rotate();
-    shown_soon(&listener, &after).await;
+    listener.shows_soon(&after).await;
 }
