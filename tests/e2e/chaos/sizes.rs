@@ -17,6 +17,9 @@ use super::stage::{Cluster, Stage};
 const DONE: Duration = Duration::from_secs(900);
 /// How long a pod may take to be gone, its claim with it.
 const GONE: Duration = Duration::from_secs(60);
+/// How long a learner may take to be promoted before it is given up. One that asked a peer with an old list whom it joins has taken the
+/// name of a member that is gone, and its data keeps it there (seen with etcd 3.5).
+const JOINED: Duration = Duration::from_secs(120);
 /// The pause before the next step is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 
@@ -29,6 +32,7 @@ pub(super) async fn reach(stage: &Stage, cluster: usize, members: u32) -> Result
         cluster,
         members,
         told: None,
+        joining: None,
     };
     let begun = Instant::now();
     loop {
@@ -48,6 +52,8 @@ struct Change<'a> {
     members: u32,
     /// The pod that knows whom it is to join.
     told: Option<String>,
+    /// The learner that is on its way in, and since when.
+    joining: Option<(u64, Instant)>,
 }
 
 impl Change<'_> {
@@ -84,8 +90,9 @@ impl Change<'_> {
     async fn bring_in(&mut self, learner: &Member, listed: u32, replicas: u32) -> Result<()> {
         let etcd = &self.cluster.etcd;
         let pod = self.pod(listed - 1);
-        if learner.name.is_empty() && self.told.as_ref() != Some(&pod) {
-            // Added, but the answer was lost, and with it whom its pod is to join.
+        // Where the answer to its addition was lost, so is whom its pod is to join.
+        let unknown = learner.name.is_empty() && self.told.as_ref() != Some(&pod);
+        if unknown || self.is_stuck(learner) {
             return etcd.remove(&pod).await;
         }
         if replicas < listed {
@@ -93,6 +100,16 @@ impl Change<'_> {
         }
         // etcd refuses while it is not in sync.
         etcd.promote(&pod).await
+    }
+
+    fn is_stuck(&mut self, learner: &Member) -> bool {
+        match self.joining {
+            Some((id, since)) if id == learner.id => since.elapsed() > JOINED,
+            Some(_) | None => {
+                self.joining = Some((learner.id, Instant::now()));
+                false
+            }
+        }
     }
 
     /// Those that etcd does not list any more go.
