@@ -12,13 +12,16 @@ use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use serde_json::{Value, json};
 
-use crate::paper_member::{Member, TOGETHER, cluster_name, namespace_of};
+use crate::paper_member::{MEMBERS, Member, TOGETHER, cluster_name, namespace_of};
 
 /// Requests under way at one time.
 const AT_ONCE: usize = 24;
 
 /// The node that all copies are on.
 const NODE: &str = "paper";
+
+/// The hash in the name of the revision that all pods of a copy have.
+const REVISION: &str = "6f7d8c9b54";
 
 /// What is copied, and where to.
 pub(crate) struct Population {
@@ -96,6 +99,7 @@ impl Population {
         put(&mut set, "/spec/template/metadata/labels", labels)?;
         let set: StatefulSet = serde_json::from_value(set)?;
         let set = self.api(cluster).create(&create, &set).await?;
+        self.say_all_are_updated(&set, cluster).await?;
         let budget: QuorumDisruptionBudget = serde_json::from_value(json!({
             "apiVersion": "quorumgate.io/v1alpha1",
             "kind": "QuorumDisruptionBudget",
@@ -107,6 +111,26 @@ impl Population {
             let member = Member { cluster, ordinal };
             self.copy_member(&set, member, pod).await?;
         }
+        Ok(())
+    }
+
+    /// Writes what the StatefulSet controller would: one that it has not seen yet is one that may have a rollout to do.
+    async fn say_all_are_updated(&self, set: &StatefulSet, cluster: u32) -> Result<()> {
+        let revision = revision(set);
+        let status = json!({"status": {
+            "observedGeneration": set.meta().generation,
+            "replicas": MEMBERS,
+            "readyReplicas": MEMBERS,
+            "availableReplicas": MEMBERS,
+            "currentReplicas": MEMBERS,
+            "updatedReplicas": MEMBERS,
+            "currentRevision": revision,
+            "updateRevision": revision,
+        }});
+        let sets: Api<StatefulSet> = self.api(cluster);
+        let parameters = PatchParams::default();
+        sets.patch_status(&set.name_any(), &parameters, &Patch::Merge(&status))
+            .await?;
         Ok(())
     }
 
@@ -126,7 +150,7 @@ impl Population {
         let labels = json!({
             "app": set.name_any(),
             "apps.kubernetes.io/pod-index": ordinal.to_string(),
-            "controller-revision-hash": format!("{}-6f7d8c9b54", set.name_any()),
+            "controller-revision-hash": revision(set),
             "statefulset.kubernetes.io/pod-name": name,
         });
         let owners = json!([{
@@ -156,6 +180,10 @@ impl Population {
             .await?;
         Ok(())
     }
+}
+
+fn revision(set: &StatefulSet) -> String {
+    format!("{}-{REVISION}", set.name_any())
 }
 
 /// Leaves of the metadata nothing but a name.
