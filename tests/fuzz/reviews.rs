@@ -24,7 +24,6 @@ use quorumgate::telemetry::events::{Notice, Notices};
 use quorumgate::telemetry::metrics::Metrics;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt as _;
 
@@ -140,6 +139,17 @@ struct Ended {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
+#[derive(Deserialize)]
+struct Answered {
+    response: Response,
+}
+
+#[derive(Deserialize)]
+struct Response {
+    uid: String,
+    allowed: bool,
+}
+
 thread_local! {
     static WEBHOOKS: OnceCell<Webhooks> = const { OnceCell::new() };
 }
@@ -162,12 +172,11 @@ pub(crate) fn run(bytes: &[u8]) {
     if status != StatusCode::OK {
         return;
     }
-    let answer: Value = serde_json::from_slice(&answer).unwrap();
-    let Identified { uid } = request(body).expect("an answer to what cannot be read");
-    assert_eq!(answer["response"]["uid"], uid);
-    let allowed = answer["response"]["allowed"].as_bool().unwrap();
+    let Identified { uid } = request(body).unwrap();
+    let Answered { response } = serde_json::from_slice(&answer).unwrap();
+    assert_eq!(response.uid, uid);
     assert!(
-        !allowed || may_pass(path, body),
+        !response.allowed || may_pass(path, body),
         "{path} let it pass: {}",
         String::from_utf8_lossy(body)
     );
