@@ -13,6 +13,7 @@ mod processor;
 mod questions;
 mod resident;
 mod round;
+mod settled;
 mod shown;
 mod spread;
 mod table;
@@ -33,6 +34,7 @@ use population::Population;
 use questions::Questions;
 use resident::Resident;
 use round::Round;
+use settled::settled;
 use shown::shown;
 use spread::Spread;
 use table::Table;
@@ -148,7 +150,7 @@ impl Decisions {
 impl Size {
     async fn of(gate: &Gate, etcd: &EtcdCluster, paper: &PaperEtcd, clusters: u32) -> Result<Self> {
         let replica = gate.replica(0);
-        shown(gate, clusters + 1, IN_A_LONG_WHILE).await?;
+        settled(etcd.client(), IN_A_LONG_WHILE).await?;
         replica.term().await?;
         let begun = Instant::now();
         replica.restart().await?;
