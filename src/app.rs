@@ -1,6 +1,7 @@
 //! The composition root: builds everything once, connects it, and ends it in order.
 
 mod bounded;
+mod descriptors;
 mod kubernetes;
 mod signals;
 
@@ -208,7 +209,8 @@ impl Parts {
     ) -> Self {
         let ledger = Ledger::new(client.clone(), clock.clone());
         let observer = Observer::new(client.clone(), ledger, clock.clone(), options.settle_time);
-        let connections = Connections::new(clock.clone());
+        // Half of them, so that callers can be let in.
+        let connections = Connections::at_most(descriptors::take_all() / 2, clock.clone());
         let prober = Prober::new(connections.clone(), clock.clone());
         let admin = Admin::new(connections);
         let observer = Arc::new(observer);

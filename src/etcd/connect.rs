@@ -2,7 +2,7 @@
 //!
 //! A connection belongs to one incarnation of a pod, one address, one server name and one content of the certificates; when any of them
 //! differs it is dropped and a new one is made. Those that nobody used for [`IDLE`] are dropped too, so that what is gone
-//! from Kubernetes is gone here.
+//! from Kubernetes is gone here; and those that were used the longest ago, where there would be too many.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,9 @@ use crate::quorum::evidence::{Target, Unanswered};
 /// An unused connection is kept for several of the controller's rounds.
 const IDLE: Duration = Duration::from_secs(60);
 
+/// So many are kept at most, unless told otherwise: those of a thousand clusters of three. Each takes a file descriptor and tens of KiB.
+const MOST: usize = 3_000;
+
 /// The connections of this process to etcd members. Cheap to clone; clones share them.
 #[derive(Debug, Clone)]
 pub struct Connections {
@@ -29,6 +32,7 @@ pub struct Connections {
 struct Kept {
     entries: HashMap<Target, Entry>,
     swept: Instant,
+    most: usize,
 }
 
 #[derive(Debug)]
@@ -64,9 +68,15 @@ pub(super) enum Age {
 impl Connections {
     /// None yet.
     pub fn new(clock: Clock) -> Self {
+        Self::at_most(MOST, clock)
+    }
+
+    /// None yet, and never more than `most`, nor than those of a thousand clusters of three.
+    pub fn at_most(most: usize, clock: Clock) -> Self {
         let kept = Kept {
             entries: HashMap::new(),
             swept: clock.instant(),
+            most: most.min(MOST),
         };
         Self {
             clock,
@@ -94,7 +104,7 @@ impl Connections {
             connection: Arc::clone(&connection),
             used: self.clock.instant(),
         };
-        self.kept().entries.insert(endpoint.target.clone(), entry);
+        self.kept().insert(endpoint.target.clone(), entry);
         Ok(Held {
             connection,
             age: Age::Fresh,
@@ -125,6 +135,22 @@ impl Connections {
 }
 
 impl Kept {
+    fn insert(&mut self, target: Target, entry: Entry) {
+        if self.entries.len() >= self.most {
+            self.make_room();
+        }
+        self.entries.insert(target, entry);
+    }
+
+    /// Drops the quarter that was used the longest ago: rarely, so that it costs little. Who uses one of them now keeps it until done.
+    fn make_room(&mut self) {
+        let mut used: Vec<Instant> = self.entries.values().map(|entry| entry.used).collect();
+        if let Some(last) = used.len().checked_sub(1) {
+            let (_, oldest, _) = used.select_nth_unstable(last / 4);
+            self.entries.retain(|_, entry| entry.used > *oldest);
+        }
+    }
+
     fn sweep(&mut self, now: Instant) {
         if now.saturating_duration_since(self.swept) < IDLE / 4 {
             return;

@@ -117,3 +117,28 @@ async fn connections_that_nobody_uses_are_dropped() -> Result<()> {
     assert_eq!(connections.count(), 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn of_more_connections_than_are_kept_those_used_last_stay() -> Result<()> {
+    let (_cluster, relay, endpoint) = relayed().await?;
+    let (clock, hands) = Clock::frozen(Timestamp::now());
+    let connections = Connections::at_most(4, clock.clone());
+    let prober = Prober::new(connections.clone(), clock);
+    let pod = |number: usize| Endpoint {
+        target: Target::Pod(PodUid::new(format!("pod-{number}").as_str())),
+        ..endpoint.clone()
+    };
+    for number in [0, 1, 2, 3, 0, 4] {
+        hands.advance(Duration::from_secs(1));
+        passes(&prober, &pod(number)).await;
+        assert!(connections.count() <= 4);
+    }
+    let made = relay.accepted();
+    for number in [2, 3, 0, 4] {
+        passes(&prober, &pod(number)).await;
+    }
+    assert_eq!(relay.accepted(), made, "these were kept");
+    passes(&prober, &pod(1)).await;
+    assert_eq!(relay.accepted(), made + 1, "this was not");
+    Ok(())
+}
