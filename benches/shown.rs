@@ -6,12 +6,16 @@ use anyhow::{Result, ensure};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::gate::Gate;
 
+/// Between two readings of the metrics: those of ten thousand clusters are megabytes, and the processor time is the gate's.
+const BETWEEN: Duration = Duration::from_secs(2);
+
 /// Waits until the gate shows the numbers of so many clusters of three.
 pub(crate) async fn shown(gate: &Gate, clusters: u32, within: Duration) -> Result<()> {
     eventually(
         within,
         format!("{clusters} clusters are shown"),
         async || {
+            tokio::time::sleep(BETWEEN).await;
             let metrics = gate.metrics(0).await?;
             let shown = metrics.lines().filter(|line| {
                 line.starts_with("quorumgate_cluster_serving_voters{") && line.ends_with(" 3")

@@ -98,9 +98,30 @@ impl Observer {
         target: Option<&PodName>,
         kind: Kind,
     ) -> Result<World, ObserveError> {
+        self.read(page, target, kind, None).await
+    }
+
+    /// The same about no pod in particular, for looks that come by themselves. `sharing`: which other clusters report the same etcd, where a
+    /// cache has it; nobody may decide by that. The API server holds every budget there is against the question, so it is not asked
+    /// it for each of many clusters over and over.
+    pub async fn world_at_leisure(
+        &self,
+        page: &Page,
+        sharing: Option<Vec<ClusterRef>>,
+    ) -> Result<World, ObserveError> {
+        self.read(page, None, Kind::Delete, sharing).await
+    }
+
+    async fn read(
+        &self,
+        page: &Page,
+        target: Option<&PodName>,
+        kind: Kind,
+        sharing: Option<Vec<ClusterRef>>,
+    ) -> Result<World, ObserveError> {
         let policy = page.budget().spec.policy().map_err(ObserveError::Spec)?;
         let hint = self.hints.of(&page.cluster);
-        let first = Box::pin(self.first_wave(page, kind, &policy, &hint)).await?;
+        let first = Box::pin(self.first_wave(page, kind, &policy, &hint, sharing)).await?;
         let selector = wants::selector(first.set.as_ref(), page)?;
         let pods = match first.pods {
             Some(pods) if hint.selector == selector => pods,
@@ -175,6 +196,7 @@ impl Observer {
         kind: Kind,
         policy: &Policy,
         hint: &Hint,
+        sharing: Option<Vec<ClusterRef>>,
     ) -> Result<FirstWave, ObserveError> {
         let cluster = &page.cluster;
         let pods = async {
@@ -189,6 +211,12 @@ impl Observer {
                 None => None,
             }
         };
+        let sharing = async {
+            match sharing {
+                Some(sharing) => Ok(sharing),
+                None => self.sharing(page).await,
+            }
+        };
         let required = async {
             tokio::try_join!(
                 self.set(cluster),
@@ -196,7 +224,7 @@ impl Observer {
                 pods,
                 self.disruption_budgets(cluster, kind),
                 self.leases(cluster, policy.evidence),
-                self.sharing(page),
+                sharing,
             )
         };
         let (required, nodes, owners, tls) = tokio::join!(

@@ -71,9 +71,9 @@ pub(super) async fn until_cancelled(
         enrol_at: now,
         nodes: HashMap::new(),
     };
-    dispatch.look_around();
-    let mut leading = run.leading.clone();
-    let mut resync = tokio::time::interval(RESYNC);
+    dispatch.begin(&mut changes);
+    let mut leading = run.leading.from_now();
+    let mut resync = tokio::time::interval_at(now + RESYNC, RESYNC);
     loop {
         tokio::select! {
             () = cancel.cancelled() => return,
@@ -89,6 +89,32 @@ pub(super) async fn until_cancelled(
 }
 
 impl Dispatch<'_> {
+    /// Begins with what the watches have listed. Keepers look by themselves when they begin, so what was listed before that wakes nobody:
+    /// with ten thousand clusters, everything would be looked at twice.
+    fn begin(&mut self, changes: &mut UnboundedReceiver<Change>) {
+        let listed: Vec<Change> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
+        for change in &listed {
+            match change {
+                Change::Budget(cluster) => {
+                    self.sight(cluster);
+                }
+                Change::Node(name) => {
+                    self.sight_node(name);
+                }
+                _ => {}
+            }
+        }
+        self.keep();
+        self.run.strategies.notify_one();
+        for change in listed {
+            if let Change::Namespace { lapse: Some(_), .. } | Change::Webhooks { lapse: Some(_) } =
+                change
+            {
+                self.take(change);
+            }
+        }
+    }
+
     fn take(&mut self, change: Change) {
         match change {
             Change::Budget(cluster) => self.budget(&cluster),
@@ -99,14 +125,14 @@ impl Dispatch<'_> {
             }
             Change::Pod(cluster) => self.wake(&cluster),
             Change::DisruptionBudget(namespace) => {
-                for wake in self.keepers.within(Some(&namespace)) {
+                for wake in self.keepers.within(&namespace) {
                     wake.observer();
                     // Steps that evict wait for what it allows.
                     wake.rollout();
                 }
             }
             Change::Namespace { name, lapse } => {
-                for wake in self.keepers.within(Some(&name)) {
+                for wake in self.keepers.within(&name) {
                     match &lapse {
                         Some(lapse) => wake.lapsed(lapse.clone()),
                         None => wake.ledger(),
@@ -116,7 +142,7 @@ impl Dispatch<'_> {
                 self.enrol_within(BURST);
             }
             Change::Webhooks { lapse } => {
-                for wake in self.keepers.within(None) {
+                for wake in self.keepers.all() {
                     match &lapse {
                         Some(lapse) => wake.lapsed(lapse.clone()),
                         None => wake.ledger(),
@@ -137,42 +163,51 @@ impl Dispatch<'_> {
         }
     }
 
+    /// Remembers what a budget shows now, and forgets what is remembered of one that is gone. Whether it is there.
+    fn sight(&self, cluster: &ClusterRef) -> bool {
+        let ClusterRef { namespace, name } = cluster;
+        let run = self.run;
+        let Some(budget) = run.watches.budgets.get(namespace, name) else {
+            run.ledger().seen().forget(cluster);
+            run.observer.forget(cluster);
+            run.stopwatches.forget(cluster);
+            run.metrics.forget(cluster);
+            return false;
+        };
+        // The stopwatches of open permissions start here, before anybody reads the ledger.
+        run.ledger().seen().note(&budget);
+        true
+    }
+
     fn budget(&mut self, cluster: &ClusterRef) {
-        let budget = self
-            .run
-            .watches
-            .budgets
-            .get(&cluster.namespace, &cluster.name);
-        if let Some(budget) = &budget {
-            // The stopwatches of open permissions start here, before anybody reads the ledger.
-            self.run.ledger().seen().note(budget);
-        } else {
-            self.run.ledger().seen().forget(cluster);
-            self.run.observer.forget(cluster);
-            self.run.stopwatches.forget(cluster);
-            self.run.metrics.forget(cluster);
-        }
-        match (&budget, self.keepers.of(cluster)) {
-            (Some(_), None) => self.keepers.tend(cluster, duties(self.run)),
-            (None, Some(_)) => self.keepers.leave(cluster),
+        match (self.sight(cluster), self.keepers.of(cluster).is_some()) {
+            (true, false) => self.keepers.tend(cluster, duties(self.run)),
+            (false, true) => self.keepers.leave(cluster),
             // Its status is written all the time, and is nobody else's business.
-            (Some(_), Some(_)) | (None, None) => return self.wake(cluster),
+            (true, true) | (false, false) => return self.wake(cluster),
         }
-        self.wake(cluster);
         self.run.strategies.notify_one();
         self.enrol_within(BURST);
     }
 
-    /// Wakes those who have pods on a node, if something changed that concerns them. Nodes report often.
-    fn node(&mut self, name: &str) {
+    /// Remembers what a node shows now. Whether something changed that concerns its pods: nodes report often.
+    fn sight_node(&mut self, name: &str) -> bool {
         let sight = self.run.watches.node(name).map(|node| NodeSight::of(&node));
         if self.nodes.get(name) == sight.as_ref() {
-            return;
+            return false;
         }
         match sight {
             Some(sight) => self.nodes.insert(name.to_owned(), sight),
             None => self.nodes.remove(name),
         };
+        true
+    }
+
+    /// Wakes those who have pods on a node.
+    fn node(&mut self, name: &str) {
+        if !self.sight_node(name) {
+            return;
+        }
         let here = self.run.watches.pods.filter(|pod| {
             pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name)
         });
@@ -188,7 +223,7 @@ impl Dispatch<'_> {
     /// Everything once more: events may have been lost while a watch was down.
     fn look_around(&mut self) {
         self.keep();
-        for wake in self.keepers.within(None) {
+        for wake in self.keepers.all() {
             wake.ledger();
         }
         self.enrol_within(Duration::ZERO);

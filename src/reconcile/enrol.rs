@@ -96,22 +96,19 @@ impl Seen<'_> {
             .union(&asking)
             .map(|(namespace, _)| *namespace)
             .collect();
-        let label = |gated: bool| {
-            let due = alive.iter().filter(move |(_, is)| **is != gated);
-            due.map(|(name, _)| *name)
-        };
-        Work {
-            label: label(true)
-                .filter(|name| wanted.contains(name))
-                .map(str::to_owned)
-                .collect(),
-            unlabel: label(false)
-                .filter(|name| !wanted.contains(name))
-                .map(str::to_owned)
-                .collect(),
+        let mut work = Work {
             create: asking.difference(&guarded).copied().map(cluster).collect(),
             abandoned: self.abandoned(),
+            ..Work::default()
+        };
+        for (name, is_gated) in alive {
+            match (wanted.contains(name), is_gated) {
+                (true, false) => work.label.insert(name.to_owned()),
+                (false, true) => work.unlabel.insert(name.to_owned()),
+                (true, true) | (false, false) => false,
+            };
         }
+        work
     }
 
     /// The namespaces in which something may be enrolled, because they are the gate's business and not on their way out, and whether

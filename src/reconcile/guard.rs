@@ -105,10 +105,9 @@ async fn temper(
     if force.is_err() || warm::is_warm(&page) {
         return Ok(None);
     }
-    let world = run
-        .observer
-        .world(&page, None, crate::quorum::Kind::Delete)
-        .await?;
+    // Who shares its etcd has nothing to do with its temperature.
+    let sharing = Some(Vec::new());
+    let world = run.observer.world_at_leisure(&page, sharing).await?;
     Ok(warm::note_temperature(ledger, &page, world.temperature()).await?)
 }
 

@@ -3,14 +3,14 @@
 //! Keepers know no order among each other and share nothing but the ledger. A wake that comes while a keeper is at work is not
 //! lost: it looks once more.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::force::OutOfForce;
@@ -80,21 +80,22 @@ impl Wake {
 
 /// The keepers of every cluster.
 pub(super) struct Keepers {
-    of: HashMap<ClusterRef, Keeper>,
+    of: BTreeMap<ClusterRef, Keeper>,
     tasks: TaskTracker,
     cancel: CancellationToken,
 }
 
 struct Keeper {
     wake: Arc<Wake>,
-    cancel: CancellationToken,
     duties: Vec<JoinHandle<()>>,
+    /// Ends the duties with the keeper.
+    _end: DropGuard,
 }
 
 impl Keepers {
     pub(super) fn new(tasks: TaskTracker, cancel: CancellationToken) -> Self {
         Self {
-            of: HashMap::new(),
+            of: BTreeMap::new(),
             tasks,
             cancel,
         }
@@ -107,13 +108,7 @@ impl Keepers {
         D: Future<Output = ()> + Send + 'static,
     {
         let wanted: HashSet<&ClusterRef> = clusters.iter().collect();
-        self.of.retain(|cluster, keeper| {
-            let kept = wanted.contains(cluster);
-            if !kept {
-                keeper.cancel.cancel();
-            }
-            kept
-        });
+        self.of.retain(|cluster, _| wanted.contains(cluster));
         for cluster in clusters {
             self.tend(cluster, &duties);
         }
@@ -125,11 +120,9 @@ impl Keepers {
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<D>,
         D: Future<Output = ()> + Send + 'static,
     {
-        if let Some(keeper) = self.of.get(cluster) {
-            if !keeper.duties.iter().any(JoinHandle::is_finished) {
-                return;
-            }
-            keeper.cancel.cancel();
+        let works = |keeper: &Keeper| !keeper.duties.iter().any(JoinHandle::is_finished);
+        if self.of.get(cluster).is_some_and(works) {
+            return;
         }
         let wake = Arc::new(Wake::default());
         let cancel = self.cancel.child_token();
@@ -144,17 +137,15 @@ impl Keepers {
             .collect();
         let keeper = Keeper {
             wake,
-            cancel,
             duties,
+            _end: cancel.drop_guard(),
         };
         self.of.insert(cluster.clone(), keeper);
     }
 
     /// Has none for this cluster any more.
     pub(super) fn leave(&mut self, cluster: &ClusterRef) {
-        if let Some(keeper) = self.of.remove(cluster) {
-            keeper.cancel.cancel();
-        }
+        self.of.remove(cluster);
     }
 
     /// What wakes the keepers of this cluster.
@@ -162,12 +153,17 @@ impl Keepers {
         self.of.get(cluster).map(|keeper| keeper.wake.as_ref())
     }
 
-    /// What wakes those of every cluster of a namespace; of every cluster, without one.
-    pub(super) fn within(&self, namespace: Option<&str>) -> impl Iterator<Item = &Wake> {
+    /// What wakes those of every cluster of a namespace.
+    pub(super) fn within(&self, namespace: &str) -> impl Iterator<Item = &Wake> {
         self.of
-            .iter()
-            .filter(move |(cluster, _)| namespace.is_none_or(|name| cluster.namespace == name))
+            .range(ClusterRef::new(namespace, "")..)
+            .take_while(move |(cluster, _)| cluster.namespace == namespace)
             .map(|(_, keeper)| keeper.wake.as_ref())
+    }
+
+    /// What wakes all of them.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Wake> {
+        self.of.values().map(|keeper| keeper.wake.as_ref())
     }
 }
 

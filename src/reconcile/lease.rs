@@ -24,10 +24,17 @@ const PERIOD: Duration = Duration::from_secs(3);
 const RENEW_WITHIN: Duration = Duration::from_secs(8);
 
 /// Whether this replica leads.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Leading(watch::Receiver<bool>);
 
 impl Leading {
+    /// The same for one who begins now, and is told of changes from now on.
+    pub(super) fn from_now(&self) -> Self {
+        let mut follow = self.0.clone();
+        follow.mark_unchanged();
+        Self(follow)
+    }
+
     /// Whether it leads now.
     pub(super) fn now(&self) -> bool {
         *self.0.borrow()

@@ -8,7 +8,7 @@ use crate::etcd::Pace;
 use crate::ledger::{LedgerError, Page};
 use crate::observe::{ObserveError, World};
 use crate::quorum::evidence::Round;
-use crate::quorum::{ClusterRef, Kind, Snapshot};
+use crate::quorum::{ClusterRef, Snapshot};
 
 /// A round outside of admission has time.
 const ROUND: Duration = Duration::from_secs(2);
@@ -87,7 +87,8 @@ impl Looker {
         let Some(page) = run.ledger().read(&self.cluster).await? else {
             return Ok(None);
         };
-        let world = run.observer.world(&page, None, Kind::Delete).await?;
+        let sharing = run.sharing(&page);
+        let world = run.observer.world_at_leisure(&page, sharing).await?;
         Ok(Some((page, world)))
     }
 }

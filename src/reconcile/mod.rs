@@ -1,7 +1,7 @@
 //! What the gate does without being asked: enrols, settles, warms, reports, and asks again for what it once refused.
 //!
-//! Caches wake the keepers ([`watches`]); whatever is decided or written rests on what was read just now. Loops and webhooks meet
-//! in the ledger and nowhere else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
+//! Caches wake the keepers ([`watches`]); whatever is decided or written rests on what was read just now, but for whether another budget
+//! reports the same etcd, which is shown by the caches and decided by the API server. Loops and webhooks meet in the ledger and nowhere else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
 
 mod companion;
 mod condition;
@@ -33,11 +33,12 @@ use tracing::{info, warn};
 
 pub use stopwatches::Stopwatches;
 
+use crate::api::QuorumDisruptionBudget;
 use crate::clock::Clock;
 use crate::etcd::Prober;
 use crate::features::Features;
 use crate::judge::Judge;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Page};
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
 use crate::telemetry::events::Notices;
@@ -145,6 +146,27 @@ impl Run {
             Err(_) => ledger.suspended,
         };
         settled && status.grants.is_empty()
+    }
+
+    /// The other clusters that report the same etcd, by the cache of budgets; `None` where it does not hold those of every namespace. A
+    /// verdict asks the API server (rule 8).
+    fn sharing(&self, page: &Page) -> Option<Vec<ClusterRef>> {
+        if !self.settings.namespaces.is_empty() {
+            return None;
+        }
+        let Some(id) = page.status().and_then(|status| status.cluster_id.as_ref()) else {
+            return Some(Vec::new());
+        };
+        let same = |budget: &QuorumDisruptionBudget| {
+            let status = budget.status.as_ref();
+            status.and_then(|status| status.cluster_id.as_ref()) == Some(id)
+        };
+        let sharing = self.watches.budgets.filter(same);
+        let others = sharing.iter().map(|budget| budget.cluster());
+        let mut others: Vec<_> = others.filter(|other| *other != page.cluster).collect();
+        // A cache knows no order, and the first is the one that is named.
+        others.sort();
+        Some(others)
     }
 
     /// Whether a cluster shows something that a rule wants to have seen for a while.

@@ -49,7 +49,7 @@ struct Eyes {
 
 /// Looks at a cluster and shows what is seen, until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
-    let mut leading = run.leading.clone();
+    let mut leading = run.leading.from_now();
     let mut eyes = Eyes {
         looker: Looker::new(Arc::clone(&run), cluster.clone()),
         run,
@@ -234,7 +234,7 @@ impl Eyes {
         let here = run
             .watches
             .disruption_budgets
-            .filter(|pdb| pdb.namespace().as_ref() == Some(namespace));
+            .filter(|pdb| pdb.meta().namespace.as_ref() == Some(namespace));
         let leaving = run
             .watches
             .namespace(namespace)

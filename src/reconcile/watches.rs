@@ -1,4 +1,5 @@
-//! Caches of what the controllers look after. They wake and they list; no verdict and no settlement rests on them.
+//! Caches of what the controllers look after. They wake, they list, and they show which budgets report the same etcd; no verdict and no
+//! settlement rests on them.
 
 use std::future::Future;
 use std::hash::Hash;

@@ -478,6 +478,28 @@ async fn rule_8_another_budget_of_the_same_etcd_cluster_is_seen() {
 }
 
 #[tokio::test]
+async fn a_look_at_leisure_takes_what_a_cache_says_of_rule_8_and_asks_where_none_does() {
+    let site = Site::new();
+    site.put_budget(&json!({"status": {"clusterID": "c1"}}));
+    let page = site.page().await;
+    site.api.take_requests();
+    let copy = ClusterRef::new("other", "copy");
+    for (cached, shared, asks) in [
+        (Some(vec![copy.clone()]), Some(copy), false),
+        (Some(Vec::new()), None, false),
+        (None, None, true),
+    ] {
+        let world = site.observer.world_at_leisure(&page, cached).await.unwrap();
+        assert_eq!(world.circumstances(&page, None).shared_with, shared);
+        let requests = site.api.take_requests();
+        let asked = requests
+            .iter()
+            .any(|r| r.contains("quorumdisruptionbudgets"));
+        assert_eq!(asked, asks, "{requests:?}");
+    }
+}
+
+#[tokio::test]
 async fn rule_9_a_ledger_is_cold_where_a_pod_is_not_younger() {
     let site = Site::new();
     let cold = Temperature::Cold {

@@ -1,5 +1,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -45,6 +46,33 @@ async fn all_duties_of_a_cluster_that_left_end() {
 }
 
 #[tokio::test]
+async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
+    let (mut keepers, _) = keepers();
+    let (held, mut all_dropped) = mpsc::channel::<()>(1);
+    keepers.tend(&cluster("a"), |_, _| {
+        let held = held.clone();
+        vec![async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        }]
+    });
+    drop(held);
+    let begun = AtomicUsize::new(0);
+    for _ in 0..2 {
+        keepers.tend(&cluster("b"), |_, _| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            vec![std::future::pending::<()>()]
+        });
+        keepers.leave(&cluster("a"));
+    }
+    let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
+    assert_eq!(ended, Ok(None));
+    assert!(keepers.of(&cluster("a")).is_none());
+    assert!(keepers.of(&cluster("b")).is_some());
+    assert_eq!(begun.into_inner(), 1);
+}
+
+#[tokio::test]
 async fn a_keeper_whose_duty_ended_is_replaced() {
     let (mut keepers, _) = keepers();
     let begun = AtomicUsize::new(0);
@@ -57,6 +85,29 @@ async fn a_keeper_whose_duty_ended_is_replaced() {
         });
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn the_living_duties_of_a_keeper_that_is_replaced_end() {
+    let (mut keepers, _) = keepers();
+    let (held, mut all_dropped) = mpsc::channel::<()>(1);
+    let duty = |held: Option<mpsc::Sender<()>>| async move {
+        if held.is_some() {
+            std::future::pending::<()>().await;
+        }
+    };
+    keepers.keep(&[cluster("a")], |_, _| {
+        vec![duty(None), duty(Some(held.clone()))]
+    });
+    drop(held);
+    let ended = async {
+        while all_dropped.recv().now_or_never().is_none() {
+            keepers.keep(&[cluster("a")], |_, _| vec![std::future::pending::<()>()]);
+            tokio::task::yield_now().await;
+        }
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
+    assert_eq!(ended, Ok(()));
 }
 
 #[tokio::test]
@@ -90,10 +141,11 @@ async fn those_within_a_namespace_are_woken_and_no_others() {
     let clusters = [
         cluster("a"),
         cluster("b"),
-        ClusterRef::new("elsewhere", "a"),
+        ClusterRef::new("d", "z"),
+        ClusterRef::new("db-2", "a"),
     ];
     keepers.keep(&clusters, |_, _| vec![std::future::pending::<()>()]);
-    assert_eq!(keepers.within(Some("db")).count(), 2);
-    assert_eq!(keepers.within(Some("nowhere")).count(), 0);
-    assert_eq!(keepers.within(None).count(), 3);
+    assert_eq!(keepers.within("db").count(), 2);
+    assert_eq!(keepers.within("nowhere").count(), 0);
+    assert_eq!(keepers.all().count(), 4);
 }

@@ -1,3 +1,5 @@
+use futures::FutureExt as _;
+
 use super::*;
 
 fn held_by(holder: &str, since: Instant) -> Seen {
@@ -77,6 +79,19 @@ async fn one_who_cannot_renew_stops_leading_before_others_take_over() {
     candidate.note(start + RENEW_WITHIN);
     assert!(!leading.now());
     assert!(RENEW_WITHIN + PERIOD < DURATION);
+}
+
+#[tokio::test]
+async fn who_begins_under_a_leader_is_not_told_of_it_as_of_a_change() {
+    let (mut candidate, leading) = candidate();
+    let start = Instant::now();
+    candidate.renewed = Some(start);
+    candidate.note(start);
+    let mut begins = leading.from_now();
+    assert!(begins.now());
+    assert_eq!(begins.changed().now_or_never(), None);
+    candidate.note(start + RENEW_WITHIN);
+    assert_eq!(begins.changed().now_or_never(), Some(()));
 }
 
 #[tokio::test]
