@@ -72,7 +72,7 @@ pub(super) async fn until_cancelled(
         nodes: HashMap::new(),
     };
     dispatch.begin(&mut changes);
-    let mut leading = run.leading.from_now();
+    let mut leading = run.leading.begun_now();
     let mut resync = tokio::time::interval_at(now + RESYNC, RESYNC);
     loop {
         tokio::select! {

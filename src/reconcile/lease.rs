@@ -29,7 +29,7 @@ pub(super) struct Leading(watch::Receiver<bool>);
 
 impl Leading {
     /// The same for one who begins now, and is told of changes from now on.
-    pub(super) fn from_now(&self) -> Self {
+    pub(super) fn begun_now(&self) -> Self {
         let mut follow = self.0.clone();
         follow.mark_unchanged();
         Self(follow)

@@ -48,7 +48,7 @@ const TELL_ATTEMPTS: u32 = 10;
 
 /// Drives the rollouts of one cluster, until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
-    let mut leading = run.leading.from_now();
+    let mut leading = run.leading.begun_now();
     let mut driver = Driver {
         looker: Looker::new(Arc::clone(&run), cluster.clone()),
         teller: Teller::new(Arc::clone(&run), cluster.clone()),

@@ -49,7 +49,7 @@ struct Eyes {
 
 /// Looks at a cluster and shows what is seen, until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
-    let mut leading = run.leading.from_now();
+    let mut leading = run.leading.begun_now();
     let mut eyes = Eyes {
         looker: Looker::new(Arc::clone(&run), cluster.clone()),
         run,

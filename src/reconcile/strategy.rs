@@ -86,7 +86,7 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
             own: run.settings.lease_namespace.clone(),
         },
     };
-    let mut leading = run.leading.from_now();
+    let mut leading = run.leading.begun_now();
     let mut paces = Paces::default();
     loop {
         let mut next = RESYNC;

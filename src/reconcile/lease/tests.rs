@@ -87,7 +87,7 @@ async fn who_begins_under_a_leader_is_not_told_of_it_as_of_a_change() {
     let start = Instant::now();
     candidate.renewed = Some(start);
     candidate.note(start);
-    let mut begins = leading.from_now();
+    let mut begins = leading.begun_now();
     assert!(begins.now());
     assert_eq!(begins.changed().now_or_never(), None);
     candidate.note(start + RENEW_WITHIN);
