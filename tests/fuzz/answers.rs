@@ -21,6 +21,7 @@ use quorumgate::quorum::PodUid;
 use quorumgate::quorum::evidence::{Probe, Target};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 /// What the member says next: by kind of question.
@@ -50,6 +51,8 @@ impl Member {
     fn new() -> Self {
         quorumgate::install_crypto_provider();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        // Rust's own main ignores it, libFuzzer's does not: a peer that hangs up in the middle of a write would end the process.
+        drop(runtime.block_on(async { signal(SignalKind::pipe()).unwrap() }));
         let script = Shared::default();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
