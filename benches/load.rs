@@ -163,8 +163,8 @@ impl Size {
         let process = process.pid().to_string();
         let rest = at_rest(&process, clusters).await?;
         ensure!(
-            begun.elapsed() < CALM_PER_CLUSTER.saturating_mul(clusters),
-            "the next looks began before the rest was measured"
+            begun.elapsed() < between_looks(clusters),
+            "the next looks began before the rest was measured: {clusters} clusters are too few, or the machine too busy"
         );
         let questions = Questions::of(etcd.client(), HUNG..clusters).await?;
         let hanging = Questions::of(etcd.client(), 0..HUNG).await?;
@@ -252,6 +252,11 @@ impl Size {
     }
 }
 
+/// Between two looks at a cluster in which nothing is wrong.
+fn between_looks(clusters: u32) -> Duration {
+    CALM_PER_CLUSTER.saturating_mul(clusters)
+}
+
 /// What the process takes when nobody asks it anything. It has just looked at every cluster for the first time.
 async fn at_rest(process: &str, clusters: u32) -> Result<Rest> {
     tokio::time::sleep(AFTERMATH).await;
@@ -259,7 +264,7 @@ async fn at_rest(process: &str, clusters: u32) -> Result<Rest> {
     let start = Instant::now();
     tokio::time::sleep(REST).await;
     let idle = (processor::time(process, |_| true)? - looked) / start.elapsed().as_secs_f64();
-    let looks = looked / CALM_PER_CLUSTER.saturating_mul(clusters).as_secs_f64();
+    let looks = looked / between_looks(clusters).as_secs_f64();
     Ok(Rest { idle, looks })
 }
 

@@ -18,7 +18,7 @@ use crate::quorum::evidence::{Target, Unanswered};
 /// An unused connection is kept for several of the controller's rounds.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// So many are kept at most, unless told otherwise: those of a thousand clusters of three. Each takes a file descriptor and tens of KiB.
+/// So many are kept at most: those of a thousand clusters of three. Each takes a file descriptor and tens of KiB.
 const MOST: usize = 3_000;
 
 /// The connections of this process to etcd members. Cheap to clone; clones share them.
@@ -71,7 +71,7 @@ impl Connections {
         Self::at_most(MOST, clock)
     }
 
-    /// None yet, and never more than `most`, nor than those of a thousand clusters of three.
+    /// None yet, and never more than `most`, nor than there ever are: for a process that may open few files.
     pub fn at_most(most: usize, clock: Clock) -> Self {
         let kept = Kept {
             entries: HashMap::new(),

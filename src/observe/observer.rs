@@ -102,8 +102,8 @@ impl Observer {
     }
 
     /// The same about no pod in particular, for looks that come by themselves. `sharing`: which other clusters report the same etcd, where a
-    /// cache has it; nobody may decide by that. The API server holds every budget there is against the question, so it is not asked
-    /// it for each of many clusters over and over.
+    /// cache has it; nobody may decide by that. The API server compares every budget there is to answer that, so it is not
+    /// asked for each of many clusters over and over.
     pub async fn world_at_leisure(
         &self,
         page: &Page,

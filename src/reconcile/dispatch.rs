@@ -106,12 +106,8 @@ impl Dispatch<'_> {
         }
         self.keep();
         self.run.strategies.notify_one();
-        for change in listed {
-            if let Change::Namespace { lapse: Some(_), .. } | Change::Webhooks { lapse: Some(_) } =
-                change
-            {
-                self.take(change);
-            }
+        for lapse in listed.into_iter().filter(Change::is_lapse) {
+            self.take(lapse);
         }
     }
 

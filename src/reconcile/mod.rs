@@ -1,7 +1,8 @@
 //! What the gate does without being asked: enrols, settles, warms, reports, and asks again for what it once refused.
 //!
 //! Caches wake the keepers ([`watches`]); whatever is decided or written rests on what was read just now, but for whether another budget
-//! reports the same etcd, which is shown by the caches and decided by the API server. Loops and webhooks meet in the ledger and nowhere else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
+//! reports the same etcd, which is shown by the caches and decided by the API server. Loops and webhooks meet in the ledger and nowhere
+//! else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
 
 mod companion;
 mod condition;

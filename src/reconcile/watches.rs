@@ -58,6 +58,16 @@ pub(super) enum Change {
     },
 }
 
+impl Change {
+    /// Whether it showed the gate out of force: no later event tells that.
+    pub(super) fn is_lapse(&self) -> bool {
+        match self {
+            Self::Namespace { lapse, .. } | Self::Webhooks { lapse } => lapse.is_some(),
+            _ => false,
+        }
+    }
+}
+
 /// Objects of one namespaced kind, from one watch of all namespaces or one watch for each that was named.
 pub(super) struct Shelf<K>(Vec<Store<K>>)
 where

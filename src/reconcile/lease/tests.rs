@@ -58,6 +58,13 @@ fn candidate() -> (Candidate, Leading) {
     Candidate::new(client, "quorumgate", "quorumgate", "a", Clock::system())
 }
 
+fn leading_since(start: Instant) -> (Candidate, Leading) {
+    let (mut candidate, leading) = candidate();
+    candidate.renewed = Some(start);
+    candidate.note(start);
+    (candidate, leading)
+}
+
 #[tokio::test]
 async fn a_renewal_by_its_holder_starts_the_clock_anew() {
     let (mut candidate, _) = candidate();
@@ -71,10 +78,8 @@ async fn a_renewal_by_its_holder_starts_the_clock_anew() {
 
 #[tokio::test]
 async fn one_who_cannot_renew_stops_leading_before_others_take_over() {
-    let (mut candidate, leading) = candidate();
     let start = Instant::now();
-    candidate.renewed = Some(start);
-    candidate.note(start);
+    let (candidate, leading) = leading_since(start);
     assert!(leading.now());
     candidate.note(start + RENEW_WITHIN);
     assert!(!leading.now());
@@ -83,10 +88,8 @@ async fn one_who_cannot_renew_stops_leading_before_others_take_over() {
 
 #[tokio::test]
 async fn who_begins_under_a_leader_is_not_told_of_it_as_of_a_change() {
-    let (mut candidate, leading) = candidate();
     let start = Instant::now();
-    candidate.renewed = Some(start);
-    candidate.note(start);
+    let (candidate, leading) = leading_since(start);
     let mut begins = leading.begun_now();
     assert!(begins.now());
     assert_eq!(begins.changed().now_or_never(), None);
