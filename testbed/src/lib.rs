@@ -18,6 +18,7 @@ pub mod etcd_cluster;
 pub mod eventually;
 mod executable;
 pub mod faults;
+mod free_ports;
 pub mod gate;
 pub mod kubeconfig;
 pub mod kubectl;

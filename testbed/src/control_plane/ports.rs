@@ -1,18 +1,12 @@
 //! The ports of one control plane, chosen once and then kept, so that kubeconfigs stay valid over restarts.
 
-use std::collections::hash_map::RandomState;
 use std::fs;
-use std::hash::{BuildHasher as _, Hasher as _};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-/// Below the range from which the kernel takes the ports of outgoing connections (32768 and up), so that none of those
-/// sits on a port while its process is restarted.
-const FIRST: u16 = 20_000;
-const LAST: u16 = 31_999;
+use crate::free_ports::free_ports;
 
 /// A port for each listener of the control plane, all on 127.0.0.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,27 +41,19 @@ impl Ports {
     }
 
     fn choose() -> Result<Self> {
-        // The listeners are held until all ports are chosen: none is chosen twice.
-        let mut held = Vec::new();
-        // Between the choice and the components' listening others choose too: they should begin to look elsewhere.
-        let anywhere = RandomState::new().build_hasher().finish() % u64::from(LAST - FIRST);
-        let start = FIRST + u16::try_from(anywhere)?;
-        let mut candidates = (start..=LAST).chain(FIRST..start);
-        let mut next = || -> Result<u16> {
-            for port in candidates.by_ref() {
-                if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
-                    held.push(listener);
-                    return Ok(port);
-                }
-            }
-            bail!("no free port between {FIRST} and {LAST}")
-        };
+        let [
+            etcd_client,
+            etcd_peer,
+            api_server,
+            controller_manager,
+            scheduler,
+        ] = free_ports()?;
         Ok(Self {
-            etcd_client: next()?,
-            etcd_peer: next()?,
-            api_server: next()?,
-            controller_manager: next()?,
-            scheduler: next()?,
+            etcd_client: etcd_client.port(),
+            etcd_peer: etcd_peer.port(),
+            api_server: api_server.port(),
+            controller_manager: controller_manager.port(),
+            scheduler: scheduler.port(),
         })
     }
 }
@@ -82,7 +68,6 @@ mod tests {
         let file = dir.path().join("ports.json");
         let chosen = Ports::load_or_choose(&file).unwrap();
         assert_eq!(Ports::load_or_choose(&file).unwrap(), chosen);
-        assert!((FIRST..=LAST).contains(&chosen.api_server));
         assert_ne!(chosen.etcd_client, chosen.etcd_peer);
     }
 }

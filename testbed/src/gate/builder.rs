@@ -1,6 +1,5 @@
 //! Choosing what a gate looks like, and starting it.
 
-use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use super::serving_certificate::ServingCertificate;
 use super::webhooks::Webhooks;
 use crate::Sandbox;
 use crate::balancer::Balancer;
+use crate::free_ports::free_ports;
 use crate::kubectl::Invocation;
 use crate::process::Background;
 
@@ -125,12 +125,9 @@ impl GateBuilder {
             environment,
         };
 
-        let ports = free_ports(self.replicas * 2)?;
         let mut replicas = Vec::with_capacity(self.replicas);
-        for (index, addresses) in ports.chunks_exact(2).enumerate() {
-            let [webhooks, admin] = *addresses else {
-                continue;
-            };
+        for index in 0..self.replicas {
+            let [webhooks, admin] = free_ports()?;
             let name = format!("quorumgate-{index}");
             let clock = self.clocks.then(|| Clock::create(&directory, &name));
             let process = Background::new(name, &directory, &directory);
@@ -199,15 +196,4 @@ fn arguments(name: &str, home: &str, certificate: &ServingCertificate) -> Vec<St
         "--lease-name=quorumgate".to_owned(),
         "--log-format=text".to_owned(),
     ]
-}
-
-/// Ports of 127.0.0.1 that nobody uses now. Replicas keep theirs over restarts, so they cannot choose them themselves.
-fn free_ports(count: usize) -> Result<Vec<SocketAddr>> {
-    let listeners: Vec<_> = (0..count)
-        .map(|_| TcpListener::bind("127.0.0.1:0"))
-        .collect::<Result<_, _>>()?;
-    Ok(listeners
-        .iter()
-        .map(TcpListener::local_addr)
-        .collect::<Result<_, _>>()?)
 }

@@ -1,0 +1,69 @@
+//! Ports of 127.0.0.1 for processes that keep theirs over restarts, and so cannot have the kernel choose them.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context as _, Result};
+
+/// Below the range from which the kernel takes the ports of outgoing connections (32768 and up): one of those would sit
+/// on a port between its choice and its use, or while its process is restarted.
+const FIRST: u16 = 20_000;
+const COUNT: u16 = 12_000;
+
+/// How many ports this process has tried, from a beginning of its own: others choose at the same time.
+static TRIED: LazyLock<AtomicU64> =
+    LazyLock::new(|| AtomicU64::new(RandomState::new().build_hasher().finish()));
+
+/// `N` different addresses on which nobody listens, and which this process has given to nobody else of late.
+pub(crate) fn free_ports<const N: usize>() -> Result<[SocketAddr; N]> {
+    let found: Vec<_> = (0..COUNT).filter_map(|_| next_if_free()).take(N).collect();
+    found
+        .try_into()
+        .ok()
+        .with_context(|| format!("fewer than {N} free ports from {FIRST} on"))
+}
+
+fn next_if_free() -> Option<SocketAddr> {
+    let offset = TRIED.fetch_add(1, Ordering::Relaxed) % u64::from(COUNT);
+    let port = FIRST + u16::try_from(offset).ok()?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    TcpListener::bind(address).is_ok().then_some(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn nobody_is_given_what_another_was_given_before_it_listens() {
+        let choosers: Vec<_> = (0..8)
+            .map(|_| thread::spawn(|| free_ports::<25>().unwrap()))
+            .collect();
+        let given: Vec<_> = choosers
+            .into_iter()
+            .flat_map(|chooser| chooser.join().unwrap())
+            .collect();
+        let different: HashSet<_> = given.iter().collect();
+        assert_eq!(different.len(), 8 * 25);
+    }
+
+    #[test]
+    fn no_outgoing_connection_can_take_one() {
+        let ephemeral = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
+        let lowest: u16 = ephemeral
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        for address in free_ports::<50>().unwrap() {
+            assert!((FIRST..lowest).contains(&address.port()), "{address}");
+        }
+    }
+}
