@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::enrol::{Bounds, Enrolment};
 use super::keeper::{Keepers, RESYNC, Wake};
-use super::watches::{Change, cluster_of};
+use super::watches::Change;
 use super::{Run, guard, rollout, status};
 use crate::quorum::ClusterRef;
 
@@ -204,10 +204,9 @@ impl Dispatch<'_> {
         if !self.sight_node(name) {
             return;
         }
-        let here = self.run.watches.pods.filter(|pod| {
-            pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(name)
-        });
-        for cluster in here.iter().filter_map(|pod| cluster_of(pod)) {
+        let pods = &self.run.watches.pods;
+        let here = pods.filter(|pod| pod.node() == Some(name));
+        for cluster in here.iter().filter_map(|pod| pod.cluster()) {
             if let Some(wake) = self.keepers.of(&cluster) {
                 wake.observer();
                 // Whether a member that is silent is down rests on its node's word.

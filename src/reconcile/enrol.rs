@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
@@ -19,7 +19,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::watches::{Watches, cluster_of};
+use super::cached_pod::CachedPod;
+use super::watches::Watches;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::observe::is_enrolled;
 use crate::quorum::{ClusterRef, Ordinal, PodName};
@@ -68,7 +69,7 @@ struct Seen<'a> {
     sets: &'a [Arc<StatefulSet>],
     budgets: &'a [Arc<QuorumDisruptionBudget>],
     /// Asked for where a budget has lost its StatefulSet.
-    pods: &'a dyn Fn() -> Vec<Arc<Pod>>,
+    pods: &'a dyn Fn() -> Vec<Arc<CachedPod>>,
     namespaces: &'a [Arc<Namespace>],
     bounds: &'a Bounds,
 }
@@ -151,8 +152,8 @@ fn cluster((namespace, name): Place<'_>) -> ClusterRef {
 }
 
 /// The cluster that a pod belongs to: by its owner, or, for one that was orphaned, by its name.
-pub(super) fn belongs_to(pod: &Pod) -> Option<ClusterRef> {
-    cluster_of(pod).or_else(|| {
+pub(super) fn belongs_to(pod: &CachedPod) -> Option<ClusterRef> {
+    pod.cluster().or_else(|| {
         let name = pod.name_any();
         Ordinal::of(&PodName::new(name.as_str()))?;
         let (set, _) = name.rsplit_once('-')?;
@@ -313,7 +314,7 @@ impl Enrolment {
         if sets.get_opt(name).await?.is_some() {
             return Ok(false);
         }
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pods: Api<CachedPod> = Api::namespaced(self.client.clone(), namespace);
         let members = ListParams::default().labels(names::POD_NAME);
         let mut left = pods.list(&members).await?.into_iter();
         if left.any(|pod| belongs_to(&pod).as_ref() == Some(cluster)) {

@@ -4,6 +4,7 @@
 //! reports the same etcd, which is shown by the caches and decided by the API server. Loops and webhooks meet in the ledger and nowhere
 //! else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
 
+mod cached_pod;
 mod companion;
 mod condition;
 mod dispatch;

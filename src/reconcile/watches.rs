@@ -12,7 +12,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -24,6 +24,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use super::cached_pod::CachedPod;
 use super::enrol::is_gated;
 use super::force::{self, OutOfForce};
 use crate::api::{QuorumDisruptionBudget, names};
@@ -106,7 +107,7 @@ where
 pub(super) struct Watches {
     pub(super) budgets: Shelf<QuorumDisruptionBudget>,
     pub(super) stateful_sets: Shelf<StatefulSet>,
-    pub(super) pods: Shelf<Pod>,
+    pub(super) pods: Shelf<CachedPod>,
     pub(super) disruption_budgets: Shelf<PodDisruptionBudget>,
     pub(super) namespaces: Store<Namespace>,
     pub(super) nodes: Store<Node>,
@@ -163,15 +164,6 @@ async fn until_undefined(ledger: &Ledger) {
     while !matches!(ledger.defined().await, Err(LedgerError::NoDefinition)) {
         tokio::time::sleep(AGAIN).await;
     }
-}
-
-/// The cluster whose StatefulSet a pod names as its controller.
-pub(super) fn cluster_of(pod: &Pod) -> Option<ClusterRef> {
-    let owner = pod
-        .owner_references()
-        .iter()
-        .find(|owner| owner.controller == Some(true) && owner.kind == "StatefulSet")?;
-    Some(ClusterRef::new(pod.namespace()?, &owner.name))
 }
 
 fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
@@ -299,7 +291,7 @@ pub(super) fn open(
     let watches = Watches {
         budgets: opening.shelf(&any(), |budget| named(budget).map(Change::Budget)),
         stateful_sets: opening.shelf(&any(), |set| named(set).map(Change::StatefulSet)),
-        pods: opening.shelf(&members, |pod| cluster_of(pod).map(Change::Pod)),
+        pods: opening.shelf(&members, |pod: &CachedPod| pod.cluster().map(Change::Pod)),
         disruption_budgets: opening.shelf(&any(), in_namespace),
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
             Some(Change::Namespace {

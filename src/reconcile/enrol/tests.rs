@@ -34,10 +34,10 @@ fn budget(namespace: &str, name: &str, by: Option<&str>) -> Arc<QuorumDisruption
     Arc::new(budget)
 }
 
-fn pod(namespace: &str, name: &str) -> Arc<Pod> {
-    let mut pod = Pod::default();
-    pod.metadata.namespace = Some(namespace.into());
-    pod.metadata.name = Some(name.into());
+fn pod(namespace: &str, name: &str) -> Arc<CachedPod> {
+    let mut pod = CachedPod::default();
+    pod.meta_mut().namespace = Some(namespace.into());
+    pod.meta_mut().name = Some(name.into());
     Arc::new(pod)
 }
 
@@ -47,7 +47,7 @@ const ENROLLED: &[(&str, &str)] = &[(names::ENROLL, names::TRUE)];
 struct Caches {
     sets: Vec<Arc<StatefulSet>>,
     budgets: Vec<Arc<QuorumDisruptionBudget>>,
-    pods: Vec<Arc<Pod>>,
+    pods: Vec<Arc<CachedPod>>,
     namespaces: Vec<Arc<Namespace>>,
     named: Vec<String>,
 }
