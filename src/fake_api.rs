@@ -128,6 +128,7 @@ impl FakeApi {
             ("PUT", Some(object)) => state.replace_status(path, &object),
             ("PATCH", Some(changes)) => state.merge(path, &changes),
             ("POST", Some(object)) => state.create(path, object),
+            ("DELETE", Some(options)) => state.delete(path, &options["preconditions"]),
             _ => failure(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", path),
         };
         let response = Response::builder().status(code);
@@ -192,11 +193,8 @@ impl State {
         let Some(stored) = self.objects.get(path).cloned() else {
             return failure(StatusCode::NOT_FOUND, "NotFound", path);
         };
-        let named = &changes["metadata"];
-        for field in ["resourceVersion", "uid"] {
-            if !named[field].is_null() && named[field] != stored["metadata"][field] {
-                return failure(StatusCode::CONFLICT, "Conflict", path);
-            }
+        if !is_at(&stored, &changes["metadata"]) {
+            return failure(StatusCode::CONFLICT, "Conflict", path);
         }
         let mut next = stored.clone();
         json_patch::merge(&mut next, changes);
@@ -223,6 +221,26 @@ impl State {
         self.objects.insert(path, object.clone());
         (StatusCode::CREATED, object)
     }
+
+    fn delete(&mut self, path: &str, preconditions: &Value) -> Answer {
+        match self.objects.get(path) {
+            None => failure(StatusCode::NOT_FOUND, "NotFound", path),
+            Some(stored) if !is_at(stored, preconditions) => {
+                failure(StatusCode::CONFLICT, "Conflict", path)
+            }
+            Some(_) => (
+                StatusCode::OK,
+                self.objects.remove(path).unwrap_or_default(),
+            ),
+        }
+    }
+}
+
+/// Whether an object has the version and the UID that are named, where they are.
+fn is_at(stored: &Value, named: &Value) -> bool {
+    ["resourceVersion", "uid"]
+        .iter()
+        .all(|field| named[field].is_null() || named[field] == stored["metadata"][field])
 }
 
 /// Whether an object matches the `labelSelector` (equalities only) and the `fieldSelector` of a query.

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::cached_pod::CachedPod;
+use super::slim_pod::SlimPod;
 use super::watches::Watches;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::observe::is_enrolled;
@@ -69,7 +69,7 @@ struct Seen<'a> {
     sets: &'a [Arc<StatefulSet>],
     budgets: &'a [Arc<QuorumDisruptionBudget>],
     /// Asked for where a budget has lost its StatefulSet.
-    pods: &'a dyn Fn() -> Vec<Arc<CachedPod>>,
+    pods: &'a dyn Fn() -> Vec<Arc<SlimPod>>,
     namespaces: &'a [Arc<Namespace>],
     bounds: &'a Bounds,
 }
@@ -152,7 +152,7 @@ fn cluster((namespace, name): Place<'_>) -> ClusterRef {
 }
 
 /// The cluster that a pod belongs to: by its owner, or, for one that was orphaned, by its name.
-pub(super) fn belongs_to(pod: &CachedPod) -> Option<ClusterRef> {
+pub(super) fn belongs_to(pod: &SlimPod) -> Option<ClusterRef> {
     pod.cluster().or_else(|| {
         let name = pod.name_any();
         Ordinal::of(&PodName::new(name.as_str()))?;
@@ -314,7 +314,7 @@ impl Enrolment {
         if sets.get_opt(name).await?.is_some() {
             return Ok(false);
         }
-        let pods: Api<CachedPod> = Api::namespaced(self.client.clone(), namespace);
+        let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), namespace);
         let members = ListParams::default().labels(names::POD_NAME);
         let mut left = pods.list(&members).await?.into_iter();
         if left.any(|pod| belongs_to(&pod).as_ref() == Some(cluster)) {

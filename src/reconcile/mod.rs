@@ -4,7 +4,6 @@
 //! reports the same etcd, which is shown by the caches and decided by the API server. Loops and webhooks meet in the ledger and nowhere
 //! else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
 
-mod cached_pod;
 mod companion;
 mod condition;
 mod dispatch;
@@ -18,6 +17,7 @@ mod redrive;
 mod report;
 mod rollout;
 mod settle;
+mod slim_pod;
 mod status;
 mod stopwatches;
 mod strategy;

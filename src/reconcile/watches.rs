@@ -24,9 +24,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::cached_pod::CachedPod;
 use super::enrol::is_gated;
 use super::force::{self, OutOfForce};
+use super::slim_pod::SlimPod;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError};
 use crate::quorum::ClusterRef;
@@ -107,7 +107,7 @@ where
 pub(super) struct Watches {
     pub(super) budgets: Shelf<QuorumDisruptionBudget>,
     pub(super) stateful_sets: Shelf<StatefulSet>,
-    pub(super) pods: Shelf<CachedPod>,
+    pub(super) pods: Shelf<SlimPod>,
     pub(super) disruption_budgets: Shelf<PodDisruptionBudget>,
     pub(super) namespaces: Store<Namespace>,
     pub(super) nodes: Store<Node>,
@@ -291,7 +291,7 @@ pub(super) fn open(
     let watches = Watches {
         budgets: opening.shelf(&any(), |budget| named(budget).map(Change::Budget)),
         stateful_sets: opening.shelf(&any(), |set| named(set).map(Change::StatefulSet)),
-        pods: opening.shelf(&members, |pod: &CachedPod| pod.cluster().map(Change::Pod)),
+        pods: opening.shelf(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
         disruption_budgets: opening.shelf(&any(), in_namespace),
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
             Some(Change::Namespace {

@@ -32,6 +32,25 @@ async fn a_stateful_set_without_owner_takes_its_pods_along() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_budget_goes_after_the_last_that_it_guarded() -> Result<()> {
+    let world = World::new("dismissed").await?;
+    sets(&world)
+        .delete("etcd", &DeleteParams::foreground())
+        .await?;
+    no_pods(&world).await?;
+    let budgets = world.budgets();
+    eventually(SOON, "the budget is gone", || async {
+        ensure!(
+            budgets.get_opt("etcd").await?.is_none(),
+            "it is still there"
+        );
+        Ok(())
+    })
+    .await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result<()> {
     let world = World::builder("sts-owned").start().await?;
     let owner = own(&world).await?;

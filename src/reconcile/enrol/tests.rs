@@ -34,8 +34,8 @@ fn budget(namespace: &str, name: &str, by: Option<&str>) -> Arc<QuorumDisruption
     Arc::new(budget)
 }
 
-fn pod(namespace: &str, name: &str) -> Arc<CachedPod> {
-    let mut pod = CachedPod::default();
+fn pod(namespace: &str, name: &str) -> Arc<SlimPod> {
+    let mut pod = SlimPod::default();
     pod.meta_mut().namespace = Some(namespace.into());
     pod.meta_mut().name = Some(name.into());
     Arc::new(pod)
@@ -47,7 +47,7 @@ const ENROLLED: &[(&str, &str)] = &[(names::ENROLL, names::TRUE)];
 struct Caches {
     sets: Vec<Arc<StatefulSet>>,
     budgets: Vec<Arc<QuorumDisruptionBudget>>,
-    pods: Vec<Arc<CachedPod>>,
+    pods: Vec<Arc<SlimPod>>,
     namespaces: Vec<Arc<Namespace>>,
     named: Vec<String>,
 }
@@ -189,11 +189,7 @@ fn a_budget_of_the_gates_making_is_abandoned_only_when_set_and_pods_are_gone() {
 #[tokio::test]
 async fn a_namespace_is_given_back_only_when_the_api_server_says_that_it_holds_no_budget() {
     let api = FakeApi::default();
-    let everywhere = Bounds {
-        named: Vec::new(),
-        own: OWN.into(),
-    };
-    let enrolment = Enrolment::new(api.client(), everywhere, Duration::ZERO);
+    let enrolment = everywhere(&api);
     assert!(enrolment.is_unguarded("db").await);
     let budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
     let path = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
@@ -202,4 +198,41 @@ async fn a_namespace_is_given_back_only_when_the_api_server_says_that_it_holds_n
     api.remove(path);
     api.undefine("quorumdisruptionbudgets");
     assert!(!enrolment.is_unguarded("db").await);
+}
+
+fn everywhere(api: &FakeApi) -> Enrolment {
+    let everywhere = Bounds {
+        named: Vec::new(),
+        own: OWN.into(),
+    };
+    Enrolment::new(api.client(), everywhere, Duration::ZERO)
+}
+
+/// Left is a pod that the set owns, one that it has orphaned, or one of another set.
+#[tokio::test]
+async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
+    let cluster = ClusterRef::new("db", "etcd");
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd", "uid": "1", "controller": true}]);
+    for (pod, owners, goes) in [
+        ("member", owner, false),
+        ("etcd-0", json!(null), false),
+        ("etcd-events-0", json!(null), true),
+    ] {
+        let api = FakeApi::default();
+        let mut budget = QuorumDisruptionBudget::of(&cluster);
+        budget
+            .labels_mut()
+            .insert(names::MANAGED_BY.into(), MANAGER.into());
+        let path = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
+        api.put(path, serde_json::to_value(budget).unwrap());
+        let labels = json!({names::POD_NAME: pod});
+        let metadata =
+            json!({"namespace": "db", "name": pod, "labels": labels, "ownerReferences": owners});
+        api.put(
+            &format!("/api/v1/namespaces/db/pods/{pod}"),
+            json!({"metadata": metadata, "spec": {}}),
+        );
+        let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
+        assert_eq!((gone, api.get(path).is_none()), (goes, goes), "{pod}");
+    }
 }

@@ -3,14 +3,14 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt as _;
 
-use super::super::cached_pod::CachedPod;
+use super::super::slim_pod::SlimPod;
 use super::desired::{first_ordinal, live_partition, target_count};
 use crate::api::{QuorumDisruptionBudget, RolloutStatus};
 use crate::plan::pod_name;
 use crate::quorum::{Ordinal, PodName};
 
 /// Whether some pod is outdated, or the budget does not tell yet how things stand. `ours`: whether pods are replaced by us.
-pub(super) fn is_there<P: AsRef<CachedPod>>(
+pub(super) fn is_there<P: AsRef<SlimPod>>(
     set: &StatefulSet,
     budget: Option<&QuorumDisruptionBudget>,
     ours: bool,
@@ -34,7 +34,7 @@ fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: 
 
 /// Whether all pods are there that a finished rollout should have, and it is told of others: whoever made the last step may have died before
 /// it could tell of it, and of the wish that led to it.
-fn is_miscounted<P: AsRef<CachedPod>>(
+fn is_miscounted<P: AsRef<SlimPod>>(
     set: &StatefulSet,
     budget: Option<&QuorumDisruptionBudget>,
     pod: impl Fn(&str) -> Option<P>,
@@ -51,7 +51,7 @@ fn told(budget: &QuorumDisruptionBudget) -> Option<&RolloutStatus> {
     budget.status.as_ref()?.rollout.as_deref()
 }
 
-fn has_outdated<P: AsRef<CachedPod>>(
+fn has_outdated<P: AsRef<SlimPod>>(
     set: &StatefulSet,
     target: Option<&str>,
     ours: bool,
@@ -111,9 +111,7 @@ mod tests {
         let pod = |name: &str| {
             let (_, revision) = pods.iter().find(|(pod, _)| *pod == name)?;
             let labels = json!({"metadata": {"labels": {label::REVISION: revision}}});
-            Some(Arc::new(
-                serde_json::from_value::<CachedPod>(labels).unwrap(),
-            ))
+            Some(Arc::new(serde_json::from_value::<SlimPod>(labels).unwrap()))
         };
         is_there(&set(first), Some(&told("new")), true, pod)
     }
@@ -138,7 +136,7 @@ mod tests {
             move |name: &str| {
                 let revision = if name == which { "old" } else { "new" };
                 let pod = json!({"metadata": {"labels": {label::REVISION: revision}}});
-                Some(Arc::new(serde_json::from_value::<CachedPod>(pod).unwrap()))
+                Some(Arc::new(serde_json::from_value::<SlimPod>(pod).unwrap()))
             }
         };
         assert!(!is_there(&staged, None, false, outdated("etcd-0")));
@@ -153,7 +151,7 @@ mod tests {
         let there = |pods: &'static [&str]| {
             move |name: &str| {
                 let labels = json!({"metadata": {"labels": {label::REVISION: "new"}}});
-                let pod = || Arc::new(serde_json::from_value::<CachedPod>(labels).unwrap());
+                let pod = || Arc::new(serde_json::from_value::<SlimPod>(labels).unwrap());
                 pods.contains(&name).then(pod)
             }
         };
@@ -168,7 +166,7 @@ mod tests {
 
     #[test]
     fn what_is_not_told_yet_is_work() {
-        let nobody = |_: &str| None::<Arc<CachedPod>>;
+        let nobody = |_: &str| None::<Arc<SlimPod>>;
         let other = told("other");
         assert!(is_there(&set(0), Some(&other), true, nobody));
         assert!(is_there(&set(0), None, true, nobody));

@@ -1,5 +1,6 @@
-//! What is kept of the pods of StatefulSets. There may be tens of thousands, and what wakes a keeper is a small part of each: the rest, half
-//! of it who last wrote which field, would be most of the process's memory and of its start.
+//! What is read of the pods of StatefulSets where it only matters whose they are. There may be tens of thousands. Whatever happens to one
+//! wakes its keepers; whom, and what is counted, a small part of it tells. The rest would be most of the process's memory, and reading it half
+//! of the work of its start.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +12,13 @@ use serde::{Deserialize, Deserializer};
 use crate::api::names;
 use crate::quorum::ClusterRef;
 
-/// A pod, as far as somebody asks the cache for it.
+/// A pod: whose it is, where it runs, and what it was made from.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Pod)]
-pub(super) struct CachedPod {
+pub(super) struct SlimPod {
     #[serde(deserialize_with = "identity")]
     metadata: ObjectMeta,
-    #[serde(default)]
-    spec: Placed,
+    spec: Option<Placed>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,7 +27,7 @@ struct Placed {
     node_name: Option<String>,
 }
 
-impl CachedPod {
+impl SlimPod {
     /// The cluster whose StatefulSet it names as its controller.
     pub(super) fn cluster(&self) -> Option<ClusterRef> {
         let owner = self
@@ -39,7 +39,7 @@ impl CachedPod {
 
     /// The node that it was bound to.
     pub(super) fn node(&self) -> Option<&str> {
-        self.spec.node_name.as_deref()
+        self.spec.as_ref()?.node_name.as_deref()
     }
 
     /// The revision of its StatefulSet that it was made from.
@@ -48,14 +48,14 @@ impl CachedPod {
     }
 }
 
-/// Of the metadata, what a watch needs and what is asked for above.
+/// Of the metadata, what is asked for above, and what a watch needs: it goes on from the last version that it saw, and its cache finds by
+/// namespace and name.
 fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Identity {
         name: Option<String>,
         namespace: Option<String>,
-        uid: Option<String>,
         resource_version: Option<String>,
         labels: Option<BTreeMap<String, String>>,
         owner_references: Option<Vec<OwnerReference>>,
@@ -67,7 +67,6 @@ fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
     Ok(ObjectMeta {
         name: kept.name,
         namespace: kept.namespace,
-        uid: kept.uid,
         resource_version: kept.resource_version,
         labels: revision.map(|revision| [revision].into()),
         owner_references: kept.owner_references,
@@ -77,13 +76,15 @@ fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use kube::api::{ObjectList, WatchEvent};
+    use kube::runtime::reflector::ObjectRef;
+    use serde_json::{Value, json};
 
     use super::*;
 
     /// As an API server shows one, shortened.
-    fn shown() -> CachedPod {
-        serde_json::from_value(json!({
+    fn shown() -> Value {
+        json!({
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
@@ -100,36 +101,49 @@ mod tests {
             },
             "spec": {"nodeName": "n1", "containers": [{"name": "etcd", "image": "etcd"}]},
             "status": {"phase": "Running"},
-        }))
-        .unwrap()
+        })
     }
 
     #[test]
     fn whose_it_is_where_it_runs_and_what_it_was_made_from_is_kept() {
-        let pod = shown();
+        let pod: SlimPod = serde_json::from_value(shown()).unwrap();
         assert_eq!(pod.cluster(), Some(ClusterRef::new("prod", "etcd")));
         assert_eq!(pod.node(), Some("n1"));
         assert_eq!(pod.revision(), Some("etcd-5d4f"));
     }
 
-    /// A watch goes on from the last version that it saw, and a cache finds by name and namespace.
     #[test]
-    fn what_a_watch_and_a_cache_need_is_kept() {
-        let pod = shown();
-        let meta = pod.meta();
-        assert_eq!(meta.name.as_deref(), Some("etcd-0"));
-        assert_eq!(meta.namespace.as_deref(), Some("prod"));
-        assert_eq!(meta.uid.as_deref(), Some("3c1e"));
-        assert_eq!(meta.resource_version.as_deref(), Some("41"));
+    fn what_a_watch_and_its_cache_need_is_kept() {
+        let deleted = json!({"type": "DELETED", "object": shown()}).to_string();
+        let WatchEvent::Deleted(pod) =
+            serde_json::from_str::<WatchEvent<SlimPod>>(&deleted).unwrap()
+        else {
+            panic!("{deleted} is read as something else");
+        };
+        assert_eq!(pod.resource_version().as_deref(), Some("41"));
+        let found_by = ObjectRef::<SlimPod>::new("etcd-0").within("prod");
+        assert_eq!(ObjectRef::from_obj(&pod), found_by);
+    }
+
+    /// Those of a list say nothing of their kind.
+    #[test]
+    fn those_of_a_list_are_read() {
+        let item = json!({"metadata": {"name": "etcd-0", "namespace": "prod"}, "spec": {}});
+        let list =
+            json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [item, item]});
+        let list: ObjectList<SlimPod> = serde_json::from_str(&list.to_string()).unwrap();
+        assert_eq!(list.items.len(), 2);
     }
 
     #[test]
-    fn one_without_owner_node_or_labels_is_read_all_the_same() {
-        let bare = json!({"metadata": {"name": "etcd-0", "namespace": "prod"}, "spec": {}});
-        let pod: CachedPod = serde_json::from_value(bare).unwrap();
-        assert_eq!(
-            (pod.cluster(), pod.node(), pod.revision()),
-            (None, None, None)
-        );
+    fn what_is_absent_or_null_is_not_there() {
+        let bare = json!({"metadata": {"labels": null, "ownerReferences": null}, "spec": null});
+        for bare in [bare, json!({"metadata": {}})] {
+            let pod: SlimPod = serde_json::from_value(bare).unwrap();
+            assert_eq!(
+                (pod.cluster(), pod.node(), pod.revision()),
+                (None, None, None)
+            );
+        }
     }
 }
