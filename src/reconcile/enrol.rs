@@ -316,6 +316,7 @@ impl Enrolment {
         }
         let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), namespace);
         let members = ListParams::default().labels(names::POD_NAME);
+        // Read just then: by the caches nothing may be deleted.
         let mut left = pods.list(&members).await?.into_iter();
         if left.any(|pod| belongs_to(&pod).as_ref() == Some(cluster)) {
             return Ok(false);

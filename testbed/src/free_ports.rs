@@ -67,6 +67,9 @@ mod tests {
             .unwrap()
             .parse()
             .unwrap();
-        assert!(FIRST + COUNT <= lowest, "{ephemeral}");
+        assert!(
+            FIRST + COUNT <= lowest,
+            "net.ipv4.ip_local_port_range begins at {lowest}, among these ports"
+        );
     }
 }

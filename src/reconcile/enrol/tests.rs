@@ -2,6 +2,7 @@ use super::*;
 use crate::fake_api::FakeApi;
 
 const OWN: &str = "quorumgate";
+const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
 
 fn set(namespace: &str, name: &str, labels: &[(&str, &str)]) -> Arc<StatefulSet> {
     let mut set = StatefulSet::default();
@@ -191,11 +192,10 @@ async fn a_namespace_is_given_back_only_when_the_api_server_says_that_it_holds_n
     let api = FakeApi::default();
     let enrolment = everywhere(&api);
     assert!(enrolment.is_unguarded("db").await);
-    let budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
-    let path = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
-    api.put(path, serde_json::to_value(budget).unwrap());
+    let budget = budget("db", "etcd", None);
+    api.put(BUDGET, serde_json::to_value(&*budget).unwrap());
     assert!(!enrolment.is_unguarded("db").await);
-    api.remove(path);
+    api.remove(BUDGET);
     api.undefine("quorumdisruptionbudgets");
     assert!(!enrolment.is_unguarded("db").await);
 }
@@ -219,12 +219,8 @@ async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
         ("etcd-events-0", json!(null), true),
     ] {
         let api = FakeApi::default();
-        let mut budget = QuorumDisruptionBudget::of(&cluster);
-        budget
-            .labels_mut()
-            .insert(names::MANAGED_BY.into(), MANAGER.into());
-        let path = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
-        api.put(path, serde_json::to_value(budget).unwrap());
+        let budget = budget("db", "etcd", Some(MANAGER));
+        api.put(BUDGET, serde_json::to_value(&*budget).unwrap());
         let labels = json!({names::POD_NAME: pod});
         let metadata =
             json!({"namespace": "db", "name": pod, "labels": labels, "ownerReferences": owners});
@@ -233,6 +229,6 @@ async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
             json!({"metadata": metadata, "spec": {}}),
         );
         let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
-        assert_eq!((gone, api.get(path).is_none()), (goes, goes), "{pod}");
+        assert_eq!((gone, api.get(BUDGET).is_none()), (goes, goes), "{pod}");
     }
 }

@@ -3,11 +3,11 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt as _;
 
-use super::super::slim_pod::SlimPod;
 use super::desired::{first_ordinal, live_partition, target_count};
 use crate::api::{QuorumDisruptionBudget, RolloutStatus};
 use crate::plan::pod_name;
 use crate::quorum::{Ordinal, PodName};
+use crate::reconcile::slim_pod::SlimPod;
 
 /// Whether some pod is outdated, or the budget does not tell yet how things stand. `ours`: whether pods are replaced by us.
 pub(super) fn is_there<P: AsRef<SlimPod>>(
