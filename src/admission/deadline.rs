@@ -22,7 +22,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// The deadlines of a request that arrived at `start` with this query string.
+    /// The deadlines of a request for whose answer the API server waits since `start`, with this query string.
     pub(super) fn of(start: Instant, query: Option<&str>) -> Result<Self, Problem> {
         let given = query
             .unwrap_or_default()

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -60,6 +61,13 @@ impl Patience {
     }
 }
 
+/// How long a connection's TLS handshake took: an extension of its first request. Who opened it waits for the answer since before that.
+#[derive(Debug, Clone, Copy)]
+pub struct Handshake {
+    /// From the connection's arrival to the end of the handshake.
+    pub took: Duration,
+}
+
 pub(super) async fn serve(
     stream: TcpStream,
     acceptor: Option<TlsAcceptor>,
@@ -68,14 +76,17 @@ pub(super) async fn serve(
     patience: Patience,
 ) {
     let Some(acceptor) = acceptor else {
-        return converse(stream, router, shutdown, patience).await;
+        return converse(stream, None, router, shutdown, patience).await;
     };
     let start = Instant::now();
     let peer = stream.peer_addr().ok().map(tracing::field::display);
     // rustls asks for 4 KiB at a time, which would be three or four system calls for a review.
     let stream = BufReader::with_capacity(LARGEST_RECORD, stream);
     match tokio::time::timeout(patience.handshake, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => converse(stream, router, shutdown, patience).await,
+        Ok(Ok(stream)) => {
+            let took = start.elapsed();
+            converse(stream, Some(Handshake { took }), router, shutdown, patience).await;
+        }
         // Health checks of load balancers connect and go.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
             tracing::debug!(%error, peer, "a TLS handshake ended early");
@@ -86,12 +97,23 @@ pub(super) async fn serve(
 }
 
 /// HTTP/1.1 only: the API server speaks nothing else to a Service, so that its calls spread over the replicas.
-async fn converse<S>(stream: S, router: Router, shutdown: Shutdown, patience: Patience)
-where
+async fn converse<S>(
+    stream: S,
+    handshake: Option<Handshake>,
+    router: Router,
+    shutdown: Shutdown,
+    patience: Patience,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let pace = Pace::idle();
-    let service = service_fn(|request: Request<Incoming>| {
+    let first = AtomicBool::new(true);
+    let service = service_fn(|mut request: Request<Incoming>| {
+        if let Some(handshake) = handshake
+            && first.swap(false, Ordering::Relaxed)
+        {
+            request.extensions_mut().insert(handshake);
+        }
         let answering = pace.answering();
         let answer = router.clone().oneshot(request);
         let leaving = &shutdown.leaving;

@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use callers::Callers;
-pub use connection::Patience;
+pub use connection::{Handshake, Patience};
 
 /// How the bytes travel.
 #[derive(Clone)]

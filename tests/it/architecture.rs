@@ -44,6 +44,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "ledger",
             "clock",
             "features",
+            "serve",
             "strategy",
             "telemetry",
         ],

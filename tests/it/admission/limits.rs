@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Request;
 use quorumgate::admission::Limits;
 use quorumgate::quorum::Waiver;
+use quorumgate::serve::Handshake;
 use tokio::time::Instant;
 
 use super::door::{Door, World, fixture, yes};
@@ -24,6 +25,18 @@ async fn the_judge_gets_90_percent_of_the_time_the_api_server_waits() {
         .map(|q| q.deadline - start)
         .collect();
     assert_eq!(left, [Duration::from_secs(9), Duration::from_millis(4500)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_handshake_is_the_judges_too() {
+    let door = Door::open();
+    let start = Instant::now();
+    let took = Duration::from_millis(700);
+    let first = Request::post("/validate/pods?timeout=5s").extension(Handshake { took });
+    door.send(first, Body::from(fixture("pod-delete").to_string()))
+        .await;
+    let left = door.questions()[0].deadline - start;
+    assert_eq!(left, Duration::from_millis(4500 - 700));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
 use axum::routing::get;
-use quorumgate::serve::{Patience, ServeLimits};
+use quorumgate::serve::{Handshake, Patience, ServeLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -74,6 +76,25 @@ async fn a_handshake_that_does_not_come_ends_the_connection() {
     let read = timeout(SOON, silent.read_to_end(&mut rest)).await;
     read.expect("a silent peer is waited for").ok();
     assert!(rest.is_empty());
+}
+
+/// What it took is taken from the time for the first answer, and from no other.
+#[tokio::test]
+async fn the_first_request_of_a_connection_knows_what_the_handshake_took() {
+    let pki = Pki::new();
+    let told = |request: Request<Body>| async move {
+        let handshake = request.extensions().get::<Handshake>();
+        handshake.map_or("none".to_owned(), |handshake| {
+            handshake.took.as_nanos().to_string()
+        })
+    };
+    let router = Router::new().route("/", get(told));
+    let listener = Listener::start(&pki, router, ServeLimits::default()).await;
+    let before = Instant::now();
+    let mut connection = listener.connect().await.unwrap();
+    let first: u128 = connection.get("/").await.unwrap().body().parse().unwrap();
+    assert!((1..before.elapsed().as_nanos()).contains(&first), "{first}");
+    assert_eq!(connection.get("/").await.unwrap().body(), "none");
 }
 
 #[test]
