@@ -1,11 +1,15 @@
 //! A stand-in for a Service: spreads TCP connections over the replicas behind it.
+//!
+//! A real one is the kernel's, and carries bytes whatever else goes on. So this one has a thread of its own: node agents wait for disks in the
+//! runtime of their test, and a webhook call has five seconds.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
@@ -44,8 +48,10 @@ struct Turn {
 
 impl Balancer {
     /// Starts to listen on a free port of 127.0.0.1.
-    pub async fn start(replicas: impl IntoIterator<Item = SocketAddr>) -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+    pub fn start(replicas: impl IntoIterator<Item = SocketAddr>) -> Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
         let replica = |address| Replica {
             address,
             connections: AtomicU64::new(0),
@@ -60,11 +66,18 @@ impl Balancer {
             replicas: replicas.into_iter().map(replica).collect(),
             turn: Mutex::new(turn),
         });
-        let address = listener.local_addr()?;
-        tokio::spawn(
-            stop.clone()
-                .run_until_cancelled_owned(accept(listener, Arc::clone(&shared))),
-        );
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let accepting = {
+            let _inside = runtime.enter();
+            accept(TcpListener::from_std(listener)?, Arc::clone(&shared))
+        };
+        let accepting = stop.clone().run_until_cancelled_owned(accepting);
+        thread::Builder::new()
+            .name("balancer".to_owned())
+            .spawn(move || runtime.block_on(accepting))
+            .context("no thread for a balancer")?;
         Ok(Self {
             address,
             shared,

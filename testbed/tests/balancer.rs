@@ -4,6 +4,7 @@
     reason = "the servers and clients of these tests are tests, too"
 )]
 
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ async fn ask_anew(balancer: &Balancer) -> String {
 #[tokio::test]
 async fn connections_are_spread_evenly_and_keep_their_replica() {
     let (a, b) = (replica("a").await, replica("b").await);
-    let balancer = Balancer::start([a.address, b.address]).await.unwrap();
+    let balancer = Balancer::start([a.address, b.address]).unwrap();
     let mut answers = Vec::new();
     for _ in 0..4 {
         let mut stream = connect(&balancer).await;
@@ -70,7 +71,7 @@ async fn connections_are_spread_evenly_and_keep_their_replica() {
 #[tokio::test]
 async fn a_replica_that_refuses_is_skipped() {
     let (a, b) = (replica("a").await, replica("b").await);
-    let balancer = Balancer::start([a.address, b.address]).await.unwrap();
+    let balancer = Balancer::start([a.address, b.address]).unwrap();
     a.task.abort();
     let _ended = a.task.await;
     for _ in 0..3 {
@@ -82,7 +83,7 @@ async fn a_replica_that_refuses_is_skipped() {
 #[tokio::test]
 async fn without_any_replica_connections_are_closed() {
     let a = replica("a").await;
-    let balancer = Balancer::start([a.address]).await.unwrap();
+    let balancer = Balancer::start([a.address]).unwrap();
     a.task.abort();
     let _ended = a.task.await;
     assert!(ask(&mut connect(&balancer).await).await.is_err());
@@ -91,7 +92,7 @@ async fn without_any_replica_connections_are_closed() {
 #[tokio::test]
 async fn pinning_moves_open_connections_too_and_can_be_undone() {
     let (a, b) = (replica("a").await, replica("b").await);
-    let balancer = Balancer::start([a.address, b.address]).await.unwrap();
+    let balancer = Balancer::start([a.address, b.address]).unwrap();
     let mut before = connect(&balancer).await;
     assert_eq!(ask(&mut before).await.unwrap(), "a");
     balancer.pin(1);
@@ -116,10 +117,39 @@ async fn pinning_moves_open_connections_too_and_can_be_undone() {
     assert!(answers.contains(&"a".to_owned()) && answers.contains(&"b".to_owned()));
 }
 
+/// Node agents wait for the disk in the runtime of their test.
+#[test]
+fn connections_are_carried_while_nothing_else_of_the_test_runs() {
+    let replica = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let balancer = runtime
+        .block_on(async { Balancer::start([replica.local_addr().unwrap()]) })
+        .unwrap();
+
+    let echo = std::thread::spawn(move || {
+        let (mut called, _) = replica.accept().unwrap();
+        let mut line = [0; 1];
+        called.read_exact(&mut line).unwrap();
+        called.write_all(&line).unwrap();
+    });
+    let mut caller = std::net::TcpStream::connect(balancer.address()).unwrap();
+    caller
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    caller.write_all(b"?").unwrap();
+    let mut answer = [0; 1];
+    caller.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"?");
+    echo.join().unwrap();
+}
+
 #[tokio::test]
 async fn a_balancer_that_is_dropped_stops_listening() {
     let a = replica("a").await;
-    let balancer = Balancer::start([a.address]).await.unwrap();
+    let balancer = Balancer::start([a.address]).unwrap();
     let mut open = connect(&balancer).await;
     ask(&mut open).await.unwrap();
     let address = balancer.address();

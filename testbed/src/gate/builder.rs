@@ -140,7 +140,7 @@ impl GateBuilder {
                 clock.transpose()?,
             )?);
         }
-        let balancer = Balancer::start(replicas.iter().map(Replica::address)).await?;
+        let balancer = Balancer::start(replicas.iter().map(Replica::address))?;
         let authority = certificate.authority();
         let webhooks = Webhooks::new(
             &objects,
@@ -158,6 +158,7 @@ impl GateBuilder {
             certificate,
             webhooks,
             leftovers,
+            closed: false,
         };
         gate.ready().await?;
         if self.registered {

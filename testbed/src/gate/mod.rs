@@ -23,6 +23,7 @@ pub use replica::Replica;
 
 use crate::Bed;
 use crate::balancer::Balancer;
+use crate::builder::tell;
 use crate::eventually;
 use cleanup::Leftovers;
 use serving_certificate::ServingCertificate;
@@ -39,6 +40,7 @@ pub struct Gate {
     certificate: ServingCertificate,
     webhooks: Webhooks,
     leftovers: Leftovers,
+    closed: bool,
 }
 
 impl Gate {
@@ -145,7 +147,8 @@ impl Gate {
     }
 
     /// Unregisters, ends all replicas with SIGTERM, and removes what was created outside of the namespace.
-    pub async fn close(self) -> Result<()> {
+    pub async fn close(mut self) -> Result<()> {
+        self.closed = true;
         self.unregister().await?;
         let ending = self.replicas.iter().map(Replica::term);
         try_join_all(ending)
@@ -155,8 +158,20 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// A test that failed leaves its gate: where nobody can look at the logs later, their ends say what it did last.
+    fn tell_last_words(&self) {
+        for replica in &self.replicas {
+            tell(&format!("{}{}", replica.name(), replica.last_words()));
+        }
+    }
+}
+
 impl Drop for Gate {
     fn drop(&mut self) {
+        if !self.closed {
+            self.tell_last_words();
+        }
         // Unregistered first: who asks a gate that is gone is refused.
         self.leftovers.remove_now(&self.bed.admin_kubeconfig());
         for replica in &self.replicas {
