@@ -142,7 +142,8 @@ impl Door {
         request: Request<Body>,
     ) -> Result<Answered, Malformed> {
         let _room = self.room.try_acquire().map_err(|_| Problem::Overloaded)?;
-        let asked = start - handshake(&request);
+        let handshake = request.extensions().get::<Handshake>();
+        let asked = handshake.map_or(start, |handshake| handshake.asked(start));
         let deadline = Deadline::of(asked, request.uri().query())?;
         let limit = self.admission.limits.body_bytes;
         let body = tokio::time::timeout_at(deadline.judge, read(request.into_body(), limit))
@@ -221,12 +222,6 @@ impl Door {
             ),
         }
     }
-}
-
-/// What the API server has waited for besides its answer: it opens a connection for a call that finds none idle.
-fn handshake(request: &Request<Body>) -> Duration {
-    let handshake = request.extensions().get::<Handshake>();
-    handshake.map_or(Duration::ZERO, |handshake| handshake.took)
 }
 
 /// The whole body, refused at once where its declared or its real length is beyond the limit.

@@ -61,15 +61,33 @@ impl Patience {
     }
 }
 
-/// How long a connection's TLS handshake took: an extension of its first request. Who opened it waits for the answer since before that.
+/// A request that comes later is not the one that its connection was opened for: a caller may have found another one idle meanwhile, and keep this
+/// one for whatever comes.
+const AT_ONCE: Duration = Duration::from_millis(250);
+
+/// The TLS handshake of a connection: an extension of its first request.
 #[derive(Debug, Clone, Copy)]
 pub struct Handshake {
-    /// From the connection's arrival to the end of the handshake.
-    pub took: Duration,
+    /// When the connection came out of the kernel's queue.
+    pub arrived: Instant,
+    /// When the handshake was done.
+    pub done: Instant,
+}
+
+impl Handshake {
+    /// Since when the caller of the first request waits, which began to be handled at `start`.
+    pub fn asked(self, start: Instant) -> Instant {
+        if start.saturating_duration_since(self.done) <= AT_ONCE {
+            self.arrived
+        } else {
+            start
+        }
+    }
 }
 
 pub(super) async fn serve(
     stream: TcpStream,
+    arrived: Instant,
     acceptor: Option<TlsAcceptor>,
     router: Router,
     shutdown: Shutdown,
@@ -78,21 +96,21 @@ pub(super) async fn serve(
     let Some(acceptor) = acceptor else {
         return converse(stream, None, router, shutdown, patience).await;
     };
-    let start = Instant::now();
     let peer = stream.peer_addr().ok().map(tracing::field::display);
     // rustls asks for 4 KiB at a time, which would be three or four system calls for a review.
     let stream = BufReader::with_capacity(LARGEST_RECORD, stream);
     match tokio::time::timeout(patience.handshake, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
-            let took = start.elapsed();
-            converse(stream, Some(Handshake { took }), router, shutdown, patience).await;
+            let done = Instant::now();
+            let handshake = Handshake { arrived, done };
+            converse(stream, Some(handshake), router, shutdown, patience).await;
         }
         // Health checks of load balancers connect and go.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
             tracing::debug!(%error, peer, "a TLS handshake ended early");
         }
         Ok(Err(error)) => tracing::info!(%error, peer, "a TLS handshake failed"),
-        Err(_) => tracing::debug!(after = ?start.elapsed(), "a TLS handshake took too long"),
+        Err(_) => tracing::debug!(after = ?arrived.elapsed(), "a TLS handshake took too long"),
     }
 }
 

@@ -18,6 +18,7 @@ use axum::Router;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -98,8 +99,10 @@ pub async fn serve(
         let Ok((stream, place)) = accepted else {
             continue;
         };
+        let arrived = Instant::now();
         let serving = connection::serve(
             stream,
+            arrived,
             acceptor.clone(),
             router.clone(),
             shutdown.of_a_connection(),

@@ -176,7 +176,15 @@ impl Listener {
 
     /// A connection after its handshake.
     pub(crate) async fn handshake(&self) -> std::io::Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(self.address).await?;
+        self.handshake_over(TcpStream::connect(self.address).await?)
+            .await
+    }
+
+    /// The same over a TCP connection that there is.
+    pub(crate) async fn handshake_over(
+        &self,
+        stream: TcpStream,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from("gate.test").unwrap();
         self.connector.connect(name, stream).await
     }
@@ -202,14 +210,7 @@ impl Listener {
 
     /// A connection for requests.
     pub(crate) async fn connect(&self) -> std::io::Result<Client> {
-        let stream = self.handshake().await?;
-        let (requests, connection) = handshake(TokioIo::new(stream))
-            .await
-            .map_err(std::io::Error::other)?;
-        let ended = tokio::spawn(async move {
-            let _ = connection.await;
-        });
-        Ok(Client { requests, ended })
+        Client::on(self.handshake().await?).await
     }
 }
 
@@ -221,6 +222,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    pub(crate) async fn on(stream: TlsStream<TcpStream>) -> std::io::Result<Self> {
+        let (requests, connection) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(std::io::Error::other)?;
+        let ended = tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(Self { requests, ended })
+    }
+
     pub(crate) async fn get(&mut self, path: &str) -> Result<Response<String>, hyper::Error> {
         self.requests.ready().await?;
         let request = Request::get(path)
