@@ -3,6 +3,7 @@
 //! A real one is the kernel's, and carries bytes whatever else goes on. So this one has a thread of its own: node agents wait for disks in the
 //! runtime of their test, and a webhook call has five seconds.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -66,17 +67,14 @@ impl Balancer {
             replicas: replicas.into_iter().map(replica).collect(),
             turn: Mutex::new(turn),
         });
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let accepting = {
-            let _inside = runtime.enter();
-            accept(TcpListener::from_std(listener)?, Arc::clone(&shared))
-        };
-        let accepting = stop.clone().run_until_cancelled_owned(accepting);
+        let (balanced, until) = (Arc::clone(&shared), stop.clone());
         thread::Builder::new()
             .name("balancer".to_owned())
-            .spawn(move || runtime.block_on(accepting))
+            .spawn(move || {
+                if let Err(error) = balance(listener, balanced, &until) {
+                    tracing::error!("the balancer does not run: {error}");
+                }
+            })
             .context("no thread for a balancer")?;
         Ok(Self {
             address,
@@ -151,6 +149,22 @@ impl Shared {
             (replicas.collect(), open)
         })
     }
+}
+
+/// Balances in a runtime of this thread's own until it is to stop.
+fn balance(
+    listener: std::net::TcpListener,
+    shared: Arc<Shared>,
+    stop: &CancellationToken,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        stop.run_until_cancelled(accept(listener, shared)).await;
+        Ok(())
+    })
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {

@@ -148,13 +148,14 @@ impl Gate {
 
     /// Unregisters, ends all replicas with SIGTERM, and removes what was created outside of the namespace.
     pub async fn close(mut self) -> Result<()> {
-        self.closed = true;
         self.unregister().await?;
         let ending = self.replicas.iter().map(Replica::term);
         try_join_all(ending)
             .await
             .context("a replica does not end")?;
-        self.leftovers.remove(&self.bed.client()).await
+        self.leftovers.remove(&self.bed.client()).await?;
+        self.closed = true;
+        Ok(())
     }
 }
 

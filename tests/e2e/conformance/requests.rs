@@ -100,7 +100,8 @@ pub(super) async fn s4_s16_p18_preconditions_that_do_not_hold_are_409_and_take_n
         let code = if code == 201 { 200 } else { code };
         answered(world, Method::DELETE, "etcd-0", &options, code).await?;
     }
-    // For real: the gate lets it pass, and the API server refuses. While the companion is new to its controller, that is a 429.
+    // For real: the gate lets it pass, and the API server refuses. Where the companion's floor has just changed and its
+    // controller has not seen that yet, it is a 429.
     let wrong = json!({"preconditions": {"uid": another}});
     let asked = eviction("etcd-0", &wrong);
     answered(world, Method::POST, "etcd-0/eviction", &asked, 409).await?;
