@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
 use super::enrolment::{are_of_druid, is_enrolled};
-use super::scope::{self, Belonging};
+use super::scope::set_of;
 use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClusterRef, PodName, Reason};
@@ -41,13 +41,11 @@ impl Observer {
                 None => return Ok(Identity::NoSuchPod),
             },
         };
-        match scope::belonging(&metadata) {
-            Belonging::Foreign => Ok(Identity::Foreign),
-            Belonging::ToSet { name, .. } | Belonging::Orphan { of: name } => {
-                let druids = metadata.labels.as_ref().is_some_and(are_of_druid);
-                self.of_set(ClusterRef::new(namespace, name), druids).await
-            }
-        }
+        let Some(set) = set_of(&metadata) else {
+            return Ok(Identity::Foreign);
+        };
+        let druids = metadata.labels.as_ref().is_some_and(are_of_druid);
+        self.of_set(ClusterRef::new(namespace, set), druids).await
     }
 
     async fn of_set(&self, cluster: ClusterRef, druids: bool) -> Result<Identity, ObserveError> {

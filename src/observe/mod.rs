@@ -36,6 +36,7 @@ pub use identify::Identity;
 pub use ledgerless::Ledgerless;
 pub use observer::Observer;
 pub use overrides::{Standing, standing};
+pub use scope::{is_stateful_set, set_of};
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use world::{Ages, World};
 

@@ -27,15 +27,18 @@ pub(super) enum Belonging {
 /// Whose the pod is. Its labels do not matter: druid's compaction Jobs carry those of the members.
 pub(super) fn belonging(pod: &ObjectMeta) -> Belonging {
     match controller(pod) {
-        Some(owner) if owner.kind == "StatefulSet" && owner.api_version.starts_with("apps/") => {
-            Belonging::ToSet {
-                name: owner.name.clone(),
-                uid: owner.uid.clone(),
-            }
-        }
+        Some(owner) if is_stateful_set(&owner.api_version, &owner.kind) => Belonging::ToSet {
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        },
         Some(_) => Belonging::Foreign,
         None => orphan(pod.name.as_deref().unwrap_or_default()),
     }
+}
+
+/// Whether an owner is a StatefulSet of Kubernetes: `OpenKruise` has another kind of this name.
+pub fn is_stateful_set(api_version: &str, kind: &str) -> bool {
+    kind == "StatefulSet" && api_version.starts_with("apps/")
 }
 
 /// Whose an ownerless pod was, by its name: that cannot be changed while it runs, as labels can.
@@ -74,11 +77,16 @@ pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
     of_set.then(|| Ordinal::of(pod)).flatten()
 }
 
-/// Whether a pod belongs to the set of this name: by its controller, of whatever incarnation, or as an orphan with a name of
-/// the set's.
-pub(super) fn is_of(set: &str, pod: &Pod) -> bool {
-    match belonging(&pod.metadata) {
-        Belonging::ToSet { name, .. } | Belonging::Orphan { of: name } => name == set,
-        Belonging::Foreign => false,
+/// The name of the set that a pod belongs to: the one that controls it, or, for an orphan, the one that gives such names. Which incarnation of the
+/// set it was does not matter.
+pub fn set_of(pod: &ObjectMeta) -> Option<String> {
+    match belonging(pod) {
+        Belonging::ToSet { name, .. } | Belonging::Orphan { of: name } => Some(name),
+        Belonging::Foreign => None,
     }
+}
+
+/// Whether a pod belongs to the set of this name.
+pub(super) fn is_of(set: &str, pod: &Pod) -> bool {
+    set_of(&pod.metadata).as_deref() == Some(set)
 }

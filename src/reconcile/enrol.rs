@@ -23,7 +23,7 @@ use super::slim_pod::SlimPod;
 use super::watches::Watches;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::observe::is_enrolled;
-use crate::quorum::{ClusterRef, Ordinal, PodName};
+use crate::quorum::ClusterRef;
 
 /// Who applies the namespace label, and makes budgets.
 const MANAGER: &str = "quorumgate";
@@ -134,7 +134,7 @@ impl Seen<'_> {
             .collect();
         if !without.is_empty() {
             for pod in (self.pods)() {
-                if let Some(cluster) = belongs_to(&pod) {
+                if let Some(cluster) = pod.cluster() {
                     without.remove(&cluster);
                 }
             }
@@ -149,16 +149,6 @@ fn place(object: &ObjectMeta) -> Option<Place<'_>> {
 
 fn cluster((namespace, name): Place<'_>) -> ClusterRef {
     ClusterRef::new(namespace, name)
-}
-
-/// The cluster that a pod belongs to: by its owner, or, for one that was orphaned, by its name.
-pub(super) fn belongs_to(pod: &SlimPod) -> Option<ClusterRef> {
-    pod.cluster().or_else(|| {
-        let name = pod.name_any();
-        Ordinal::of(&PodName::new(name.as_str()))?;
-        let (set, _) = name.rsplit_once('-')?;
-        Some(ClusterRef::new(pod.namespace()?, set))
-    })
 }
 
 /// Whether a namespace is under the webhooks.
@@ -315,10 +305,9 @@ impl Enrolment {
             return Ok(false);
         }
         let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), namespace);
-        let members = ListParams::default().labels(names::POD_NAME);
-        // Read just then: by the caches nothing may be deleted.
-        let mut left = pods.list(&members).await?.into_iter();
-        if left.any(|pod| belongs_to(&pod).as_ref() == Some(cluster)) {
+        // Read just then, with those that lost their labels: by the caches nothing may be deleted.
+        let mut left = pods.list(&ListParams::default()).await?.into_iter();
+        if left.any(|pod| pod.cluster().as_ref() == Some(cluster)) {
             return Ok(false);
         }
         let only_this = DeleteParams::default().preconditions(Preconditions {

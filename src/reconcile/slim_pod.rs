@@ -10,6 +10,7 @@ use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer};
 
 use crate::api::names;
+use crate::observe::set_of;
 use crate::quorum::ClusterRef;
 
 /// A pod: whose it is, where it runs, and what it was made from.
@@ -28,13 +29,9 @@ struct Placed {
 }
 
 impl SlimPod {
-    /// The cluster whose StatefulSet it names as its controller.
+    /// The cluster that it belongs to, by the rule that verdicts go by.
     pub(super) fn cluster(&self) -> Option<ClusterRef> {
-        let owner = self
-            .owner_references()
-            .iter()
-            .find(|owner| owner.controller == Some(true) && owner.kind == "StatefulSet")?;
-        Some(ClusterRef::new(self.namespace()?, &owner.name))
+        Some(ClusterRef::new(self.namespace()?, set_of(self.meta())?))
     }
 
     /// The node that it was bound to.
@@ -110,6 +107,19 @@ mod tests {
         assert_eq!(pod.cluster(), Some(ClusterRef::new("prod", "etcd")));
         assert_eq!(pod.node(), Some("n1"));
         assert_eq!(pod.revision(), Some("etcd-5d4f"));
+    }
+
+    #[test]
+    fn whose_it_is_goes_by_the_rule_of_verdicts() {
+        let mut orphan = shown();
+        orphan["metadata"]["ownerReferences"] = json!(null);
+        let orphan: SlimPod = serde_json::from_value(orphan).unwrap();
+        assert_eq!(orphan.cluster(), Some(ClusterRef::new("prod", "etcd")));
+
+        let mut kruise = shown();
+        kruise["metadata"]["ownerReferences"][1]["apiVersion"] = json!("apps.kruise.io/v1beta1");
+        let kruise: SlimPod = serde_json::from_value(kruise).unwrap();
+        assert_eq!(kruise.cluster(), None);
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) enum Change {
     Budget(ClusterRef),
     /// A StatefulSet came, went, or changed.
     StatefulSet(ClusterRef),
-    /// A pod of a StatefulSet did.
+    /// A pod of one did, or an orphan that one left.
     Pod(ClusterRef),
     /// A `PodDisruptionBudget` in this namespace did.
     DisruptionBudget(String),

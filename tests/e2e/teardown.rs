@@ -38,6 +38,7 @@ async fn a_budget_goes_after_the_last_that_it_guarded() -> Result<()> {
         .delete("etcd", &DeleteParams::foreground())
         .await?;
     no_pods(&world).await?;
+    a_pod_of_another_kind_of_set(&world).await?;
     let budgets = world.budgets();
     eventually(SOON, "the budget is gone", || async {
         ensure!(
@@ -48,6 +49,25 @@ async fn a_budget_goes_after_the_last_that_it_guarded() -> Result<()> {
     })
     .await?;
     world.close().await
+}
+
+/// Its name and its label are those of a member; no verdict takes it for one, so it keeps no budget either.
+async fn a_pod_of_another_kind_of_set(world: &World) -> Result<()> {
+    let pod = serde_json::from_value(json!({
+        "metadata": {
+            "name": "etcd-0",
+            "labels": {"statefulset.kubernetes.io/pod-name": "etcd-0"},
+            "ownerReferences": [{
+                "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "etcd", "uid": "k", "controller": true,
+            }],
+        },
+        "spec": {
+            "schedulingGates": [{"name": "quorumgate.io/never"}],
+            "containers": [{"name": "etcd", "image": "etcd"}],
+        },
+    }))?;
+    world.pods().create(&PostParams::default(), &pod).await?;
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,7 +6,7 @@ use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::observe::Observer;
+use crate::observe::{Observer, is_stateful_set};
 use crate::quorum::ClusterRef;
 
 use super::super::actor;
@@ -93,7 +93,7 @@ fn stateful_set_of(pod: &Metadata) -> Option<&str> {
     let owners = pod.owner_references.as_deref().unwrap_or_default();
     let set = owners
         .iter()
-        .find(|owner| owner.controller && owner.kind == "StatefulSet")?;
+        .find(|owner| owner.controller && is_stateful_set(&owner.api_version, &owner.kind))?;
     Some(set.name.as_str())
 }
 

@@ -208,27 +208,31 @@ fn everywhere(api: &FakeApi) -> Enrolment {
     Enrolment::new(api.client(), everywhere, Duration::ZERO)
 }
 
-/// Left is a pod that the set owns, one that it has orphaned, or one of another set.
+/// Left is a pod that the set owns, one that it has orphaned (and that somebody took the labels from), one of another set, or one of another
+/// kind of set of its name.
 #[tokio::test]
 async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
     let cluster = ClusterRef::new("db", "etcd");
-    let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd", "uid": "1", "controller": true}]);
+    let owner = |group: &str| json!([{"apiVersion": format!("{group}/v1"), "kind": "StatefulSet", "name": "etcd", "uid": "1", "controller": true}]);
     for (pod, owners, goes) in [
-        ("member", owner, false),
+        ("member", owner("apps"), false),
         ("etcd-0", json!(null), false),
         ("etcd-events-0", json!(null), true),
+        ("etcd-0", owner("apps.kruise.io"), true),
     ] {
         let api = FakeApi::default();
         let budget = budget("db", "etcd", Some(MANAGER));
         api.put(BUDGET, serde_json::to_value(&*budget).unwrap());
-        let labels = json!({names::POD_NAME: pod});
-        let metadata =
-            json!({"namespace": "db", "name": pod, "labels": labels, "ownerReferences": owners});
+        let metadata = json!({"namespace": "db", "name": pod, "ownerReferences": owners});
         api.put(
             &format!("/api/v1/namespaces/db/pods/{pod}"),
             json!({"metadata": metadata, "spec": {}}),
         );
         let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
-        assert_eq!((gone, api.get(BUDGET).is_none()), (goes, goes), "{pod}");
+        assert_eq!(
+            (gone, api.get(BUDGET).is_none()),
+            (goes, goes),
+            "{pod} of {owners}"
+        );
     }
 }

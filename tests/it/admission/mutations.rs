@@ -154,17 +154,22 @@ async fn an_owners_own_word_and_s11_pods_of_others_are_left_alone() {
         with(
             fixture("pod-create"),
             owners,
-            json!([{"kind": "StatefulSet", "name": "other", "controller": true}]),
+            json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "other", "controller": true}]),
         ),
         with(
             fixture("pod-create"),
             owners,
-            json!([{"kind": "ReplicaSet", "name": "etcd-main", "controller": true}]),
+            json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "etcd-main", "controller": true}]),
         ),
         with(
             fixture("pod-create"),
             owners,
-            json!([{"kind": "StatefulSet", "name": "etcd-main"}]),
+            json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd-main"}]),
+        ),
+        with(
+            fixture("pod-create"),
+            owners,
+            json!([{"apiVersion": "apps.kruise.io/v1", "kind": "StatefulSet", "name": "etcd-main", "controller": true}]),
         ),
     ] {
         let reply = door.post(PODS, &review).await;
