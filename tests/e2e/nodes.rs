@@ -1,6 +1,7 @@
 //! Nodes that die, and nodes that only seem to be gone.
 
 use anyhow::{Result, bail, ensure};
+use kube::api::{DeleteParams, Preconditions};
 use quorumgate_testbed::Node;
 use quorumgate_testbed::eventually;
 
@@ -31,11 +32,7 @@ async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_servic
     );
 
     out_of_service(&world, &node).await?;
-    match world.force("etcd-2").await {
-        // The taint manager and the garbage collector may have been faster.
-        Err(kube::Error::Api(status)) if status.is_not_found() => {}
-        answer => answer?,
-    }
+    force_away(&world, "etcd-2", &uid).await?;
     world.replaced("etcd-2", &uid).await?;
     world.whole().await?;
     world.close().await
@@ -88,7 +85,7 @@ async fn while_a_member_runs_on_without_its_node_object_no_other_is_taken() -> R
     node.delete_object().await?;
 
     // Its pod may go: nothing says that it still runs. The new one finds its data locked by the old.
-    world.force("etcd-2").await?;
+    force_away(&world, "etcd-2", &uid).await?;
     for pod in needed {
         refused_in_every_way(&world, pod).await?;
     }
@@ -120,6 +117,19 @@ async fn while_a_member_runs_on_without_its_node_object_no_other_is_taken() -> R
     world.whole().await?;
     world.lets_go(By::Delete, "etcd-0").await?;
     world.close().await
+}
+
+/// Forces this incarnation of a pod away. Kubernetes' own controllers may be faster; without its UID the next one would be asked for.
+async fn force_away(world: &World, pod: &str, uid: &str) -> Result<()> {
+    let now = DeleteParams::default().grace_period(0);
+    let that_one = now.preconditions(Preconditions {
+        uid: Some(uid.to_owned()),
+        ..Preconditions::default()
+    });
+    match world.pods().delete(pod, &that_one).await {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        answer => Ok(answer.map(drop)?),
+    }
 }
 
 /// Nobody gets this member while etcd-2 does not serve, whichever way they ask.
