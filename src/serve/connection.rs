@@ -19,6 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::Shutdown;
+use super::handshake::Handshake;
 use super::pace::{Pace, Paced, Stage};
 
 /// Of TLS, its frame included.
@@ -58,30 +59,6 @@ impl Patience {
     /// How often to look: often enough for the shorter of the limits.
     fn beat(self) -> Duration {
         self.head.min(self.idle) / 4
-    }
-}
-
-/// A request that comes later is not the one that its connection was opened for: a caller may have found another one idle meanwhile, and keep this
-/// one for whatever comes.
-const AT_ONCE: Duration = Duration::from_millis(250);
-
-/// The TLS handshake of a connection: an extension of its first request.
-#[derive(Debug, Clone, Copy)]
-pub struct Handshake {
-    /// When the connection came out of the kernel's queue.
-    pub arrived: Instant,
-    /// When the handshake was done.
-    pub done: Instant,
-}
-
-impl Handshake {
-    /// Since when the caller of the first request waits, which began to be handled at `start`.
-    pub fn asked(self, start: Instant) -> Instant {
-        if start.saturating_duration_since(self.done) <= AT_ONCE {
-            self.arrived
-        } else {
-            start
-        }
     }
 }
 

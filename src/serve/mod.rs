@@ -8,6 +8,7 @@ pub mod admin;
 mod callers;
 pub mod certificate;
 mod connection;
+mod handshake;
 mod pace;
 
 use std::io;
@@ -24,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use callers::Callers;
-pub use connection::{Handshake, Patience};
+pub use connection::Patience;
+pub use handshake::Handshake;
 
 /// How the bytes travel.
 #[derive(Clone)]

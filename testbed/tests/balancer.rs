@@ -121,13 +121,7 @@ async fn pinning_moves_open_connections_too_and_can_be_undone() {
 #[test]
 fn connections_are_carried_while_nothing_else_of_the_test_runs() {
     let replica = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let balancer = runtime
-        .block_on(async { Balancer::start([replica.local_addr().unwrap()]) })
-        .unwrap();
+    let balancer = Balancer::start([replica.local_addr().unwrap()]).unwrap();
 
     let echo = std::thread::spawn(move || {
         let (mut called, _) = replica.accept().unwrap();

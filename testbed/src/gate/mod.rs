@@ -157,9 +157,7 @@ impl Gate {
         self.closed = true;
         Ok(())
     }
-}
 
-impl Gate {
     /// A test that failed leaves its gate: where nobody can look at the logs later, their ends say what it did last.
     fn tell_last_words(&self) {
         for replica in &self.replicas {

@@ -31,7 +31,7 @@ pub(super) async fn n2_many_deletes_of_one_pod_are_one_grant(world: &World) -> R
     let uid = world.etcd.pod_uid(&wanted).await?;
     // As long as its node does nothing the pod stays, and every request is about the same one.
     node.freeze()?;
-    try_join_all((0..12).map(|_| until_allowed(world, &wanted))).await?;
+    try_join_all((0..12).map(|_| world.lets_go(By::Delete, &wanted))).await?;
     let granted = world.granted().await?;
     ensure!(granted == [wanted.clone()], "grants: {granted:?}");
 
@@ -43,19 +43,6 @@ pub(super) async fn n2_many_deletes_of_one_pod_are_one_grant(world: &World) -> R
     world.replaced(&wanted, &uid).await?;
     world.replaced(&second, &other).await?;
     world.whole().await
-}
-
-/// Where no member answers in time, as on a machine with much else to do, a delete has to wait.
-async fn until_allowed(world: &World, pod: &str) -> Result<()> {
-    let asking = async {
-        while let Err(refused) = world.delete(pod).await {
-            let (code, message) = refusal::<()>(Err(refused))?;
-            ensure!(code == 429, "{pod}: {code}: {message}");
-            sleep(AGAIN).await;
-        }
-        Ok(())
-    };
-    tokio::time::timeout(SOON, asking).await?
 }
 
 pub(super) async fn p19_concurrent_evictions_meet_429_alone_and_all_go_in_the_end(
