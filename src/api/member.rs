@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct MemberStatus {
     /// Its name in etcd, or that of its pod.
     pub name: String,
-    /// Its pod.
+    /// The name of its pod, also while there is no such pod; absent where it belongs in none of this StatefulSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// The incarnation of the pod that was seen.
@@ -40,7 +40,7 @@ pub struct MemberStatus {
     /// Its space quota in bytes, where its version reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_size_quota: Option<i64>,
-    /// Where it serves clients, for a member without a pod in this StatefulSet.
+    /// Where it serves clients, for an external member.
     #[serde(default, rename = "clientURLs", skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! One reading of a ledger.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{LedgerError, wire};
@@ -106,6 +107,18 @@ impl Page {
                 .find(|m| m.pod.as_deref() == Some(pod.as_str()))
         };
         by_uid.or_else(by_name)?.member_id.as_ref()?.parse().ok()
+    }
+
+    /// The pod that each member was last seen in.
+    pub fn recorded_pods(&self) -> BTreeMap<MemberId, PodName> {
+        let members = self.status().map(|status| status.members.as_slice());
+        let members = members.unwrap_or_default().iter();
+        members
+            .filter_map(|member| {
+                let id = member.member_id.as_ref()?.parse().ok()?;
+                Some((id, PodName::new(member.pod.clone()?)))
+            })
+            .collect()
     }
 
     /// A copy of the budget whose status can be changed and written at this page's resourceVersion.

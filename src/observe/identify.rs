@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
 use super::enrolment::{are_of_druid, is_enrolled};
-use super::scope::set_of;
+use super::scope::named_after;
 use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClusterRef, PodName, Reason};
@@ -41,7 +41,7 @@ impl Observer {
                 None => return Ok(Identity::NoSuchPod),
             },
         };
-        let Some(set) = set_of(&metadata) else {
+        let Some(set) = named_after(&metadata) else {
             return Ok(Identity::Foreign);
         };
         let druids = metadata.labels.as_ref().is_some_and(are_of_druid);

@@ -123,11 +123,15 @@ impl Observer {
         let hint = self.hints.of(&page.cluster);
         let first = Box::pin(self.first_wave(page, kind, &policy, &hint, sharing)).await?;
         let selector = wants::selector(first.set.as_ref(), page)?;
+        let set = first.set.as_ref();
         let pods = match first.pods {
-            Some(pods) if hint.selector == selector => pods,
+            // A set that goes takes its name off its pods first: seen the other way round, they would look as if they went with it.
+            Some(pods) if hint.selector == selector && all_belong(&pods, set) => pods,
             _ => self.list_pods(&page.cluster, selector.as_deref()).await?,
         };
-        let pods = self.with_target(&page.cluster, pods, target).await?;
+        let names = wants::pods(set, page, target);
+        let pods = self.with_named(&page.cluster, pods, selector.as_deref(), names);
+        let pods = pods.await?;
         let wanted = Hint {
             nodes: pods
                 .iter()
@@ -302,6 +306,11 @@ impl Observer {
         let seen = self.ledger.seen();
         Some(seen.scale_out_for(&page.cluster, &page.uid, grown.to))
     }
+}
+
+/// Whether no pod refers to another StatefulSet than this one.
+fn all_belong(pods: &[Pod], set: Option<&StatefulSet>) -> bool {
+    pods.iter().all(|pod| missing_set(pod, set).is_none())
 }
 
 /// The StatefulSet that a pod refers to, where it is not this one.

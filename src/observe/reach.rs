@@ -7,12 +7,11 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::endpoints::{self, Manner};
 use super::pods;
-use super::scope;
 use crate::api::MemberStatus;
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::ledger::Page;
-use crate::quorum::EvidenceMode;
 use crate::quorum::evidence::{Probe, Target, Unanswered};
+use crate::quorum::{EvidenceMode, PodName};
 
 /// Whom to ask, and the empty answers of the others.
 #[derive(Debug, Default)]
@@ -53,8 +52,7 @@ pub(super) fn reach(
             )),
         }
     }
-    let externals = externals(page, pods);
-    let externals = externals.filter_map(|member| endpoints::of_external(member, &manner));
+    let externals = externals(page).filter_map(|member| endpoints::of_external(member, &manner));
     reach.endpoints.extend(externals);
     reach
 }
@@ -69,12 +67,12 @@ fn nobody(pods: &[Pod], why: &Unanswered) -> Reach {
     }
 }
 
-/// The members that had no pod when they were last seen, and have none now: a member is named like its pod, maybe with a prefix.
-fn externals<'a>(page: &'a Page, pods: &[Pod]) -> impl Iterator<Item = &'a MemberStatus> {
-    let names: Vec<_> = pods.iter().map(scope::name).collect();
+/// The external members: those that never had a pod and whose names cannot be those of pods of this StatefulSet. All others are asked in
+/// their pods, or not at all.
+fn externals(page: &Page) -> impl Iterator<Item = &MemberStatus> {
+    let set = page.cluster.name.as_str();
     let members = page.status().map(|s| s.members.as_slice());
     members.unwrap_or_default().iter().filter(move |member| {
-        let has_pod_now = names.iter().any(|pod| pod.names(&member.name));
-        member.pod.is_none() && !has_pod_now
+        member.pod.is_none() && PodName::of_member(set, &member.name).is_none()
     })
 }

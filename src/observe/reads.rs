@@ -1,8 +1,8 @@
 //! The single readings of the Kubernetes API, each uncached.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join_all};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node as NodeObject, Pod};
@@ -18,6 +18,9 @@ use crate::api::OwnerStatus;
 use crate::ledger::Page;
 use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, EvidenceMode, Kind, PodName};
+
+/// So many pods are read by their names at most; beyond that one list of the namespace costs less.
+const MOST_READ_BY_NAME: usize = 16;
 
 impl Observer {
     /// A pod, uncached.
@@ -61,21 +64,32 @@ impl Observer {
             ..ListParams::default()
         };
         let pods = pods.list(&parameters).await.map_err(ObserveError::Pods)?;
-        let of_cluster = |pod: &Pod| scope::is_of(&cluster.name, pod);
+        let of_cluster = |pod: &Pod| scope::name(pod).is_given_by(&cluster.name);
         Ok(pods.items.into_iter().filter(of_cluster).collect())
     }
 
-    /// A pod that lost its labels is missing from the list and may be a member all the same.
-    pub(super) async fn with_target(
+    /// The same pods with those of `names` that the list by `selector` did not show, each read by its name: a member's pod that lost its
+    /// labels, or its owner, runs the same member as before. Where many are missing all pods of the namespace are looked through instead.
+    pub(super) async fn with_named(
         &self,
         cluster: &ClusterRef,
         mut pods: Vec<Pod>,
-        target: Option<&PodName>,
+        selector: Option<&str>,
+        names: impl Iterator<Item = PodName>,
     ) -> Result<Vec<Pod>, ObserveError> {
-        let missing = target.filter(|target| !pods.iter().any(|p| scope::name(p) == **target));
-        if let Some(target) = missing {
-            let pod = self.pod(&cluster.namespace, target).await?;
-            pods.extend(pod.filter(|pod| scope::is_of(&cluster.name, pod)));
+        let listed: BTreeSet<PodName> = pods.iter().map(scope::name).collect();
+        let missing = names.filter(|name| !listed.contains(name));
+        // A StatefulSet may ask for any number of pods: nobody counts to the end of it.
+        let missing: BTreeSet<PodName> = missing.take(MOST_READ_BY_NAME + 1).collect();
+        if missing.len() > MOST_READ_BY_NAME {
+            if selector.is_some() {
+                pods = self.list_pods(cluster, None).await?;
+            }
+        } else {
+            let found = missing
+                .iter()
+                .map(|name| self.pod(&cluster.namespace, name));
+            pods.extend(try_join_all(found).await?.into_iter().flatten());
         }
         pods.sort_by_key(scope::name);
         Ok(pods)

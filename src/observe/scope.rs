@@ -86,7 +86,12 @@ pub fn set_of(pod: &ObjectMeta) -> Option<String> {
     }
 }
 
-/// Whether a pod belongs to the set of this name.
-pub(super) fn is_of(set: &str, pod: &Pod) -> bool {
-    set_of(&pod.metadata).as_deref() == Some(set)
+/// The name of the set whose member runs in the pod, if one does: the set that controls it, or else the one that gives such names. Whoever
+/// else controls the pod does not matter: owner references can be changed under a running member, its name cannot.
+pub(super) fn named_after(pod: &ObjectMeta) -> Option<String> {
+    let controller = set_of(pod);
+    controller.or_else(|| match orphan(pod.name.as_deref()?) {
+        Belonging::Orphan { of } => Some(of),
+        Belonging::ToSet { .. } | Belonging::Foreign => None,
+    })
 }

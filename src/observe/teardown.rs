@@ -115,13 +115,16 @@ pub(super) fn replicas(set: &StatefulSet) -> u32 {
     u32::try_from(spec.unwrap_or(1)).unwrap_or_default()
 }
 
+/// The ordinal of the set's first pod.
+pub(super) fn first_ordinal(set: &StatefulSet) -> u32 {
+    let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
+    let start = ordinals.and_then(|ordinals| ordinals.start);
+    u32::try_from(start.unwrap_or_default()).unwrap_or_default()
+}
+
 /// How many pods of the set come before the one with this ordinal.
 fn index(set: &StatefulSet, ordinal: u32) -> Option<u32> {
-    let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
-    let start = ordinals
-        .and_then(|ordinals| ordinals.start)
-        .unwrap_or_default();
-    ordinal.checked_sub(u32::try_from(start).ok()?)
+    ordinal.checked_sub(first_ordinal(set))
 }
 
 fn is_recorded(around: &Around<'_>, uid: &str) -> bool {

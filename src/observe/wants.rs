@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::core::Selector;
 
 use super::volumes::{TlsSecrets, tls_secrets};
-use super::{ObserveError, owner, scope};
+use super::{ObserveError, owner, scope, teardown};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
-use crate::quorum::{EvidenceMode, Policy};
+use crate::quorum::{EvidenceMode, PodName, Policy};
 
 /// The selector of the cluster's pods: the StatefulSet's, else the one the budget recorded.
 pub(super) fn selector(
@@ -22,6 +22,30 @@ pub(super) fn selector(
     let selector = Selector::try_from(spec.selector.clone());
     let selector = selector.map_err(|error| ObserveError::Selector(error.to_string()))?;
     Ok(Some(selector.to_string()).filter(|text| !text.is_empty()))
+}
+
+/// The names of the pods that are, were or may become members: of every ordinal that the StatefulSet asks for, of every member with a grant,
+/// and of every member that the budget recorded. `target` is the pod in question, where there is one.
+pub(super) fn pods<'a>(
+    set: Option<&'a StatefulSet>,
+    page: &'a Page,
+    target: Option<&'a PodName>,
+) -> impl Iterator<Item = PodName> + 'a {
+    let cluster = page.cluster.name.as_str();
+    let recorded = page.status().map(|status| status.members.as_slice());
+    let recorded = recorded.unwrap_or_default().iter().filter_map(|member| {
+        let pod = member.pod.as_deref().map(PodName::from);
+        pod.or_else(|| PodName::of_member(cluster, &member.name))
+    });
+    let first = set.map_or(0, teardown::first_ordinal);
+    let replicas = set.map_or(page.latch.replicas, teardown::replicas);
+    let ordinals = first..first.saturating_add(replicas);
+    target
+        .into_iter()
+        .cloned()
+        .chain(page.grants.iter().map(|(pod, _)| pod.clone()))
+        .chain(recorded)
+        .chain(ordinals.map(move |ordinal| PodName::new(format!("{cluster}-{ordinal}"))))
 }
 
 /// The owners whose state may matter: the StatefulSet's, and that of the one the budget last saw where it is another.

@@ -185,6 +185,7 @@ impl World {
             quorum_lost_for: ages.quorum_lost_for,
             learner_stuck_for: ages.learner_stuck_for,
             pods: pods.map(|pod| self.facts_of(page, pod)).collect(),
+            recorded_pods: page.recorded_pods(),
             round,
         }
     }

@@ -80,6 +80,7 @@ impl State {
             Self::Failing(why) | Self::Unknown(why) => !matches!(
                 why,
                 Why::Unstarted
+                    | Why::NoPod
                     | Why::Elsewhere
                     | Why::Silent(
                         Unanswered::NoAddress

@@ -1,13 +1,13 @@
 //! Puts a [`Snapshot`] together from an [`Observation`]: who answered, what they agree on, which list counts, which pod is which member,
 //! and then the condition of each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::answers::{Answer, Answers};
 use super::body::{self, Body, Silence};
 use super::condition::{self, Bench, Condition};
 use super::evidence::{ListedMember, Status, Unanswered};
-use super::id::PodName;
+use super::id::{MemberId, PodName};
 use super::loss;
 use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
@@ -78,6 +78,8 @@ impl Snapshot {
         }
         self.not_members = strays(&pods, &mapping, &bench);
         let view = View {
+            set: &observation.cluster.name,
+            recorded_pods: &observation.recorded_pods,
             answers: &answers,
             mapping: &mapping,
             bench: &bench,
@@ -108,6 +110,8 @@ fn strays(pods: &[Pod], mapping: &Mapping, bench: &Bench<'_>) -> Vec<PodName> {
 
 /// All that the members are made from.
 struct View<'a, 'b> {
+    set: &'b str,
+    recorded_pods: &'b BTreeMap<MemberId, PodName>,
     answers: &'b Answers<'a>,
     mapping: &'b Mapping,
     bench: &'b Bench<'a>,
@@ -150,6 +154,7 @@ impl View<'_, '_> {
             sizes: status.map(sizes),
             alarms: id.map(|id| self.bench.alarms(id)).unwrap_or_default(),
             condition,
+            pod_name: Some(pod.name.clone()),
             pod: Some(MemberPod {
                 name: pod.name.clone(),
                 uid: pod.uid.clone(),
@@ -176,17 +181,22 @@ impl View<'_, '_> {
             .collect()
     }
 
+    /// One that belongs in a pod of this StatefulSet serves in that pod or not at all: what answers at its URL is on its way out, or is
+    /// not the member that is meant.
     fn without_pod(&self, listed: &ListedMember, doubtful: bool) -> Member {
+        let pod_name = self.belongs_in(listed);
         let answer = self.answers.of_external(listed.id);
         let status = answer.and_then(Answer::heard).map(|heard| heard.status);
         let role = self.role(Identity::Answered(listed.id), status);
         let unstarted = listed.name.is_empty() && listed.client_urls.is_empty();
         let condition = match answer.map(|answer| condition::of_answer(answer, self.bench)) {
+            Some(Condition::Serving) if pod_name.is_some() => Condition::Unknown(Why::NoPod),
             Some(Condition::Serving) if doubtful => Condition::Unknown(Why::MayBeAPod),
             Some(condition) => as_role(role, condition),
             None if unstarted && self.bench.confirmed_list().is_some() => {
                 Condition::Failing(Why::Unstarted)
             }
+            None if pod_name.is_some() => Condition::Unknown(Why::NoPod),
             None => Condition::Unknown(Why::Elsewhere),
         };
         Member {
@@ -196,6 +206,7 @@ impl View<'_, '_> {
             } else {
                 listed.name.clone()
             },
+            pod_name,
             pod: None,
             role,
             leader: Some(listed.id) == self.bench.leadership.map(|agreed| agreed.on.0),
@@ -206,6 +217,17 @@ impl View<'_, '_> {
             sizes: status.map(sizes),
             alarms: self.bench.alarms(listed.id),
         }
+    }
+
+    /// The pod that a listed member has when it has one: by its name, by its peer URL while it has never started, or as the budget recorded it.
+    fn belongs_in(&self, listed: &ListedMember) -> Option<PodName> {
+        let urls = || {
+            let mut urls = listed.peer_urls.iter().filter(|_| listed.name.is_empty());
+            urls.find_map(|url| PodName::of_url(self.set, url))
+        };
+        PodName::of_member(self.set, &listed.name)
+            .or_else(urls)
+            .or_else(|| self.recorded_pods.get(&listed.id).cloned())
     }
 
     /// A learner is one that the list calls so, where the list is known to be new or the member says so itself. All others count.

@@ -113,6 +113,28 @@ impl PodName {
             .strip_suffix(self.as_str())
             .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
     }
+
+    /// Whether this is a name that the StatefulSet `set` gives: its own, a dash and an ordinal.
+    pub fn is_given_by(&self, set: &str) -> bool {
+        let of_set = |(prefix, _): (&str, &str)| prefix == set;
+        self.as_str().rsplit_once('-').is_some_and(of_set) && Ordinal::of(self).is_some()
+    }
+
+    /// The pod of the StatefulSet `set` that a member is named after; `None` where the member's name cannot be that of one of its pods.
+    pub fn of_member(set: &str, member: &str) -> Option<Self> {
+        let (prefix, digits) = member.rsplit_once('-')?;
+        prefix
+            .ends_with(set)
+            .then(|| Self(format!("{set}-{digits}")))
+            .filter(|pod| pod.is_given_by(set) && pod.names(member))
+    }
+
+    /// The pod of the StatefulSet `set` that a URL leads to, as its DNS name begins with the pod's.
+    pub fn of_url(set: &str, url: &str) -> Option<Self> {
+        let host = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let first = host.split(['.', ':', '/']).next()?;
+        Some(Self::new(first)).filter(|pod| pod.is_given_by(set))
+    }
 }
 
 impl Ordinal {
@@ -139,6 +161,25 @@ mod tests {
         assert!(!pod.names("mainetcd-0"));
         assert!(!pod.names("etcd-00"));
         assert!(!pod.names("etcd-1"));
+    }
+
+    #[test]
+    fn a_member_may_have_the_name_of_a_pod_of_its_set_or_cannot() {
+        let pod = |member| PodName::of_member("main", member);
+        assert_eq!(pod("main-0"), Some("main-0".into()));
+        assert_eq!(pod("virtual-main-12"), Some("main-12".into()));
+        for other in [
+            "main", "main-x", "main-01", "domain-0", "main-0-x", "m0", "",
+        ] {
+            assert_eq!(pod(other), None, "{other}");
+        }
+        let url = |url| PodName::of_url("main", url);
+        assert_eq!(
+            url("https://main-1.main-peer.ns.svc:2380"),
+            Some("main-1".into())
+        );
+        assert_eq!(url("http://main-1:2380"), Some("main-1".into()));
+        assert_eq!(url("http://10.0.0.1:2380"), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::disruption::Disruption;
 use super::grants::Grants;
 use super::id::MemberId;
-use super::snapshot::{Member, MemberPod, Snapshot};
+use super::snapshot::{Member, Snapshot};
 
 /// The member to move leadership to before the target of an allowed disruption goes: the most caught-up serving follower without a grant
 /// or a `deletionTimestamp`; in a rollout one of the update revision rather than another. `None` where the target does not lead, or
@@ -29,10 +29,8 @@ pub fn leader_to_move(
         .members
         .iter()
         .filter(|member| member.serves_quorum() && !member.leader)
-        .filter(|member| match &member.pod {
-            Some(MemberPod {
-                name, terminating, ..
-            }) => name != target && !terminating && !grants.holds(name),
+        .filter(|member| match member.pod_name() {
+            Some(name) => name != target && !grants.holds(name) && !is_terminating(member),
             None => true,
         })
         .filter(|member| member.id.is_some())
@@ -45,4 +43,8 @@ pub fn leader_to_move(
             )
         })
         .and_then(|member| member.id)
+}
+
+fn is_terminating(member: &Member) -> bool {
+    member.pod.as_ref().is_some_and(|pod| pod.terminating)
 }

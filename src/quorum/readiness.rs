@@ -34,6 +34,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
     Member {
         id: pod.recorded_id,
         name: pod.name.to_string(),
+        pod_name: Some(pod.name.clone()),
         pod: Some(MemberPod {
             name: pod.name.clone(),
             uid: pod.uid.clone(),

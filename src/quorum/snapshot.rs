@@ -1,5 +1,6 @@
 //! What is true of a cluster at one moment, put together from what was observed.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::body::Body;
@@ -36,8 +37,10 @@ pub struct Observation {
     pub quorum_lost_for: Option<Duration>,
     /// For how long the learner has made no progress, as watched outside of admission.
     pub learner_stuck_for: Option<Duration>,
-    /// The pods of the StatefulSet.
+    /// The pods of the cluster, by their names, whatever their labels and owners say.
     pub pods: Vec<Pod>,
+    /// The pod that each member was last seen in, as the budget recorded it.
+    pub recorded_pods: BTreeMap<MemberId, PodName>,
     /// What etcd answered. Empty with [`super::policy::EvidenceMode::Readiness`].
     pub round: Round,
 }
@@ -57,6 +60,7 @@ impl Observation {
             quorum_lost_for: None,
             learner_stuck_for: None,
             pods: Vec::new(),
+            recorded_pods: BTreeMap::new(),
             round: Round::default(),
         }
     }
@@ -110,7 +114,10 @@ pub struct Member {
     pub id: Option<MemberId>,
     /// Its pod's name, or its name in etcd, or its id.
     pub name: String,
-    /// Its pod, if it has one.
+    /// The name that its pod has, also while there is no such pod; `None` for an external member, whose name cannot be that of a pod of
+    /// this StatefulSet. A grant holds for this name, however the member is reached.
+    pub pod_name: Option<PodName>,
+    /// Its pod, if it has one now.
     pub pod: Option<MemberPod>,
     /// Voter or learner.
     pub role: Role,
@@ -164,11 +171,11 @@ pub struct Sizes {
 }
 
 impl Snapshot {
-    /// The member whose pod has this name.
+    /// The member that is in the pod of this name now.
     pub fn member(&self, pod: &PodName) -> Option<&Member> {
         self.members
             .iter()
-            .find(|member| member.pod_name() == Some(pod))
+            .find(|member| member.pod.as_ref().is_some_and(|here| here.name == *pod))
     }
 
     /// Whether a voter has just proven that there was a quorum a moment ago, even where the others that answered make it a lost one by now.
@@ -183,9 +190,9 @@ impl Snapshot {
 }
 
 impl Member {
-    /// The name of its pod, if it has one.
+    /// See [`Member::pod_name`].
     pub fn pod_name(&self) -> Option<&PodName> {
-        self.pod.as_ref().map(|pod| &pod.name)
+        self.pod_name.as_ref()
     }
 
     /// Whether it is a voter that serves.

@@ -65,6 +65,8 @@ pub enum Why {
     NotPromoted,
     /// It was added to the cluster and has never started.
     Unstarted,
+    /// It belongs in a pod of this StatefulSet, and there is no such pod now.
+    NoPod,
     /// It has no pod here and no endpoint that could be asked.
     Elsewhere,
     /// It answers, but may be one of the pods that could not be identified.
@@ -135,6 +137,7 @@ impl fmt::Display for Why {
             Self::NotListed => f.write_str("it is not in the member list"),
             Self::NotPromoted => f.write_str("it still takes itself for a learner"),
             Self::Unstarted => f.write_str("it was added and has never started"),
+            Self::NoPod => f.write_str("it has no pod now"),
             Self::Elsewhere => f.write_str("it has no pod here and could not be asked"),
             Self::MayBeAPod => {
                 f.write_str("it answers, but may be one of the pods that did not say who they are")

@@ -87,7 +87,7 @@ impl Sight<'_> {
         let bytes = |bytes: u64| i64::try_from(bytes).ok();
         MemberStatus {
             name: member.name.clone(),
-            pod: pod.map(|pod| pod.name.to_string()),
+            pod: member.pod_name().map(ToString::to_string),
             pod_uid: uid.clone(),
             member_id: member.id.map(|id| id.to_string()).or_else(known),
             role: match member.role {
@@ -101,7 +101,7 @@ impl Sight<'_> {
             db_size: sizes.and_then(|sizes| bytes(sizes.db)),
             db_size_in_use: sizes.and_then(|sizes| bytes(sizes.in_use)),
             db_size_quota: sizes.and_then(|sizes| bytes(sizes.quota?)),
-            client_urls: if pod.is_some() {
+            client_urls: if member.pod_name().is_some() {
                 Vec::new()
             } else {
                 self.client_urls(member)

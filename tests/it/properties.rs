@@ -45,9 +45,9 @@ fn issue(grants: &Grants, target: &str) -> Grants {
 }
 
 fn grants_of(cluster: &Cluster, granted: &[Index]) -> Grants {
-    let pods = cluster.pods();
+    let names = cluster.names();
     granted.iter().fold(Grants::default(), |grants, index| {
-        issue(&grants, &pods[index.index(pods.len())])
+        issue(&grants, &names[index.index(names.len())])
     })
 }
 
@@ -174,7 +174,8 @@ proptest! {
     ) {
         let pods = cluster.pods();
         let target = target.get(&pods).as_str();
-        let others: Vec<Index> = granted.into_iter().filter(|g| g.get(&pods) != target).collect();
+        let names = cluster.names();
+        let others: Vec<Index> = granted.into_iter().filter(|g| g.get(&names) != target).collect();
         let first = grants_of(&cluster, &others);
         let again = issue(&first, target);
         let snapshot = Snapshot::assemble(&cluster.world().observation());

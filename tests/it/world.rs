@@ -59,6 +59,8 @@ pub(crate) struct Inhabitant {
     /// Whether it was a learner until a moment ago and does not know better.
     pub(crate) promoted_unawares: bool,
     pub(crate) pod: Option<Pod>,
+    /// Whether the budget knows it by a pod, whether there is one now or not.
+    pub(crate) recorded: bool,
     pub(crate) cluster: ClusterId,
     /// What its own endpoint does.
     pub(crate) answers: Answers,
@@ -165,6 +167,12 @@ impl World {
             scaled_out_for: self.scaled_out_for,
             quorum_lost_for: self.quorum_lost_for,
             learner_stuck_for: self.learner_stuck_for,
+            recorded_pods: self
+                .members
+                .iter()
+                .filter(|m| m.recorded)
+                .map(|m| (m.id, m.name.as_str().into()))
+                .collect(),
             pods: self.members.iter().filter_map(|m| m.pod.clone()).collect(),
             round: Round {
                 probes: self.members.iter().filter_map(|m| self.probe(m)).collect(),
@@ -302,6 +310,7 @@ impl Inhabitant {
                 recorded_id: Some(id(index)),
             }),
             name,
+            recorded: false,
             cluster: CLUSTER,
             answers: Answers::Itself,
             names: Names::TheLeader,

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::pod;
-use crate::observe::scope::{Belonging, belonging, is_of, ordinal};
+use crate::observe::scope::{Belonging, belonging, named_after, ordinal};
 use crate::quorum::Ordinal;
 
 #[test]
@@ -21,7 +21,10 @@ fn druids_compaction_pod_is_foreign_whatever_its_labels() {
         "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "etcd-compactor", "uid": "j", "controller": true}],
     }}));
     assert_eq!(belonging(&compaction.metadata), Belonging::Foreign);
-    assert!(!is_of("etcd", &compaction));
+    assert_eq!(
+        named_after(&compaction.metadata),
+        Some("etcd-compactor".into())
+    );
 }
 
 #[test]
@@ -41,6 +44,7 @@ fn a_stateful_set_of_another_group_is_foreign() {
         {"apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "etcd", "uid": "k", "controller": true},
     ]}}));
     assert_eq!(belonging(&kruise.metadata), Belonging::Foreign);
+    assert_eq!(named_after(&kruise.metadata), Some("etcd".into()));
 }
 
 #[test]
@@ -50,11 +54,11 @@ fn a_pod_without_owner_is_an_orphan_where_it_may_have_been_of_a_set() {
         belonging(&orphan.metadata),
         Belonging::Orphan { of: "etcd".into() }
     );
-    assert!(is_of("etcd", &orphan));
-    assert!(!is_of("etc", &orphan));
+    assert_eq!(named_after(&orphan.metadata), Some("etcd".into()));
     let bare =
         pod(&json!({"metadata": {"name": "shell", "labels": null, "ownerReferences": null}}));
     assert_eq!(belonging(&bare.metadata), Belonging::Foreign);
+    assert_eq!(named_after(&bare.metadata), None);
 }
 
 #[test]

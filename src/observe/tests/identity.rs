@@ -47,10 +47,22 @@ async fn rule_1_pods_of_jobs_and_deployments_are_foreign_at_no_cost() {
     let api = FakeApi::default();
     for kind in ["Job", "ReplicaSet", "DaemonSet"] {
         let owner = json!({"apiVersion": "batch/v1", "kind": kind, "name": "x", "uid": "x", "controller": true});
-        let identity = identify(&api, &json!({"metadata": {"ownerReferences": [owner]}})).await;
+        let pod = json!({"metadata": {"name": "etcd-x7k2p", "ownerReferences": [owner]}});
+        let identity = identify(&api, &pod).await;
         assert!(matches!(identity, Identity::Foreign), "{identity:?}");
     }
     assert_eq!(api.take_requests(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn rule_1_a_member_stays_one_whoever_is_made_its_owner() {
+    let api = FakeApi::default();
+    api.put(&format!("{BUDGETS}/etcd"), budget_json(&json!({})));
+    for api_version in ["batch/v1", "apps.kruise.io/v1beta1"] {
+        let owner = json!({"apiVersion": api_version, "kind": "StatefulSet", "name": "x", "uid": "x", "controller": true});
+        let identity = identify(&api, &json!({"metadata": {"ownerReferences": [owner]}})).await;
+        assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
+    }
 }
 
 #[tokio::test]

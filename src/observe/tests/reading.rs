@@ -230,31 +230,80 @@ async fn a_recreated_stateful_set_with_another_selector_is_looked_up_by_that() {
     for ordinal in 0..2 {
         site.put_pod(ordinal, &json!({"metadata": {"labels": {"app": "new"}}}));
     }
+    site.api.take_requests();
     let (_, world) = site.look().await;
-    let names: Vec<_> = world
-        .pods()
-        .iter()
-        .map(crate::observe::scope::name)
-        .collect();
-    assert_eq!(names, ["etcd-0".into(), "etcd-1".into()]);
+    assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2"]);
+    let requests = site.api.take_requests();
+    let by_the_new = |request: &&String| request.contains("labelSelector=app%3Dnew");
+    assert!(requests.iter().any(|r| by_the_new(&r)), "{requests:?}");
+}
+
+fn names(world: &World) -> Vec<String> {
+    let names = world.pods().iter().map(crate::observe::scope::name);
+    names.map(|name| name.to_string()).collect()
+}
+
+fn foreign() -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true})
 }
 
 #[tokio::test]
-async fn pods_of_others_are_left_out_and_orphans_are_not() {
+async fn pods_with_other_names_are_left_out_and_orphans_are_not() {
     let site = Site::new();
     site.put_pod(2, &json!({"metadata": {"ownerReferences": null}}));
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": true});
-    site.put_pod(7, &json!({"metadata": {"ownerReferences": [job]}}));
+    for name in ["etcd-compactor-0", "etcd-x7k2p"] {
+        let job = json!({"metadata": {"name": name, "ownerReferences": [foreign()]}});
+        let path = format!("{NAMESPACE}/pods/{name}");
+        site.api.put(&path, pod_json(7, &job));
+    }
     let (_, world) = site.look().await;
-    assert_eq!(world.pods().len(), 3);
+    assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2"]);
 }
 
 #[tokio::test]
-async fn a_member_that_lost_its_labels_is_still_found() {
+async fn a_member_is_found_by_its_name_whatever_its_labels_and_owners_say() {
+    for ordinal in [0, 1] {
+        let site = Site::new();
+        site.look().await;
+        let changed = json!({"metadata": {"labels": null, "ownerReferences": [foreign()]}});
+        site.put_pod(ordinal, &changed);
+        let (_, world) = site.look().await;
+        assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2"]);
+    }
+}
+
+#[tokio::test]
+async fn a_member_beyond_the_replicas_is_found_by_its_grant_or_by_the_record_of_it() {
+    let recorded = [
+        json!({"grants": [{"member": "etcd-5", "causes": [{"kind": "Delete", "seq": 1, "uid": "u5", "by": "x", "at": "2026-01-01T00:00:00Z"}]}]}),
+        json!({"members": [{"name": "etcd-5", "role": "Voter", "serving": true}]}),
+        json!({"members": [{"name": "m5", "pod": "etcd-5", "role": "Voter", "serving": true}]}),
+    ];
+    for status in recorded {
+        let site = Site::new();
+        site.put_pod(
+            5,
+            &json!({"metadata": {"labels": null, "ownerReferences": null}}),
+        );
+        site.put_budget(&json!({"status": status}));
+        let (_, world) = site.look().await;
+        assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2", "etcd-5"]);
+    }
+}
+
+#[tokio::test]
+async fn where_many_pods_are_missing_the_namespace_is_looked_through_once() {
     let site = Site::new();
-    site.put_pod(0, &json!({"metadata": {"labels": {"app": "hidden"}}}));
+    site.put_set(&json!({"spec": {"replicas": i32::MAX}}));
+    site.put_pod(
+        40,
+        &json!({"metadata": {"labels": null, "ownerReferences": null}}),
+    );
+    site.api.take_requests();
     let (_, world) = site.look().await;
-    assert!(world.pod(&target()).is_some());
+    assert_eq!(names(&world), ["etcd-0", "etcd-1", "etcd-2", "etcd-40"]);
+    let requests = site.api.take_requests();
+    assert!(requests.len() < 20, "{requests:?}");
 }
 
 #[tokio::test]

@@ -171,9 +171,13 @@ impl<'a> Case<'a> {
 
     /// The voters that the target leaves behind. One with a grant is among them: what it was granted for may never happen.
     fn other_voters(&self) -> impl Iterator<Item = &'a Member> {
-        self.snapshot.members.iter().filter(|member| {
-            member.role == Role::Voter && member.pod_name().is_none_or(|pod| pod != self.target())
-        })
+        let target = self.target();
+        let is_target =
+            |member: &Member| member.pod.as_ref().is_some_and(|pod| pod.name == *target);
+        self.snapshot
+            .members
+            .iter()
+            .filter(move |member| member.role == Role::Voter && !is_target(member))
     }
 
     fn count(&self, needed: u32) -> Count {

@@ -6,6 +6,7 @@ use super::{decide, decide_early, decide_without_ledger};
 use crate::quorum::circumstances::{
     Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
 };
+use crate::quorum::condition::Condition;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
@@ -655,9 +656,49 @@ fn a_voter_without_a_pod_never_started_only_where_it_published_nothing() {
             change(&mut probe.members.as_mut().unwrap()[2]);
         }
     };
-    assert_eq!(why(&o), "elsewhere");
+    assert_eq!(why(&o), "no-pod");
     lists(&mut o, |listed| listed.client_urls.clear());
-    assert_eq!(why(&o), "elsewhere");
+    assert_eq!(why(&o), "no-pod");
     lists(&mut o, |listed| listed.name.clear());
     assert_eq!(why(&o), "unstarted");
+    lists(&mut o, |listed| "elsewhere".clone_into(&mut listed.name));
+    assert_eq!(why(&o), "elsewhere");
+}
+
+/// Three voters, of which the last has no pod and answers at its client URL.
+fn without_its_pod() -> Observation {
+    let mut o = healthy(3);
+    o.pods.truncate(2);
+    o.round.probes[2].target = Target::External(MemberId(3));
+    o
+}
+
+#[test]
+fn a_voter_that_belongs_in_a_pod_serves_in_it_or_not_at_all() {
+    assert_waits(&verdict(&without_its_pod(), Kind::Delete, 1), "no-headroom");
+    // An external member may have any name that no pod of the set can have.
+    let mut external = without_its_pod();
+    for probe in &mut external.round.probes {
+        "m-x".clone_into(&mut probe.members.as_mut().unwrap()[2].name);
+    }
+    let two_left = based(Basis::Majority {
+        others: 2,
+        majority: 2,
+    });
+    assert_eq!(verdict(&external, Kind::Delete, 1), two_left);
+    // Unless the budget knows that it had a pod here.
+    external.recorded_pods = [(MemberId(3), "m-2".into())].into();
+    assert_waits(&verdict(&external, Kind::Delete, 1), "no-headroom");
+}
+
+#[test]
+fn a_grant_holds_for_the_name_however_the_member_is_reached() {
+    let mut o = without_its_pod();
+    o.recorded_pods = [(MemberId(3), "m-2".into())].into();
+    let snapshot = Snapshot::assemble(&o);
+    let grants = granted(&[2]);
+    let mut served = snapshot.clone();
+    served.members[2].condition = Condition::Serving;
+    assert_eq!(served.serving(&Grants::default(), None), 3);
+    assert_eq!(served.serving(&grants, None), 2, "however it is reached");
 }

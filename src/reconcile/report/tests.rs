@@ -11,6 +11,7 @@ fn member(index: u64, condition: Condition) -> Member {
     Member {
         id: Some(MemberId(index + 1)),
         name: name.clone(),
+        pod_name: Some(PodName::new(name.as_str())),
         pod: Some(MemberPod {
             name: PodName::new(name.as_str()),
             uid: PodUid::new(format!("uid-{index}")),

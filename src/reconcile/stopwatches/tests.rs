@@ -72,6 +72,7 @@ mod learners {
         let learner = Member {
             id: Some(ID),
             name: "etcd-3".into(),
+            pod_name: Some("etcd-3".into()),
             pod: None,
             role: Role::Learner,
             leader: false,

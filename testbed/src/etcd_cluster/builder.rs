@@ -42,6 +42,7 @@ impl EtcdClusterBuilder {
                 grace_period: Duration::from_secs(10),
                 quota_bytes: None,
                 owner: None,
+                clients_by_address: false,
                 container: Map::new(),
             },
         }
@@ -147,6 +148,12 @@ impl EtcdClusterBuilder {
     /// The controlling owner of the StatefulSet (none).
     pub fn owned_by(mut self, owner: OwnerReference) -> Self {
         self.spec.owner = Some(owner);
+        self
+    }
+
+    /// Members tell clients their addresses instead of their names, which stop resolving when their pods lose their labels (names).
+    pub fn clients_by_address(mut self) -> Self {
+        self.spec.clients_by_address = true;
         self
     }
 

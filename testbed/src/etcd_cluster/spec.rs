@@ -119,6 +119,9 @@ pub(crate) struct Spec {
     pub(crate) grace_period: Duration,
     pub(crate) quota_bytes: Option<u64>,
     pub(crate) owner: Option<OwnerReference>,
+    /// Whether members advertise their client URLs by the addresses of their pods.
+    #[serde(default)]
+    pub(crate) clients_by_address: bool,
     #[serde(default)]
     pub(crate) container: Map<String, Value>,
 }

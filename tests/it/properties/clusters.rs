@@ -17,6 +17,8 @@ pub(super) enum State {
     NoSpace,
     Unready,
     External,
+    /// It answers at its client URL, and the pod that it belongs in is not there.
+    Astray,
     Hangs,
     BadTls,
     SlowRead,
@@ -57,7 +59,7 @@ impl State {
     fn hidden(self) -> bool {
         matches!(
             self,
-            Hangs | BadTls | SlowRead | LostNode | Reused | Terminating
+            Astray | Hangs | BadTls | SlowRead | LostNode | Reused | Terminating
         )
     }
 
@@ -133,6 +135,7 @@ pub(super) fn any() -> impl Strategy<Value = Cluster> {
         NoSpace,
         Unready,
         External,
+        Astray,
         Hangs,
         BadTls,
         SlowRead,
@@ -171,7 +174,7 @@ pub(super) fn possible() -> impl Strategy<Value = Cluster> {
             *state = match *state {
                 Reused => Hangs,
                 // A StatefulSet of one whose only voter is elsewhere: nothing but the member list tells it from a cluster of one.
-                External | Gone if cluster.replicas == 1 => Serving,
+                External | Astray | Gone if cluster.replicas == 1 => Serving,
                 other => other,
             };
         }
@@ -190,7 +193,7 @@ pub(super) fn possible() -> impl Strategy<Value = Cluster> {
                         | Corrupt
                 ) {
                     *state = Leaderless;
-                } else if *state == External {
+                } else if matches!(*state, External | Astray) {
                     *state = Gone;
                 }
             }
@@ -233,7 +236,7 @@ fn clusters(state: impl Strategy<Value = State>) -> impl Strategy<Value = Cluste
 }
 
 fn has_pod(state: State) -> bool {
-    !matches!(state, External | Gone)
+    !matches!(state, External | Astray | Gone)
 }
 
 impl Cluster {
@@ -262,6 +265,15 @@ impl Cluster {
             .enumerate()
             .filter(|(_, state)| has_pod(**state))
             .map(|(index, _)| world::name(index))
+            .collect()
+    }
+
+    /// The names that a grant can be open for: also that of a pod which is gone.
+    pub(super) fn names(&self) -> Vec<String> {
+        let named = self.named();
+        named
+            .filter(|(_, state)| has_pod(*state) || *state == Astray)
+            .map(|(name, _)| name)
             .collect()
     }
 
@@ -303,6 +315,10 @@ fn become_of(member: &mut Inhabitant, state: State, another: quorumgate::quorum:
         NoSpace => member.alarm = Some(AlarmKind::NoSpace),
         Unready => member.pod_mut(|pod| pod.ready = false),
         External => member.pod = None,
+        Astray => {
+            member.pod = None;
+            member.recorded = true;
+        }
         Hangs => member.silent(Unanswered::Deadline),
         BadTls => member.silent(Unanswered::Tls("expired".into())),
         SlowRead => member.read = Err(Unanswered::Deadline),

@@ -57,7 +57,11 @@ pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
 
 pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<String> {
     let (scheme, peer_scheme) = (spec.scheme(), spec.peer_tls().scheme());
-    let host = spec.host(namespace, "$(POD_NAME)");
+    let host = if spec.clients_by_address {
+        "$(POD_IP)".to_owned()
+    } else {
+        spec.host(namespace, "$(POD_NAME)")
+    };
     let mut arguments = vec![
         format!("--name={}", spec.member_name("$(POD_NAME)")),
         format!("--data-dir={DATA}/new.etcd"),
