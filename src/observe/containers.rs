@@ -13,6 +13,25 @@ const ETCD: &str = "etcd";
 /// Why a container waits while nothing is wrong: it is being made, or init containers run before it.
 const ON_THE_WAY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
+/// How a kubelet's message of a rejection begins, since Kubernetes 1.28.
+const REJECTED: &str = "Pod was rejected";
+/// How its reason begins where the node lacks a resource: `OutOfcpu`, `OutOfpods`, ….
+const OUT_OF: &str = "OutOf";
+/// The other reasons that kubelets give when they admit no pod (`pkg/kubelet/lifecycle`, the device and topology managers, node shutdown).
+const REJECTIONS: [&str; 11] = [
+    "NodeAffinity",
+    "NodeName",
+    "NodePorts",
+    "TaintToleration",
+    "UnexpectedAdmissionError",
+    "TopologyAffinityError",
+    "AppArmor",
+    "SysctlForbidden",
+    "PodOSNotSupported",
+    "PodOSSelectorNodeLabelDoesNotMatch",
+    "NodeShutdown",
+];
+
 /// Which of a pod's containers is etcd's, by their names: the one named `etcd`, or the only one.
 pub fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut names = names.into_iter();
@@ -83,9 +102,32 @@ pub(super) fn reported(pod: &Pod) -> Containers {
         };
     }
     match etcd_status(pod).and_then(|status| status.state.as_ref()) {
-        None => Containers::Unreported,
+        None => match rejection(pod) {
+            Some(reason) => Containers::Rejected {
+                reason: reason.to_owned(),
+            },
+            None => Containers::Unreported,
+        },
         Some(state) => of_state(state),
     }
+}
+
+/// The reason for which a kubelet rejected the pod, typically after a reboot: it has failed without an address and without a word of its
+/// containers, which never ran. (Pod garbage collection also writes the phase alone, but gives no reason, and leaves the rest as it was.)
+fn rejection(pod: &Pod) -> Option<&str> {
+    let status = pod.status.as_ref()?;
+    let failed = status.phase.as_deref() == Some("Failed");
+    let untold = |statuses: &Option<Vec<ContainerStatus>>| {
+        statuses.as_ref().is_none_or(Vec::is_empty)
+    };
+    let never_ran = untold(&status.container_statuses)
+        && untold(&status.init_container_statuses)
+        && status.pod_ip.as_deref().is_none_or(str::is_empty);
+    let reason = status.reason.as_deref()?;
+    let message = status.message.as_deref().unwrap_or_default();
+    let rejected =
+        message.starts_with(REJECTED) || reason.starts_with(OUT_OF) || REJECTIONS.contains(&reason);
+    (failed && never_ran && rejected).then_some(reason)
 }
 
 fn of_state(state: &ContainerState) -> Containers {

@@ -14,6 +14,9 @@ use crate::quorum::{Grants, Permitted};
 /// A process that has run for so long does not crash again and again.
 const LASTING: Duration = Duration::from_secs(20);
 
+/// One that has been silent for so long hangs. (One that is only slow leads, perhaps, and could hand leadership over a moment later.)
+const HANGS: Duration = Duration::from_secs(4);
+
 /// In which order they go: the less a member could still give, the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
@@ -23,20 +26,19 @@ enum Class {
     Starting,
     /// It runs, and would serve as soon as there is a quorum.
     Alive,
+    /// Nobody knows. It hangs, or is cut off: its restart may be what mends it, and costs nothing while the others make the majority.
+    Silent,
 }
 
 impl Class {
-    /// The class of a state; `None` for those that serve, that catch up, or that nobody knows of.
+    /// The class of a state; `None` for those that serve or that catch up.
     fn of(state: &State) -> Option<Self> {
         match state {
             State::Dead | State::NotAMember => Some(Self::Dead),
             State::Starting => Some(Self::Starting),
             State::Failing(_) | State::Stuck => Some(Self::Alive),
-            State::Missing
-            | State::Terminating
-            | State::Serving
-            | State::Learning
-            | State::Unknown(_) => None,
+            State::Unknown(_) => Some(Self::Silent),
+            State::Missing | State::Terminating | State::Serving | State::Learning => None,
         }
     }
 }
@@ -64,6 +66,8 @@ impl<'a> Board<'a> {
                         break;
                     }
                 }
+                // What nobody knows is no reason to act, nor to hold up those that may go.
+                Err(_) if matches!(slot.state, State::Unknown(_)) => {}
                 Err(waiting) => refused = refused.or(Some(waiting)),
             }
         }
@@ -93,6 +97,9 @@ impl<'a> Board<'a> {
     fn replace(&self, slot: &Slot<'_>, grants: &Grants) -> Result<Step, Box<WaitingOn>> {
         if let Some(untried) = self.untried(slot) {
             return Err(untried.into());
+        }
+        if matches!(slot.state, State::Unknown(_)) && !self.hangs(slot) {
+            return Err(self.waiting().into());
         }
         let pod = self.may_take(slot, grants, Action::Delete)?;
         let action = self.handing_over(slot, grants, Action::Delete)?;
@@ -128,6 +135,14 @@ impl Board<'_> {
         tried.peek()?;
         let none_lasts = tried.all(|other| !other.state.answers() && !lasts(other));
         none_lasts.then(|| self.waiting())
+    }
+}
+
+impl Board<'_> {
+    /// Whether the member has not served for so long that it is not just slow.
+    fn hangs(&self, slot: &Slot<'_>) -> bool {
+        let out_for = self.desired.out_for.get(&slot.name);
+        out_for.is_some_and(|out_for| *out_for >= HANGS)
     }
 }
 

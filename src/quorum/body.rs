@@ -12,7 +12,8 @@ pub enum Body {
     /// It does not run and nothing will start this incarnation again: its node is gone or out of service, or it has finished.
     #[strum(serialize = "dead for good")]
     DeadForGood,
-    /// It has not started in this incarnation.
+    /// It has not started in this incarnation: its containers are being created, or etcd's container runs and nothing listens yet. It does not
+    /// serve, and may soon.
     Starting,
     /// It runs, or it may.
     Alive,
@@ -30,11 +31,13 @@ impl Body {
     }
 }
 
-/// Whether, beyond what its node reports, nothing listens at the pod's address.
+/// What a missing status says beyond what the pod's node reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// Connections are refused, or there is no address to connect to.
-    Proven,
+    /// Connections are refused: nothing listens at the pod's address.
+    Refused,
+    /// There is no address to connect to, or nobody may connect (`evidence: Readiness`): the node's word has to do.
+    NoAddress,
     /// It timed out, or failed in another way: proves nothing.
     Unproven,
 }
@@ -42,10 +45,10 @@ pub(super) enum Silence {
 impl Silence {
     /// What a missing status proves.
     pub(super) fn of(unanswered: &Unanswered, pod: &Pod) -> Self {
-        if *unanswered == Unanswered::Refused || !pod.has_address {
-            Self::Proven
-        } else {
-            Self::Unproven
+        match unanswered {
+            _ if !pod.has_address => Self::NoAddress,
+            Unanswered::Refused => Self::Refused,
+            _ => Self::Unproven,
         }
     }
 }
@@ -62,11 +65,15 @@ pub(super) fn of_silent(pod: &Pod, silence: Silence) -> Body {
 
 fn reported(containers: &Containers, silence: Silence) -> Body {
     match (containers, silence) {
-        (Containers::AllTerminated { finished: true }, _) => Body::DeadForGood,
+        (Containers::AllTerminated { finished: true } | Containers::Rejected { .. }, _) => {
+            Body::DeadForGood
+        }
         (Containers::AllTerminated { finished: false }, _)
-        | (Containers::EtcdFailed { .. }, Silence::Proven) => Body::Dead,
-        (Containers::Creating, Silence::Proven) => Body::Starting,
+        | (Containers::EtcdFailed { .. }, Silence::Refused | Silence::NoAddress) => Body::Dead,
+        (Containers::Creating, Silence::Refused | Silence::NoAddress)
+        | (Containers::Running, Silence::Refused) => Body::Starting,
         (Containers::EtcdFailed { .. } | Containers::Creating, Silence::Unproven)
-        | (Containers::Running | Containers::Unreported, _) => Body::Alive,
+        | (Containers::Running, Silence::NoAddress | Silence::Unproven)
+        | (Containers::Unreported, _) => Body::Alive,
     }
 }

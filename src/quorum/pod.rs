@@ -71,6 +71,11 @@ pub enum Containers {
         /// The reason reported.
         reason: String,
     },
+    /// Its kubelet rejected the pod: none of its containers ever ran, nor will.
+    Rejected {
+        /// The reason reported.
+        reason: String,
+    },
     /// Containers are being created, or init containers run: etcd has not started in this incarnation.
     Creating,
     /// etcd's container runs.

@@ -28,7 +28,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
         Condition::Serving => Body::Alive,
         // The kubelet's word has to do: there is no endpoint to try.
         Condition::Learning | Condition::Failing(_) | Condition::Unknown(_) => {
-            body::of_silent(pod, Silence::Proven)
+            body::of_silent(pod, Silence::NoAddress)
         }
     };
     Member {

@@ -42,6 +42,7 @@ pub(crate) struct WorldBuilder {
     etcd: EtcdClusterBuilder,
     gate: GateBuilder,
     warm: bool,
+    quorate: bool,
 }
 
 impl World {
@@ -57,6 +58,7 @@ impl World {
             etcd: EtcdCluster::builder("etcd"),
             gate: gate(),
             warm: true,
+            quorate: true,
         }
     }
 
@@ -306,6 +308,12 @@ impl WorldBuilder {
         self
     }
 
+    /// Does not wait for the cluster to form.
+    pub(crate) fn unformed(mut self) -> Self {
+        self.quorate = false;
+        self
+    }
+
     /// Does not wait for the ledger to be warm.
     pub(crate) fn cold(mut self) -> Self {
         self.warm = false;
@@ -339,7 +347,9 @@ impl WorldBuilder {
         sandbox.add_nodes(self.nodes).await?;
         let etcd = self.etcd.apply(&sandbox).await?;
         let gate = self.gate.start(&sandbox).await?;
-        etcd.quorate(SOON).await?;
+        if self.quorate {
+            etcd.quorate(SOON).await?;
+        }
         gate.in_force(SOON).await?;
         let world = World {
             gate,

@@ -54,6 +54,38 @@ fn what_is_reported_of_etcd_is_named() {
 }
 
 #[test]
+fn a_pod_that_its_kubelet_rejected_never_ran() {
+    let rejected = |change: Value| {
+        let mut status = json!({
+            "phase": "Failed", "reason": "OutOfcpu",
+            "message": "Pod was rejected: Node didn't have enough resource: cpu",
+            "podIP": null, "containerStatuses": null,
+        });
+        json_patch::merge(&mut status, &change);
+        matches!(reported(&status), Containers::Rejected { .. })
+    };
+    assert!(rejected(json!({})));
+    assert!(rejected(
+        json!({"reason": "NodeAffinity", "message": "Predicate NodeAffinity failed"})
+    ));
+    assert!(
+        rejected(json!({"reason": "SomethingNew"})),
+        "a kubelet says so"
+    );
+    let ran = [
+        json!({"phase": "Running"}),
+        json!({"podIP": "10.0.0.9"}),
+        json!({"containerStatuses": [container("etcd", &json!({"running": {}}))]}),
+        // Pod garbage collection writes the phase alone.
+        json!({"reason": null, "message": null}),
+        json!({"reason": "DeadlineExceeded", "message": "Pod was active too long"}),
+    ];
+    for ran in ran {
+        assert!(!rejected(ran.clone()), "{ran}");
+    }
+}
+
+#[test]
 fn all_terminated_needs_every_container_and_the_phase_says_whether_it_is_final() {
     let over = json!({"terminated": {"exitCode": 0, "reason": "Completed"}});
     let phase = |phase: &str| {

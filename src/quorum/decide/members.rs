@@ -37,6 +37,9 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
 /// that could not be asked may serve already.) And several that are down for one reason may all come back at once: no more
 /// may be on their way than the cluster can spare then. Otherwise only one that cannot come back goes, or a step of the gate's own, which is fenced
 /// by resourceVersion.
+///
+/// No such fence helps where etcd's container runs and nothing listens at its client port yet: its pod does not change when etcd begins to
+/// talk to its peers. Unless all others are known to be without a quorum, this member may be the one that completes it.
 pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
     if !case.body().is_down() || case.others >= needed || lets_single_member_go(case) {
@@ -46,9 +49,11 @@ pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let may_complete = case.others_at_most().saturating_add(1) >= least;
     let all_may_return = case.others_in_time().saturating_add(1) >= least;
     let too_many_going = case.others_going().saturating_add(1) > case.least_spare();
+    let is_fenced =
+        case.is_own_step() && !(case.is_about_to_listen() && case.others_may_have_quorum());
     if (may_complete || (all_may_return && too_many_going))
         && case.body() != Body::DeadForGood
-        && !case.is_own_step()
+        && !is_fenced
     {
         return Some(Verdict::Wait(Reason::MayComplete(case.count(needed))));
     }

@@ -12,9 +12,11 @@ mod tests;
 use super::body::Body;
 use super::condition::Condition;
 use super::disruption::{Actor, Disruption};
+use super::evidence::Unanswered;
 use super::grants::Grants;
 use super::id::PodName;
 use super::membership::Membership;
+use super::pod::Containers;
 use super::snapshot::{Member, Role, Snapshot};
 use super::tolerance::{count, in_flight, majority};
 use super::verdict::{Count, NotServing, Verdict};
@@ -102,6 +104,13 @@ impl<'a> Case<'a> {
         self.member.map_or(Body::Alive, |member| member.body)
     }
 
+    /// Whether etcd's container runs and its client port refuses: it may be in its initialisation, and may talk to its peers already.
+    fn is_about_to_listen(&self) -> bool {
+        let pod = self.snapshot.pod(self.target());
+        let runs = pod.is_some_and(|pod| pod.containers == Containers::Running);
+        runs && self.body() == Body::Starting
+    }
+
     fn role(&self) -> Role {
         self.member.map_or(Role::Voter, |member| member.role)
     }
@@ -123,6 +132,16 @@ impl<'a> Case<'a> {
             .filter(|other| !may_serve(other))
             .count();
         count(self.other_voters().count() - out).saturating_add(self.unseen())
+    }
+
+    /// Whether any of the others serves, or may for all that is known.
+    fn others_may_have_quorum(&self) -> bool {
+        let without = |other: &Member| {
+            let apart = Why::Silent(Unanswered::Refused);
+            let silent = matches!(&other.condition, Condition::Failing(why) if *why == apart);
+            other.body.is_down() || other.leaderless || silent
+        };
+        self.unseen() > 0 || !self.other_voters().all(without)
     }
 
     /// Voters that are expected and that nobody saw.
@@ -156,10 +175,12 @@ impl<'a> Case<'a> {
         majority(self.least_voters())
     }
 
+    /// Of a cluster that nobody ever saw, the size that its owner asked for is all there is to go by.
     fn least_voters(&self) -> u32 {
-        match self.snapshot.membership {
-            Membership::Confirmed { .. } => self.voters,
-            Membership::Stale { .. } | Membership::Unread => self.snapshot.latch.voters,
+        match (self.snapshot.membership, self.snapshot.latch.voters) {
+            (Membership::Confirmed { .. }, _)
+            | (Membership::Stale { .. } | Membership::Unread, 0) => self.voters,
+            (Membership::Stale { .. } | Membership::Unread, latch) => latch,
         }
     }
 

@@ -702,3 +702,87 @@ fn a_grant_holds_for_the_name_however_the_member_is_reached() {
     assert_eq!(served.serving(&Grants::default(), None), 3);
     assert_eq!(served.serving(&grants, None), 2, "however it is reached");
 }
+
+/// Runs, and its client port refuses: a wrapper that initialises, or the time before etcd listens.
+fn about_to_listen(observation: &mut Observation, n: usize) {
+    silent(observation, n, Unanswered::Refused);
+    observation.pods[n].ready = false;
+    observation.pods[n].etcd_ready = false;
+}
+
+fn none_listens(voters: u32) -> Observation {
+    let mut o = healthy(voters);
+    for n in 0..o.pods.len() {
+        about_to_listen(&mut o, n);
+    }
+    o
+}
+
+#[test]
+fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
+    let mut o = none_listens(3);
+    for latch in [0, 3] {
+        // A cluster that never formed was never seen: what its owner asked for counts.
+        o.latch.voters = latch;
+        let open = judge(&o, &Grants::default(), &ask(Kind::Delete, 2));
+        assert_eq!(open, based(Basis::CostsNothing));
+        let with_one = judge(&o, &granted(&[2]), &ask(Kind::Delete, 1));
+        assert_waits(&with_one, "may-complete");
+        let step = judge(&o, &granted(&[2]), &ask(Kind::RolloutStep, 1));
+        assert_eq!(step, based(Basis::CostsNothing));
+    }
+}
+
+#[test]
+fn rule_12_one_that_does_not_listen_stays_even_for_a_step_while_others_may_have_a_quorum_with_it() {
+    let mut o = healthy(3);
+    about_to_listen(&mut o, 1);
+    crashed(&mut o, 2);
+    for kind in [Kind::Delete, Kind::RolloutStep] {
+        assert_waits(&verdict(&o, kind, 1), "may-complete");
+    }
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 2),
+        based(Basis::CostsNothing)
+    );
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "may-complete");
+    let mut lost = healthy(3);
+    leaderless(&mut lost, 0);
+    about_to_listen(&mut lost, 1);
+    crashed(&mut lost, 2);
+    assert_waits(&verdict(&lost, Kind::Delete, 1), "may-complete");
+    assert_eq!(
+        verdict(&lost, Kind::RolloutStep, 1),
+        based(Basis::CostsNothing)
+    );
+}
+
+#[test]
+fn a_port_that_refuses_proves_nothing_where_the_node_is_silent_or_time_ran_out() {
+    let mut o = none_listens(3);
+    for pod in &mut o.pods {
+        pod.node = Node::NotReady;
+    }
+    assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+    let mut slow = none_listens(3);
+    for n in 0..3 {
+        silent(&mut slow, n, Unanswered::Deadline);
+    }
+    assert_waits(&verdict(&slow, Kind::Delete, 1), "no-evidence");
+}
+
+#[test]
+fn rule_12_a_pod_that_its_kubelet_rejected_is_dead_for_good() {
+    let mut o = healthy(2);
+    leaderless(&mut o, 0);
+    silent(&mut o, 1, Unanswered::NoAddress);
+    o.pods[1].has_address = false;
+    o.pods[1].containers = Containers::Rejected {
+        reason: "OutOfcpu".into(),
+    };
+    assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
+    // What a node last said before it fell silent proves nothing.
+    o.pods[1].node = Node::NotReady;
+    assert_waits(&verdict(&o, Kind::Delete, 1), "quorum-lost");
+}

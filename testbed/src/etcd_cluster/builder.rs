@@ -7,7 +7,9 @@ use anyhow::{Result, ensure};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value};
 
-use super::spec::{Auth, PodManagement, Readiness, Shape, Spec, Storage, Tls, UpdateStrategy};
+use super::spec::{
+    Auth, Initialisation, PodManagement, Readiness, Shape, Spec, Storage, Tls, UpdateStrategy,
+};
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
 use crate::Sandbox;
 
@@ -43,6 +45,7 @@ impl EtcdClusterBuilder {
                 quota_bytes: None,
                 owner: None,
                 clients_by_address: false,
+                initialisation: Initialisation::default(),
                 container: Map::new(),
             },
         }
@@ -154,6 +157,12 @@ impl EtcdClusterBuilder {
     /// Members tell clients their addresses instead of their names, which stop resolving when their pods lose their labels (names).
     pub fn clients_by_address(mut self) -> Self {
         self.spec.clients_by_address = true;
+        self
+    }
+
+    /// What lets etcd start in a pod that runs (nothing: it starts at once); see [`EtcdCluster::change_initialisation`].
+    pub fn initialisation(mut self, initialisation: Initialisation) -> Self {
+        self.spec.initialisation = initialisation;
         self
     }
 

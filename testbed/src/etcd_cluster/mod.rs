@@ -39,7 +39,9 @@ pub use connections::Connections;
 pub use data::Alarm;
 pub use heartbeat::Heartbeat;
 pub use membership::Member;
-pub use spec::{Auth, PodManagement, Readiness, Shape, Storage, Tls, UpdateStrategy};
+pub use spec::{
+    Auth, Initialisation, PodManagement, Readiness, Shape, Storage, Tls, UpdateStrategy,
+};
 pub use status::EndpointStatus;
 pub use version::EtcdVersion;
 

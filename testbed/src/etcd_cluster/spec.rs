@@ -76,6 +76,35 @@ pub enum Shape {
     Druid,
 }
 
+/// Whether members are shaped like those of etcd-wrapper: etcd's container runs at once, and starts etcd when the container beside it has
+/// initialised the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Initialisation {
+    /// There is none: etcd starts at once.
+    #[default]
+    None,
+    /// It lets etcd start.
+    Succeeds,
+    /// It fails in these pods, over and over (in all of them, where none is named), and succeeds in the others.
+    Fails(Vec<String>),
+    /// It hangs in these pods (in all of them, where none is named), and succeeds in the others.
+    Hangs(Vec<String>),
+}
+
+impl Initialisation {
+    /// The arguments of the container that initialises.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let (what, pods) = match self {
+            Self::None | Self::Succeeds => ("succeeds", [].as_slice()),
+            Self::Fails(pods) => ("fails", pods.as_slice()),
+            Self::Hangs(pods) => ("hangs", pods.as_slice()),
+        };
+        std::iter::once(what.to_owned())
+            .chain(pods.iter().cloned())
+            .collect()
+    }
+}
+
 /// How the StatefulSet controller starts and stops pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PodManagement {
@@ -122,6 +151,8 @@ pub(crate) struct Spec {
     /// Whether members advertise their client URLs by the addresses of their pods.
     #[serde(default)]
     pub(crate) clients_by_address: bool,
+    #[serde(default)]
+    pub(crate) initialisation: Initialisation,
     #[serde(default)]
     pub(crate) container: Map<String, Value>,
 }

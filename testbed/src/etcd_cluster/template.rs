@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::objects::{self, SPEC_ANNOTATION};
-use super::spec::Tls;
+use super::spec::{Initialisation, Tls};
 use super::{EtcdCluster, MARKER};
 
 impl EtcdCluster {
@@ -48,6 +48,14 @@ impl EtcdCluster {
     /// Changes the image of the etcd container, for example to one whose etcd cannot start.
     pub async fn change_image(&self, image: &str) -> Result<(), kube::Error> {
         let container = json!({"name": objects::CONTAINER, "image": image});
+        let template = json!({"spec": {"containers": [container]}});
+        self.patch_stateful_set(json!({"spec": {"template": template}}))
+            .await
+    }
+
+    /// Changes what lets etcd start, of members that have something that does.
+    pub async fn change_initialisation(&self, to: &Initialisation) -> Result<(), kube::Error> {
+        let container = json!({"name": objects::INITIALISER, "args": to.arguments()});
         let template = json!({"spec": {"containers": [container]}});
         self.patch_stateful_set(json!({"spec": {"template": template}}))
             .await

@@ -73,7 +73,7 @@ pub(crate) async fn outdated(world: &World, revision: &str) -> Result<BTreeSet<S
     Ok(outdated)
 }
 
-async fn another_than(world: &World, before: &str) -> Result<String> {
+pub(super) async fn another_than(world: &World, before: &str) -> Result<String> {
     eventually(SOON, "the template has a new revision", async || {
         let now = revision(world).await?;
         ensure!(now != before, "still {now}");

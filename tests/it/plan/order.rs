@@ -326,3 +326,43 @@ fn every_step_insists_on_the_incarnation_that_was_seen() {
     assert_eq!(step.disruption().precondition, Some("c-1".into()));
     assert_eq!(step.action, Action::Delete);
 }
+
+#[test]
+fn step_2_one_that_hangs_goes_after_all_others_that_do_not_serve() {
+    let seconds = Duration::from_secs;
+    for state in [hung, on_a_lost_node] {
+        let scene = Scene::of(5).with("c", state);
+        assert_eq!(
+            scene.clone().out_for("c", seconds(3)).says(),
+            "wait evidence"
+        );
+        let scene = scene.out_for("c", seconds(4));
+        assert_eq!(
+            scene.says(),
+            "delete c: it is outdated and is not known to serve (it did not answer in time)"
+        );
+        let dead_too = scene.with("b", crashed);
+        assert_eq!(dead_too.says(), "delete b: it is outdated and is dead");
+    }
+}
+
+#[test]
+fn step_2_one_that_hangs_stays_while_the_others_make_no_majority() {
+    let minute = Duration::from_secs(60);
+    let scene = Scene::of(3).with("bc", hung);
+    let scene = scene.out_for("b", minute).out_for("c", minute);
+    assert_eq!(scene.says(), "wait evidence");
+    // One that is dead goes, and leaves those that hang where they are.
+    let scene = Scene::of(5).with("bc", hung).with("d", crashed);
+    let scene = scene.out_for("b", minute).out_for("c", minute);
+    assert_eq!(scene.says(), "delete d: it is outdated and is dead");
+}
+
+#[test]
+fn step_2_one_that_hangs_is_left_to_its_holder_and_updated_ones_are_left_alone() {
+    let minute = Duration::from_secs(60);
+    let granted = Scene::of(3).with("c", hung).out_for("c", minute);
+    assert_eq!(granted.clone().granted("c", false).says(), "wait in-flight");
+    let updated = granted.updated("c");
+    assert_eq!(updated.says(), "wait updated-members");
+}

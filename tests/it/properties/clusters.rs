@@ -67,7 +67,8 @@ impl State {
     pub(super) fn is_down(self) -> bool {
         matches!(
             self,
-            Crashed
+            Refuses
+                | Crashed
                 | Terminated
                 | Finished
                 | OutOfService

@@ -4,14 +4,15 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::volumes::{self, DATA, JOIN};
-use crate::etcd_cluster::spec::{Readiness, Spec, Tls};
+use crate::etcd_cluster::spec::{Initialisation, Readiness, Spec, Tls};
 
 /// Its name, as everybody who looks for etcd in a pod expects it.
 pub(in crate::etcd_cluster) const CONTAINER: &str = "etcd";
 
-/// A pod whose volume is empty starts a new cluster, unless it was told to join one. etcd ignores both settings
+/// A pod whose data has to be initialised waits for that. One whose volume is empty starts a new cluster, unless it was told to join one. etcd ignores both settings
 /// once it has data.
 const START: &str = r#"set -eu
+while [ -n "${INITIALISED:-}" ] && [ ! -e "$INITIALISED" ]; do sleep 0.2; done
 cluster=$INITIAL_CLUSTER
 state=new
 if [ -s "$JOIN_FILE" ]; then
@@ -46,6 +47,11 @@ pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
         ],
         "volumeMounts": volumes::mounts(spec),
     });
+    if spec.initialisation != Initialisation::None
+        && let Some(env) = container.get_mut("env").and_then(Value::as_array_mut)
+    {
+        env.push(json!({"name": volumes::INITIALISED, "value": volumes::INITIALISED_FILE}));
+    }
     if let Some(fields) = container.as_object_mut() {
         if let Some(probe) = readiness_probe(spec) {
             fields.insert("readinessProbe".to_owned(), probe);

@@ -6,10 +6,29 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{container, labels, volumes};
-use crate::etcd_cluster::spec::{PodManagement, Shape, Spec, UpdateStrategy};
+use crate::etcd_cluster::spec::{Initialisation, PodManagement, Shape, Spec, UpdateStrategy};
 
 /// The annotation that holds the cluster's [`Spec`].
 pub(in crate::etcd_cluster) const SPEC_ANNOTATION: &str = "testbed.quorumgate.io/cluster";
+
+/// The container that initialises, named like druid's.
+pub(in crate::etcd_cluster) const INITIALISER: &str = "backup-restore";
+
+/// Does what its first argument says, in the pods that the others name, or in all. It lets etcd start by making a file.
+const INITIALISE: &str = r#"set -eu
+what=$1
+shift
+if [ $# -gt 0 ]; then
+  case " $* " in
+    *" $POD_NAME "*) ;;
+    *) what=succeeds ;;
+  esac
+fi
+case $what in
+  succeeds) touch "$INITIALISED" ;;
+  fails) sleep 1; echo "the initialisation failed" >&2; exit 1 ;;
+esac
+exec sleep infinity"#;
 
 /// The StatefulSet as JSON.
 pub(super) fn stateful_set(namespace: &str, spec: &Spec) -> Result<Value> {
@@ -77,7 +96,19 @@ fn annotations(namespace: &str, spec: &Spec) -> BTreeMap<String, String> {
 
 fn containers(namespace: &str, spec: &Spec) -> Result<Vec<Value>> {
     let mut containers = vec![container::etcd(namespace, spec)?];
-    if spec.shape == Shape::Druid {
+    if spec.initialisation != Initialisation::None {
+        containers.push(json!({
+            "name": INITIALISER,
+            "image": "busybox",
+            "command": ["/bin/sh", "-c", INITIALISE, INITIALISER],
+            "args": spec.initialisation.arguments(),
+            "env": [
+                {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": volumes::INITIALISED, "value": volumes::INITIALISED_FILE},
+            ],
+            "volumeMounts": [volumes::initialised_mount()],
+        }));
+    } else if spec.shape == Shape::Druid {
         // The sidecar's work (Leases) is done by `EtcdCluster::heartbeat`; here it only is one more container that
         // runs, is Ready, and may be restarted.
         containers.push(json!({

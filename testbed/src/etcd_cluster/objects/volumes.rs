@@ -3,12 +3,18 @@
 use serde_json::{Value, json};
 
 use super::join_config_name;
-use crate::etcd_cluster::spec::{Spec, Storage, Tls};
+use crate::etcd_cluster::spec::{Initialisation, Spec, Storage, Tls};
 
 /// Where the data directory lives.
 pub(super) const DATA: &str = "/var/etcd/data";
 /// Where the ConfigMap of [`join_config_name`] is mounted.
 pub(super) const JOIN: &str = "/var/etcd/join";
+/// The variable that holds [`INITIALISED_FILE`].
+pub(super) const INITIALISED: &str = "INITIALISED";
+/// What is there once etcd may start.
+pub(super) const INITIALISED_FILE: &str = "/var/etcd/initialised/done";
+/// Name of its volume, which goes with the pod.
+const INITIALISED_VOLUME: &str = "initialised";
 /// Name of the data volume, and of the claim template.
 const DATA_VOLUME: &str = "data";
 
@@ -30,6 +36,9 @@ pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
     if spec.storage == Storage::EmptyDir {
         volumes.push(json!({"name": DATA_VOLUME, "emptyDir": {}}));
     }
+    if spec.initialisation != Initialisation::None {
+        volumes.push(json!({"name": INITIALISED_VOLUME, "emptyDir": {}}));
+    }
     if spec.tls == Tls::Mutual {
         volumes.extend(TLS_VOLUMES.map(|(name, suffix, _)| {
             json!({"name": name, "secret": {"secretName": format!("{}-{suffix}", spec.name)}})
@@ -38,12 +47,20 @@ pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
     volumes
 }
 
+/// Where the container that initialises says that etcd may start.
+pub(super) fn initialised_mount() -> Value {
+    json!({"name": INITIALISED_VOLUME, "mountPath": "/var/etcd/initialised"})
+}
+
 /// `volumeMounts` of the etcd container.
 pub(super) fn mounts(spec: &Spec) -> Vec<Value> {
     let mut mounts = vec![
         json!({"name": DATA_VOLUME, "mountPath": DATA}),
         json!({"name": "join", "mountPath": JOIN, "readOnly": true}),
     ];
+    if spec.initialisation != Initialisation::None {
+        mounts.push(initialised_mount());
+    }
     if spec.tls == Tls::Mutual {
         mounts.extend(
             TLS_VOLUMES

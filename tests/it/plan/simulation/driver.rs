@@ -123,7 +123,15 @@ impl Cluster {
     fn never_on_unknown_evidence(&self, snapshot: &Snapshot, step: &Step) {
         if let Some(member) = snapshot.member(&step.pod.name) {
             let known = !matches!(member.condition, Condition::Unknown(_)) || member.body.is_down();
-            assert!(known, "{step} on {:?}", member.condition);
+            // One that hangs may be restarted while the others make the majority without it.
+            let others = snapshot.serving(&self.grants, Some(&step.pod.name));
+            let spared = others >= majority(snapshot.voters(&self.grants, Some(&step.pod.name)));
+            let by_policy = self.voters() <= 2;
+            assert!(
+                known || spared || by_policy,
+                "{step} on {:?}",
+                member.condition
+            );
         }
         assert_eq!(
             matches!(step.because, Because::NonServing(_)),

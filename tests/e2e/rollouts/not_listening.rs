@@ -1,0 +1,181 @@
+//! Members that run and do not listen, as etcd-wrapper's do while the container beside them initialises: it fails, or hangs.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use quorumgate_testbed::etcd_cluster::{Initialisation, UpdateStrategy};
+use quorumgate_testbed::eventually;
+
+use super::scene::{ELECTION, Watched, on_delete};
+use super::template::{another_than, revision};
+use super::told::{finished, waits_on};
+use crate::asking::By;
+use crate::vigil::Vigil;
+use crate::world::{SOON, World, WorldBuilder};
+
+fn fails() -> Initialisation {
+    Initialisation::Fails(Vec::new())
+}
+
+fn hangs() -> Initialisation {
+    Initialisation::Hangs(Vec::new())
+}
+
+/// A new cluster under this strategy, none of whose members ever listens.
+fn never_forms(
+    name: &str,
+    initialisation: Initialisation,
+    strategy: UpdateStrategy,
+) -> WorldBuilder {
+    let choose = |etcd: quorumgate_testbed::etcd_cluster::EtcdClusterBuilder| {
+        etcd.initialisation(initialisation)
+            .update_strategy(strategy)
+            .grace_period(Duration::from_secs(2))
+    };
+    World::builder(name).etcd(choose).unformed()
+}
+
+/// Waits until all pods run and none of their members listens.
+async fn nobody_listens(world: &World) -> Result<()> {
+    eventually(SOON, "etcd's container runs in every pod", async || {
+        for name in world.etcd.pod_names() {
+            let status = world.etcd.pod(&name).await?.status.context("no status")?;
+            let mut containers = status.container_statuses.into_iter().flatten();
+            let etcd = containers.find(|container| container.name == "etcd");
+            let state = etcd.and_then(|etcd| etcd.state);
+            let runs = state.is_some_and(|state| state.running.is_some());
+            ensure!(runs, "not that of {name}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn change(world: &World, to: &Initialisation) -> Result<String> {
+    let before = revision(world).await?;
+    world.etcd.change_initialisation(to).await?;
+    another_than(world, &before).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_never_formed_is_repaired_by_deleting_its_pods_one_by_one() -> Result<()> {
+    let world = never_forms("never-deletes", fails(), UpdateStrategy::OnDelete);
+    let world = world.start().await?;
+    nobody_listens(&world).await?;
+    change(&world, &Initialisation::Succeeds).await?;
+    for pod in world.etcd.pod_names() {
+        let uid = world.etcd.pod_uid(&pod).await?;
+        world.lets_go(By::Delete, &pod).await?;
+        eventually(SOON, format!("another {pod} is there"), async || {
+            ensure!(world.etcd.pod_uid(&pod).await? != uid, "not yet");
+            Ok(())
+        })
+        .await?;
+        world.settled().await?;
+    }
+    world.whole().await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_never_formed_is_repaired_by_a_corrected_template() -> Result<()> {
+    let world = never_forms("never-template", hangs(), UpdateStrategy::OnDelete);
+    let world = world
+        .feature("QuorumAwareUpdatesWithOnDelete")
+        .start()
+        .await?;
+    nobody_listens(&world).await?;
+    let target = change(&world, &Initialisation::Succeeds).await?;
+    finished(&world, &target).await?;
+    world.whole().await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_never_formed_is_repaired_by_the_stateful_set_controller_too() -> Result<()>
+{
+    let world = never_forms("never-rolling", fails(), UpdateStrategy::RollingUpdate);
+    let world = world.start().await?;
+    nobody_listens(&world).await?;
+    change(&world, &Initialisation::Succeeds).await?;
+    world.whole().await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_keeps_members_from_listening_holds_at_one() -> Result<()> {
+    let choose = |etcd: quorumgate_testbed::etcd_cluster::EtcdClusterBuilder| {
+        etcd.initialisation(Initialisation::Succeeds)
+    };
+    let world = on_delete("stops-listening", choose).start().await?;
+    let good = revision(&world).await?;
+    let mut watched = Watched::begin(&world).await?;
+    let vigil = Vigil::start(&world.etcd).await?;
+    let bad = change(&world, &hangs()).await?;
+    let first = watched.next().await?;
+    waits_on(&world, &bad, &["updated-members"]).await?;
+    let others = world.etcd.pod_names();
+    for other in others.iter().filter(|other| **other != first) {
+        world.has_to_wait(other, &[&first]).await?;
+    }
+    ensure!(watched.gone().is_empty(), "another one went");
+    let target = change(&world, &Initialisation::Succeeds).await?;
+    ensure!(target == good, "{target} is not what it was before");
+    finished(&world, &target).await?;
+    vigil.assert_never_below(2).await?;
+    watched.end(&world, ELECTION).await?;
+    world.close().await
+}
+
+/// All members are down for a restore: a person has taken them at once, by an override.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_all_are_restored_strangers_take_what_can_be_spared() -> Result<()> {
+    let choose = |etcd: quorumgate_testbed::etcd_cluster::EtcdClusterBuilder| {
+        etcd.initialisation(Initialisation::Succeeds)
+            .update_strategy(UpdateStrategy::OnDelete)
+            .grace_period(Duration::from_secs(2))
+    };
+    let world = World::builder("restore").etcd(choose).start().await?;
+    change(&world, &hangs()).await?;
+    let until = Timestamp::now() + SignedDuration::from_mins(10);
+    let until = format!("quorumgate.io/override-until={until}");
+    world
+        .kubectl(&["annotate", "statefulset", "etcd", &until])
+        .await?
+        .success()?;
+    for pod in world.etcd.pod_names() {
+        let uid = world.etcd.pod_uid(&pod).await?;
+        world.lets_go(By::Delete, &pod).await?;
+        eventually(SOON, format!("another {pod} is there"), async || {
+            ensure!(world.etcd.pod_uid(&pod).await? != uid, "not yet");
+            Ok(())
+        })
+        .await?;
+    }
+    let lift = [
+        "annotate",
+        "statefulset",
+        "etcd",
+        "quorumgate.io/override-until-",
+    ];
+    world.kubectl(&lift).await?.success()?;
+    nobody_listens(&world).await?;
+    world.settled().await?;
+
+    // A finalizer keeps the first one from being gone before the others are asked for.
+    let hold = r#"{"metadata": {"finalizers": ["testbed.quorumgate.io/held"]}}"#;
+    let patch = |patch| ["patch", "pod", "etcd-0", "--type=merge", "--patch", patch];
+    world.kubectl(&patch(hold)).await?.success()?;
+    world.lets_go(By::Delete, "etcd-0").await?;
+    for other in ["etcd-1", "etcd-2"] {
+        world.has_to_wait(other, &["etcd-0"]).await?;
+    }
+    world
+        .kubectl(&patch(r#"{"metadata": {"finalizers": null}}"#))
+        .await?
+        .success()?;
+    world.settled().await?;
+    world.lets_go(By::Delete, "etcd-1").await?;
+    world.close().await
+}
