@@ -8,9 +8,10 @@ use super::super::malformed::Malformed;
 use super::super::review::{Metadata, Operation, Options, Request, UserInfo};
 use super::decide::Passing;
 use super::intent::{FieldsOwner, Intents};
+use super::ordinals::Ordinals;
 use crate::api::names::ORPHAN;
 use crate::judge::DryRun;
-use crate::quorum::{ClusterRef, Ordinal};
+use crate::quorum::ClusterRef;
 
 /// A change that takes members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,31 +34,6 @@ pub enum Dependents {
     Follow,
     /// They stay.
     Orphaned,
-}
-
-/// The ordinals a StatefulSet keeps pods for: `start..start + count`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ordinals {
-    /// `spec.ordinals.start`; `None` where the request does not show it (a scale) and the stored object's applies.
-    pub start: Option<u32>,
-    /// `spec.replicas`.
-    pub count: u32,
-}
-
-impl Ordinals {
-    /// Those that would have no pod any more. A start that neither side shows is the same on both.
-    pub fn leaving(self, to: Self, stored_start: u32) -> Vec<Ordinal> {
-        let kept = to.range(stored_start);
-        self.range(stored_start)
-            .filter(|ordinal| !kept.contains(ordinal))
-            .map(Ordinal)
-            .collect()
-    }
-
-    fn range(self, stored_start: u32) -> std::ops::Range<u32> {
-        let start = self.start.unwrap_or(stored_start);
-        start..start.saturating_add(self.count)
-    }
 }
 
 /// A StatefulSet, or its scale, as a review shows it.
@@ -191,25 +167,6 @@ fn ordinals(object: &Object, is_scale: bool) -> Ordinals {
 mod tests {
     use super::Dependents::{Follow, Orphaned};
     use super::*;
-
-    fn ordinals(start: u32, count: u32) -> Ordinals {
-        Ordinals {
-            start: Some(start),
-            count,
-        }
-    }
-
-    #[test]
-    fn the_ordinals_that_leave_are_those_that_only_the_old_range_has() {
-        assert_eq!(
-            ordinals(0, 5).leaving(ordinals(0, 3), 0),
-            [Ordinal(3), Ordinal(4)]
-        );
-        assert_eq!(ordinals(0, 3).leaving(ordinals(0, 5), 0), []);
-        assert_eq!(ordinals(0, 3).leaving(ordinals(1, 3), 0), [Ordinal(0)]);
-        let scale = |count| Ordinals { start: None, count };
-        assert_eq!(scale(5).leaving(scale(4), 10), [Ordinal(14)]);
-    }
 
     #[test]
     fn what_becomes_of_the_pods_is_told_as_the_api_server_does() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::quorum::{Ordinal, PodName, Scope, Teardown};
+use crate::quorum::{PodName, Scope, Teardown};
 
 use super::change::Change;
 use super::intent::Intent;
@@ -257,17 +257,9 @@ fn explain(f: &mut fmt::Formatter<'_>, ignored: Option<&str>) -> fmt::Result {
     ignored.map_or(Ok(()), |why| write!(f, " ({why})"))
 }
 
-/// The pods of leaving ordinals, by the name a StatefulSet gives them.
-pub(super) fn pods_of(set: &str, leaving: &[Ordinal]) -> Vec<PodName> {
-    leaving
-        .iter()
-        .map(|Ordinal(n)| PodName::new(format!("{set}-{n}")))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::change::Ordinals;
+    use super::super::ordinals::Ordinals;
     use super::*;
 
     fn facts() -> Facts {
@@ -279,7 +271,7 @@ mod tests {
             owner: Owner::Lives {
                 owner: "Etcd main".to_owned(),
             },
-            listed: Listed::Members(pods_of("etcd", &[Ordinal(3), Ordinal(4)])),
+            listed: Listed::Members(vec!["etcd-3".into(), "etcd-4".into()]),
         }
     }
 

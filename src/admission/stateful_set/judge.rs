@@ -20,9 +20,7 @@ use crate::observe::{
 use crate::quorum::{ClusterRef, Scope, Teardown};
 
 use super::change::Change;
-use super::decide::{
-    Because, Facts, Listed, Owner, Passing, SetReason, SetVerdict, decide, pods_of,
-};
+use super::decide::{Because, Facts, Listed, Owner, Passing, SetReason, SetVerdict, decide};
 use super::intent::Intents;
 use super::listed;
 use super::{SetAnswer, SetJudging, SetQuestion, SetRefusal, SetYes};
@@ -168,8 +166,7 @@ impl StatefulSetJudge {
         let snapshot = self.looking.look(page, latest).await;
         let snapshot = snapshot.map_err(|error| unobserved(&error))?;
         let leaving = from.leaving(to, start(set));
-        let pods = pods_of(&question.set.name, &leaving);
-        Ok(listed::among(&pods, &snapshot))
+        Ok(listed::among(&leaving, &snapshot))
     }
 
     async fn admit(

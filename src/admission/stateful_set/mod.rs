@@ -8,11 +8,13 @@ mod decide;
 mod intent;
 mod judge;
 mod listed;
+mod ordinals;
 
-pub use change::{Change, Dependents, Ordinals};
+pub use change::{Change, Dependents};
 pub use decide::{Because, Facts, Listed, Owner, Passing, SetReason, SetVerdict, decide};
 pub use intent::{Intent, Intents};
 pub use judge::{OnRecord, StatefulSetJudge};
+pub use ordinals::{Leaving, Ordinals};
 
 use futures::future::BoxFuture;
 use tokio::time::Instant;

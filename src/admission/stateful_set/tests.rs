@@ -9,8 +9,9 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::change::{Change, Ordinals};
+use super::change::Change;
 use super::decide::{Because, Passing, SetReason};
+use super::ordinals::Ordinals;
 use super::{SetAnswer, SetJudging, SetQuestion, SetRefusal, SetYes, StatefulSetJudge};
 use crate::clock::{Clock, Hands};
 use crate::fake_api::FakeApi;
@@ -461,4 +462,29 @@ async fn an_incarnation_that_is_gone_is_left_to_the_api_server() {
         matches!(answer.outcome, Ok(SetYes::Passes(Passing::Terminating))),
         "{answer:?}"
     );
+}
+
+/// What a request says is gone through by what exists, not by what it counts.
+#[tokio::test]
+async fn a_scale_in_of_two_billions_costs_what_one_of_two_costs() {
+    let site = Site::new();
+    let ordinals = |count| Ordinals { start: None, count };
+    let change = || Change::Resize {
+        from: ordinals(i32::MAX.unsigned_abs()),
+        to: ordinals(3),
+    };
+    let answer = site.ask(all_five(), change(), DryRun::No).await;
+    let SetReason::MembersListed { members, .. } = denied(&answer) else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(members, &["etcd-3".into(), "etcd-4".into()]);
+    let blind = Members {
+        evidence: EvidenceMode::Readiness,
+        ..three()
+    };
+    let answer = site.ask(blind, change(), DryRun::No).await;
+    let SetReason::MembersListed { members, .. } = denied(&answer) else {
+        panic!("{answer:?}")
+    };
+    assert!(members.len() < 10, "{members:?}");
 }

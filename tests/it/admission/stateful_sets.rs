@@ -1,5 +1,7 @@
 //! `/validate/statefulsets`: what is asked, and what is answered. The decision itself has tests beside it.
 
+use std::time::{Duration, Instant};
+
 use quorumgate::admission::stateful_set::{
     Because, Change, Ordinals, Passing, SetAnswer, SetReason, SetYes,
 };
@@ -70,6 +72,29 @@ async fn a_delete_that_stops_orphaning_is_asked_about_although_it_terminates() {
     );
     door.post(PATH, &review).await;
     assert_eq!(door.set_questions().len(), 1);
+}
+
+#[tokio::test]
+async fn the_largest_scale_in_there_can_be_is_asked_about_like_any_other() {
+    let most = i32::MAX;
+    for path in [
+        "/request/oldObject/spec/replicas",
+        "/request/oldObject/spec/ordinals/start",
+    ] {
+        for review in ["statefulset-update", "scale"] {
+            let door = passing();
+            let review = with(fixture(review), "/request/object/spec/replicas", json!(0));
+            let review = with(review, path, json!(most));
+            let start = Instant::now();
+            assert!(door.post(PATH, &review).await.is_allowed());
+            assert_eq!(door.set_questions().len(), 1);
+            assert!(
+                start.elapsed() < Duration::from_secs(2),
+                "{:?}",
+                start.elapsed()
+            );
+        }
+    }
 }
 
 #[tokio::test]
