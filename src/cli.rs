@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::api::dns;
 use crate::features::{self, Switches};
 use crate::serve::Callers;
 use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
@@ -207,7 +208,7 @@ fn number(text: &str, least: usize, most: usize) -> Result<usize, String> {
 }
 
 fn dns_label(text: &str) -> Result<String, String> {
-    if text.len() <= 63 && is_label(text) {
+    if dns::is_label(text) {
         Ok(text.to_owned())
     } else {
         Err(
@@ -218,7 +219,7 @@ fn dns_label(text: &str) -> Result<String, String> {
 }
 
 fn dns_subdomain(text: &str) -> Result<String, String> {
-    if text.len() <= 253 && text.split('.').all(is_label) {
+    if dns::is_subdomain(text) {
         Ok(text.to_owned())
     } else {
         Err(
@@ -226,13 +227,6 @@ fn dns_subdomain(text: &str) -> Result<String, String> {
                 .to_owned(),
         )
     }
-}
-
-fn is_label(text: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let inner = text.bytes().all(|b| plain(b) || b == b'-');
-    let ends = text.bytes().next().is_some_and(plain) && text.bytes().last().is_some_and(plain);
-    inner && ends
 }
 
 #[cfg(test)]

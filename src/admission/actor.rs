@@ -6,7 +6,8 @@ use crate::quorum::Actor;
 use super::review::UserInfo;
 
 const NODE_PREFIX: &str = "system:node:";
-const NODE_GROUP: &str = "system:nodes";
+/// The only group that decides anything.
+pub(super) const NODE_GROUP: &str = "system:nodes";
 /// Where the controller manager runs all its controllers under one name, pod GC is a stranger: that name is also the taint
 /// eviction's and the StatefulSet controller's. It loses nothing by it, since what pod GC deletes has ended or its node is gone.
 const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";

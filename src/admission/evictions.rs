@@ -92,7 +92,7 @@ fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
     let inside = eviction
         .delete_options
         .as_ref()
-        .is_some_and(Options::is_dry_run);
+        .is_some_and(|options| options.dry_run);
     if inside {
         DryRun::Yes
     } else {

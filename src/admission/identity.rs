@@ -4,9 +4,9 @@ use super::malformed::Malformed;
 use super::review::{Metadata, Request};
 
 /// Namespace and name of the object, from the request, or else from the object in it.
-pub(super) fn of<Object, Annotations>(
+pub(super) fn of<Object, Managers>(
     request: &Request<Object>,
-    object: &Metadata<Annotations>,
+    object: &Metadata<Managers>,
 ) -> Result<(String, String), Malformed> {
     let namespace = agreed(&request.namespace, &object.namespace)
         .map_err(|()| request.incomplete("names two namespaces"))?

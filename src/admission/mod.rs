@@ -5,6 +5,7 @@
 //! panic or malformed request is ever answered by an allow.
 
 mod actor;
+mod checked;
 mod deadline;
 mod evictions;
 mod grace;

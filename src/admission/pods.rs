@@ -1,7 +1,6 @@
 //! `/validate/pods`: may this pod be deleted?
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use crate::judge::{Answer, Question, Yes};
 use crate::quorum::{Actor, Grace, Kind, Waiver};
@@ -20,7 +19,7 @@ use super::{actor, grace, identity};
 pub(super) struct Pod {
     /// Its identity.
     #[serde(default)]
-    pub metadata: Metadata<IgnoredAny>,
+    pub metadata: Metadata,
     spec: Option<Spec>,
     status: Option<Status>,
 }

@@ -1,16 +1,17 @@
 //! An admission review as the API server sends it, read without trusting any of it.
 //!
-//! Only what a verdict needs is read; the rest of the objects is skipped. What is missing where it may be missing is `None`,
+//! Only what a verdict needs is read, and checked while it is read ([`checked`]); the rest of the objects is skipped. What is missing where it may be missing is `None`,
 //! and what must be there is asked for by name, so that a refusal can say what was not there.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::judge::DryRun;
 
+use super::checked;
 use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
 
@@ -19,6 +20,7 @@ use super::malformed::{Malformed, Problem};
 #[serde(rename_all = "camelCase")]
 pub struct Request<Object> {
     /// Has to be repeated in the answer.
+    #[serde(deserialize_with = "checked::some_uid")]
     pub uid: String,
     /// What kind of object is asked about.
     pub resource: Resource,
@@ -26,10 +28,10 @@ pub struct Request<Object> {
     #[serde(default, deserialize_with = "null_is_default")]
     pub sub_resource: String,
     /// The object's name. Empty in a collection delete, where only `oldObject` tells it.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "checked::name")]
     pub name: String,
     /// The namespace, or empty.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "checked::namespace")]
     pub namespace: String,
     /// What would be done.
     pub operation: Operation,
@@ -77,7 +79,8 @@ pub struct UserInfo {
     /// The username.
     #[serde(default, deserialize_with = "null_is_default")]
     pub username: String,
-    /// The groups.
+    /// The groups that decide anything.
+    #[serde(default, deserialize_with = "checked::groups")]
     pub groups: Option<Vec<String>>,
 }
 
@@ -85,8 +88,9 @@ pub struct UserInfo {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Options {
-    /// `["All"]` for a dry run.
-    pub dry_run: Option<Vec<String>>,
+    /// Whether there is an entry, `All`, for a dry run.
+    #[serde(default, deserialize_with = "checked::is_any")]
+    pub dry_run: bool,
     /// Seconds; 0 removes the object at once.
     pub grace_period_seconds: Option<i64>,
     /// What must be true of the object.
@@ -107,44 +111,44 @@ pub struct Preconditions {
 }
 
 impl Options {
-    /// Whether these options ask for a dry run.
-    pub fn is_dry_run(&self) -> bool {
-        self.dry_run
-            .as_ref()
-            .is_some_and(|stages| !stages.is_empty())
-    }
-
     /// The UID that is insisted on.
     pub fn precondition(&self) -> Option<&str> {
         self.preconditions.as_ref()?.uid.as_deref()
     }
 }
 
-/// What every object says of itself. Whoever has no use for annotations skips them with `IgnoredAny`.
+/// What every object says of itself. Whoever has no use for the owners of its fields skips them.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Metadata<Annotations = BTreeMap<String, String>> {
+pub struct Metadata<Managers = IgnoredAny> {
     /// Its name; empty where it is still to be generated.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "checked::name")]
     pub name: String,
     /// Its namespace.
-    #[serde(default, deserialize_with = "null_is_default")]
+    #[serde(default, deserialize_with = "checked::namespace")]
     pub namespace: String,
     /// Its incarnation.
+    #[serde(default, deserialize_with = "checked::uid")]
     pub uid: Option<String>,
     /// When it began to terminate.
     pub deletion_timestamp: Option<String>,
-    /// Its labels.
+    /// Its labels, as far as somebody looks at them.
+    #[serde(default, deserialize_with = "checked::notes")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Its annotations.
-    pub annotations: Option<Annotations>,
-    /// What keeps it from going.
+    /// Its annotations, as far as somebody looks at them.
+    #[serde(default, deserialize_with = "checked::notes")]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// What keeps it from going, and decides anything.
+    #[serde(default, deserialize_with = "checked::finalizers")]
     pub finalizers: Option<Vec<String>>,
-    /// Whom it belongs to.
+    /// The object that controls it.
+    #[serde(default, deserialize_with = "checked::controller")]
     pub owner_references: Option<Vec<OwnerReference>>,
+    /// Who wrote its fields.
+    pub managed_fields: Option<Managers>,
 }
 
-impl<Annotations> Metadata<Annotations> {
+impl<Managers> Metadata<Managers> {
     /// As much of it as tells whose the object is. Boxed: it is large, and goes a long way.
     pub fn belonging(self) -> Box<ObjectMeta> {
         let owners = self.owner_references.unwrap_or_default();
@@ -207,6 +211,7 @@ struct JustUid {
 
 #[derive(Deserialize)]
 struct JustUidRequest {
+    #[serde(deserialize_with = "checked::some_uid")]
     uid: String,
 }
 
@@ -259,16 +264,20 @@ impl<Object: DeserializeOwned> Request<Object> {
 impl<Object> Request<Object> {
     /// Whether anything may be written, by the request and its own options.
     pub fn dry_run(&self) -> DryRun {
-        (self.dry_run || self.options.is_dry_run()).into()
+        (self.dry_run || self.options.dry_run).into()
     }
 
-    /// The object's name, which may only be in the object itself, or nowhere while it is still to be generated.
-    pub fn object_name<'a>(&'a self, object: &'a Metadata) -> &'a str {
-        if self.name.is_empty() {
+    /// The namespace, and the name, which may only be in the object itself, or nowhere while it is still to be generated.
+    pub fn place<'a>(&'a self, object: &'a Metadata) -> Result<(&'a str, &'a str), Malformed> {
+        if self.namespace.is_empty() {
+            return Err(self.incomplete("names no namespace"));
+        }
+        let name = if self.name.is_empty() {
             &object.name
         } else {
             &self.name
-        }
+        };
+        Ok((&self.namespace, name))
     }
 
     /// A refusal that repeats this request's uid.

@@ -10,6 +10,7 @@ mod amount;
 )]
 mod budget;
 mod crds;
+pub mod dns;
 mod duration;
 mod grant;
 mod member;

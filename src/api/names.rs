@@ -54,3 +54,6 @@ pub const ORPHAN: &str = "orphan";
 
 /// Taint of a node of which somebody vouches that it is off.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// cluster-autoscaler's annotation on pods that it leaves alone.
+pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";

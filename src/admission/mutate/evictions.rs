@@ -4,10 +4,12 @@
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use serde_json::json;
 
+use crate::api::names::{GATED, TRUE};
 use crate::quorum::PodUid;
 
 use super::super::actor;
@@ -21,7 +23,8 @@ use super::set;
 
 /// Tells which incarnation of a pod there is.
 pub trait Incarnations: Send + Sync + 'static {
-    /// The UID of the pod, read uncached; `None` where there is no such pod, a sentence where it could not be read.
+    /// The UID of the pod, read uncached; `None` where there is no such pod or its namespace is not under the webhooks, a sentence where
+    /// it could not be read.
     fn uid_of<'a>(
         &'a self,
         namespace: &'a str,
@@ -29,7 +32,8 @@ pub trait Incarnations: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>>;
 }
 
-/// The API server's word.
+/// The API server's word. An API server asks about gated namespaces only; anybody else who reaches the port might ask about any, and learns
+/// nothing of the others.
 #[derive(Clone)]
 pub struct ApiServer(pub Client);
 
@@ -40,15 +44,25 @@ impl Incarnations for ApiServer {
         pod: &'a str,
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>> {
         Box::pin(async move {
+            let namespaces = Api::<Namespace>::all(self.0.clone());
             let pods = Api::<Pod>::namespaced(self.0.clone(), namespace);
             // A get without a resourceVersion is answered from etcd, not from the API server's cache.
-            let found = pods
-                .get_metadata_opt(pod)
-                .await
-                .map_err(|error| format!("the pod could not be read: {error}"))?;
+            let (around, found) = tokio::try_join!(
+                namespaces.get_metadata_opt(namespace),
+                pods.get_metadata_opt(pod)
+            )
+            .map_err(|error| format!("the pod could not be read: {error}"))?;
+            let found = found.filter(|_| around.is_some_and(|around| is_gated(&around.metadata)));
             Ok(found.and_then(|pod| pod.metadata.uid).map(PodUid::new))
         })
     }
+}
+
+fn is_gated(namespace: &ObjectMeta) -> bool {
+    let labels = namespace.labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(GATED))
+        .is_some_and(|value| value == TRUE)
 }
 
 pub(in super::super) async fn answer(
@@ -94,6 +108,39 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fake_api::FakeApi;
+
+    #[tokio::test]
+    async fn the_uid_of_a_pod_is_given_for_gated_namespaces_only() {
+        let api = FakeApi::default();
+        for (namespace, labels) in [
+            ("db", json!({"quorumgate.io/gated": "true"})),
+            ("kube-system", json!({"quorumgate.io/gated": "false"})),
+            ("default", Value::Null),
+        ] {
+            api.put(
+                &format!("/api/v1/namespaces/{namespace}"),
+                json!({"metadata": {"name": namespace, "labels": labels}}),
+            );
+            api.put(
+                &format!("/api/v1/namespaces/{namespace}/pods/etcd-0"),
+                json!({"metadata": {"name": "etcd-0", "uid": format!("of-{namespace}")}}),
+            );
+        }
+        let server = ApiServer(api.client());
+        assert_eq!(
+            server.uid_of("db", "etcd-0").await,
+            Ok(Some("of-db".into()))
+        );
+        for elsewhere in ["kube-system", "default", "nowhere"] {
+            assert_eq!(
+                server.uid_of(elsewhere, "etcd-0").await,
+                Ok(None),
+                "{elsewhere}"
+            );
+        }
+        assert_eq!(server.uid_of("db", "etcd-1").await, Ok(None));
+    }
 
     #[test]
     fn the_uid_is_added_to_whatever_the_eviction_has_and_nothing_else_changes() {

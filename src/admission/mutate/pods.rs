@@ -6,6 +6,7 @@ use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::api::names::SAFE_TO_EVICT;
 use crate::observe::{Observer, is_stateful_set};
 use crate::quorum::ClusterRef;
 
@@ -18,9 +19,6 @@ use super::super::report::Subject;
 use super::super::review::{Metadata, Request};
 use super::super::ruling::Ruling;
 use super::set;
-
-/// cluster-autoscaler's annotation.
-pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 /// Tells whether a StatefulSet is an etcd cluster that the gate keeps.
 pub trait Enrolment: Send + Sync + 'static {
@@ -65,11 +63,11 @@ pub(in super::super) async fn answer(
         .object
         .take()
         .ok_or_else(|| request.incomplete("has no object"))?;
-    let name = request.object_name(&pod.metadata);
-    let subject = Subject::pod(&request.namespace, name, None);
+    let (namespace, name) = request.place(&pod.metadata)?;
+    let subject = Subject::pod(namespace, name, None);
     let patch = match stateful_set_of(&pod.metadata) {
         Some(set) if needs_word(&pod.metadata) => {
-            let enrolled = admission.enrolment.is_enrolled(&request.namespace, set);
+            let enrolled = admission.enrolment.is_enrolled(namespace, set);
             match tokio::time::timeout_at(deadline.judge, enrolled).await {
                 Ok(Ok(true)) => Some(keep(&pod.metadata)),
                 // The pod is created either way: the annotation is advice, a missing member is harm.

@@ -63,8 +63,8 @@ pub(in super::super) async fn answer(
         .object
         .take()
         .ok_or_else(|| request.incomplete("has no object"))?;
-    let name = request.object_name(&object.metadata);
-    let subject = Subject::stateful_set(&request.namespace, name, object.metadata.uid.as_deref());
+    let (namespace, name) = request.place(&object.metadata)?;
+    let subject = Subject::stateful_set(namespace, name, object.metadata.uid.as_deref());
     let old = request.old_object.as_deref().map(StatefulSet::sight);
     let before = old.and_then(|old| old.memory);
     let dry_run = request.dry_run();

@@ -2,12 +2,13 @@
 
 use serde::Deserialize;
 
+use super::super::checked;
 use super::super::hook::Hook;
 use super::super::identity;
 use super::super::malformed::Malformed;
 use super::super::review::{Metadata, Operation, Options, Request, UserInfo};
 use super::decide::Passing;
-use super::intent::{FieldsOwner, Intents};
+use super::intent::{Intents, Managers};
 use super::ordinals::Ordinals;
 use crate::api::names::ORPHAN;
 use crate::judge::DryRun;
@@ -40,28 +41,21 @@ pub enum Dependents {
 #[derive(Debug, Clone, Deserialize)]
 struct Object {
     #[serde(default)]
-    metadata: SetMetadata,
+    metadata: Metadata<Managers>,
     spec: Option<Spec>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct SetMetadata {
-    #[serde(flatten)]
-    plain: Metadata,
-    #[serde(rename = "managedFields")]
-    managed_fields: Option<Vec<FieldsOwner>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct Spec {
+    #[serde(default, deserialize_with = "checked::count")]
     replicas: Option<u32>,
     ordinals: Option<Start>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct Start {
-    #[serde(default)]
-    start: u32,
+    #[serde(default, deserialize_with = "checked::count")]
+    start: Option<u32>,
 }
 
 /// A review, read.
@@ -82,14 +76,14 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Malformed> {
         .old_object
         .as_ref()
         .ok_or_else(|| request.incomplete("has no oldObject"))?;
-    let (namespace, name) = identity::of(&request, &old.metadata.plain)?;
+    let (namespace, name) = identity::of(&request, &old.metadata)?;
     let asks = match request.operation {
         Operation::Delete => deletion(old, &request.options),
         Operation::Create | Operation::Update | Operation::Connect => resize(&request, old)?,
     };
     Ok(Read {
         set: ClusterRef::new(namespace, name),
-        uid: old.metadata.plain.uid.clone(),
+        uid: old.metadata.uid.clone(),
         dry_run: request.dry_run(),
         asks,
         review: request.uid,
@@ -101,7 +95,7 @@ type Asks = Result<(Change, Option<Intents>), Passing>;
 
 /// The stored object's own announcements decide about a delete; it is read again for that.
 fn deletion(old: &Object, options: &Options) -> Asks {
-    let metadata = &old.metadata.plain;
+    let metadata = &old.metadata;
     match (
         dependents(options, metadata),
         &metadata.deletion_timestamp,
@@ -115,7 +109,7 @@ fn deletion(old: &Object, options: &Options) -> Asks {
 }
 
 /// As the API server's own registry decides it: the explicit option, the policy, then what the object says.
-fn dependents(options: &Options, set: &Metadata) -> Dependents {
+fn dependents<Managers>(options: &Options, set: &Metadata<Managers>) -> Dependents {
     let orphaned = match (
         options.orphan_dependents,
         options.propagation_policy.as_deref(),
@@ -131,7 +125,7 @@ fn dependents(options: &Options, set: &Metadata) -> Dependents {
     }
 }
 
-fn has_orphan_finalizer(set: &Metadata) -> bool {
+fn has_orphan_finalizer<Managers>(set: &Metadata<Managers>) -> bool {
     set.finalizers.iter().flatten().any(|f| f == ORPHAN)
 }
 
@@ -145,8 +139,7 @@ fn resize(request: &Request<Object>, old: &Object) -> Result<Asks, Malformed> {
     if from.leaving(to, 0).is_empty() {
         return Ok(Err(Passing::NothingLeaves));
     }
-    let owners = new.metadata.managed_fields.as_deref().unwrap_or_default();
-    let intents = (!is_scale).then(|| Intents::of(&new.metadata.plain, owners));
+    let intents = (!is_scale).then(|| Intents::of(&new.metadata));
     Ok(Ok((Change::Resize { from, to }, intents)))
 }
 
@@ -156,7 +149,8 @@ fn ordinals(object: &Object, is_scale: bool) -> Ordinals {
     let replicas = spec.and_then(|s| s.replicas);
     let start = spec
         .and_then(|s| s.ordinals.as_ref())
-        .map_or(0, |o| o.start);
+        .and_then(|o| o.start)
+        .unwrap_or_default();
     Ordinals {
         start: (!is_scale).then_some(start),
         count: replicas.unwrap_or(u32::from(!is_scale)),
@@ -173,7 +167,7 @@ mod tests {
         let told = |options, finalizers: &[&str]| {
             let set =
                 serde_json::from_value(serde_json::json!({"finalizers": finalizers})).unwrap();
-            dependents(&serde_json::from_value(options).unwrap(), &set)
+            dependents::<Managers>(&serde_json::from_value(options).unwrap(), &set)
         };
         assert_eq!(told(serde_json::json!({}), &[]), Follow);
         assert_eq!(told(serde_json::json!({}), &["orphan"]), Orphaned);

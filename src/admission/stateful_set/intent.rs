@@ -6,9 +6,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::super::checked;
 use super::super::review::Metadata;
 use crate::api::names::{INTENT, OVERRIDE_UNTIL};
 
@@ -25,13 +27,56 @@ pub enum Intent {
     ScaleIn,
 }
 
+/// When the announcement was last written, by the owners of the fields of an object in a review.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Managers(Option<Timestamp>);
+
 /// One owner of fields, as far as it matters here.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct FieldsOwner {
+#[serde(rename_all = "camelCase", default)]
+struct FieldsOwner {
     time: Option<Timestamp>,
-    #[serde(default)]
-    fields_v1: Value,
+    fields_v1: Option<Fields>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Fields {
+    #[serde(rename = "f:metadata")]
+    metadata: Option<InMetadata>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct InMetadata {
+    #[serde(rename = "f:annotations")]
+    annotations: Option<InAnnotations>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct InAnnotations {
+    #[serde(rename = "f:quorumgate.io/intent")]
+    intent: Option<IgnoredAny>,
+}
+
+impl FieldsOwner {
+    fn holds(&self) -> bool {
+        let metadata = self
+            .fields_v1
+            .as_ref()
+            .and_then(|all| all.metadata.as_ref());
+        let annotations = metadata.and_then(|all| all.annotations.as_ref());
+        annotations.is_some_and(|all| all.intent.is_some())
+    }
+}
+
+impl<'de> Deserialize<'de> for Managers {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let owners = checked::kept(from, FieldsOwner::holds)?;
+        let times = owners.into_iter().flatten().filter_map(|owner| owner.time);
+        Ok(Self(times.max()))
+    }
 }
 
 /// What a StatefulSet says about its own future.
@@ -45,11 +90,11 @@ pub struct Intents {
 
 impl Intents {
     /// Reads the annotations of an object, and their age from the owners of its fields.
-    pub(super) fn of(metadata: &Metadata, owners: &[FieldsOwner]) -> Self {
+    pub(super) fn of(metadata: &Metadata<Managers>) -> Self {
         let annotation = |key| metadata.annotations.as_ref()?.get(key).cloned();
-        let owners = owners.iter().map(|owner| (owner.time, &owner.fields_v1));
+        let written = metadata.managed_fields.unwrap_or_default();
         Self {
-            announced: annotation(INTENT).map(|value| (value, written(owners))),
+            announced: annotation(INTENT).map(|value| (value, written.0)),
             override_until: annotation(OVERRIDE_UNTIL),
         }
     }
@@ -111,10 +156,9 @@ mod tests {
 
     use super::*;
 
-    fn intents(value: &str, owner: Value) -> Intents {
-        let metadata = serde_json::from_value(json!({"annotations": {INTENT: value}})).unwrap();
-        let owner: FieldsOwner = serde_json::from_value(owner).unwrap();
-        Intents::of(&metadata, &[owner])
+    fn intents(value: &str, owner: &Value) -> Intents {
+        let metadata = json!({"annotations": {INTENT: value}, "managedFields": [owner]});
+        Intents::of(&serde_json::from_value(metadata).unwrap())
     }
 
     fn owner_at(time: &str) -> Value {
@@ -127,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_announcement_counts_for_24_hours_from_when_it_was_written() {
-        let said = intents("scale-in", owner_at("2026-11-21T10:00:00Z"));
+        let said = intents("scale-in", &owner_at("2026-11-21T10:00:00Z"));
         assert_eq!(
             said.announced(at("2026-11-21T10:00:05Z")),
             Some(Intent::ScaleIn)
@@ -150,10 +194,10 @@ mod tests {
     fn an_announcement_of_unknown_age_or_meaning_does_not_count() {
         let now = at("2026-11-21T10:00:00Z");
         let elsewhere = json!({"time": "2026-11-21T10:00:00Z", "fieldsV1": {"f:spec": {}}});
-        let ageless = intents("delete", elsewhere);
+        let ageless = intents("delete", &elsewhere);
         assert_eq!(ageless.announced(now), None);
         assert!(ageless.ignored(now).unwrap().contains("managedFields"));
-        let unknown = intents("yes", owner_at("2026-11-21T10:00:00Z"));
+        let unknown = intents("yes", &owner_at("2026-11-21T10:00:00Z"));
         assert_eq!(unknown.announced(now), None);
         assert!(unknown.ignored(now).unwrap().contains("neither"));
     }

@@ -180,6 +180,73 @@ async fn reviews_that_lack_what_a_verdict_needs_are_refused() {
     }
 }
 
+/// Each would be read as something else in the URL of a question to the API server.
+const NO_NAMES: [&str; 9] = [
+    "secrets/x?",
+    "..",
+    "x?watch=1",
+    "x#",
+    "x%2f",
+    "Etcd-0",
+    "etcd_0",
+    "a b",
+    "etcd-0/log",
+];
+
+#[tokio::test]
+async fn names_that_no_object_can_have_are_refused_before_anybody_is_asked() {
+    let owner = |name| json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": "u", "controller": true}]);
+    for (path, review, object) in [
+        ("/validate/pods", "pod-delete", "oldObject"),
+        ("/validate/evictions", "eviction", "object"),
+        ("/validate/statefulsets", "statefulset-delete", "oldObject"),
+        ("/validate/statefulsets", "scale", "oldObject"),
+        ("/validate/restarts", "pod-update", "oldObject"),
+        ("/mutate/evictions", "eviction", "object"),
+        ("/mutate/statefulsets", "statefulset-update", "object"),
+        ("/mutate/pods", "pod-create", "object"),
+    ] {
+        for name in NO_NAMES {
+            let places = [
+                ("/request/name".to_owned(), json!(name)),
+                ("/request/namespace".to_owned(), json!(name)),
+                (format!("/request/{object}/metadata/name"), json!(name)),
+                (format!("/request/{object}/metadata/namespace"), json!(name)),
+                (
+                    format!("/request/{object}/metadata/ownerReferences"),
+                    owner(name),
+                ),
+            ];
+            for (pointer, value) in places {
+                let door = Door::open();
+                let review = with(fixture(review), &pointer, value);
+                let reply = refused(&door, path, review.to_string()).await;
+                assert_eq!(reply.status, 400, "{path} {pointer} {name}");
+                assert!(door.lookups().is_empty() && door.set_questions().is_empty());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn numbers_of_pods_that_the_api_has_no_room_for_are_refused() {
+    for count in [
+        json!(-1),
+        json!(2_147_483_648_u32),
+        json!(4_294_967_295_u32),
+        json!(1.5),
+    ] {
+        for pointer in [
+            "/request/oldObject/spec/replicas",
+            "/request/object/spec/replicas",
+            "/request/oldObject/spec/ordinals/start",
+        ] {
+            let review = with(fixture("statefulset-update"), pointer, count.clone());
+            refused(&Door::open(), "/validate/statefulsets", review.to_string()).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn reviews_of_another_version_or_kind_are_refused() {
     for (pointer, value) in [

@@ -1,0 +1,57 @@
+//! The rules by which Kubernetes names objects, so that no name is taken for one that could be read as anything else in a URL.
+
+/// Whether it is a DNS label (RFC 1123), as the names of namespaces are: lower case letters, digits and inner dashes, 1 to 63 of them.
+pub fn is_label(text: &str) -> bool {
+    text.len() <= 63 && is_part(text)
+}
+
+/// Whether it is a DNS subdomain (RFC 1123), as the names of pods and `StatefulSet`s are: parts like labels with dots between them, at
+/// most 253 characters in all. Kubernetes does not limit the parts to 63.
+pub fn is_subdomain(text: &str) -> bool {
+    text.len() <= 253 && text.split('.').all(is_part)
+}
+
+fn is_part(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let inner = text.bytes().all(|b| plain(b) || b == b'-');
+    let ends = text.bytes().next().is_some_and(plain) && text.bytes().last().is_some_and(plain);
+    inner && ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_kubernetes_takes() {
+        for name in ["a", "0", "etcd-main-0", "a--b", &"x".repeat(63)] {
+            assert!(is_label(name) && is_subdomain(name), "{name}");
+        }
+        for name in ["a.b", "etcd-0.example.org", &"x".repeat(253)] {
+            assert!(is_subdomain(name) && !is_label(name), "{name}");
+        }
+        for name in [
+            "",
+            "-",
+            "a-",
+            "-a",
+            "A",
+            "a_b",
+            "a b",
+            "a/b",
+            "..",
+            ".",
+            "a..b",
+            "a.",
+            "x?",
+            "x%2f",
+            "ä",
+            "a\n",
+            "\u{0}",
+            "a.-b",
+            &"x".repeat(254),
+        ] {
+            assert!(!is_label(name) && !is_subdomain(name), "{name:?}");
+        }
+    }
+}
