@@ -1,5 +1,7 @@
 #![no_main]
 
+#[path = "../../tests/fuzz/memory.rs"]
+mod memory;
 #[path = "../../tests/fuzz/certificates.rs"]
 mod certificates;
 

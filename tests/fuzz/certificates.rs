@@ -4,12 +4,15 @@ use std::fmt::Write as _;
 
 use quorumgate::etcd::TlsIdentity;
 
+use crate::memory::bounded;
+
 pub(crate) fn run(bytes: &[u8]) {
     let mut parts = bytes.splitn(3, |byte| *byte == 0);
     let mut part = || parts.next().unwrap_or_default();
     let (authority, certificate, key) = (part(), part(), part());
     for client in [None, Some((certificate, key))] {
-        match TlsIdentity::parse(&[authority], client) {
+        let parsed = bounded(bytes.len(), || TlsIdentity::parse(&[authority], client));
+        match parsed {
             Ok(identity) => assert!(client.is_none() || identity.expires().is_some()),
             Err(error) => says_nothing_of(&error, key),
         }

@@ -8,15 +8,21 @@
 mod answers;
 mod budgets;
 mod certificates;
+mod memory;
 mod reviews;
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+/// One target at a time: what the others allocate meanwhile would be counted, too.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs a target over its corpus.
 fn over_corpus(target: &str, run: impl Fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fuzz/corpus")
         .join(target);
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut count = 0;
     for input in std::fs::read_dir(corpus).unwrap() {
         let path = input.unwrap().path();
@@ -34,6 +40,13 @@ fn over_corpus(target: &str, run: impl Fn(&[u8])) {
 #[test]
 fn reviews() {
     over_corpus("reviews", reviews::run);
+}
+
+/// Lists of the smallest things that a review may hold, which weigh the most for their text.
+#[test]
+fn reviews_of_many_small_things_stay_within_the_bound() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    reviews::small_things(1024 * 1024);
 }
 
 #[test]

@@ -27,6 +27,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::runtime::{Builder, Runtime};
 use tower::ServiceExt as _;
 
+use crate::memory::bounded;
+
 /// Says no to everything.
 struct Nobody;
 
@@ -166,7 +168,7 @@ pub(crate) fn run(bytes: &[u8]) {
     };
     let (status, answer) = WEBHOOKS.with(|webhooks| {
         let webhooks = webhooks.get_or_init(Webhooks::new);
-        webhooks.post(path, body)
+        bounded(bytes.len(), || webhooks.post(path, body))
     });
     assert!(!status.is_server_error(), "{status}");
     if status != StatusCode::OK {
@@ -185,6 +187,84 @@ pub(crate) fn run(bytes: &[u8]) {
 fn request<Request: DeserializeOwned>(body: &[u8]) -> Option<Request> {
     let Asked { request } = serde_json::from_slice(body).ok()?;
     Some(request)
+}
+
+/// Puts a list or a map of about this many bytes in every place of a review that may hold one.
+#[cfg(test)]
+pub(crate) fn small_things(bytes: usize) {
+    let list = |of: &str| format!("[{}]", vec![of; bytes / (of.len() + 1)].join(","));
+    let labels: Vec<String> = (0..bytes / 12).map(|n| format!(r#""{n:x}":"""#)).collect();
+    let map = format!("{{{}}}", labels.join(","));
+    let container = r#"{"name":"","image":""}"#;
+    let places = [
+        (r#""userInfo":{"groups":LIST}"#, list(r#""""#)),
+        (r#""options":{"dryRun":LIST}"#, list(r#""""#)),
+        (r#""OBJECT":{"metadata":{"labels":LIST}}"#, map.clone()),
+        (r#""OBJECT":{"metadata":{"annotations":LIST}}"#, map.clone()),
+        (
+            r#""OBJECT":{"metadata":{"finalizers":LIST}}"#,
+            list(r#""""#),
+        ),
+        (
+            r#""OBJECT":{"metadata":{"ownerReferences":LIST}}"#,
+            list("{}"),
+        ),
+        (
+            r#""OBJECT":{"metadata":{"ownerReferences":LIST}}"#,
+            list(r#"{"controller":true}"#),
+        ),
+        (
+            r#""OBJECT":{"metadata":{"managedFields":LIST}}"#,
+            list("{}"),
+        ),
+        (r#""OBJECT":{"metadata":{"unknown":LIST}}"#, list("[]")),
+        (r#""OBJECT":{"spec":{"updateStrategy":LIST}}"#, list("[]")),
+        (r#""OBJECT":{"spec":{"updateStrategy":LIST}}"#, map.clone()),
+        (r#""OBJECT":{"spec":{"containers":LIST}}"#, list(container)),
+        (
+            r#""OBJECT":{"spec":{"containers":[],"initContainers":LIST}}"#,
+            list(container),
+        ),
+        (
+            r#""OBJECT":{"spec":{"containers":[{"name":"","image":"","resources":{"limits":LIST}}]}}"#,
+            map,
+        ),
+        (
+            r#""OBJECT":{"spec":{"containers":[{"name":"","image":"","resizePolicy":LIST}]}}"#,
+            list("{}"),
+        ),
+        (
+            r#""OBJECT":{"spec":{"containers":[{"name":"","image":"","restartPolicyRules":LIST}]}}"#,
+            list("{}"),
+        ),
+    ];
+    for (path, resource, part, operation) in [
+        ("/validate/pods", "pods", "", "DELETE"),
+        ("/validate/evictions", "pods", "eviction", "CREATE"),
+        ("/validate/statefulsets", "statefulsets", "", "UPDATE"),
+        ("/validate/restarts", "pods", "", "UPDATE"),
+        ("/mutate/evictions", "pods", "eviction", "CREATE"),
+        ("/mutate/statefulsets", "statefulsets", "", "UPDATE"),
+        ("/mutate/pods", "pods", "", "CREATE"),
+    ] {
+        let group = if resource == "pods" { "" } else { "apps" };
+        for (place, list) in &places {
+            for object in ["object", "oldObject"] {
+                let place = place.replace("OBJECT", object).replace("LIST", list);
+                let user = if place.starts_with(r#""userInfo""#) {
+                    ""
+                } else {
+                    r#""userInfo":{},"#
+                };
+                let review = format!(
+                    r#"{path}
+{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","namespace":"a","name":"b-0",
+"resource":{{"group":"{group}","resource":"{resource}"}},"subResource":"{part}","operation":"{operation}",{user}{place}}}}}"#
+                );
+                run(review.as_bytes());
+            }
+        }
+    }
 }
 
 /// Whether a webhook may let this request pass although everybody behind it says no.

@@ -1,0 +1,23 @@
+//! What a target takes of memory for what it is sent: a counting allocator, and the bound.
+
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+/// What anything takes, bytes: a runtime, a connection, a formatted answer.
+const ALWAYS: usize = 1024 * 1024;
+
+/// What a byte that was sent may become at most. A list of the smallest things weighs some thirty times its text.
+const PER_BYTE: usize = 64;
+
+/// Does the work, and fails where it needed more at any one time than what it was sent justifies.
+pub(crate) fn bounded<T>(sent: usize, work: impl FnOnce() -> T) -> T {
+    let before = ALLOCATOR.current_usage();
+    ALLOCATOR.reset_peak_usage();
+    let done = work();
+    let most = ALLOCATOR.peak_usage().saturating_sub(before);
+    let bound = ALWAYS + PER_BYTE * sent;
+    assert!(most <= bound, "{most} bytes for {sent} that were sent");
+    done
+}
