@@ -1,4 +1,5 @@
-//! When an answer has to be there: 90 % of the time the API server waits, which it tells in the `timeout` parameter.
+//! When an answer has to be there: 90 % of the time the API server waits, which it tells in the `timeout` parameter, and never longer than
+//! the webhook configurations let it wait.
 
 use std::time::Duration;
 
@@ -6,11 +7,9 @@ use tokio::time::Instant;
 
 use super::malformed::Problem;
 
-/// How long the API server waits where it does not say: the `timeoutSeconds` of the webhook configurations.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The API server never waits longer for a webhook.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the API server waits: the `timeoutSeconds` of the webhook configurations. Whoever asks for more time is no API server that goes by
+/// them, and would hold what a request takes for that long.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Two instants of one request.
 #[derive(Debug, Clone, Copy)]
@@ -29,10 +28,10 @@ impl Deadline {
             .split('&')
             .find_map(|pair| pair.strip_prefix("timeout="));
         let timeout = match given {
-            None | Some("") => DEFAULT_TIMEOUT,
+            None | Some("") => TIMEOUT,
             Some(text) => parse(text).map_err(Problem::Timeout)?,
         };
-        let timeout = timeout.min(LONGEST_TIMEOUT);
+        let timeout = timeout.min(TIMEOUT);
         Ok(Self {
             judge: start + timeout.mul_f64(0.90),
             answer: start + timeout.mul_f64(0.95),
@@ -108,9 +107,10 @@ mod tests {
         };
         let seconds = Duration::from_secs_f64;
         assert_eq!(after(None), (seconds(4.5), seconds(4.75)));
-        assert_eq!(after(Some("timeout=10s")), (seconds(9.0), seconds(9.5)));
+        assert_eq!(after(Some("timeout=10s")), (seconds(4.5), seconds(4.75)));
+        assert_eq!(after(Some("timeout=5s")), (seconds(4.5), seconds(4.75)));
         assert_eq!(after(Some("a=b&timeout=2s")), (seconds(1.8), seconds(1.9)));
-        assert_eq!(after(Some("timeout=9000h")), (seconds(27.0), seconds(28.5)));
+        assert_eq!(after(Some("timeout=9000h")), (seconds(4.5), seconds(4.75)));
         assert!(Deadline::of(start, Some("timeout=soon")).is_err());
     }
 }

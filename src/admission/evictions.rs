@@ -11,6 +11,7 @@ use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
 use super::report::Subject;
 use super::review::{Metadata, Options, Request};
+use super::room::Readable;
 use super::ruling::Ruling;
 use super::{actor, grace, identity};
 
@@ -102,10 +103,10 @@ fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
 
 pub(super) async fn answer(
     door: &Door,
-    body: &[u8],
+    body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
-    let evicted = Evicted::read(Hook::Evictions, body)?;
+    let evicted = body.read(|body| Evicted::read(Hook::Evictions, body))?;
     let subject = evicted.subject();
     let asker = actor::asker(
         evicted.request.user_info.clone(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt as _;
@@ -24,6 +24,7 @@ use super::mutate::evictions::Incarnations;
 use super::mutate::pods::Enrolment;
 use super::report::{Report, Subject};
 use super::respond::respond;
+use super::room::Room;
 use super::ruling::Ruling;
 use super::stateful_set::{SetJudging, SetQuestion};
 use super::{evictions, mutate, pods, restarts, stateful_set};
@@ -69,6 +70,8 @@ pub struct Limits {
     pub judgements: usize,
     /// Requests at one time, those that are still being read included; more answer HTTP 429 unread.
     pub requests: usize,
+    /// What all bodies beyond their first 32 KiB may take together, bytes; more answer HTTP 429.
+    pub room_bytes: usize,
 }
 
 impl Default for Limits {
@@ -77,6 +80,7 @@ impl Default for Limits {
             body_bytes: 4 * 1024 * 1024,
             judgements: 256,
             requests: 1024,
+            room_bytes: 32 * 1024 * 1024,
         }
     }
 }
@@ -96,7 +100,9 @@ pub(super) struct Answered {
 pub(super) struct Door {
     pub(super) admission: Admission,
     /// One permit per request that may be in the house at one time.
-    room: Semaphore,
+    requests: Semaphore,
+    /// What their bodies may take.
+    room: Room,
     /// One permit per judgement that may go on at one time.
     places: Semaphore,
 }
@@ -104,13 +110,15 @@ pub(super) struct Door {
 impl Door {
     pub(super) fn new(admission: Admission) -> Self {
         let Limits {
+            body_bytes,
             judgements,
             requests,
-            ..
+            room_bytes,
         } = admission.limits;
         Self {
             admission,
-            room: Semaphore::new(requests),
+            requests: Semaphore::new(requests),
+            room: Room::new(room_bytes, body_bytes),
             places: Semaphore::new(judgements),
         }
     }
@@ -141,26 +149,30 @@ impl Door {
         start: Instant,
         request: Request<Body>,
     ) -> Result<Answered, Malformed> {
-        let _room = self.room.try_acquire().map_err(|_| Problem::Overloaded)?;
+        let place = self.requests.try_acquire();
+        let _place = place.map_err(|_| Problem::Overloaded)?;
         let handshake = request.extensions().get::<Handshake>();
         let asked = handshake.map_or(start, |handshake| handshake.asked(start));
         let deadline = Deadline::of(asked, request.uri().query())?;
-        let limit = self.admission.limits.body_bytes;
-        let body = tokio::time::timeout_at(deadline.judge, read(request.into_body(), limit))
-            .await
-            .map_err(|_| Problem::TooSlow)??;
+        let arriving = self.room.take_in(request.into_body());
+        let arrived = tokio::time::timeout_at(deadline.judge, arriving).await;
+        // Its room is taken until the request is answered.
+        let mut arrived = arrived.map_err(|_| Problem::TooSlow)??;
+        let turn = self.room.turn(&mut arrived);
+        let body = tokio::time::timeout_at(deadline.judge, turn).await;
+        let body = body.map_err(|_| Problem::Overloaded)??;
         let admission = &self.admission;
         // Boxed, so that the webhooks that were not called take no room in what moves through axum's layers.
         let answering = match hook {
-            Hook::Pods => pods::answer(self, &body, deadline).boxed(),
-            Hook::Evictions => evictions::answer(self, &body, deadline).boxed(),
-            Hook::StatefulSets => stateful_set::answer(self, &body, deadline).boxed(),
-            Hook::Restarts => restarts::answer(self, &body, deadline).boxed(),
-            Hook::MutateEvictions => mutate::evictions::answer(admission, &body, deadline).boxed(),
+            Hook::Pods => pods::answer(self, body, deadline).boxed(),
+            Hook::Evictions => evictions::answer(self, body, deadline).boxed(),
+            Hook::StatefulSets => stateful_set::answer(self, body, deadline).boxed(),
+            Hook::Restarts => restarts::answer(self, body, deadline).boxed(),
+            Hook::MutateEvictions => mutate::evictions::answer(admission, body, deadline).boxed(),
             Hook::MutateStatefulSets => {
-                mutate::stateful_sets::answer(admission, &body, deadline).boxed()
+                mutate::stateful_sets::answer(admission, body, deadline).boxed()
             }
-            Hook::MutatePods => mutate::pods::answer(admission, &body, deadline).boxed(),
+            Hook::MutatePods => mutate::pods::answer(admission, body, deadline).boxed(),
         };
         answering.await
     }
@@ -222,21 +234,4 @@ impl Door {
             ),
         }
     }
-}
-
-/// The whole body, refused at once where its declared or its real length is beyond the limit.
-async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    let declared = http_body::Body::size_hint(&body).lower();
-    if usize::try_from(declared).map_or(true, |declared| declared > limit) {
-        return Err(Problem::TooLarge(limit));
-    }
-    axum::body::to_bytes(body, limit).await.map_err(|error| {
-        let too_large = std::error::Error::source(&error)
-            .is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>);
-        if too_large {
-            Problem::TooLarge(limit)
-        } else {
-            Problem::Body(error.to_string())
-        }
-    })
 }

@@ -20,6 +20,7 @@ mod report;
 mod respond;
 mod restarts;
 pub mod review;
+mod room;
 mod ruling;
 pub mod stateful_set;
 

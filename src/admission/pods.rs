@@ -11,6 +11,7 @@ use super::hook::Hook;
 use super::malformed::Malformed;
 use super::report::Subject;
 use super::review::{Metadata, Request};
+use super::room::Readable;
 use super::ruling::Ruling;
 use super::{actor, grace, identity};
 
@@ -61,10 +62,10 @@ impl Pod {
 
 pub(super) async fn answer(
     door: &Door,
-    body: &[u8],
+    body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
-    let mut request = Request::<Pod>::read(Hook::Pods, body)?;
+    let mut request = body.read(|body| Request::<Pod>::read(Hook::Pods, body))?;
     let pod = request
         .old_object
         .take()

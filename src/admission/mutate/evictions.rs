@@ -18,6 +18,7 @@ use super::super::evictions::{Evicted, Eviction};
 use super::super::handle::{Admission, Answered};
 use super::super::hook::Hook;
 use super::super::malformed::Malformed;
+use super::super::room::Readable;
 use super::super::ruling::Ruling;
 use super::set;
 
@@ -67,10 +68,10 @@ fn is_gated(namespace: &ObjectMeta) -> bool {
 
 pub(in super::super) async fn answer(
     admission: &Admission,
-    body: &[u8],
+    body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
-    let evicted = Evicted::read(Hook::MutateEvictions, body)?;
+    let evicted = body.read(|body| Evicted::read(Hook::MutateEvictions, body))?;
     let ruling = if evicted.precondition().is_some() {
         Ruling::change(None)
     } else {

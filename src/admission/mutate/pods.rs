@@ -17,6 +17,7 @@ use super::super::hook::Hook;
 use super::super::malformed::Malformed;
 use super::super::report::Subject;
 use super::super::review::{Metadata, Request};
+use super::super::room::Readable;
 use super::super::ruling::Ruling;
 use super::set;
 
@@ -55,10 +56,10 @@ struct Pod {
 
 pub(in super::super) async fn answer(
     admission: &Admission,
-    body: &[u8],
+    body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
-    let mut request = Request::<Pod>::read(Hook::MutatePods, body)?;
+    let mut request = body.read(|body| Request::<Pod>::read(Hook::MutatePods, body))?;
     let pod = request
         .object
         .take()

@@ -24,6 +24,7 @@ use super::super::hook::Hook;
 use super::super::malformed::Malformed;
 use super::super::report::Subject;
 use super::super::review::{Metadata, Request};
+use super::super::room::Readable;
 use super::super::ruling::Ruling;
 use super::set;
 
@@ -55,10 +56,11 @@ impl StatefulSet {
 
 pub(in super::super) async fn answer(
     admission: &Admission,
-    body: &[u8],
+    body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
-    let mut request = Request::<StatefulSet>::read(Hook::MutateStatefulSets, body)?;
+    let read = |body: &[u8]| Request::<StatefulSet>::read(Hook::MutateStatefulSets, body);
+    let mut request = body.read(read)?;
     let object = request
         .object
         .take()

@@ -19,6 +19,7 @@ use super::hook::Hook;
 use super::malformed::Malformed;
 use super::report::Subject;
 use super::review::{Metadata, Request};
+use super::room::Readable;
 use super::ruling::Ruling;
 use super::{actor, identity, pods};
 use spec::Spec;
@@ -33,10 +34,10 @@ struct Pod {
 
 pub(super) async fn answer(
     door: &Door,
-    body: &[u8],
+    body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
-    let mut request = Request::<Pod>::read(Hook::Restarts, body)?;
+    let mut request = body.read(|body| Request::<Pod>::read(Hook::Restarts, body))?;
     let old = request.old_object.take();
     let old = old.ok_or_else(|| request.incomplete("has no oldObject"))?;
     let new = request.object.take();

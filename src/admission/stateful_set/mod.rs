@@ -27,6 +27,7 @@ use super::deadline::Deadline;
 use super::handle::{Answered, Door};
 use super::malformed::Malformed;
 use super::report::Subject;
+use super::room::Readable;
 use super::ruling::Ruling;
 
 /// One change of a StatefulSet that asks for permission.
@@ -88,10 +89,10 @@ pub trait SetJudging: Send + Sync + 'static {
 
 pub(super) async fn answer(
     door: &Door,
-    body: &[u8],
+    body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
-    let read = change::read(body)?;
+    let read = body.read(change::read)?;
     let subject = Subject::stateful_set(&read.set.namespace, &read.set.name, read.uid.as_deref());
     let asker = actor::asker(read.user, &door.admission.own_username);
     let ruling = match read.asks {

@@ -173,7 +173,7 @@ async fn a_timeout_that_no_api_server_sends_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn absurd_timeouts_end_at_the_longest_that_the_api_server_waits() {
+async fn absurd_timeouts_end_at_the_webhooks_own() {
     for timeout in ["2562047h47m16.854775807s", "1h", "30s"] {
         let door = Door::new(World {
             judge_takes: Duration::from_secs(3600),
@@ -184,7 +184,7 @@ async fn absurd_timeouts_end_at_the_longest_that_the_api_server_waits() {
         assert!(!door.post(&path, &fixture("pod-delete")).await.is_allowed());
         let took = start.elapsed();
         assert!(
-            took > Duration::from_secs(27) && took < Duration::from_secs(30),
+            took > Duration::from_secs(4) && took < Duration::from_secs(5),
             "{timeout}: {took:?}"
         );
     }
