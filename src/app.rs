@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use kube::Client;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -38,6 +38,9 @@ use crate::telemetry::metrics::Metrics;
 
 /// Below this, a request that is still on its way in the API server could outlive the memory of its permission.
 const SAFE_SETTLE_TIME: Duration = Duration::from_secs(60);
+
+/// Connections that wait to be accepted; the kernel allows no more by default.
+const KERNEL_QUEUE: u32 = 4096;
 
 /// Does what the command line asks for.
 ///
@@ -110,8 +113,8 @@ async fn run(options: cli::Run) -> Result<()> {
     let parts = Parts::new(client, clock, metrics, Arc::new(events), features, &options);
     parts.tasks.spawn(writer.run());
 
-    let webhooks = bind(options.listen, "webhooks").await?;
-    let pages = bind(options.admin_listen, "health and metrics").await?;
+    let webhooks = bind(options.listen, "webhooks")?;
+    let pages = bind(options.admin_listen, "health and metrics")?;
     let shutdown = Shutdown::default();
     let ending = CancellationToken::new();
     let (synced, has_synced) = watch::channel(false);
@@ -146,7 +149,7 @@ async fn run(options: cli::Run) -> Result<()> {
         Transport::Plain,
         router,
         until_the_end,
-        limits,
+        limits.for_pages(),
     ));
     tasks.close();
     info!(webhooks = %options.listen, admin = %options.admin_listen, version = env!("CARGO_PKG_VERSION"), "quorumgate runs");
@@ -165,10 +168,19 @@ async fn run(options: cli::Run) -> Result<()> {
     Ok(())
 }
 
-async fn bind(address: std::net::SocketAddr, what: &str) -> Result<TcpListener> {
-    TcpListener::bind(address)
-        .await
-        .with_context(|| format!("cannot listen for {what} on {address}"))
+fn bind(address: std::net::SocketAddr, what: &str) -> Result<TcpListener> {
+    let listen = || {
+        let socket = if address.is_ipv4() {
+            TcpSocket::new_v4()
+        } else {
+            TcpSocket::new_v6()
+        }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        // However many come at once, the loop that takes them out decides who stays.
+        socket.listen(KERNEL_QUEUE)
+    };
+    listen().with_context(|| format!("cannot listen for {what} on {address}"))
 }
 
 /// Ready: the watches have synced, the certificate is valid, and nobody has asked the process to go.

@@ -19,20 +19,27 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::Shutdown;
+use super::arriving::Arriving;
 use super::handshake::Handshake;
 use super::pace::{Pace, Paced, Stage};
 
 /// Of TLS, its frame included.
 const LARGEST_RECORD: usize = 16 * 1024 + 256 + 5;
 
+/// The longest head of a request, and as much of a body as waits in a connection, bytes. An API server's heads have some hundred.
+const BUFFER: usize = 16 * 1024;
+
+/// How long a connection may be idle. So an API server keeps none to a replica that is gone for longer than that.
+pub const IDLE: Duration = Duration::from_secs(2);
+
 /// How long a peer may take for what it has to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For the TLS handshake.
+    /// For the TLS handshake, from when the connection came.
     pub handshake: Duration,
     /// For the head of a request, from its first byte.
     pub head: Duration,
-    /// Between two requests. The API server keeps idle connections for 90 s and fails a call on one that was closed under it.
+    /// Before the first request and between two.
     pub idle: Duration,
 }
 
@@ -40,8 +47,8 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(5),
-            head: Duration::from_secs(10),
-            idle: Duration::from_secs(150),
+            head: Duration::from_secs(5),
+            idle: IDLE,
         }
     }
 }
@@ -51,8 +58,8 @@ impl Patience {
         match stage {
             Stage::Idle(since) => since.elapsed() > self.idle,
             Stage::Head(since) => since.elapsed() > self.head,
-            // The handler has a deadline of its own.
-            Stage::Answering => false,
+            // The handshake and the handler have deadlines of their own, and the handler waits for the body.
+            Stage::Arriving(_) | Stage::Body(_) | Stage::Answering => false,
         }
     }
 
@@ -68,10 +75,10 @@ pub(super) async fn serve(
     acceptor: Option<TlsAcceptor>,
     router: Router,
     shutdown: Shutdown,
-    patience: Patience,
+    (patience, pace): (Patience, Pace),
 ) {
     let Some(acceptor) = acceptor else {
-        return converse(stream, None, router, shutdown, patience).await;
+        return converse(stream, None, router, shutdown, (patience, pace)).await;
     };
     let peer = stream.peer_addr().ok().map(tracing::field::display);
     // rustls asks for 4 KiB at a time, which would be three or four system calls for a review.
@@ -80,7 +87,7 @@ pub(super) async fn serve(
         Ok(Ok(stream)) => {
             let done = Instant::now();
             let handshake = Handshake { arrived, done };
-            converse(stream, Some(handshake), router, shutdown, patience).await;
+            converse(stream, Some(handshake), router, shutdown, (patience, pace)).await;
         }
         // Health checks of load balancers connect and go.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -97,11 +104,11 @@ async fn converse<S>(
     handshake: Option<Handshake>,
     router: Router,
     shutdown: Shutdown,
-    patience: Patience,
+    (patience, pace): (Patience, Pace),
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let pace = Pace::idle();
+    pace.idle();
     let first = AtomicBool::new(true);
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Some(handshake) = handshake
@@ -110,6 +117,7 @@ async fn converse<S>(
             request.extensions_mut().insert(handshake);
         }
         let answering = pace.answering();
+        let request = request.map(|body| Arriving::new(body, pace.clone()));
         let answer = router.clone().oneshot(request);
         let leaving = &shutdown.leaving;
         async move {
@@ -131,6 +139,7 @@ async fn converse<S>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
+        .max_buf_size(BUFFER)
         .serve_connection(TokioIo::new(paced), service);
     let mut connection = pin!(connection);
     let mut closing = false;

@@ -5,28 +5,32 @@
 //! end, and requests in flight are finished within a limit.
 
 pub mod admin;
+mod arriving;
 mod callers;
 pub mod certificate;
 mod connection;
 mod handshake;
 mod pace;
+mod places;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use callers::Callers;
-pub use connection::Patience;
+pub use connection::{IDLE, Patience};
 pub use handshake::Handshake;
+
+use places::Places;
 
 /// How the bytes travel.
 #[derive(Clone)]
@@ -60,7 +64,7 @@ impl Shutdown {
 /// What a listener bears.
 #[derive(Debug, Clone, Copy)]
 pub struct ServeLimits {
-    /// Connections at one time. More wait in the kernel's queue.
+    /// Connections at one time. When there are more, addresses with more connections lose some to those with fewer.
     pub connections: usize,
     /// How long requests in flight may take after [`Shutdown::closing`].
     pub drain: Duration,
@@ -71,9 +75,20 @@ pub struct ServeLimits {
 impl Default for ServeLimits {
     fn default() -> Self {
         Self {
-            connections: 2048,
+            connections: 1024,
             drain: Duration::from_secs(10),
             patience: Patience::default(),
+        }
+    }
+}
+
+impl ServeLimits {
+    /// Of health and metrics, which kubelets and Prometheus ask, one call at a time each.
+    #[must_use]
+    pub fn for_pages(self) -> Self {
+        Self {
+            connections: 64,
+            ..self
         }
     }
 }
@@ -86,7 +101,7 @@ pub async fn serve(
     shutdown: Shutdown,
     limits: ServeLimits,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let places = Places::new(limits.connections);
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
     let acceptor = match transport {
@@ -96,24 +111,25 @@ pub async fn serve(
     loop {
         let accepted = tokio::select! {
             () = shutdown.closing.cancelled() => break,
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener) => accepted,
         };
-        let Ok((stream, place)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             continue;
         };
         let arrived = Instant::now();
+        let Some(place) = places.enter(peer.ip(), cut.child_token()) else {
+            continue;
+        };
         let serving = connection::serve(
             stream,
             arrived,
             acceptor.clone(),
             router.clone(),
             shutdown.of_a_connection(),
-            limits.patience,
+            (limits.patience, place.pace.clone()),
         );
-        let cut = cut.child_token();
         connections.spawn(async move {
-            let _place = place;
-            let _cut_or_ended = cut.run_until_cancelled_owned(serving).await;
+            let _cut_or_ended = place.leave.run_until_cancelled(serving).await;
         });
     }
     drop(listener);
@@ -131,19 +147,13 @@ pub async fn serve(
     }
 }
 
-type Accepted = (TcpStream, tokio::sync::OwnedSemaphorePermit);
-
-/// The next connection, once there is a place for it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> io::Result<Accepted> {
-    let place = Arc::clone(places)
-        .acquire_owned()
-        .await
-        .map_err(io::Error::other)?;
+/// The next connection, at once: where there is no place for it, who gives way is decided here and not by the kernel's queue.
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     match listener.accept().await {
-        Ok((stream, _peer)) => {
+        Ok((stream, peer)) => {
             // An answer is one small write: waiting for more to send only delays it.
             let _ = stream.set_nodelay(true);
-            Ok((stream, place))
+            Ok((stream, peer))
         }
         Err(error) => {
             // Most of them (no file descriptors left) do not go away by asking again at once.

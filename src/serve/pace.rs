@@ -1,7 +1,6 @@
 //! Where a connection stands, so that a slow peer is told from an idle one.
 //!
-//! hyper's own limit for request heads runs while a connection is idle, too. The API server keeps connections for 90 s and does not
-//! repeat a POST that meets a closed one, so an idle connection has to outlive that, and a head must not take that long.
+//! hyper's own limit for request heads runs while a connection is idle, too, and it has none for what comes before and after.
 
 use std::io;
 use std::pin::Pin;
@@ -18,17 +17,21 @@ pub(super) struct Pace(Arc<Mutex<Stage>>);
 /// What a connection is doing, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// It has not shaken hands.
+    Arriving(Instant),
     /// Nothing.
     Idle(Instant),
     /// The peer is sending a request's head.
     Head(Instant),
+    /// The peer is sending a request's body.
+    Body(Instant),
     /// A request is being answered.
     Answering,
 }
 
 impl Pace {
-    pub(super) fn idle() -> Self {
-        Self(Arc::new(Mutex::new(Stage::Idle(Instant::now()))))
+    pub(super) fn arriving() -> Self {
+        Self(Arc::new(Mutex::new(Stage::Arriving(Instant::now()))))
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -39,6 +42,23 @@ impl Pace {
     pub(super) fn answering(&self) -> Answering {
         self.enter(Stage::Answering);
         Answering(self.clone())
+    }
+
+    /// Nothing is under way.
+    pub(super) fn idle(&self) {
+        self.enter(Stage::Idle(Instant::now()));
+    }
+
+    /// A request's body is on its way.
+    pub(super) fn body(&self) {
+        self.enter(Stage::Body(Instant::now()));
+    }
+
+    /// All of a request is there, or nobody waits for the rest.
+    pub(super) fn arrived(&self) {
+        if matches!(self.stage(), Stage::Body(_)) {
+            self.enter(Stage::Answering);
+        }
     }
 
     fn enter(&self, stage: Stage) {
@@ -57,7 +77,7 @@ pub(super) struct Answering(Pace);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.enter(Stage::Idle(Instant::now()));
+        self.0.idle();
     }
 }
 

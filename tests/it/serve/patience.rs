@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::get;
-use quorumgate::serve::{Handshake, Patience, ServeLimits};
+use quorumgate::serve::{Handshake, IDLE, Patience, ServeLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -31,6 +31,7 @@ async fn a_head_that_trickles_in_ends_the_connection_and_an_idle_one_outlives_th
     let pki = Pki::new();
     let patience = Patience {
         head: SHORT,
+        idle: SOON,
         ..Patience::default()
     };
     let listener = Listener::start(&pki, router(), limits(patience)).await;
@@ -102,6 +103,40 @@ async fn the_first_request_of_a_connection_knows_of_the_handshake() {
 }
 
 #[test]
-fn idle_connections_outlive_those_of_an_api_server() {
-    assert!(Patience::default().idle > Duration::from_secs(90));
+fn a_peer_that_says_nothing_is_left_within_five_seconds_and_an_idle_one_within_fifteen() {
+    let patience = Patience::default();
+    assert!(patience.handshake <= Duration::from_secs(5));
+    assert!(patience.head <= Duration::from_secs(5));
+    assert_eq!(patience.idle, IDLE);
+    assert!(IDLE <= Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_connection_without_a_request_ends_as_an_idle_one_does() {
+    let pki = Pki::new();
+    let patience = Patience {
+        idle: SHORT,
+        ..Patience::default()
+    };
+    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let mut silent = listener.handshake().await.unwrap();
+    let mut rest = Vec::new();
+    let read = timeout(SOON, silent.read_to_end(&mut rest)).await;
+    read.expect("a silent peer is waited for").ok();
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_is_431() {
+    let pki = Pki::new();
+    let listener = Listener::start(&pki, router(), ServeLimits::default()).await;
+    let mut peer = listener.handshake().await.unwrap();
+    let head = format!("GET / HTTP/1.1\r\nx: {}\r\n\r\n", "x".repeat(64 * 1024));
+    let _ = peer.write_all(head.as_bytes()).await;
+    let mut answer = Vec::new();
+    timeout(SOON, peer.read_to_end(&mut answer))
+        .await
+        .unwrap()
+        .ok();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }

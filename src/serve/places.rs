@@ -1,0 +1,228 @@
+//! Places for connections, shared fairly among the addresses that they come from.
+//!
+//! Everybody is let in as long as there is a place. When there is none, whoever comes from an address with fewer connections takes the
+//! place of one from the address with most, so that one address, or fifty, cannot keep out an API server. Of that address, what is idle goes first,
+//! then what has not sent its request yet, the oldest before others; an answer is given up only where an address has more than its share.
+//! The kernel's queue is no place to wait in: it is the same for all.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use super::pace::{Pace, Stage};
+
+/// The places of one listener.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    guests: HashMap<u64, Guest>,
+    /// How many of them come from an address.
+    from: HashMap<IpAddr, usize>,
+}
+
+#[derive(Debug)]
+struct Guest {
+    peer: IpAddr,
+    pace: Pace,
+    leave: CancellationToken,
+}
+
+/// A place that a connection has until it drops this.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    number: u64,
+    /// Where the connection stands.
+    pub(super) pace: Pace,
+    /// Cancelled when it has to leave.
+    pub(super) leave: CancellationToken,
+}
+
+impl Places {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// A place for a connection from this address, which is told by `leave` when it loses it. `None` where the address has its share already.
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, leave: CancellationToken) -> Option<Place> {
+        let peer = peer.to_canonical();
+        let pace = Pace::arriving();
+        let mut taken = self.taken();
+        if taken.guests.len() >= self.most {
+            let loser = taken.loser(peer)?;
+            if let Some(guest) = taken.remove(loser) {
+                guest.leave.cancel();
+            }
+        }
+        let number = taken.next;
+        taken.next += 1;
+        *taken.from.entry(peer).or_default() += 1;
+        let guest = Guest {
+            peer,
+            pace: pace.clone(),
+            leave: leave.clone(),
+        };
+        taken.guests.insert(number, guest);
+        Some(Place {
+            places: Arc::clone(self),
+            number,
+            pace,
+            leave,
+        })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Taken {
+    fn count(&self, peer: IpAddr) -> usize {
+        self.from.get(&peer).copied().unwrap_or_default()
+    }
+
+    /// Who makes room for one more from `newcomer`: somebody from where most come.
+    fn loser(&self, newcomer: IpAddr) -> Option<u64> {
+        let own = self.count(newcomer);
+        let losers = self.guests.iter().filter_map(|(number, guest)| {
+            let (rank, since) = match guest.pace.stage() {
+                Stage::Idle(since) => (0, Some(since)),
+                Stage::Arriving(since) | Stage::Head(since) | Stage::Body(since) => {
+                    (1, Some(since))
+                }
+                Stage::Answering => (2, None),
+            };
+            let count = self.count(guest.peer);
+            let may = if since.is_some() {
+                count > own || guest.peer == newcomer
+            } else {
+                // Not where both would only have changed places.
+                count > own + 1
+            };
+            may.then_some((Reverse(count), rank, since, *number))
+        });
+        losers.min().map(|(.., number)| number)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Guest> {
+        let guest = self.guests.remove(&number)?;
+        if let Some(count) = self.from.get_mut(&guest.peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.from.remove(&guest.peer);
+            }
+        }
+        Some(guest)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.taken().remove(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [127, 0, 0, last].into()
+    }
+
+    fn enter(places: &Arc<Places>, last: u8) -> Option<Place> {
+        places.enter(address(last), CancellationToken::new())
+    }
+
+    fn gone(guests: &[Place]) -> Vec<usize> {
+        let gone = guests.iter().enumerate();
+        gone.filter(|(_, guest)| guest.leave.is_cancelled())
+            .map(|(number, _)| number)
+            .collect()
+    }
+
+    #[test]
+    fn an_address_that_has_all_places_gives_way_to_another() {
+        let places = Places::new(4);
+        let mut crowd: Vec<Place> = (0..4).filter_map(|_| enter(&places, 1)).collect();
+        assert_eq!(crowd.len(), 4);
+        crowd[2].pace.idle();
+        let first = enter(&places, 2).unwrap();
+        assert_eq!(gone(&crowd), [2], "what is idle goes first");
+        let second = enter(&places, 2).unwrap();
+        assert_eq!(gone(&crowd), [0, 2], "then what came first");
+        // Each has two: whoever comes now takes the place of one of its own.
+        let third = enter(&places, 2).unwrap();
+        assert!(first.leave.is_cancelled() && !second.leave.is_cancelled());
+        assert_eq!(gone(&crowd), [0, 2]);
+        assert!(!third.leave.is_cancelled());
+        // And a place that was left is a place.
+        crowd.truncate(3);
+        assert!(enter(&places, 3).is_some());
+        assert_eq!(gone(&crowd), [0, 2]);
+    }
+
+    #[test]
+    fn whoever_has_one_place_keeps_it_while_others_have_two() {
+        let places = Places::new(5);
+        let api_server = enter(&places, 200).unwrap();
+        let crowd: Vec<Place> = (0..4).filter_map(|n| enter(&places, 1 + n % 2)).collect();
+        for place in &crowd {
+            place.pace.body();
+        }
+        let _one_more = enter(&places, 3).unwrap();
+        assert_eq!(gone(&crowd).len(), 1);
+        assert!(
+            !api_server.leave.is_cancelled(),
+            "it had shaken no hands yet, and lost its place"
+        );
+    }
+
+    #[test]
+    fn an_answer_is_given_up_only_where_an_address_has_more_than_its_share() {
+        let places = Places::new(3);
+        let busy: Vec<Place> = (0..3).filter_map(|_| enter(&places, 1)).collect();
+        let answers: Vec<_> = busy.iter().map(|place| place.pace.answering()).collect();
+        assert!(enter(&places, 1).is_none());
+        assert!(gone(&busy).is_empty());
+        let other = enter(&places, 2).unwrap();
+        let answer = other.pace.answering();
+        assert_eq!(gone(&busy).len(), 1);
+        assert!(
+            enter(&places, 2).is_none(),
+            "two and two is no more even than two and one"
+        );
+        drop((answers, answer));
+    }
+
+    #[test]
+    fn an_ipv4_address_is_the_same_however_it_is_written() {
+        let places = Places::new(2);
+        let _plain = enter(&places, 1);
+        let mapped = std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        let _mapped = places.enter(mapped.into(), CancellationToken::new());
+        assert_eq!(places.taken().from.len(), 1);
+    }
+
+    #[test]
+    fn nothing_is_left_of_those_that_went() {
+        let places = Places::new(2);
+        for last in 1..100 {
+            drop(enter(&places, last));
+        }
+        let taken = places.taken();
+        assert!(taken.from.is_empty() && taken.guests.is_empty());
+    }
+}
