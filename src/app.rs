@@ -84,11 +84,13 @@ struct Parts {
 
 async fn run(options: cli::Run) -> Result<()> {
     let features = Features::of(&options.feature_gates).context("--feature-gates")?;
-    let _log = logs::start(options.log_format, &options.log)?;
+    let log = logs::start(options.log_format, &options.log)?;
     crate::install_crypto_provider();
     let identity = options.identity();
     let clock = Clock::system();
     let metrics = Arc::new(Metrics::new());
+    let dropped = log.dropped();
+    metrics.watch_log(move || u64::try_from(dropped.dropped_lines()).unwrap_or(u64::MAX));
     let files = Files {
         certificate: options.tls_cert.clone(),
         key: options.tls_key.clone(),

@@ -4,6 +4,10 @@ use crate::judge::Asker;
 use crate::quorum::Actor;
 
 use super::review::UserInfo;
+use crate::telemetry::events::shortened;
+
+/// As much of a user's name goes into logs, Events, budgets and answers. Authenticators set no limit.
+const NAME_BYTES: usize = 256;
 
 const NODE_PREFIX: &str = "system:node:";
 /// The only group that decides anything.
@@ -22,7 +26,7 @@ pub(super) fn asker(user: UserInfo, own: &str) -> Asker {
         Actor::Stranger
     };
     Asker {
-        name: user.username,
+        name: shortened(user.username, NAME_BYTES),
         actor,
     }
 }
@@ -63,6 +67,19 @@ mod tests {
         );
         assert_eq!(actor("system:node:", &["system:nodes"]), Actor::Stranger);
         assert_eq!(actor("mallory", &["system:nodes"]), Actor::Stranger);
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_is_still_whose_it_is() {
+        let user = |username: String| UserInfo {
+            username,
+            groups: Some(vec![NODE_GROUP.to_owned()]),
+        };
+        let kubelet = asker(user(format!("system:node:{}", "a".repeat(5000))), OWN);
+        assert_eq!(kubelet.actor, Actor::NodeOrPodGc);
+        assert!(kubelet.name.len() <= NAME_BYTES && kubelet.name.ends_with('…'));
+        let own = OWN.repeat(100);
+        assert_eq!(asker(user(own.clone()), &own).actor, Actor::Gate);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 mod rollout;
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
@@ -96,6 +97,9 @@ pub struct ClusterNumbers {
     pub serving: i64,
 }
 
+/// How many lines the log has dropped.
+type LinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
+
 /// Every metric, and the registry that prints them.
 pub struct Metrics {
     /// What rollouts do.
@@ -111,6 +115,8 @@ pub struct Metrics {
     certificate_reloads: Counter,
     certificate_failures: Counter,
     events_dropped: Counter,
+    log_lines_dropped: Counter,
+    log: OnceLock<LinesDropped>,
     features: Family<FeatureLabel, Gauge>,
     disruptions_allowed: Family<ClusterLabel, Gauge>,
     voters: Family<ClusterLabel, Gauge>,
@@ -146,6 +152,8 @@ impl Metrics {
             certificate_reloads: Counter::default(),
             certificate_failures: Counter::default(),
             events_dropped: Counter::default(),
+            log_lines_dropped: Counter::default(),
+            log: OnceLock::new(),
             features: Family::default(),
             disruptions_allowed: Family::default(),
             voters: Family::default(),
@@ -215,6 +223,11 @@ impl Metrics {
             "events_dropped",
             "Kubernetes Events that were not written because too many were waiting or the API server refused them",
             self.events_dropped.clone(),
+        );
+        registry.register(
+            "log_lines_dropped",
+            "Lines that are not in the log because whoever reads it is too slow",
+            self.log_lines_dropped.clone(),
         );
         registry.register(
             "feature_enabled",
@@ -306,6 +319,12 @@ impl Metrics {
         self.events_dropped.inc();
     }
 
+    /// Asks this from now on how many lines the log has dropped since the process began.
+    pub fn watch_log(&self, dropped: impl Fn() -> u64 + Send + Sync + 'static) {
+        // Whoever is asked already goes on being asked.
+        let _ = self.log.set(Box::new(dropped));
+    }
+
     /// A feature is switched on, or off.
     pub fn feature(&self, name: &'static str, on: bool) {
         let label = FeatureLabel { name };
@@ -337,6 +356,10 @@ impl Metrics {
 
     /// The exposition, in the text format of `OpenMetrics`.
     pub fn exposition(&self) -> Result<String, fmt::Error> {
+        if let Some(dropped) = self.log.get() {
+            let counter = self.log_lines_dropped.inner();
+            counter.store(dropped(), Ordering::Relaxed);
+        }
         let mut page = String::new();
         text::encode(&mut page, &self.registry)?;
         Ok(page)
@@ -356,6 +379,20 @@ impl Drop for InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_the_log_dropped_are_asked_for_when_somebody_looks() {
+        let metrics = Metrics::new();
+        let dropped = std::sync::Arc::new(AtomicU64::new(0));
+        let source = std::sync::Arc::clone(&dropped);
+        metrics.watch_log(move || source.load(Ordering::Relaxed));
+        for lines in [0, 7, 12] {
+            dropped.store(lines, Ordering::Relaxed);
+            let page = metrics.exposition().unwrap();
+            let line = format!("quorumgate_log_lines_dropped_total {lines}\n");
+            assert!(page.contains(&line), "{page}");
+        }
+    }
 
     #[test]
     fn the_exposition_names_counters_units_and_labels_by_convention() {

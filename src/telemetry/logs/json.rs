@@ -15,6 +15,9 @@ use tracing_subscriber::registry::LookupSpan;
 /// About what a decision needs, bytes.
 const USUAL_LENGTH: usize = 768;
 
+/// Of one field, bytes: strangers choose some of them.
+const LONGEST_TEXT: usize = 2048;
+
 /// Formats events.
 pub(super) struct JsonLines {
     of_the_library: Format<Json>,
@@ -68,6 +71,7 @@ impl Line {
 
     fn text(&mut self, name: &str, value: &str) {
         self.key(name);
+        let (value, rest) = beginning(value);
         if value
             .bytes()
             .any(|byte| byte < b' ' || byte == b'"' || byte == b'\\')
@@ -78,6 +82,10 @@ impl Line {
             self.0.push_str(value);
             self.0.push('"');
         }
+        if rest > 0 {
+            self.0.pop();
+            let _ = write!(self.0, "… and {rest} bytes\"");
+        }
     }
 
     fn number(&mut self, name: &str, value: impl fmt::Display) {
@@ -85,6 +93,16 @@ impl Line {
         // A String takes everything.
         let _ = write!(self.0, "{value}");
     }
+}
+
+/// As much of a text as is logged, and how many bytes are left out.
+fn beginning(text: &str) -> (&str, usize) {
+    let mut end = text.len().min(LONGEST_TEXT);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let (kept, rest) = text.split_at(end);
+    (kept, rest.len())
 }
 
 impl Visit for Line {
@@ -204,5 +222,16 @@ mod tests {
         assert_eq!(ours, lines(JsonLines::new().of_the_library, events));
         assert_eq!(ours.len(), 6);
         assert_eq!(ours[5]["span"]["cluster"], "a/b");
+    }
+
+    #[test]
+    fn a_field_that_is_too_long_is_cut_at_the_edge_of_a_character() {
+        let long = format!("\"{}", "ü".repeat(1024 * 1024));
+        let [line] = &lines(JsonLines::new(), || tracing::info!(user = long, "decided"))[..] else {
+            panic!("not one line")
+        };
+        let user = line["user"].as_str().unwrap();
+        assert!(user.len() < 2100, "{} bytes", user.len());
+        assert!(user.ends_with("… and 2095106 bytes"), "{user}");
     }
 }
