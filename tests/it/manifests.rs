@@ -40,8 +40,9 @@ fn yaml_files(directory: &str) -> Vec<String> {
     names
 }
 
-const DIRECTORIES: [&str; 4] = [
+const DIRECTORIES: [&str; 5] = [
     "manifests/base",
+    "manifests/network-policy",
     "manifests/cert-manager",
     "manifests/examples",
     "certs/cert-manager",
@@ -66,7 +67,11 @@ fn every_manifest_is_an_object_with_kind_and_name() {
 
 #[test]
 fn a_kustomization_names_every_file_beside_it() {
-    for directory in ["manifests/base", "certs/cert-manager"] {
+    for directory in [
+        "manifests/base",
+        "manifests/network-policy",
+        "certs/cert-manager",
+    ] {
         let listed = &documents(&format!("{directory}/kustomization.yaml"))[0]["resources"];
         let listed: BTreeSet<&str> = texts(listed).collect();
         let files = yaml_files(directory);
@@ -509,4 +514,40 @@ fn the_service_leads_to_the_ports_of_the_deployment() {
     }
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
     assert_eq!(&service["spec"]["selector"], labels);
+}
+
+/// A policy that selects other pods leaves the ports open, and one that forgets a port closes it.
+#[test]
+fn the_network_policy_is_about_the_deployment_s_pods_and_lets_somebody_in_at_each_of_their_ports() {
+    let policy = &documents("manifests/network-policy/networkpolicy.yaml")[0];
+    let deployment = &documents("manifests/base/deployment.yaml")[0];
+    for path in ["/metadata/namespace", "/metadata/name"] {
+        assert_eq!(policy.pointer(path), deployment.pointer(path), "{path}");
+    }
+    let pods = &policy["spec"]["podSelector"];
+    assert_eq!(pods, &deployment["spec"]["selector"]);
+    assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
+    let names = |list: &Value, key: &str| -> BTreeSet<String> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|one| one[key].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let containers = &deployment["spec"]["template"]["spec"]["containers"];
+    let open = names(&containers[0]["ports"], "name");
+    let rules = policy["spec"]["ingress"].as_array().unwrap();
+    let mut admitted = BTreeSet::new();
+    for rule in rules {
+        assert!(!rule["from"].as_array().unwrap().is_empty());
+        admitted.extend(names(&rule["ports"], "port"));
+    }
+    assert_eq!(admitted, open);
+    let among_themselves = json!({"podSelector": pods});
+    let webhooks = rules
+        .iter()
+        .find(|rule| rule["ports"][0]["port"] == "webhooks");
+    let from = webhooks.unwrap()["from"].as_array().unwrap();
+    assert!(
+        from.contains(&among_themselves),
+        "replicas look at each other"
+    );
 }
