@@ -140,6 +140,11 @@ impl Door {
         })
     }
 
+    /// The webhooks, to be served over the network.
+    pub(crate) fn into_router(self) -> Router {
+        self.router
+    }
+
     pub(crate) async fn post(&self, path: &str, review: &Value) -> Reply {
         self.send(Request::post(path), Body::from(review.to_string()))
             .await

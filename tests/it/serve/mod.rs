@@ -1,4 +1,4 @@
-//! The listeners: rotation under load, shutting down, impatience, and whom they let in, and the pages for kubelets and Prometheus.
+//! The listeners: rotation under load, shutting down, impatience, strangers in numbers, and whom they let in, and the pages for kubelets and Prometheus.
 
 #![expect(clippy::expect_used, reason = "it says what did not happen in time")]
 
@@ -8,3 +8,4 @@ pub(crate) mod listener;
 mod patience;
 mod rotation;
 mod shutdown;
+mod strangers;

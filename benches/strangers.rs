@@ -1,0 +1,113 @@
+//! Memory under attack: 4,000 connections of strangers, from one address and from fifty, that are silent, trickle, or send 4 MiB each,
+//! against one replica that may have 256 MiB, and an API server's calls beside them.
+//!
+//! The replica is a process of its own in a memory cgroup: the shipped listeners, webhooks, judge and log over an API server that knows no object.
+//! Where no cgroup can be made, which the title says, the most memory that it ever had is held against the same number.
+//! The strangers share its processors, and come back when they are turned away. Ends with an error where a bar is missed.
+
+mod caller;
+mod confined;
+mod gate;
+mod resident;
+mod siege;
+mod spread;
+mod table;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use mimalloc::MiMalloc;
+use tokio::runtime::Runtime;
+
+use confined::Confined;
+use siege::{Siege, Stranger};
+use spread::Spread;
+use table::Table;
+
+/// The allocator of the shipped binary.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// What the replica may have, MiB.
+const LIMIT: u32 = 256;
+/// What an API server waits for a webhook, milliseconds.
+const DEADLINE: f64 = 5000.0;
+const STRANGERS: u16 = 4000;
+const ROUND: Duration = Duration::from_secs(10);
+
+fn main() -> Result<()> {
+    quorumgate::install_crypto_provider();
+    if std::env::args().any(|argument| argument == confined::REPLICA) {
+        return Runtime::new()?.block_on(confined::serve());
+    }
+    Runtime::new()?.block_on(measure())
+}
+
+async fn measure() -> Result<()> {
+    let start = Instant::now();
+    let replica = Confined::start(LIMIT).await?;
+    let mut rows = Vec::new();
+    let mut missed = Vec::new();
+    for stranger in [Stranger::Silent, Stranger::Trickles, Stranger::SendsMuch] {
+        for addresses in [1_u8, 50] {
+            let siege = Siege {
+                stranger,
+                addresses,
+                strangers: STRANGERS,
+                lasts: ROUND,
+            };
+            let seen = siege.lay(&replica).await?;
+            let what = format!("{stranger} from {addresses}");
+            if seen.failed > 0 || seen.slowest() > DEADLINE {
+                missed.push(format!(
+                    "{what}: {} of {} calls failed",
+                    seen.failed,
+                    seen.calls()
+                ));
+            }
+            if seen.unready > 0 {
+                missed.push(format!("{what}: not ready {} times", seen.unready));
+            }
+            if seen.turned_away < usize::from(STRANGERS) {
+                missed.push(format!("{what}: only {} strangers came", seen.turned_away));
+            }
+            rows.push((what, seen));
+        }
+    }
+    let memory = replica.memory()?;
+    let confinement = replica.confinement();
+    if !replica.lives() || memory.most > f64::from(LIMIT) * 1024.0 {
+        missed.push("the replica did not live with its memory".to_owned());
+    }
+    let title = format!(
+        "Strangers: {STRANGERS} connections against one replica of {LIMIT} MiB {confinement} ({:.0} s)",
+        start.elapsed().as_secs_f64()
+    );
+    let mut table = Table::new(title)
+        .row(
+            "most memory of the replica, MiB",
+            Spread::once(memory.most / 1024.0),
+            ..=f64::from(LIMIT),
+        )
+        .row(
+            "its resident set in the end, MiB",
+            Spread::once(memory.now / 1024.0),
+            ..,
+        );
+    for (what, seen) in &rows {
+        table = table
+            .row(
+                &format!("{what}: p99 of calls, ms"),
+                Spread::once(seen.p99()),
+                ..=DEADLINE,
+            )
+            .row(
+                &format!("{what}: calls and looks that failed"),
+                Spread::once(f64::from(seen.failed + seen.unready)),
+                ..=0.0,
+            );
+    }
+    table.print()?;
+    ensure!(missed.is_empty(), "{}", missed.join("; "));
+    Ok(())
+}

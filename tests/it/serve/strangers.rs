@@ -1,0 +1,147 @@
+//! Strangers in numbers, from one address and from several, and an API server beside them that is answered all the time.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use quorumgate::serve::ServeLimits;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::listener::{Listener, Pki, SOON};
+use crate::admission::door::{Door, fixture};
+
+const PLACES: usize = 32;
+const STRANGERS: u8 = 128;
+const MANY: u8 = 16;
+const API_SERVER: u8 = 200;
+/// Of the webhook configurations.
+const TIMEOUT: Duration = Duration::from_secs(5);
+const LARGE: usize = 4 * 1024 * 1024;
+
+#[derive(Debug, Clone, Copy)]
+enum Stranger {
+    /// Connects and says nothing.
+    Silent,
+    /// Sends a body byte by byte.
+    Trickles,
+    /// Sends all of a large body but the end.
+    SendsMuch,
+}
+
+impl Stranger {
+    /// Does it until it is turned away.
+    async fn bother(self, gate: &Listener, from: u8) -> std::io::Result<()> {
+        let mut plain = connect(gate.address, from).await?;
+        if matches!(self, Self::Silent) {
+            plain.read_to_end(&mut Vec::new()).await?;
+            return Ok(());
+        }
+        let mut stream = gate.handshake_over(plain).await?;
+        let head =
+            format!("POST /validate/pods HTTP/1.1\r\nhost: a\r\ncontent-length: {LARGE}\r\n\r\n");
+        stream.write_all(head.as_bytes()).await?;
+        if matches!(self, Self::SendsMuch) {
+            stream.write_all(&vec![b' '; LARGE - 1]).await?;
+            stream.flush().await?;
+            stream.read_to_end(&mut Vec::new()).await?;
+            return Ok(());
+        }
+        let mut pace = tokio::time::interval(Duration::from_millis(50));
+        loop {
+            pace.tick().await;
+            stream.write_all(b" ").await?;
+            stream.flush().await?;
+        }
+    }
+}
+
+async fn connect(to: SocketAddr, from: u8) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::new(IpAddr::from([127, 0, 0, from]), 0))?;
+    socket.connect(to).await
+}
+
+/// One call of an API server, on a connection of its own. How long it took.
+async fn call(gate: &Listener) -> Duration {
+    let start = Instant::now();
+    let review = fixture("pod-delete").to_string();
+    let calling = async {
+        let mut stream = gate
+            .handshake_over(connect(gate.address, API_SERVER).await?)
+            .await?;
+        let head = format!(
+            "POST /validate/pods?timeout=5s HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+            review.len()
+        );
+        stream
+            .write_all(format!("{head}{review}").as_bytes())
+            .await?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await?;
+        std::io::Result::Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let answer = timeout(TIMEOUT, calling).await;
+    let answer = answer
+        .expect("no answer in time")
+        .expect("the connection broke");
+    assert!(
+        answer.starts_with("HTTP/1.1 200 ") && answer.contains(r#""allowed":true"#),
+        "{answer}"
+    );
+    start.elapsed()
+}
+
+async fn besieged(stranger: Stranger, addresses: u8) {
+    let pki = Pki::new();
+    let limits = ServeLimits {
+        connections: PLACES,
+        ..ServeLimits::default()
+    };
+    let gate = Arc::new(Listener::start(&pki, Door::open().into_router(), limits).await);
+    let turned_away = Arc::new(AtomicUsize::new(0));
+    let mut strangers = JoinSet::new();
+    for number in 0..STRANGERS {
+        let (gate, turned_away) = (Arc::clone(&gate), Arc::clone(&turned_away));
+        strangers.spawn(async move {
+            loop {
+                let _ = stranger.bother(&gate, 1 + number % addresses).await;
+                turned_away.fetch_add(1, Ordering::Relaxed);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+    let start = Instant::now();
+    let mut calls = 0;
+    // There are more of them than places all the time.
+    while turned_away.load(Ordering::Relaxed) < 2 * usize::from(STRANGERS) || calls < 20 {
+        call(&gate).await;
+        calls += 1;
+        assert!(
+            start.elapsed() < 3 * SOON,
+            "{stranger:?}: nobody is turned away"
+        );
+    }
+    strangers.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_is_answered_beside_silent_connections() {
+    besieged(Stranger::Silent, 1).await;
+    besieged(Stranger::Silent, MANY).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_is_answered_beside_bodies_that_trickle() {
+    besieged(Stranger::Trickles, 1).await;
+    besieged(Stranger::Trickles, MANY).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_server_is_answered_beside_bodies_of_four_mebibytes() {
+    besieged(Stranger::SendsMuch, 1).await;
+    besieged(Stranger::SendsMuch, MANY).await;
+}
