@@ -2,6 +2,7 @@
 
 mod bounded;
 mod descriptors;
+mod end;
 mod kubernetes;
 mod signals;
 
@@ -15,8 +16,9 @@ use kube::Client;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
+
+use end::End;
 
 use crate::admission::mutate::evictions::ApiServer;
 use crate::admission::stateful_set::StatefulSetJudge;
@@ -32,6 +34,7 @@ use crate::observe::Observer;
 use crate::reconcile::{self, Settings, Stopwatches};
 use crate::serve::certificate::{self, Certificate, Files};
 use crate::serve::{self, ServeLimits, Shutdown, Transport, admin};
+use crate::supervise::Supervisor;
 use crate::telemetry::events::{Events, Notices};
 use crate::telemetry::logs;
 use crate::telemetry::metrics::Metrics;
@@ -52,7 +55,10 @@ pub fn main(cli: Cli) -> Result<()> {
         Command::Version => print(concat!("quorumgate ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Run(options) => {
             let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-            runtime.block_on(run(*options))
+            let ended = runtime.block_on(run(*options));
+            // A file on a volume that hangs must not keep a process that has ended.
+            runtime.shutdown_timeout(Duration::from_secs(1));
+            ended
         }
     }
 }
@@ -79,7 +85,6 @@ struct Parts {
     judge: Judge,
     events: Arc<dyn Notices>,
     features: Features,
-    tasks: TaskTracker,
 }
 
 async fn run(options: cli::Run) -> Result<()> {
@@ -112,8 +117,16 @@ async fn run(options: cli::Run) -> Result<()> {
         metrics.feature(name, on);
         info!(feature = name, on, "feature");
     }
-    let parts = Parts::new(client, clock, metrics, Arc::new(events), features, &options);
-    parts.tasks.spawn(writer.run());
+    let (supervisor, losses) = Supervisor::new();
+    let parts = Parts::new(
+        client,
+        clock,
+        metrics,
+        Arc::new(events),
+        features,
+        &supervisor,
+        &options,
+    );
 
     let webhooks = bind(options.listen, "webhooks")?;
     let pages = bind(options.admin_listen, "health and metrics")?;
@@ -121,53 +134,48 @@ async fn run(options: cli::Run) -> Result<()> {
     let ending = CancellationToken::new();
     let (synced, has_synced) = watch::channel(false);
 
-    let tasks = TaskTracker::new();
-    tasks.spawn(Arc::clone(&certificate).watch(certificate::POLL, ending.clone()));
-    tasks.spawn(reconcile::run(
+    supervisor.spawn_endless("writer of Events", ending.clone(), writer.run());
+    let watch = Arc::clone(&certificate).watch(certificate::POLL, ending.clone());
+    supervisor.spawn("watch of the certificate", ending.clone(), watch);
+    let loops = reconcile::run(
         parts.loops(&options, identity, own_username.clone()),
         synced,
+        supervisor.clone(),
         ending.clone(),
-    ));
+    );
+    supervisor.spawn("dispatch", ending.clone(), loops);
     let limits = ServeLimits {
         drain: options.drain_time,
         ..ServeLimits::default()
     };
     let transport = Transport::Tls(Arc::new(Arc::clone(&certificate).server_config()?));
     let router = admission::router(parts.admission(own_username, &options));
-    tasks.spawn(serve::serve(
-        webhooks,
-        transport,
-        router,
-        shutdown.clone(),
-        limits,
-    ));
+    let server = serve::serve(webhooks, transport, router, shutdown.clone(), limits);
+    supervisor.spawn("webhooks", shutdown.closing.clone(), server);
     let router = health(&certificate, has_synced, &shutdown, &parts.metrics);
     let until_the_end = Shutdown {
         leaving: ending.clone(),
         closing: ending.clone(),
     };
-    tasks.spawn(serve::serve(
+    let server = serve::serve(
         pages,
         Transport::Plain,
         router,
         until_the_end,
         limits.for_pages(),
-    ));
-    tasks.close();
+    );
+    supervisor.spawn("health and metrics", ending.clone(), server);
     info!(webhooks = %options.listen, admin = %options.admin_listen, version = env!("CARGO_PKG_VERSION"), "quorumgate runs");
 
-    let signal = signals::termination().await?;
-    info!(
-        signal,
-        "leaving: no longer ready, requests are still answered"
-    );
-    shutdown.leaving.cancel();
-    tokio::time::sleep(options.leave_time).await;
-    shutdown.closing.cancel();
-    ending.cancel();
-    tasks.wait().await;
-    info!("ended");
-    Ok(())
+    let end = End {
+        supervisor,
+        losses,
+        shutdown,
+        ending,
+        leave_time: options.leave_time,
+        drain_time: options.drain_time,
+    };
+    end.after(signals::termination()).await
 }
 
 fn bind(address: std::net::SocketAddr, what: &str) -> Result<TcpListener> {
@@ -219,6 +227,7 @@ impl Parts {
         metrics: Arc<Metrics>,
         events: Arc<dyn Notices>,
         features: Features,
+        supervisor: &Supervisor,
         options: &cli::Run,
     ) -> Self {
         let ledger = Ledger::new(client.clone(), clock.clone());
@@ -229,10 +238,9 @@ impl Parts {
         let admin = Admin::new(connections);
         let observer = Arc::new(observer);
         let stopwatches: Arc<Stopwatches> = Arc::default();
-        let tasks = TaskTracker::new();
         let judge = {
             let (stopwatches, now) = (Arc::clone(&stopwatches), clock.clone());
-            let tasks = tasks.clone();
+            let supervisor = supervisor.clone();
             Judge::new(Bench {
                 observer: Arc::clone(&observer),
                 prober: prober.clone(),
@@ -241,7 +249,9 @@ impl Parts {
                 clock: clock.clone(),
                 metrics: Arc::clone(&metrics),
                 probe_timeout: options.probe_timeout,
-                spawn: Box::new(move |work: BoxFuture<'static, ()>| drop(tasks.spawn(work))),
+                spawn: Box::new(move |work: BoxFuture<'static, ()>| {
+                    supervisor.work("what outlives an answer", work);
+                }),
             })
         };
         Self {
@@ -254,7 +264,6 @@ impl Parts {
             judge,
             events,
             features,
-            tasks,
         }
     }
 

@@ -29,6 +29,8 @@ struct State {
     loses_next_write: bool,
     /// The same, before each of them.
     loses_every_write: bool,
+    /// Whoever asks for what begins like this panics.
+    breaks: Option<String>,
 }
 
 /// A mutating webhook: changes what is about to be stored, given what is.
@@ -45,6 +47,7 @@ impl FakeApi {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await?;
+                server.break_for(&format!("{} {}", parts.method, parts.uri));
                 Ok::<_, kube::Error>(server.answer(&parts.method, &parts.uri, &body))
             }
         });
@@ -97,6 +100,11 @@ impl FakeApi {
         self.state().loses_every_write = true;
     }
 
+    /// Panics in the task of whoever sends a request that begins like this, `METHOD path`.
+    pub(crate) fn break_whoever_asks(&self, request: &str) {
+        self.state().breaks = Some(request.to_owned());
+    }
+
     /// Puts something that happened elsewhere into the sequence of the requests.
     pub(crate) fn note(&self, what: &str) {
         self.state().requests.push(what.to_owned());
@@ -109,6 +117,12 @@ impl FakeApi {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn break_for(&self, request: &str) {
+        let breaks = self.state().breaks.clone();
+        let broken = breaks.is_some_and(|asked| request.starts_with(&asked));
+        assert!(!broken, "{request} breaks whoever asks");
     }
 
     fn answer(&self, method: &Method, uri: &http::Uri, body: &[u8]) -> Response<Body> {
@@ -159,7 +173,9 @@ impl State {
         });
         let listed = listed.map(|(_, object)| object.clone());
         let items: Vec<Value> = listed.filter(|object| selected(object, query)).collect();
-        let found = json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items});
+        let metadata = json!({"resourceVersion": self.version.to_string()});
+        let found =
+            json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": items});
         (StatusCode::OK, found)
     }
 

@@ -17,6 +17,7 @@ pub mod quorum;
 pub mod reconcile;
 pub mod serve;
 pub mod strategy;
+pub mod supervise;
 pub mod telemetry;
 
 #[cfg(test)]

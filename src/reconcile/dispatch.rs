@@ -9,13 +9,13 @@ use k8s_openapi::api::core::v1::{Node, Taint};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::enrol::{Bounds, Enrolment};
 use super::keeper::{Keepers, RESYNC, Wake};
 use super::watches::Change;
 use super::{Run, guard, rollout, status};
 use crate::quorum::ClusterRef;
+use crate::supervise::Supervisor;
 
 /// Changes come in bursts: enrolment waits for the end of one, but not for long.
 const BURST: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ impl NodeSight {
 pub(super) async fn until_cancelled(
     run: &Arc<Run>,
     mut changes: UnboundedReceiver<Change>,
-    tasks: &TaskTracker,
+    supervisor: &Supervisor,
     cancel: &CancellationToken,
 ) {
     let bounds = Bounds {
@@ -66,7 +66,7 @@ pub(super) async fn until_cancelled(
     let now = run.clock.instant();
     let mut dispatch = Dispatch {
         run,
-        keepers: Keepers::new(tasks.clone(), cancel.child_token()),
+        keepers: Keepers::new(supervisor.clone(), cancel.child_token()),
         enrolment: Enrolment::new(run.client.clone(), bounds, run.settings.settle_time),
         enrol_at: now,
         nodes: HashMap::new(),
@@ -245,11 +245,15 @@ impl Dispatch<'_> {
 }
 
 /// What is done for each cluster.
-fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<Duty> {
+fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, Duty)> {
     |cluster, wake| {
         let ledger = guard::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
         let observer = status::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
         let rollout = rollout::keep(Arc::clone(run), cluster, wake);
-        vec![Box::pin(ledger), Box::pin(observer), Box::pin(rollout)]
+        vec![
+            ("keeper of a ledger", Box::pin(ledger)),
+            ("observer of a cluster", Box::pin(observer)),
+            ("rollout of a cluster", Box::pin(rollout)),
+        ]
     }
 }

@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 
 use super::force::OutOfForce;
 use crate::quorum::ClusterRef;
+use crate::supervise::Supervisor;
 
 /// Looks at everything this often although nothing happened: events may be lost while a watch is down.
 pub(super) const RESYNC: Duration = Duration::from_secs(60);
@@ -81,22 +80,21 @@ impl Wake {
 /// The keepers of every cluster.
 pub(super) struct Keepers {
     of: BTreeMap<ClusterRef, Keeper>,
-    tasks: TaskTracker,
+    supervisor: Supervisor,
     cancel: CancellationToken,
 }
 
 struct Keeper {
     wake: Arc<Wake>,
-    duties: Vec<JoinHandle<()>>,
     /// Ends the duties with the keeper.
     _end: DropGuard,
 }
 
 impl Keepers {
-    pub(super) fn new(tasks: TaskTracker, cancel: CancellationToken) -> Self {
+    pub(super) fn new(supervisor: Supervisor, cancel: CancellationToken) -> Self {
         Self {
             of: BTreeMap::new(),
-            tasks,
+            supervisor,
             cancel,
         }
     }
@@ -104,7 +102,7 @@ impl Keepers {
     /// Has exactly one keeper for each of these clusters, and for no other.
     pub(super) fn keep<F, D>(&mut self, clusters: &[ClusterRef], duties: F)
     where
-        F: Fn(ClusterRef, Arc<Wake>) -> Vec<D>,
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, D)>,
         D: Future<Output = ()> + Send + 'static,
     {
         let wanted: HashSet<&ClusterRef> = clusters.iter().collect();
@@ -114,30 +112,22 @@ impl Keepers {
         }
     }
 
-    /// Has exactly one keeper for this cluster. One whose duty has ended by itself is started anew.
+    /// Has exactly one keeper for this cluster. Each of its duties has a name, by which it is missed when it ends by itself.
     pub(super) fn tend<F, D>(&mut self, cluster: &ClusterRef, duties: F)
     where
-        F: Fn(ClusterRef, Arc<Wake>) -> Vec<D>,
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, D)>,
         D: Future<Output = ()> + Send + 'static,
     {
-        let works = |keeper: &Keeper| !keeper.duties.iter().any(JoinHandle::is_finished);
-        if self.of.get(cluster).is_some_and(works) {
+        if self.of.contains_key(cluster) {
             return;
         }
         let wake = Arc::new(Wake::default());
         let cancel = self.cancel.child_token();
-        let duties = duties(cluster.clone(), Arc::clone(&wake))
-            .into_iter()
-            .map(|duty| {
-                let cancel = cancel.clone();
-                self.tasks.spawn(async move {
-                    cancel.run_until_cancelled_owned(duty).await;
-                })
-            })
-            .collect();
+        for (name, duty) in duties(cluster.clone(), Arc::clone(&wake)) {
+            self.supervisor.spawn_endless(name, cancel.clone(), duty);
+        }
         let keeper = Keeper {
             wake,
-            duties,
             _end: cancel.drop_guard(),
         };
         self.of.insert(cluster.clone(), keeper);

@@ -27,11 +27,11 @@ mod watches;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use kube::Client;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tracing::{info, warn};
+use tracing::info;
 
 pub use stopwatches::Stopwatches;
 
@@ -43,6 +43,7 @@ use crate::judge::Judge;
 use crate::ledger::{Ledger, Page};
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
+use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
 use force::{OutOfForce, Standing};
@@ -179,8 +180,16 @@ impl Run {
     }
 }
 
-/// Runs every loop until cancelled, and returns when all have ended. `ready` turns true when the watches have listed what there is.
-pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: CancellationToken) {
+/// Runs every loop until cancelled, each a task of the supervisor. `ready` turns true when the watches have listed what there is.
+///
+/// # Errors
+/// When a watch ended before it had listed what there is.
+pub async fn run(
+    context: Context,
+    ready: watch::Sender<bool>,
+    supervisor: Supervisor,
+    cancel: CancellationToken,
+) -> anyhow::Result<()> {
     let Context {
         client,
         observer,
@@ -193,16 +202,16 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         events,
         settings,
     } = context;
-    let tasks = TaskTracker::new();
     let (changes, incoming) = mpsc::unbounded_channel();
     let (watches, following) = watches::open(
         &client,
         &settings.namespaces,
         &settings.webhook_configuration,
         &changes,
-        cancel.child_token(),
     );
-    tasks.spawn(following);
+    for (kind, watch) in following {
+        supervisor.spawn_endless(format!("watch of {kind}"), cancel.clone(), watch);
+    }
     let (candidate, leading) = Candidate::new(
         client.clone(),
         &settings.lease_namespace,
@@ -210,7 +219,8 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         &settings.identity,
         clock.clone(),
     );
-    tasks.spawn(candidate.run(cancel.child_token()));
+    let election = candidate.run(cancel.child_token());
+    supervisor.spawn("leader election", cancel.clone(), election);
     let run = Arc::new(Run {
         client,
         observer,
@@ -227,23 +237,21 @@ pub async fn run(context: Context, ready: watch::Sender<bool>, cancel: Cancellat
         strategies: Arc::default(),
         reading: Semaphore::new(READ_AT_ONCE),
     });
-    match cancel
-        .run_until_cancelled(run.watches.synced(run.observer.ledger()))
-        .await
-    {
-        Some(Ok(())) => {
-            info!(
-                budgets = run.watches.budgets.len(),
-                "the watches have synced"
-            );
-            ready.send_replace(true);
-            let strategies = strategy::keep(Arc::clone(&run), Arc::clone(&run.strategies));
-            tasks.spawn(cancel.child_token().run_until_cancelled_owned(strategies));
-            dispatch::until_cancelled(&run, incoming, &tasks, &cancel).await;
-        }
-        Some(Err(_)) => warn!("a watch ended before it had listed what there is"),
-        None => {}
-    }
-    tasks.close();
-    tasks.wait().await;
+    let synced = run.watches.synced(run.observer.ledger());
+    let Some(synced) = cancel.run_until_cancelled(synced).await else {
+        return Ok(());
+    };
+    synced.context("a watch ended before it had listed what there is")?;
+    info!(
+        budgets = run.watches.budgets.len(),
+        "the watches have synced"
+    );
+    ready.send_replace(true);
+    let strategies = strategy::keep(Arc::clone(&run), Arc::clone(&run.strategies));
+    supervisor.spawn_endless("update strategies", cancel.clone(), strategies);
+    dispatch::until_cancelled(&run, incoming, &supervisor, &cancel).await;
+    Ok(())
 }
+
+#[cfg(test)]
+mod tests;

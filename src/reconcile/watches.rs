@@ -21,7 +21,6 @@ use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::enrol::is_gated;
@@ -171,14 +170,16 @@ fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
     Some(ClusterRef::new(meta.namespace.clone()?, meta.name.clone()?))
 }
 
-type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Keeps one watch going; it is not to end.
+pub(super) type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Opens watches one by one, and collects what keeps them going.
 struct Opening<'a> {
     client: &'a Client,
     namespaces: &'a [String],
     changes: &'a UnboundedSender<Change>,
-    following: Vec<Following>,
+    /// By the kind that each watches.
+    following: Vec<(String, Following)>,
 }
 
 impl Opening<'_> {
@@ -243,7 +244,7 @@ impl Opening<'_> {
     {
         let (store, writer) = reflector::store();
         let changes = self.changes.clone();
-        self.following.push(Box::pin(async move {
+        let following = Box::pin(async move {
             let mut events = watcher(api, config)
                 .default_backoff()
                 .modify(|object| object.managed_fields_mut().clear())
@@ -263,19 +264,19 @@ impl Opening<'_> {
                     }
                 }
             }
-        }));
+        });
+        self.following.push((K::kind(&()).into_owned(), following));
         store
     }
 }
 
-/// Opens every watch. The returned future keeps them going until it is cancelled.
+/// Opens every watch. The returned futures keep them going, each by the kind that it watches.
 pub(super) fn open(
     client: &Client,
     namespaces: &[String],
     webhooks: &str,
     changes: &UnboundedSender<Change>,
-    cancel: CancellationToken,
-) -> (Watches, impl Future<Output = ()> + Send + use<>) {
+) -> (Watches, Vec<(String, Following)>) {
     let mut opening = Opening {
         client,
         namespaces,
@@ -309,11 +310,5 @@ pub(super) fn open(
             Some(Change::Webhooks { lapse })
         }),
     };
-    let following = opening.following;
-    let all = async move {
-        cancel
-            .run_until_cancelled(futures::future::join_all(following))
-            .await;
-    };
-    (watches, all)
+    (watches, opening.following)
 }

@@ -197,8 +197,12 @@ impl Certificate {
             }
             let this = Arc::clone(&self);
             // A mounted volume may hang; the runtime's threads must not hang with it.
-            if let Ok(look) = tokio::task::spawn_blocking(move || this.look()).await {
-                self.tell(&look);
+            match tokio::task::spawn_blocking(move || this.look()).await {
+                Ok(look) => self.tell(&look),
+                // A look that breaks once breaks every time: nobody would renew the certificate, and nobody would know.
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                // The runtime ends.
+                Err(_) => return,
             }
         }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     // A budget's spec is read as the policy that decisions depend on.
@@ -15,6 +15,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("features", &[]),
     ("pem", &[]),
     ("strategy", &["api"]),
+    ("supervise", &[]),
     ("telemetry", &["quorum"]),
     ("etcd", &["quorum", "causes", "clock", "pem"]),
     // Evidence belongs to the ledger page it was gathered after.
@@ -63,6 +64,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "clock",
             "features",
             "strategy",
+            "supervise",
             "telemetry",
         ],
     ),
@@ -70,7 +72,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 17] = [
+const EVERYTHING: [&str; 18] = [
     "quorum",
     "plan",
     "api",
@@ -79,6 +81,7 @@ const EVERYTHING: [&str; 17] = [
     "features",
     "pem",
     "strategy",
+    "supervise",
     "telemetry",
     "etcd",
     "observe",

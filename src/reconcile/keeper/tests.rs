@@ -11,7 +11,8 @@ fn cluster(name: &str) -> ClusterRef {
 
 fn keepers() -> (Keepers, CancellationToken) {
     let cancel = CancellationToken::new();
-    (Keepers::new(TaskTracker::new(), cancel.clone()), cancel)
+    let (supervisor, _) = Supervisor::new();
+    (Keepers::new(supervisor, cancel.clone()), cancel)
 }
 
 #[tokio::test]
@@ -21,7 +22,7 @@ async fn a_cluster_has_one_keeper_however_often_it_is_named() {
     for _ in 0..3 {
         keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
             begun.fetch_add(1, Ordering::Relaxed);
-            vec![std::future::pending::<()>()]
+            vec![("duty", std::future::pending::<()>())]
         });
     }
     assert_eq!(begun.into_inner(), 2);
@@ -36,10 +37,10 @@ async fn all_duties_of_a_cluster_that_left_end() {
             let _held = held;
             std::future::pending::<()>().await;
         };
-        vec![duty(held.clone()), duty(held.clone())]
+        vec![("one", duty(held.clone())), ("other", duty(held.clone()))]
     });
     drop(held);
-    keepers.keep(&[], |_, _| Vec::<std::future::Ready<()>>::new());
+    keepers.keep(&[], |_, _| Vec::<(&str, std::future::Ready<()>)>::new());
     assert!(keepers.of(&cluster("a")).is_none());
     let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
     assert_eq!(ended, Ok(None));
@@ -51,17 +52,18 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
     let (held, mut all_dropped) = mpsc::channel::<()>(1);
     keepers.tend(&cluster("a"), |_, _| {
         let held = held.clone();
-        vec![async move {
+        let duty = async move {
             let _held = held;
             std::future::pending::<()>().await;
-        }]
+        };
+        vec![("duty", duty)]
     });
     drop(held);
     let begun = AtomicUsize::new(0);
     for _ in 0..2 {
         keepers.tend(&cluster("b"), |_, _| {
             begun.fetch_add(1, Ordering::Relaxed);
-            vec![std::future::pending::<()>()]
+            vec![("duty", std::future::pending::<()>())]
         });
         keepers.leave(&cluster("a"));
     }
@@ -73,41 +75,30 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
 }
 
 #[tokio::test]
-async fn a_keeper_whose_duty_ended_is_replaced() {
-    let (mut keepers, _) = keepers();
-    let begun = AtomicUsize::new(0);
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
-    while begun.load(Ordering::Relaxed) < 2 {
-        assert!(tokio::time::Instant::now() < deadline);
-        keepers.keep(&[cluster("a")], |_, _| {
-            begun.fetch_add(1, Ordering::Relaxed);
-            vec![std::future::ready(())]
-        });
-        tokio::task::yield_now().await;
-    }
-}
-
-#[tokio::test]
-async fn the_living_duties_of_a_keeper_that_is_replaced_end() {
-    let (mut keepers, _) = keepers();
-    let (held, mut all_dropped) = mpsc::channel::<()>(1);
-    let duty = |held: Option<mpsc::Sender<()>>| async move {
-        if held.is_some() {
-            std::future::pending::<()>().await;
-        }
-    };
+async fn a_duty_that_ends_by_itself_is_missed_by_its_name_and_one_that_is_left_is_not() {
+    let (supervisor, mut losses) = Supervisor::new();
+    let mut keepers = Keepers::new(supervisor.clone(), CancellationToken::new());
     keepers.keep(&[cluster("a")], |_, _| {
-        vec![duty(None), duty(Some(held.clone()))]
+        vec![("stays", std::future::pending::<()>())]
     });
-    drop(held);
-    let ended = async {
-        while all_dropped.recv().now_or_never().is_none() {
-            keepers.keep(&[cluster("a")], |_, _| vec![std::future::pending::<()>()]);
-            tokio::task::yield_now().await;
-        }
-    };
-    let ended = tokio::time::timeout(Duration::from_secs(10), ended).await;
-    assert_eq!(ended, Ok(()));
+    keepers.leave(&cluster("a"));
+    supervisor.tasks_ended().await;
+    assert_eq!(losses.next().now_or_never(), None);
+    keepers.keep(&[cluster("a")], |_, _| {
+        vec![("returns", std::future::ready(()))]
+    });
+    let broken = async { panic!("no such member") };
+    let broken = Mutex::new(Some(broken));
+    keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
+        vec![("panics", broken.lock().unwrap().take().unwrap())]
+    });
+    let mut missed = Vec::new();
+    for _ in 0..2 {
+        let next = tokio::time::timeout(Duration::from_secs(10), losses.next());
+        missed.push(next.await.expect("nobody misses it").task);
+    }
+    missed.sort_unstable();
+    assert_eq!(missed, ["panics", "returns"]);
 }
 
 #[tokio::test]
@@ -144,7 +135,9 @@ async fn those_within_a_namespace_are_woken_and_no_others() {
         ClusterRef::new("d", "z"),
         ClusterRef::new("db-2", "a"),
     ];
-    keepers.keep(&clusters, |_, _| vec![std::future::pending::<()>()]);
+    keepers.keep(&clusters, |_, _| {
+        vec![("duty", std::future::pending::<()>())]
+    });
     assert_eq!(keepers.within("db").count(), 2);
     assert_eq!(keepers.within("nowhere").count(), 0);
     assert_eq!(keepers.all().count(), 4);

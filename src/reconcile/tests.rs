@@ -1,0 +1,161 @@
+//! Each loop, broken once: a panic in what it asks the API server for ends the loop, and is missed.
+
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::*;
+use crate::etcd::{Admin, Connections};
+use crate::fake_api::FakeApi;
+use crate::judge::Bench;
+use crate::observe::Ages;
+use crate::supervise::{Ended, How};
+use crate::telemetry::events::Notice;
+
+const SOON: Duration = Duration::from_secs(20);
+
+struct Nobody;
+
+impl Notices for Nobody {
+    fn notify(&self, _: Notice) {}
+}
+
+fn context(api: &FakeApi) -> Context {
+    let clock = Clock::system();
+    let settle_time = Duration::from_secs(120);
+    let ledger = Ledger::new(api.client(), clock.clone());
+    let observer = Observer::new(api.client(), ledger, clock.clone(), settle_time);
+    let observer = Arc::new(observer);
+    let connections = Connections::new(clock.clone());
+    let prober = Prober::new(connections.clone(), clock.clone());
+    let metrics = Arc::new(Metrics::new());
+    let judge = Judge::new(Bench {
+        observer: Arc::clone(&observer),
+        prober: prober.clone(),
+        admin: Admin::new(connections),
+        ages: Arc::new(|_| Ages::default()),
+        clock: clock.clone(),
+        metrics: Arc::clone(&metrics),
+        probe_timeout: Duration::from_millis(100),
+        spawn: Box::new(|work| drop(tokio::spawn(work))),
+    });
+    Context {
+        client: api.client(),
+        observer,
+        prober,
+        judge,
+        own_username: "gate".into(),
+        stopwatches: Arc::default(),
+        clock,
+        metrics,
+        events: Arc::new(Nobody),
+        settings: Settings {
+            namespaces: Vec::new(),
+            webhook_configuration: "quorumgate".into(),
+            lease_namespace: "quorumgate".into(),
+            lease_name: "quorumgate".into(),
+            identity: "a".into(),
+            settle_time,
+            features: Features { on_delete: true },
+        },
+    }
+}
+
+/// An enrolled StatefulSet in a namespace without the gate's label.
+fn enrolled() -> FakeApi {
+    let api = FakeApi::default();
+    api.put(
+        "/api/v1/namespaces/db",
+        json!({"metadata": {"name": "db", "labels": {}}}),
+    );
+    api.put(
+        "/apis/apps/v1/namespaces/db/statefulsets/etcd",
+        json!({
+            "metadata": {
+                "namespace": "db", "name": "etcd", "labels": {"quorumgate.io/enroll": "true"},
+            },
+            "spec": {"serviceName": "etcd", "selector": {}, "template": {}},
+        }),
+    );
+    api
+}
+
+/// Runs the loops until one of them is missed, on an API server whose answer to such requests is a panic.
+async fn lost_to(api: &FakeApi, request: &str) -> Ended {
+    api.break_whoever_asks(request);
+    let (supervisor, mut losses) = Supervisor::new();
+    let cancel = CancellationToken::new();
+    let (ready, _) = watch::channel(false);
+    let loops = run(context(api), ready, supervisor.clone(), cancel.clone());
+    supervisor.spawn("dispatch", cancel.clone(), loops);
+    let lost = timeout(SOON, losses.next()).await;
+    cancel.cancel();
+    let lost = lost.unwrap_or_else(|_| panic!("nobody misses who asked for {request}"));
+    timeout(SOON, supervisor.tasks_ended())
+        .await
+        .expect("a loop does not end");
+    lost
+}
+
+#[tokio::test]
+async fn a_watch_that_breaks_is_missed_whatever_it_watches() {
+    for (kind, request) in [
+        (
+            "QuorumDisruptionBudget",
+            "GET /apis/quorumgate.io/v1alpha1/quorumdisruptionbudgets?&limit=500",
+        ),
+        ("StatefulSet", "GET /apis/apps/v1/statefulsets?"),
+        ("Pod", "GET /api/v1/pods?"),
+        (
+            "PodDisruptionBudget",
+            "GET /apis/policy/v1/poddisruptionbudgets?",
+        ),
+        ("Namespace", "GET /api/v1/namespaces?"),
+        ("Node", "GET /api/v1/nodes?"),
+        (
+            "ValidatingWebhookConfiguration",
+            "GET /apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations?",
+        ),
+        (
+            "MutatingWebhookConfiguration",
+            "GET /apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations?",
+        ),
+    ] {
+        let lost = lost_to(&FakeApi::default(), request).await;
+        assert_eq!(lost.task, format!("watch of {kind}"));
+        assert!(matches!(lost.how, How::Panicked(_)), "{lost}");
+    }
+}
+
+#[tokio::test]
+async fn every_other_loop_that_breaks_is_missed() {
+    for (task, request) in [
+        (
+            "leader election",
+            "GET /apis/coordination.k8s.io/v1/namespaces/quorumgate/leases/quorumgate",
+        ),
+        ("dispatch", "PATCH /api/v1/namespaces/db"),
+        (
+            "keeper of a ledger",
+            "GET /apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd",
+        ),
+    ] {
+        let api = enrolled();
+        if task == "keeper of a ledger" {
+            // Somebody else leads, so nobody but the keeper reads it.
+            api.put(
+                "/apis/coordination.k8s.io/v1/namespaces/quorumgate/leases/quorumgate",
+                json!({"metadata": {"name": "quorumgate"}, "spec": {"holderIdentity": "b"}}),
+            );
+            api.put(
+                "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd",
+                json!({
+                    "metadata": {"namespace": "db", "name": "etcd"},
+                    "spec": {"statefulSetName": "etcd"},
+                }),
+            );
+        }
+        let lost = lost_to(&api, request).await;
+        assert_eq!(lost.task, task);
+        assert!(matches!(lost.how, How::Panicked(_)), "{lost}");
+    }
+}
