@@ -31,6 +31,7 @@ use crate::features::Features;
 use crate::judge::{Bench, Judge};
 use crate::ledger::Ledger;
 use crate::observe::Observer;
+use crate::reachability::{self, Keeper, View};
 use crate::reconcile::{self, Settings, Stopwatches};
 use crate::serve::certificate::{self, Certificate, Files};
 use crate::serve::{self, ServeLimits, Shutdown, Transport, admin};
@@ -149,10 +150,13 @@ async fn run(options: cli::Run) -> Result<()> {
         ..ServeLimits::default()
     };
     let transport = Transport::Tls(Arc::new(Arc::clone(&certificate).server_config()?));
+    let ready = Arc::new(readiness(&certificate, has_synced, &shutdown));
+    let view = parts.keep_endpoint(&options, &ready, &shutdown, &supervisor, &ending)?;
     let router = admission::router(parts.admission(own_username, &options));
+    let router = reachability::beside(router, Arc::clone(&ready), view);
     let server = serve::serve(webhooks, transport, router, shutdown.clone(), limits);
     supervisor.spawn("webhooks", shutdown.closing.clone(), server);
-    let router = health(&certificate, has_synced, &shutdown, &parts.metrics);
+    let router = admin::router(admin::Checks::new(), ready, Arc::clone(&parts.metrics));
     let until_the_end = Shutdown {
         leaving: ending.clone(),
         closing: ending.clone(),
@@ -194,12 +198,11 @@ fn bind(address: std::net::SocketAddr, what: &str) -> Result<TcpListener> {
 }
 
 /// Ready: the watches have synced, the certificate is valid, and nobody has asked the process to go.
-fn health(
+fn readiness(
     certificate: &Arc<Certificate>,
     synced: watch::Receiver<bool>,
     shutdown: &Shutdown,
-    metrics: &Arc<Metrics>,
-) -> axum::Router {
+) -> admin::Checks {
     let certificate = Arc::clone(certificate);
     let leaving = shutdown.leaving.clone();
     let said = |holds: bool, otherwise: &str| {
@@ -209,15 +212,14 @@ fn health(
             Err(otherwise.to_owned())
         }
     };
-    let ready = admin::Checks::new()
+    admin::Checks::new()
         .with("watches", move || {
             said(*synced.borrow(), "they have not listed everything yet")
         })
         .with("certificate", move || certificate.validity())
         .with("staying", move || {
             said(!leaving.is_cancelled(), "the process is ending")
-        });
-    admin::router(admin::Checks::new(), ready, Arc::clone(metrics))
+        })
 }
 
 impl Parts {
@@ -265,6 +267,34 @@ impl Parts {
             events,
             features,
         }
+    }
+
+    /// Has the endpoint of this replica kept, where the options say which it is. What peers are to be told.
+    fn keep_endpoint(
+        &self,
+        options: &cli::Run,
+        ready: &Arc<admin::Checks>,
+        shutdown: &Shutdown,
+        supervisor: &Supervisor,
+        ending: &CancellationToken,
+    ) -> Result<View> {
+        let Some(myself) = options.myself() else {
+            info!("endpoints: no --service is given, so this replica keeps none");
+            return Ok(View::default());
+        };
+        let keeper = Keeper::new(
+            myself,
+            self.client.clone(),
+            Arc::clone(ready),
+            shutdown.leaving.clone(),
+            self.clock.clone(),
+            Arc::clone(&self.metrics),
+        )
+        .context("cannot ask other replicas by TLS")?;
+        let view = keeper.view();
+        let keeping = keeper.run(ending.clone());
+        supervisor.spawn("keeper of the endpoint", ending.clone(), keeping);
+        Ok(view)
     }
 
     fn admission(&self, own_username: String, options: &cli::Run) -> Admission {

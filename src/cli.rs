@@ -1,6 +1,6 @@
 //! The command line. Every option can be given by an environment variable, too; a bad value is refused before anything starts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::api::dns;
 use crate::features::{self, Switches};
+use crate::reachability::Myself;
 use crate::serve::Callers;
 use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
 
@@ -109,6 +110,32 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_IDENTITY", value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Replicas")]
     pub identity: Option<String>,
 
+    /// The Service that API servers call, in the gate's own namespace. Where it has no selector, each replica keeps its own endpoint there, and
+    /// takes out those of replicas that do not answer. Without this option Kubernetes, or nobody, keeps the endpoints.
+    #[arg(long, env = "QUORUMGATE_SERVICE", value_name = "NAME", value_parser = dns_label, requires_all = ["pod_name", "pod_uid", "pod_ip"], help_heading = "Replicas")]
+    pub service: Option<String>,
+
+    /// Name of the pod that this replica runs in.
+    #[arg(long, env = "QUORUMGATE_POD_NAME", value_name = "NAME", value_parser = dns_subdomain, help_heading = "Replicas")]
+    pub pod_name: Option<String>,
+
+    /// UID of that pod: its endpoint goes with it.
+    #[arg(long, env = "QUORUMGATE_POD_UID", value_name = "UID", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Replicas")]
+    pub pod_uid: Option<String>,
+
+    /// Address of that pod.
+    #[arg(
+        long,
+        env = "QUORUMGATE_POD_IP",
+        value_name = "ADDRESS",
+        help_heading = "Replicas"
+    )]
+    pub pod_ip: Option<IpAddr>,
+
+    /// Node of that pod.
+    #[arg(long, env = "QUORUMGATE_NODE_NAME", value_name = "NAME", value_parser = dns_subdomain, help_heading = "Replicas")]
+    pub node_name: Option<String>,
+
     /// How long a permission stays open when its delete was not seen to happen. Longer than any request lives in the API server
     /// (60 s by default); every replica of a gate needs the same.
     #[arg(long, env = "QUORUMGATE_SETTLE_TIME", value_name = "DURATION", default_value = "120s", value_parser = settle_time, help_heading = "Times")]
@@ -154,6 +181,20 @@ impl Run {
         Some(Callers {
             authorities: self.client_ca.clone()?,
             names: self.client_names.clone(),
+        })
+    }
+
+    /// The pod that this replica runs in; `None` where it is not to keep its own endpoint.
+    pub fn myself(&self) -> Option<Myself> {
+        Some(Myself {
+            namespace: self.lease_namespace.clone(),
+            service: self.service.clone()?,
+            pod: self.pod_name.clone()?,
+            uid: self.pod_uid.clone()?,
+            address: self.pod_ip?,
+            node: self.node_name.clone(),
+            webhooks: self.listen.port(),
+            admin: self.admin_listen.port(),
         })
     }
 
@@ -309,6 +350,22 @@ mod tests {
             ["a", "b-1"]
         );
         assert!(run(&[]).unwrap().namespaces.is_empty());
+    }
+
+    #[test]
+    fn who_keeps_its_own_endpoint_knows_its_pod() {
+        assert_eq!(run(&[]).unwrap().myself(), None);
+        let said = run(&["--service=gate", "--pod-name=a"]).unwrap_err();
+        assert!(said.contains("--pod-uid"), "{said}");
+        let pod = [
+            "--service=gate",
+            "--pod-name=a",
+            "--pod-uid=u",
+            "--pod-ip=fd00::7",
+        ];
+        let myself = run(&pod).unwrap().myself().unwrap();
+        assert_eq!((myself.webhooks, myself.admin), (8443, 8080));
+        assert_eq!(myself.address, "fd00::7".parse::<IpAddr>().unwrap());
     }
 
     #[test]

@@ -139,7 +139,10 @@ impl FakeApi {
         let body: Option<Value> = serde_json::from_slice(body).ok();
         let (code, answer) = match (method.as_str(), body) {
             ("GET", _) => state.read(path, query),
-            ("PUT", Some(object)) => state.replace_status(path, &object),
+            ("PUT", Some(object)) if path.ends_with("/status") => {
+                state.replace_status(path, &object)
+            }
+            ("PUT", Some(object)) => state.replace(path, object),
             ("PATCH", Some(changes)) => state.merge(path, &changes),
             ("POST", Some(object)) => state.create(path, object),
             ("DELETE", Some(options)) => state.delete(path, &options["preconditions"]),
@@ -202,6 +205,20 @@ impl State {
             self.objects.insert(path.to_owned(), next.clone());
         }
         (StatusCode::OK, next)
+    }
+
+    fn replace(&mut self, path: &str, mut object: Value) -> Answer {
+        let Some(stored) = self.objects.get(path) else {
+            return failure(StatusCode::NOT_FOUND, "NotFound", path);
+        };
+        if !is_at(stored, &object["metadata"]) {
+            return failure(StatusCode::CONFLICT, "Conflict", path);
+        }
+        object["metadata"]["uid"] = stored["metadata"]["uid"].clone();
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.objects.insert(path.to_owned(), object.clone());
+        (StatusCode::OK, object)
     }
 
     /// A JSON merge patch, at the version it names.

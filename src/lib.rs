@@ -14,6 +14,7 @@ pub mod observe;
 mod pem;
 pub mod plan;
 pub mod quorum;
+pub mod reachability;
 pub mod reconcile;
 pub mod serve;
 pub mod strategy;

@@ -46,6 +46,11 @@ impl Checks {
         self
     }
 
+    /// What is wrong, where not all hold.
+    pub fn verdict(&self) -> Result<(), String> {
+        self.0.iter().try_for_each(|(_, look)| look())
+    }
+
     /// Whether all hold, and a line for each, in the API server's own form.
     fn look(&self, path: &str) -> (StatusCode, String) {
         let mut page = String::new();
@@ -72,8 +77,12 @@ impl Checks {
 }
 
 /// The pages: `live` and `ready` are looked at on every request.
-pub fn router(live: Checks, ready: Checks, metrics: Arc<Metrics>) -> Router {
-    let (live, ready) = (Arc::new(live), Arc::new(ready));
+pub fn router(
+    live: impl Into<Arc<Checks>>,
+    ready: impl Into<Arc<Checks>>,
+    metrics: Arc<Metrics>,
+) -> Router {
+    let (live, ready) = (live.into(), ready.into());
     Router::new()
         .route("/livez", get(move || async move { live.look("livez") }))
         .route("/readyz", get(move || async move { ready.look("readyz") }))

@@ -1,5 +1,6 @@
 //! Every metric of the process, in one struct that is passed to those who count. There is no global registry.
 
+mod reachability;
 mod rollout;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+pub use reachability::ReachabilityMetrics;
 pub use rollout::RolloutMetrics;
 
 use crate::quorum::ClusterRef;
@@ -104,6 +106,8 @@ type LinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
 pub struct Metrics {
     /// What rollouts do.
     pub rollout: RolloutMetrics,
+    /// Which replicas API servers are sent to.
+    pub reachability: ReachabilityMetrics,
     registry: Registry,
     decisions: Family<Decision, Counter>,
     rejections: Family<Rejection, Counter>,
@@ -141,6 +145,7 @@ impl Metrics {
         let mut registry = Registry::with_prefix("quorumgate");
         let mut metrics = Self {
             rollout: RolloutMetrics::registered(&mut registry),
+            reachability: ReachabilityMetrics::registered(&mut registry),
             registry,
             decisions: Family::default(),
             rejections: Family::default(),

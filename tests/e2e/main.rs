@@ -27,6 +27,7 @@ mod order;
 mod other_hook;
 mod out_of_force;
 mod quorum_lost;
+mod reachable;
 mod relabelled;
 mod restarts;
 mod rollouts;

@@ -36,6 +36,28 @@ async fn the_api_server_accepts_every_object_for_cert_manager() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_accepts_every_object_with_the_selector_put_back() -> Result<()> {
+    let bed = Bed::up().await?;
+    // A kustomization has to lie where its parts are found by relative paths.
+    let directory = tempfile::Builder::new()
+        .prefix("selector-")
+        .tempdir_in(repository("manifests"))?;
+    let kustomization = "resources: [../base]\ncomponents: [../selector]\n";
+    std::fs::write(directory.path().join("kustomization.yaml"), kustomization)?;
+    let objects = kustomized(&bed, &directory.path().to_string_lossy()).await?;
+    let service = objects
+        .split("---\n")
+        .find(|object| object.contains("\nkind: Service\n"));
+    let service = service.context("no Service")?;
+    ensure!(service.contains("selector:"), "no selector in\n{service}");
+    ensure!(
+        !objects.contains("endpointslices"),
+        "slices may still be written"
+    );
+    every_object_is_accepted(&bed, "quorumgate", &objects).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_accepts_every_example() -> Result<()> {
     let bed = Bed::up().await?;
     bed.kubectl(["apply", "--server-side", "--force-conflicts", "-f"])

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     // A budget's spec is read as the policy that decisions depend on.
@@ -35,6 +35,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         ],
     ),
     ("serve", &["clock", "pem", "telemetry"]),
+    ("reachability", &["clock", "serve", "telemetry"]),
     (
         "admission",
         &[
@@ -72,7 +73,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 18] = [
+const EVERYTHING: [&str; 19] = [
     "quorum",
     "plan",
     "api",
@@ -88,6 +89,7 @@ const EVERYTHING: [&str; 18] = [
     "ledger",
     "judge",
     "serve",
+    "reachability",
     "admission",
     "reconcile",
     "cli",
@@ -114,6 +116,9 @@ const IMPURE: [&str; 13] = [
 const FOR_TESTS: [&str; 1] = ["fake_api"];
 
 const PURE: [&str; 2] = ["quorum", "plan"];
+
+/// A pure part of a module that is not.
+const RULE: &str = "reachability/rule.rs";
 
 struct Source {
     path: PathBuf,
@@ -150,7 +155,8 @@ fn modules_use_only_what_they_may() {
 fn the_core_is_pure() {
     let mut impure = Vec::new();
     for source in sources() {
-        if PURE.contains(&source.top.as_str()) {
+        let is_the_rule = source.path.ends_with(RULE);
+        if is_the_rule || PURE.contains(&source.top.as_str()) {
             let words: BTreeSet<&str> = source.words.iter().map(String::as_str).collect();
             for word in IMPURE.iter().filter(|word| words.contains(**word)) {
                 impure.push(format!("{} says {word}", source.path.display()));

@@ -44,6 +44,7 @@ const DIRECTORIES: [&str; 5] = [
     "manifests/base",
     "manifests/network-policy",
     "manifests/cert-manager",
+    "manifests/selector",
     "manifests/examples",
     "certs/cert-manager",
 ];
@@ -401,6 +402,30 @@ fn the_lease_is_the_only_thing_written_by_the_namespaced_role() {
     assert_eq!(rules.len(), 2);
 }
 
+#[test]
+fn endpoints_are_read_and_written_in_the_own_namespace_only() {
+    let documents = documents("manifests/base/endpoints.yaml");
+    let role = &documents[0];
+    assert_eq!(
+        (&role["kind"], &role["metadata"]["namespace"]),
+        (&json!("Role"), &json!("quorumgate"))
+    );
+    assert_eq!(
+        role["rules"],
+        json!([
+            {
+                "apiGroups": [""], "resources": ["services"], "resourceNames": ["quorumgate"],
+                "verbs": ["get"],
+            },
+            {
+                "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"],
+                "verbs": ["list", "create", "update"],
+            },
+        ])
+    );
+    assert_eq!(documents[1]["roleRef"]["name"], role["metadata"]["name"]);
+}
+
 /// The text of every source file, without tests that have files of their own.
 fn sources() -> Vec<String> {
     let mut texts = Vec::new();
@@ -434,7 +459,9 @@ fn every_subresource_that_the_code_creates_is_in_the_table_of_calls() {
 
 #[test]
 fn every_kind_that_the_code_reads_or_writes_is_in_the_table_of_calls() {
-    let known: BTreeSet<&str> = CALLS.iter().map(|(kind, ..)| *kind).collect();
+    let known = CALLS.iter().map(|(kind, ..)| *kind);
+    // Calls in the gate's own namespace.
+    let known: BTreeSet<&str> = known.chain(["Service", "EndpointSlice"]).collect();
     let mut used = BTreeSet::new();
     for text in sources() {
         let text = text.replace("Api::<", "Api<");
@@ -487,12 +514,44 @@ fn the_deployment_is_started_with_options_that_exist() {
     let deployment = &documents("manifests/base/deployment.yaml")[0];
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let arguments = std::iter::once("quorumgate").chain(texts(&container["args"]));
+    // What the downward API fills in.
+    let environment = container["env"].as_array().unwrap().iter();
+    let from_the_pod = environment.map(|variable| {
+        let name = variable["name"].as_str().unwrap();
+        let (field, value) = match name {
+            "QUORUMGATE_POD_NAME" => ("metadata.name", "--pod-name=gate-a"),
+            "QUORUMGATE_POD_UID" => ("metadata.uid", "--pod-uid=u"),
+            "QUORUMGATE_POD_IP" => ("status.podIP", "--pod-ip=10.0.0.7"),
+            "QUORUMGATE_NODE_NAME" => ("spec.nodeName", "--node-name=node-1"),
+            other => panic!("{other} is not known"),
+        };
+        assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], field);
+        value
+    });
+    let arguments = arguments.chain(from_the_pod);
     let cli = Cli::try_parse_from(arguments).unwrap_or_else(|error| panic!("{error}"));
     let Command::Run(run) = cli.command else {
         panic!("it does not run the gate");
     };
     assert_eq!(run.webhook_configuration, "quorumgate");
     assert_eq!(run.lease_namespace, "quorumgate");
+    let myself = run.myself().expect("each replica keeps its own endpoint");
+    let service = &documents("manifests/base/service.yaml")[0];
+    assert_eq!(service["metadata"]["name"], *myself.service);
+    assert_eq!(service["metadata"]["namespace"], *myself.namespace);
+    let ports: BTreeMap<&str, u16> = container["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| {
+            let number = u16::try_from(port["containerPort"].as_u64().unwrap()).unwrap();
+            (port["name"].as_str().unwrap(), number)
+        })
+        .collect();
+    assert_eq!(
+        ports,
+        BTreeMap::from([("webhooks", myself.webhooks), ("admin", myself.admin)])
+    );
     let mounted = &container["volumeMounts"][0]["mountPath"];
     let mounted = Path::new(mounted.as_str().unwrap());
     assert!(run.tls_cert.starts_with(mounted) && run.tls_key.starts_with(mounted));
@@ -512,8 +571,16 @@ fn the_service_leads_to_the_ports_of_the_deployment() {
     for port in service["spec"]["ports"].as_array().unwrap() {
         assert!(ports.contains(port["targetPort"].as_str().unwrap()));
     }
+    // Its endpoints are kept by the replicas, unless the component puts the selector back.
+    assert_eq!(service["spec"].get("selector"), None);
+    let component = &documents("manifests/selector/kustomization.yaml")[0];
+    let patch = component["patches"][0]["patch"].as_str().unwrap();
+    let patch: Vec<Value> = serde_saphyr::from_str(patch).unwrap();
     let labels = &deployment["spec"]["template"]["metadata"]["labels"];
-    assert_eq!(&service["spec"]["selector"], labels);
+    assert_eq!(
+        (&patch[0]["path"], &patch[0]["value"]),
+        (&json!("/spec/selector"), labels)
+    );
 }
 
 /// A policy that selects other pods leaves the ports open, and one that forgets a port closes it.

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::Gate;
 use super::cleanup::Leftovers;
 use super::clock::Clock;
+use super::endpoints;
 use super::manifests::{self, SERVICE_ACCOUNT};
 use super::permissions::{self, apply_cluster_wide};
 use super::replica::{Launch, Replica};
@@ -27,6 +28,10 @@ use crate::process::Background;
 /// Builds a [`Gate`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is started"]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a choice of its own, off until a test wants it"
+)]
 pub struct GateBuilder {
     program: PathBuf,
     manifests: PathBuf,
@@ -36,6 +41,7 @@ pub struct GateBuilder {
     registered: bool,
     clocks: bool,
     everywhere: bool,
+    endpoints: bool,
 }
 
 impl GateBuilder {
@@ -49,6 +55,7 @@ impl GateBuilder {
             registered: true,
             clocks: false,
             everywhere: false,
+            endpoints: false,
         }
     }
 
@@ -80,6 +87,13 @@ impl GateBuilder {
     /// everybody's.
     pub fn everywhere(mut self) -> Self {
         self.everywhere = true;
+        self
+    }
+
+    /// Gives the gate a Service without selector and each replica a pod, so that the replicas keep their endpoints. Nobody is sent there: the API
+    /// server goes on calling the balancer.
+    pub fn keeping_endpoints(mut self) -> Self {
+        self.endpoints = true;
         self
     }
 
@@ -118,11 +132,16 @@ impl GateBuilder {
         arguments.extend(only.map(|namespace| format!("--namespaces={namespace}")));
         arguments.extend(self.arguments);
         let environment = self.environment;
+        if self.endpoints {
+            let service = endpoints::create_service(&bed.client(), &home, &objects).await?;
+            arguments.push(format!("--service={service}"));
+        }
         let launch = Launch {
             program: self.program,
             kubeconfig,
             arguments,
             environment,
+            everywhere: self.endpoints,
         };
 
         let mut replicas = Vec::with_capacity(self.replicas);
@@ -130,8 +149,12 @@ impl GateBuilder {
             let [webhooks, admin] = free_ports()?;
             let name = format!("quorumgate-{index}");
             let clock = self.clocks.then(|| Clock::create(&directory, &name));
+            let mut launch = launch.clone();
+            if self.endpoints {
+                let pod = endpoints::create_pod(&bed.client(), &home, &name).await?;
+                launch.environment.extend(pod);
+            }
             let process = Background::new(name, &directory, &directory);
-            let launch = launch.clone();
             replicas.push(Replica::start(
                 process,
                 launch,

@@ -6,6 +6,7 @@
 mod builder;
 mod cleanup;
 mod clock;
+mod endpoints;
 mod http;
 mod manifests;
 mod permissions;

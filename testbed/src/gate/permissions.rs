@@ -91,7 +91,8 @@ fn read<K: DeserializeOwned + Resource>(object: &Value) -> Result<K> {
     Ok(object)
 }
 
-async fn apply_namespaced<K>(client: &Client, namespace: &str, object: K) -> Result<()>
+/// Server-side apply of an object of a namespace.
+pub(super) async fn apply_namespaced<K>(client: &Client, namespace: &str, object: K) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone

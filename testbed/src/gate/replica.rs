@@ -1,6 +1,6 @@
 //! One process of the gate.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -22,6 +22,8 @@ pub(super) struct Launch {
     pub(super) kubeconfig: PathBuf,
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
+    /// Whether it listens on every address of the machine, not on loopback alone.
+    pub(super) everywhere: bool,
 }
 
 /// One process of the gate.
@@ -188,11 +190,16 @@ impl Replica {
             kubeconfig,
             arguments,
             environment,
+            everywhere,
         } = &self.launch;
+        let mut webhooks = self.webhooks;
+        if *everywhere {
+            webhooks.set_ip(Ipv4Addr::UNSPECIFIED.into());
+        }
         let mut command = Command::new(program);
         command
             .arg("run")
-            .arg(format!("--listen={}", self.webhooks))
+            .arg(format!("--listen={webhooks}"))
             .arg(format!("--admin-listen={}", self.admin))
             .arg(format!("--identity={}", self.name()))
             .args(arguments)

@@ -1,0 +1,228 @@
+use axum::Router;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::fake_api::FakeApi;
+use crate::reachability::beside;
+use crate::serve::{ServeLimits, Shutdown, Transport, serve};
+
+/// Long enough for a loaded machine.
+const SOON: Duration = Duration::from_secs(30);
+const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/quorumgate/endpointslices";
+
+fn api(selector: &Value) -> FakeApi {
+    let api = FakeApi::default();
+    let service = json!({"metadata": {"name": "quorumgate"}, "spec": {"selector": selector}});
+    api.put("/api/v1/namespaces/quorumgate/services/quorumgate", service);
+    api
+}
+
+fn transport() -> Transport {
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(vec!["gate.test".to_owned()]).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
+    Transport::Tls(Arc::new(config))
+}
+
+fn myself(pod: &str, port: u16) -> Myself {
+    Myself {
+        webhooks: port,
+        ..slice::tests::myself(pod, "127.0.0.1")
+    }
+}
+
+/// A replica: a listener with the page, and a keeper.
+struct Replica {
+    leaving: CancellationToken,
+    /// Ends it as a power failure does, as far as others can see.
+    gone: CancellationToken,
+    metrics: Arc<Metrics>,
+}
+
+impl Replica {
+    async fn start(api: &FakeApi, pod: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (leaving, gone) = (CancellationToken::new(), CancellationToken::new());
+        let metrics = Arc::new(Metrics::new());
+        let ready = Arc::new(Checks::new());
+        let keeper = Keeper::new(
+            myself(pod, port),
+            api.client(),
+            Arc::clone(&ready),
+            leaving.clone(),
+            Clock::system(),
+            Arc::clone(&metrics),
+        )
+        .unwrap();
+        let router = beside(Router::new(), ready, keeper.view());
+        let limits = ServeLimits::default();
+        let server = serve(listener, transport(), router, Shutdown::default(), limits);
+        tokio::spawn(gone.clone().run_until_cancelled_owned(server));
+        tokio::spawn(keeper.run(gone.clone()));
+        Self {
+            leaving,
+            gone,
+            metrics,
+        }
+    }
+}
+
+fn conditions(api: &FakeApi, pod: &str) -> Option<(bool, bool)> {
+    let slice = api.get(&format!("{SLICES}/{pod}"))?;
+    let conditions = &slice["endpoints"][0]["conditions"];
+    let holds = |condition: &str| conditions[condition].as_bool().unwrap();
+    Some((holds("ready"), holds("terminating")))
+}
+
+fn is_in(api: &FakeApi, pod: &str) -> bool {
+    conditions(api, pod) == Some((true, false))
+}
+
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    let polled = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(SOON, polled)
+        .await
+        .unwrap_or_else(|_| panic!("it does not come to this: {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_gone_is_struck_by_the_others_and_comes_back_by_itself() {
+    let api = api(&Value::Null);
+    let a = Replica::start(&api, "gate-a").await;
+    let b = Replica::start(&api, "gate-b").await;
+    let c = Replica::start(&api, "gate-c").await;
+    let all = ["gate-a", "gate-b", "gate-c"];
+    until("all are in", || all.iter().all(|pod| is_in(&api, pod))).await;
+    let sees = r#"quorumgate_peer_answers{peer="gate-b"} 1"#;
+    until("each knows the others", || {
+        [&a, &c]
+            .iter()
+            .all(|replica| replica.metrics.exposition().unwrap().contains(sees))
+    })
+    .await;
+    b.gone.cancel();
+    until("b is out", || !is_in(&api, "gate-b")).await;
+    assert!(is_in(&api, "gate-a") && is_in(&api, "gate-c"));
+    let strikes: usize = [&a, &c]
+        .iter()
+        .filter(|replica| {
+            let page = replica.metrics.exposition().unwrap();
+            page.contains(r#"quorumgate_peer_strikes_total{peer="gate-b"} 1"#)
+        })
+        .count();
+    assert_eq!(strikes, 1, "one of the others took it out");
+    // Back, at another port.
+    let _b = Replica::start(&api, "gate-b").await;
+    until("b is in again", || is_in(&api, "gate-b")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_replica_stays_in_and_one_that_leaves_takes_itself_out_first() {
+    let api = api(&Value::Null);
+    let a = Replica::start(&api, "gate-a").await;
+    let b = Replica::start(&api, "gate-b").await;
+    until("both are in", || {
+        is_in(&api, "gate-a") && is_in(&api, "gate-b")
+    })
+    .await;
+    a.gone.cancel();
+    until("a is out", || !is_in(&api, "gate-a")).await;
+    assert!(is_in(&api, "gate-b"));
+    b.leaving.cancel();
+    until("b leaves", || {
+        conditions(&api, "gate-b") == Some((false, true))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_with_a_selector_is_left_to_kubernetes() {
+    let api = api(&json!({"app": "quorumgate"}));
+    let a = Replica::start(&api, "gate-a").await;
+    let asked = "GET /api/v1/namespaces/quorumgate/services/quorumgate";
+    until("the Service was read", || {
+        api.take_requests().iter().any(|request| request == asked)
+    })
+    .await;
+    // Nothing is asked any more: the keeper only waits for the end.
+    let listed = timeout(PERIOD * 2, async {
+        loop {
+            if !api.take_requests().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(listed.await.is_err(), "it does not leave the slices alone");
+    let page = a.metrics.exposition().unwrap();
+    assert!(page.contains("quorumgate_endpoints_kept_by_replicas 0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_slices_cannot_be_kept_that_is_counted_and_tried_again() {
+    let api = api(&Value::Null);
+    api.undefine("endpointslices");
+    let a = Replica::start(&api, "gate-a").await;
+    let failures = |page: &str| {
+        let mut lines = page.lines();
+        let count = lines.find_map(|line| line.strip_prefix("quorumgate_endpoint_failures_total "));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    until("it has failed twice", || {
+        failures(&a.metrics.exposition().unwrap()) >= 2
+    })
+    .await;
+    assert_eq!(conditions(&api, "gate-a"), None);
+}
+
+#[tokio::test]
+async fn who_was_written_to_since_its_look_strikes_nobody() {
+    let api = api(&Value::Null);
+    let keeper = Keeper::new(
+        myself("gate-a", 1),
+        api.client(),
+        Arc::default(),
+        CancellationToken::new(),
+        Clock::system(),
+        Arc::new(Metrics::new()),
+    )
+    .unwrap();
+    let put = |pod: &str, standing| {
+        let slice = serde_json::to_value(myself(pod, 1).slice(standing)).unwrap();
+        api.put(&format!("{SLICES}/{pod}"), slice);
+        let stored = api.get(&format!("{SLICES}/{pod}")).unwrap();
+        serde_json::from_value::<EndpointSlice>(stored).unwrap()
+    };
+    let own = put("gate-a", Standing::In);
+    let peer = put("gate-b", Standing::In);
+    // The peer strikes first.
+    put("gate-a", Standing::Out);
+    let trouble = keeper.strike(&own, &[&peer], Instant::now()).await;
+    assert_eq!(trouble.unwrap_err().code(), Some(409));
+    assert!(is_in(&api, "gate-b"));
+    // And a look that is old strikes nobody either.
+    let own = put("gate-a", Standing::In);
+    let begun = Instant::now().checked_sub(FRESH * 2).unwrap();
+    keeper.strike(&own, &[&peer], begun).await.unwrap();
+    assert!(is_in(&api, "gate-b"));
+    let own: EndpointSlice =
+        serde_json::from_value(api.get(&format!("{SLICES}/gate-a")).unwrap()).unwrap();
+    keeper.strike(&own, &[&peer], Instant::now()).await.unwrap();
+    assert!(!is_in(&api, "gate-b"));
+}

@@ -1,0 +1,90 @@
+//! What a replica tells its peers: `/readyz` on the port of the webhooks.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::routing::get;
+use tokio::time::Instant;
+
+use crate::serve::admin::Checks;
+
+/// Where the page is.
+pub(super) const PATH: &str = "/readyz";
+/// The header with the peers that a replica reaches, by their pods' names, separated by commas.
+pub(super) const REACHES: &str = "quorumgate-reaches";
+/// A replica that keeps endpoints and has not reached the API server for so long can neither judge nor take itself out: it says so.
+const BLIND_AFTER: Duration = Duration::from_millis(1250);
+
+/// What the keeper of the endpoints found last. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct View(Arc<Mutex<Seen>>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    reaches: String,
+    /// When the API server last answered; `None` where nobody asks it.
+    reached_api: Option<Instant>,
+}
+
+impl View {
+    pub(super) fn reaches<'a>(&self, peers: impl Iterator<Item = &'a str>) {
+        self.seen().reaches = peers.collect::<Vec<_>>().join(",");
+    }
+
+    pub(super) fn reached_api(&self, at: Instant) {
+        self.seen().reached_api = Some(at);
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, ready: bool) -> (StatusCode, HeaderMap) {
+        let seen = self.seen();
+        let blind = seen
+            .reached_api
+            .is_some_and(|at| at.elapsed() > BLIND_AFTER);
+        let status = if ready && !blind {
+            StatusCode::OK
+        } else {
+            StatusCode::SERVICE_UNAVAILABLE
+        };
+        let mut headers = HeaderMap::new();
+        if let Ok(reaches) = HeaderValue::from_str(&seen.reaches) {
+            headers.insert(REACHES, reaches);
+        }
+        (status, headers)
+    }
+}
+
+/// Adds the page to the webhooks.
+pub fn beside(webhooks: Router, ready: Arc<Checks>, view: View) -> Router {
+    webhooks.route(
+        PATH,
+        get(move || async move { view.answer(ready.verdict().is_ok()) }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_has_lost_the_api_server_says_so_and_one_that_never_asked_it_does_not() {
+        let view = View::default();
+        view.reaches(["gate-a", "gate-b"].into_iter());
+        let (status, headers) = view.answer(true);
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(headers[REACHES], "gate-a,gate-b");
+        view.reached_api(Instant::now());
+        tokio::time::advance(BLIND_AFTER).await;
+        assert_eq!(view.answer(true).0, StatusCode::OK);
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(view.answer(true).0, StatusCode::SERVICE_UNAVAILABLE);
+        view.reached_api(Instant::now());
+        assert_eq!(view.answer(true).0, StatusCode::OK);
+        assert_eq!(view.answer(false).0, StatusCode::SERVICE_UNAVAILABLE);
+    }
+}

@@ -1,0 +1,97 @@
+//! Which replicas API servers are sent to, as this one sees it.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PeerLabel {
+    peer: String,
+}
+
+/// The metrics of the endpoints.
+#[derive(Debug, Default)]
+pub struct ReachabilityMetrics {
+    kept_by_replicas: Gauge,
+    own: Gauge,
+    peers: Family<PeerLabel, Gauge>,
+    shown: Mutex<BTreeSet<String>>,
+    strikes: Family<PeerLabel, Counter>,
+    troubles: Counter,
+}
+
+impl ReachabilityMetrics {
+    pub(super) fn registered(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        registry.register(
+            "endpoints_kept_by_replicas",
+            "1 where the replicas keep the endpoints of their Service, 0 where its selector does",
+            metrics.kept_by_replicas.clone(),
+        );
+        registry.register(
+            "endpoint_ready",
+            "Whether this replica's own endpoint was ready when it was last written",
+            metrics.own.clone(),
+        );
+        registry.register(
+            "peer_answers",
+            "Whether another replica answered that it is ready when it was last asked",
+            metrics.peers.clone(),
+        );
+        registry.register(
+            "peer_strikes",
+            "Endpoints of other replicas that this one took out of the Service because they did not answer",
+            metrics.strikes.clone(),
+        );
+        registry.register(
+            "endpoint_failures",
+            "Rounds in which the endpoints could not be read or written",
+            metrics.troubles.clone(),
+        );
+        metrics
+    }
+
+    /// Who keeps the endpoints.
+    pub fn kept_by_replicas(&self, by_replicas: bool) {
+        self.kept_by_replicas.set(by_replicas.into());
+    }
+
+    /// This replica's endpoint was written.
+    pub fn own(&self, ready: bool) {
+        self.own.set(ready.into());
+    }
+
+    /// A peer was asked.
+    pub fn peer(&self, peer: &str, answers: bool) {
+        let peer = PeerLabel { peer: peer.into() };
+        self.peers.get_or_create(&peer).set(answers.into());
+    }
+
+    /// These are all peers that there are: others leave the exposition.
+    pub fn keep_peers<'a>(&self, peers: impl Iterator<Item = &'a String>) {
+        let now: BTreeSet<String> = peers.cloned().collect();
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in shown.difference(&now) {
+            let gone = PeerLabel { peer: gone.clone() };
+            self.peers.remove(&gone);
+            self.strikes.remove(&gone);
+        }
+        *shown = now;
+    }
+
+    /// A peer's endpoint was taken out.
+    pub fn struck(&self, peer: &str) {
+        let peer = PeerLabel { peer: peer.into() };
+        self.strikes.get_or_create(&peer).inc();
+    }
+
+    /// A round failed.
+    pub fn trouble(&self) {
+        self.troubles.inc();
+    }
+}

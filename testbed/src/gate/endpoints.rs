@@ -1,0 +1,69 @@
+//! A Service whose endpoints the replicas keep, and a pod for each replica to own one.
+//!
+//! An API server takes no loopback address for an endpoint, so the replicas have the machine's own, each with ports of its own.
+
+use std::net::{IpAddr, UdpSocket};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::manifests;
+use super::permissions::apply_namespaced;
+
+/// The address by which this machine is known to others. Nothing is sent.
+fn own_address() -> Result<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0")?;
+    socket
+        .connect("192.0.2.1:9")
+        .context("replicas can keep endpoints only where the machine has a route to elsewhere")?;
+    let address = socket.local_addr()?.ip();
+    ensure!(
+        !address.is_loopback() && !address.is_unspecified(),
+        "{address} cannot be an endpoint"
+    );
+    Ok(address)
+}
+
+/// Creates the manifests' Service.
+pub(super) async fn create_service(
+    client: &Client,
+    namespace: &str,
+    objects: &[Value],
+) -> Result<String> {
+    let service = objects
+        .iter()
+        .find(|object| manifests::kind(object) == "Service");
+    let service = service.context("the manifests have no Service")?;
+    let mut service: Service = serde_json::from_value(service.clone())?;
+    service.metadata.namespace = None;
+    let name = service.name_any();
+    apply_namespaced(client, namespace, service).await?;
+    Ok(name)
+}
+
+/// Creates a pod that nobody schedules. What tells a replica that it runs there.
+pub(super) async fn create_pod(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<Vec<(String, String)>> {
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "nobody",
+            "containers": [{"name": "quorumgate", "image": "quorumgate"}],
+        },
+    }))?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let pod = pods.create(&PostParams::default(), &pod).await?;
+    let uid = pod.uid().context("a pod without UID")?;
+    let told = [
+        ("QUORUMGATE_POD_NAME", name.to_owned()),
+        ("QUORUMGATE_POD_UID", uid),
+        ("QUORUMGATE_POD_IP", own_address()?.to_string()),
+    ];
+    Ok(told.map(|(name, value)| (name.to_owned(), value)).to_vec())
+}
