@@ -3,6 +3,7 @@
 //! A lease is taken over when its record has not changed for its whole duration on this replica's own monotonic clock.
 //! The times written in it are for people: clocks of replicas are never compared.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::clock::Clock;
+use crate::telemetry::metrics::Metrics;
 
 /// How long a lease is good after it was last seen to change.
 const DURATION: Duration = Duration::from_secs(15);
@@ -88,6 +90,7 @@ pub(super) struct Candidate {
     me: String,
     clock: Clock,
     leading: watch::Sender<bool>,
+    metrics: Arc<Metrics>,
     seen: Option<Seen>,
     renewed: Option<Instant>,
 }
@@ -100,6 +103,7 @@ impl Candidate {
         name: &str,
         identity: &str,
         clock: Clock,
+        metrics: Arc<Metrics>,
     ) -> (Self, Leading) {
         let (leading, follow) = watch::channel(false);
         let candidate = Self {
@@ -108,6 +112,7 @@ impl Candidate {
             me: identity.to_owned(),
             clock,
             leading,
+            metrics,
             seen: None,
             renewed: None,
         };
@@ -210,12 +215,14 @@ impl Candidate {
             changed
         });
         if changed {
+            self.metrics.leads(leads);
             info!(leader = leads, identity = %self.me, "leadership changed");
         }
     }
 
     async fn release(&mut self) {
         self.leading.send_replace(false);
+        self.metrics.leads(false);
         if self.renewed.is_none() {
             return;
         }

@@ -218,6 +218,7 @@ pub async fn run(
         &settings.lease_name,
         &settings.identity,
         clock.clone(),
+        Arc::clone(&metrics),
     );
     let election = candidate.run(cancel.child_token());
     supervisor.spawn("leader election", cancel.clone(), election);

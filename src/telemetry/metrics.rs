@@ -4,8 +4,8 @@ mod reachability;
 mod rollout;
 
 use std::fmt;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
@@ -122,6 +122,9 @@ pub struct Metrics {
     log_lines_dropped: Counter,
     log: OnceLock<LinesDropped>,
     features: Family<FeatureLabel, Gauge>,
+    leader: Gauge,
+    /// Whether this replica shows clusters. Held while they are changed, so that none is left when it shows none.
+    leads: Mutex<bool>,
     disruptions_allowed: Family<ClusterLabel, Gauge>,
     voters: Family<ClusterLabel, Gauge>,
     serving: Family<ClusterLabel, Gauge>,
@@ -160,6 +163,8 @@ impl Metrics {
             log_lines_dropped: Counter::default(),
             log: OnceLock::new(),
             features: Family::default(),
+            leader: Gauge::default(),
+            leads: Mutex::new(false),
             disruptions_allowed: Family::default(),
             voters: Family::default(),
             serving: Family::default(),
@@ -238,6 +243,11 @@ impl Metrics {
             "feature_enabled",
             "Whether a feature is switched on",
             self.features.clone(),
+        );
+        registry.register(
+            "leader",
+            "1 on the replica that leads: it writes observations and shows the clusters",
+            self.leader.clone(),
         );
         registry.register("build", "The running build", Info::new(version));
     }
@@ -336,13 +346,29 @@ impl Metrics {
         self.features.get_or_create(&label).set(on.into());
     }
 
-    /// The numbers of a cluster changed.
+    /// This replica leads from now on, or no longer: then it shows no cluster, since it would not see one change.
+    pub fn leads(&self, leads: bool) {
+        let mut leading = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        *leading = leads;
+        self.leader.set(leads.into());
+        if !leads {
+            self.disruptions_allowed.clear();
+            self.voters.clear();
+            self.serving.clear();
+        }
+    }
+
+    /// The numbers of a cluster changed. Only the leader shows them.
     pub fn cluster(&self, cluster: &ClusterRef, numbers: ClusterNumbers) {
         let ClusterNumbers {
             disruptions_allowed,
             voters,
             serving,
         } = numbers;
+        let leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*leads {
+            return;
+        }
         let labels = ClusterLabel::from(cluster);
         self.disruptions_allowed
             .get_or_create(&labels)
@@ -402,6 +428,7 @@ mod tests {
     #[test]
     fn the_exposition_names_counters_units_and_labels_by_convention() {
         let metrics = Metrics::new();
+        metrics.leads(true);
         metrics.decided("pods", "wait", "no-headroom");
         metrics.feature("QuorumAwareUpdatesWithOnDelete", true);
         metrics.took(Phase::Probe, Duration::from_millis(3));
@@ -437,6 +464,7 @@ mod tests {
     fn a_cluster_that_is_gone_leaves_the_exposition() {
         let metrics = Metrics::new();
         let cluster = ClusterRef::new("ns", "etcd");
+        metrics.leads(true);
         metrics.cluster(
             &cluster,
             ClusterNumbers {

@@ -55,7 +55,9 @@ fn lease(version: &str, holder: &str) -> Lease {
 fn candidate() -> (Candidate, Leading) {
     let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
     let client = Client::try_from(config).unwrap();
-    Candidate::new(client, "quorumgate", "quorumgate", "a", Clock::system())
+    let metrics = Arc::new(Metrics::new());
+    let clock = Clock::system();
+    Candidate::new(client, "quorumgate", "quorumgate", "a", clock, metrics)
 }
 
 fn leading_since(start: Instant) -> (Candidate, Leading) {
@@ -84,6 +86,40 @@ async fn one_who_cannot_renew_stops_leading_before_others_take_over() {
     candidate.note(start + RENEW_WITHIN);
     assert!(!leading.now());
     assert!(RENEW_WITHIN + PERIOD < DURATION);
+}
+
+#[tokio::test]
+async fn one_who_leads_no_longer_shows_no_cluster_and_says_so() {
+    use crate::quorum::ClusterRef;
+    use crate::telemetry::metrics::ClusterNumbers;
+    let start = Instant::now();
+    let (mut candidate, _) = leading_since(start);
+    let metrics = Arc::clone(&candidate.metrics);
+    let numbers = ClusterNumbers {
+        disruptions_allowed: 1,
+        voters: 3,
+        serving: 3,
+    };
+    let show = || metrics.cluster(&ClusterRef::new("db", "etcd"), numbers);
+    let shown = || {
+        let page = metrics.exposition().unwrap();
+        let leads = page.lines().any(|line| line == "quorumgate_leader 1");
+        (leads, page.contains(r#"cluster="etcd""#))
+    };
+    show();
+    assert_eq!(shown(), (true, true));
+    candidate.note(start + RENEW_WITHIN);
+    assert_eq!(shown(), (false, false));
+    // A look that was under way is shown no more.
+    show();
+    assert_eq!(shown(), (false, false));
+    candidate.renewed = Some(start + RENEW_WITHIN * 2);
+    candidate.note(start + RENEW_WITHIN * 2);
+    show();
+    assert_eq!(shown(), (true, true));
+    candidate.renewed = None;
+    candidate.release().await;
+    assert_eq!(shown(), (false, false));
 }
 
 #[tokio::test]
