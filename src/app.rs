@@ -4,6 +4,7 @@ mod bounded;
 mod descriptors;
 mod end;
 mod kubernetes;
+mod listen;
 mod signals;
 
 use std::io::Write as _;
@@ -13,12 +14,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 use kube::Client;
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use end::End;
+use listen::listen;
 
 use crate::admission::mutate::evictions::ApiServer;
 use crate::admission::stateful_set::StatefulSetJudge;
@@ -42,9 +43,6 @@ use crate::telemetry::metrics::Metrics;
 
 /// Below this, a request that is still on its way in the API server could outlive the memory of its permission.
 const SAFE_SETTLE_TIME: Duration = Duration::from_secs(60);
-
-/// Connections that wait to be accepted; the kernel allows no more by default.
-const KERNEL_QUEUE: u32 = 4096;
 
 /// Does what the command line asks for.
 ///
@@ -129,8 +127,8 @@ async fn run(options: cli::Run) -> Result<()> {
         &options,
     );
 
-    let webhooks = bind(options.listen, "webhooks")?;
-    let pages = bind(options.admin_listen, "health and metrics")?;
+    let webhooks = listen(options.listen, "webhooks")?;
+    let pages = listen(options.admin_listen, "health and metrics")?;
     let shutdown = Shutdown::default();
     let ending = CancellationToken::new();
     let (synced, has_synced) = watch::channel(false);
@@ -180,21 +178,6 @@ async fn run(options: cli::Run) -> Result<()> {
         drain_time: options.drain_time,
     };
     end.after(signals::termination()).await
-}
-
-fn bind(address: std::net::SocketAddr, what: &str) -> Result<TcpListener> {
-    let listen = || {
-        let socket = if address.is_ipv4() {
-            TcpSocket::new_v4()
-        } else {
-            TcpSocket::new_v6()
-        }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        // However many come at once, the loop that takes them out decides who stays.
-        socket.listen(KERNEL_QUEUE)
-    };
-    listen().with_context(|| format!("cannot listen for {what} on {address}"))
 }
 
 /// Ready: the watches have synced, the certificate is valid, and nobody has asked the process to go.

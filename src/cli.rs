@@ -37,12 +37,12 @@ pub enum Command {
 /// Options of `quorumgate run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// Where the API server reaches the webhooks, by HTTPS.
+    /// Where the API server reaches the webhooks, by HTTPS. `[::]` is every address, of IPv4 as well, or of IPv4 alone where there is no IPv6.
     #[arg(
         long,
         env = "QUORUMGATE_LISTEN",
         value_name = "ADDRESS:PORT",
-        default_value = "0.0.0.0:8443",
+        default_value = "[::]:8443",
         help_heading = "Addresses"
     )]
     pub listen: SocketAddr,
@@ -52,7 +52,7 @@ pub struct Run {
         long,
         env = "QUORUMGATE_ADMIN_LISTEN",
         value_name = "ADDRESS:PORT",
-        default_value = "0.0.0.0:8080",
+        default_value = "[::]:8080",
         help_heading = "Addresses"
     )]
     pub admin_listen: SocketAddr,
