@@ -26,6 +26,7 @@ mod nodes;
 mod order;
 mod other_hook;
 mod out_of_force;
+mod privilege;
 mod quorum_lost;
 mod reachable;
 mod relabelled;

@@ -374,6 +374,69 @@ fn the_cluster_role_grants_what_is_called_and_nothing_else() {
     assert_eq!(granted, called);
 }
 
+/// What RBAC narrows by itself: Leases by name in the gate's own namespace, and the ledger, which is the gate's to write.
+const HELD_BY_RBAC: [&str; 1] = ["quorumdisruptionbudgets/status"];
+
+#[test]
+fn every_right_to_write_is_held_by_a_policy_that_the_documents_name() {
+    let objects = documents("manifests/base/admission-policy.yaml");
+    let security = read(&root().join("docs/security.md"));
+    let of_kind = |kind: &str| -> BTreeMap<String, Value> {
+        let found = objects.iter().filter(|object| object["kind"] == kind);
+        let named = found.map(|o| (o["metadata"]["name"].as_str().unwrap().to_owned(), o));
+        named.map(|(name, o)| (name, o["spec"].clone())).collect()
+    };
+    let policies = of_kind("ValidatingAdmissionPolicy");
+    let bindings = of_kind("ValidatingAdmissionPolicyBinding");
+    assert_eq!(
+        policies.keys().collect::<Vec<_>>(),
+        bindings.keys().collect::<Vec<_>>()
+    );
+    let mut held = BTreeSet::new();
+    for (name, policy) in &policies {
+        assert_eq!(bindings[name]["policyName"], json!(name));
+        assert_eq!(bindings[name]["validationActions"], json!(["Deny"]));
+        assert_eq!(policy["failurePolicy"], "Fail", "{name}");
+        let of_the_account =
+            "request.userInfo.username == 'system:serviceaccount:quorumgate:quorumgate'";
+        let conditions = policy["matchConditions"].as_array().unwrap();
+        assert_eq!(conditions.len(), 1, "{name}");
+        assert_eq!(conditions[0]["expression"], of_the_account, "{name}");
+        assert!(
+            security.contains(&format!("`{name}`")),
+            "docs/security.md does not name {name}"
+        );
+        for rule in policy["matchConstraints"]["resourceRules"]
+            .as_array()
+            .unwrap()
+        {
+            let operations: BTreeSet<&str> = texts(&rule["operations"]).collect();
+            assert!(
+                operations.is_superset(&BTreeSet::from(["CREATE", "UPDATE", "DELETE"])),
+                "{name}"
+            );
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    held.insert((group.to_owned(), resource.to_owned()));
+                }
+            }
+        }
+    }
+    let is_held = |group: &str, resource: &str| {
+        let parts = resource.split_once('/').map(|(of, _)| format!("{of}/*"));
+        let names = [Some(resource.to_owned()), parts].into_iter().flatten();
+        let mut held_as = names.map(|name| held.contains(&(group.to_owned(), name)));
+        held_as.any(|held| held) || HELD_BY_RBAC.contains(&resource)
+    };
+    for (_, group, resource, verbs) in CALLS {
+        let writes = verbs.iter().any(|v| !["get", "list", "watch"].contains(v));
+        assert!(
+            !writes || is_held(group, resource),
+            "no policy holds what is written of {group}/{resource}"
+        );
+    }
+}
+
 fn rbac(kind: &str, name: &str) -> Value {
     let documents = documents("manifests/base/rbac.yaml");
     let mut found = documents

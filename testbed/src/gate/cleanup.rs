@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+    MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -22,6 +23,7 @@ pub(super) struct Leftovers {
     namespace: Option<String>,
     cluster_roles: Vec<String>,
     cluster_role_bindings: Vec<String>,
+    admission_policies: Vec<String>,
 }
 
 impl Leftovers {
@@ -41,6 +43,11 @@ impl Leftovers {
         self.cluster_role_bindings.push(name.to_owned());
     }
 
+    /// A policy and the binding of the same name.
+    pub(super) fn admission_policy(&mut self, name: &str) {
+        self.admission_policies.push(name.to_owned());
+    }
+
     /// Deletes them all; what is gone already is fine. Webhooks first: nothing may ask a gate that cannot answer.
     pub(super) async fn remove(&self, client: &Client) -> Result<()> {
         if let Some(name) = &self.webhook_configuration {
@@ -52,6 +59,10 @@ impl Leftovers {
         }
         for name in &self.cluster_roles {
             delete::<ClusterRole>(client, name).await?;
+        }
+        for name in &self.admission_policies {
+            delete::<ValidatingAdmissionPolicyBinding>(client, name).await?;
+            delete::<ValidatingAdmissionPolicy>(client, name).await?;
         }
         // Nothing in it runs: the namespace controller may take its time.
         if let Some(name) = &self.namespace {

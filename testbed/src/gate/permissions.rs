@@ -1,7 +1,10 @@
-//! The gate's service account and what it may do, from the manifests, moved into the sandbox's namespace.
+//! The gate's service account, what it may do and the policies that hold it to that, from the manifests, moved into the sandbox's namespace.
 
 use anyhow::Result;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{Patch, PatchParams};
@@ -49,13 +52,29 @@ pub(super) async fn apply(
                 leftovers.cluster_role_binding(&binding.name_any());
                 apply_cluster_wide(client, binding).await?;
             }
+            "ValidatingAdmissionPolicy" => {
+                let mut policy: ValidatingAdmissionPolicy = read(object)?;
+                policy.metadata.name = Some(own_name(&policy.name_any(), namespace));
+                leftovers.admission_policy(&policy.name_any());
+                apply_cluster_wide(client, policy).await?;
+            }
+            "ValidatingAdmissionPolicyBinding" => {
+                let mut binding: ValidatingAdmissionPolicyBinding = read(object)?;
+                binding.metadata.name = Some(own_name(&binding.name_any(), namespace));
+                let policy = binding
+                    .spec
+                    .iter_mut()
+                    .flat_map(|spec| &mut spec.policy_name);
+                policy.for_each(|policy| *policy = own_name(policy, namespace));
+                apply_cluster_wide(client, binding).await?;
+            }
             _ => {}
         }
     }
     Ok(())
 }
 
-/// Roles without namespace are shared by all tests of a control plane, unless each has its own.
+/// Roles and policies without namespace are shared by all tests of a control plane, unless each has its own.
 fn own_name(name: &str, namespace: &str) -> String {
     format!("{name}-{namespace}")
 }

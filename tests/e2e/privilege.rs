@@ -1,0 +1,336 @@
+//! What the gate's account cannot do, asked with its own token: what RBAC has no words for, the API server's policies keep from it.
+
+use std::fmt::Debug;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate_testbed::{Sandbox, eventually, kubeconfig};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::asking::refusal;
+use crate::world::{SOON, World, gate};
+
+/// A client with the token of the gate's account.
+async fn account(world: &World) -> Result<Client> {
+    let home = format!("{}-gate", world.namespace());
+    let file = world
+        .bed()
+        .service_account_kubeconfig(&home, "quorumgate")
+        .await?;
+    kubeconfig::client_from(&file).await
+}
+
+/// The policies refuse with these words; a change of nothing is tried first until they are in force.
+async fn forbidden<K>(api: &Api<K>, name: &str, patch: Value, words: &str) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let refused = api.patch(name, &params, &Patch::Merge(&patch)).await;
+    let (code, message) = refusal(refused).with_context(|| patch.to_string())?;
+    ensure!(
+        matches!(code, 403 | 422) && message.contains(words),
+        "{patch}: {code}: {message}"
+    );
+    Ok(())
+}
+
+async fn allowed<K>(api: &Api<K>, name: &str, patch: Value) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let patched = api.patch(name, &params, &Patch::Merge(&patch)).await;
+    patched.with_context(|| format!("{patch}"))?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_stateful_set_the_account_changes_its_strategy_and_its_annotation_only() -> Result<()>
+{
+    let world = World::new("account-sets").await?;
+    let sets: Api<StatefulSet> = Api::namespaced(account(&world).await?, world.namespace());
+    let changed = json!({"spec": {"template": {"metadata": {"annotations": {"a": "changed"}}}}});
+    eventually(SOON, "the policies are in force", || async {
+        forbidden(
+            &sets,
+            "etcd",
+            changed.clone(),
+            "updateStrategy and nothing else",
+        )
+        .await
+    })
+    .await?;
+    for patch in [
+        json!({"spec": {"replicas": 0}}),
+        json!({"spec": {"minReadySeconds": 7}}),
+        json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}}),
+        json!({"spec": {"template": {"spec": {"containers": [{"name": "etcd", "image": "mine"}]}}}}),
+    ] {
+        forbidden(&sets, "etcd", patch, "updateStrategy and nothing else").await?;
+    }
+    let until = json!({"quorumgate.io/override-until": "2030-01-01T00:00:00Z"});
+    let override_ = json!({"metadata": {"annotations": until}});
+    forbidden(&sets, "etcd", override_, "annotations").await?;
+    for metadata in [
+        json!({"labels": {"quorumgate.io/enroll": "true", "new": "label"}}),
+        json!({"finalizers": ["example.org/mine"]}),
+        json!({"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "b"}]}),
+    ] {
+        let patch = json!({"metadata": metadata});
+        forbidden(&sets, "etcd", patch, "no label, owner or finalizer").await?;
+    }
+    // What the gate does itself.
+    let memory = json!({"quorumgate.io/previous-update-strategy": "{\"type\":\"RollingUpdate\"}"});
+    for patch in [
+        json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}}),
+        json!({"metadata": {"annotations": memory}, "spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}}),
+        json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}}),
+    ] {
+        allowed(&sets, "etcd", patch).await?;
+    }
+    // Nobody else is held to it.
+    let others: Api<StatefulSet> = world.sandbox.api();
+    allowed(&others, "etcd", changed).await?;
+    let (code, _) = refusal(sets.delete("etcd", &DeleteParams::default()).await)?;
+    ensure!(code == 403, "a delete: {code}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_namespace_the_account_changes_its_one_label_only() -> Result<()> {
+    let world = World::new("account-ns").await?;
+    let admin: Api<Namespace> = Api::all(world.sandbox.client());
+    let security = json!({"pod-security.kubernetes.io/enforce": "baseline"});
+    let label = json!({"metadata": {"labels": security}});
+    admin
+        .patch(
+            world.namespace(),
+            &PatchParams::default(),
+            &Patch::Merge(&label),
+        )
+        .await?;
+    let namespaces: Api<Namespace> = Api::all(account(&world).await?);
+    let name = world.namespace();
+    let removed = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": null}}});
+    eventually(SOON, "the policies are in force", || async {
+        let words = "quorumgate.io/gated and nothing else";
+        forbidden(&namespaces, name, removed.clone(), words).await
+    })
+    .await?;
+    let loosened =
+        json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}});
+    let added = json!({"metadata": {"labels": {"istio-injection": "enabled"}}});
+    for patch in [loosened, added] {
+        forbidden(
+            &namespaces,
+            name,
+            patch,
+            "quorumgate.io/gated and nothing else",
+        )
+        .await?;
+    }
+    let annotated = json!({"metadata": {"annotations": {"scheduler.alpha.kubernetes.io/node-selector": "a=b"}}});
+    forbidden(
+        &namespaces,
+        name,
+        annotated,
+        "nothing of a namespace but a label",
+    )
+    .await?;
+    let gated = |value: Value| json!({"metadata": {"labels": {"quorumgate.io/gated": value}}});
+    for never in ["kube-system", &format!("{name}-gate")] {
+        forbidden(&namespaces, never, gated(json!("true")), "is ever gated").await?;
+    }
+    allowed(&namespaces, name, gated(Value::Null)).await?;
+    allowed(&namespaces, name, gated(json!("true"))).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_go_by_the_account_only_as_they_were_looked_at_and_where_the_webhooks_ask()
+-> Result<()> {
+    let world = World::new("account-pods").await?;
+    let client = account(&world).await?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), world.namespace());
+    let careless = DeleteParams::default().dry_run();
+    eventually(SOON, "the policies are in force", || async {
+        refused_for(
+            pods.delete("etcd-0", &careless).await,
+            "as it was looked at",
+        )
+    })
+    .await?;
+    let pod = world.pods().get("etcd-0").await?;
+    let exactly = kube::api::Preconditions {
+        uid: pod.uid(),
+        resource_version: pod.resource_version(),
+    };
+    let forced = careless
+        .clone()
+        .grace_period(0)
+        .preconditions(exactly.clone());
+    refused_for(pods.delete("etcd-0", &forced).await, "never by force")?;
+    refused_for(
+        pods.evict("etcd-0", &dry_eviction(None)).await,
+        "as it was looked at",
+    )?;
+    // In a namespace that no webhook asks about, nothing at all.
+    let elsewhere: Api<Pod> = Api::namespaced(client.clone(), "default");
+    let stray = stray(&world).await?;
+    let exactly_that = kube::api::Preconditions {
+        uid: stray.uid(),
+        resource_version: stray.resource_version(),
+    };
+    let delete = careless.clone().preconditions(exactly_that.clone());
+    let name = stray.name_any();
+    refused_for(
+        elsewhere.delete(&name, &delete).await,
+        "where the webhooks ask",
+    )?;
+    let evict = dry_eviction(Some(delete.clone()));
+    refused_for(
+        elsewhere.evict(&name, &evict).await,
+        "where the webhooks ask",
+    )?;
+    let admin: Api<Pod> = Api::namespaced(world.sandbox.client(), "default");
+    admin.delete(&name, &DeleteParams::default()).await?;
+    // As the gate does it.
+    let delete = careless.preconditions(exactly);
+    pods.delete("etcd-0", &delete).await.context("its delete")?;
+    world.close().await
+}
+
+/// A pod named like one of a StatefulSet, in a namespace where nothing is enrolled. It never runs.
+async fn stray(world: &World) -> Result<Pod> {
+    let name = format!("{}-0", world.namespace());
+    let pod = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {
+            "schedulingGates": [{"name": "quorumgate.io/never"}],
+            "containers": [{"name": "etcd", "image": "etcd"}],
+        },
+    }))?;
+    let pods: Api<Pod> = Api::namespaced(world.sandbox.client(), "default");
+    Ok(pods.create(&PostParams::default(), &pod).await?)
+}
+
+fn dry_eviction(delete_options: Option<DeleteParams>) -> EvictParams {
+    EvictParams {
+        delete_options,
+        post_options: PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        },
+    }
+}
+
+fn refused_for<T>(answer: Result<T, kube::Error>, words: &str) -> Result<()> {
+    let (code, message) = refusal(answer)?;
+    ensure!(
+        matches!(code, 403 | 422) && message.contains(words),
+        "{code}: {message}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_writes_no_budget_or_event_but_its_own() -> Result<()> {
+    let world = World::new("account-own").await?;
+    let client = account(&world).await?;
+    let sandbox: &Sandbox = &world.sandbox;
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let pdbs: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), world.namespace());
+    let pdb: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": "theirs"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}},
+    }))?;
+    eventually(SOON, "the policies are in force", || async {
+        refused_for(pdbs.create(&dry, &pdb).await, "of its own making only")
+    })
+    .await?;
+    let theirs = sandbox.api::<PodDisruptionBudget>();
+    theirs.create(&PostParams::default(), &pdb).await?;
+    let delete = DeleteParams::default().dry_run();
+    refused_for(
+        pdbs.delete("theirs", &delete).await,
+        "of its own making only",
+    )?;
+
+    let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(client.clone(), world.namespace());
+    let mut budget = QuorumDisruptionBudget::of(&quorumgate::quorum::ClusterRef::new(
+        world.namespace(),
+        "other",
+    ));
+    refused_for(
+        budgets.create(&dry, &budget).await,
+        "of its own making only",
+    )?;
+    let ours = ("app.kubernetes.io/managed-by", "quorumgate");
+    budget.labels_mut().insert(ours.0.into(), ours.1.into());
+    budgets.create(&dry, &budget).await?;
+    let until = ("quorumgate.io/override-until", "2030-01-01T00:00:00Z");
+    budget
+        .annotations_mut()
+        .insert(until.0.into(), until.1.into());
+    refused_for(budgets.create(&dry, &budget).await, "overrides nothing")?;
+    // A permission is open: whoever deletes the budget would forget it.
+    world.lets_go(crate::asking::By::Delete, "etcd-0").await?;
+    refused_for(
+        budgets.delete("etcd", &delete).await,
+        "no budget with open grants",
+    )?;
+
+    let events: Api<Event> = Api::namespaced(client, world.namespace());
+    let event: Event = serde_json::from_value(json!({
+        "metadata": {"name": "forged"}, "eventTime": "2026-01-01T00:00:00.000000Z", "action": "Scale",
+        "reason": "Forged", "reportingController": "kubelet", "reportingInstance": "a", "type": "Normal",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "etcd-0", "namespace": world.namespace()},
+    }))?;
+    refused_for(events.create(&dry, &event).await, "Events of its own only")?;
+    world.close().await
+}
+
+/// What no policy can hold, because reads are not admitted: RBAC alone refuses it.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_lists_no_secrets_anywhere_and_writes_none() -> Result<()> {
+    let bed = quorumgate_testbed::Bed::up().await?;
+    let mut sandbox = bed.sandbox("account-secrets").await?;
+    sandbox.add_nodes(1).await?;
+    let gate = gate().start(&sandbox).await?;
+    let home = format!("{}-gate", sandbox.namespace());
+    let file = bed.service_account_kubeconfig(&home, "quorumgate").await?;
+    let client = kubeconfig::client_from(&file).await?;
+    for namespace in [sandbox.namespace(), "kube-system", "default"] {
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+        let listed = secrets.list(&ListParams::default()).await;
+        let (code, _) = refusal(listed).with_context(|| format!("a list in {namespace}"))?;
+        ensure!(code == 403, "a list of Secrets in {namespace}: {code}");
+        let secret: Secret = serde_json::from_value(json!({"metadata": {"name": "new"}}))?;
+        let (code, _) = refusal(secrets.create(&PostParams::default(), &secret).await)?;
+        ensure!(code == 403, "a new Secret in {namespace}: {code}");
+    }
+    let everywhere: Api<Secret> = Api::all(client);
+    match refusal(everywhere.list(&ListParams::default()).await)? {
+        (403, _) => {}
+        (code, message) => bail!("a list of all Secrets: {code}: {message}"),
+    }
+    gate.close().await?;
+    sandbox.close().await
+}
