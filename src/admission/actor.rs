@@ -15,6 +15,14 @@ pub(super) const NODE_GROUP: &str = "system:nodes";
 /// Where the controller manager runs all its controllers under one name, pod GC is a stranger: that name is also the taint
 /// eviction's and the StatefulSet controller's. It loses nothing by it, since what pod GC deletes has ended or its node is gone.
 const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
+/// The garbage collector. Where the controller manager runs all its controllers under one name, it is a stranger too.
+const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
+
+/// Whether the garbage collector asks. It deletes an object only after it has read every owner itself, uncached, and found each of them gone, or
+/// going with its dependents; and it insists on the incarnation that it looked at.
+pub(super) fn is_garbage_collector(user: &UserInfo) -> bool {
+    user.username == GARBAGE_COLLECTOR
+}
 
 /// The asker behind a request. `own` is the username under which the API server knows this process.
 pub(super) fn asker(user: UserInfo, own: &str) -> Asker {

@@ -15,6 +15,9 @@ pub const TRUE: &str = "true";
 /// Annotation on a pod, a StatefulSet or a budget: until when (RFC 3339, at most 24 h ahead) requests pass against the gate's advice.
 pub const OVERRIDE_UNTIL: &str = "quorumgate.io/override-until";
 
+/// Label of a `ClusterRole` that lets the gate read what owns etcd StatefulSets.
+pub const AGGREGATE_TO_OWNERS: &str = "quorumgate.io/aggregate-to-owners";
+
 /// Annotation on a StatefulSet: [`INTENT_DELETE`] or [`INTENT_SCALE_IN`].
 pub const INTENT: &str = "quorumgate.io/intent";
 

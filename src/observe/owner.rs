@@ -28,53 +28,69 @@ impl Owners {
 
     /// The owner's state now. What cannot be found out, for want of permission or because its kind is gone, is unknown.
     pub(super) async fn state(&self, namespace: &str, owner: &OwnerStatus) -> Owner {
-        let Some((resource, scope)) = self.kind(owner).await else {
-            return Owner::Unknown;
-        };
+        let looked = self.look(namespace, owner).await;
+        looked.unwrap_or(Owner::Unknown)
+    }
+
+    /// The owner's state now, or why it cannot be found out, for people.
+    pub(super) async fn look(&self, namespace: &str, owner: &OwnerStatus) -> Result<Owner, String> {
+        let (resource, scope) = self.kind(owner).await?;
         let objects: Api<DynamicObject> = match scope {
             Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
             Scope::Cluster => Api::all_with(self.client.clone(), &resource),
         };
         match objects.get_metadata(&owner.name).await {
-            Ok(found) if found.metadata.uid.as_deref() != Some(owner.uid.as_str()) => Owner::Goes,
-            Ok(found) if goes_with_dependents(&found.metadata) => Owner::Goes,
-            Ok(_) => Owner::Lives,
+            Ok(found) if found.metadata.uid.as_deref() != Some(owner.uid.as_str()) => {
+                Ok(Owner::Goes)
+            }
+            Ok(found) if goes_with_dependents(&found.metadata) => Ok(Owner::Goes),
+            Ok(_) => Ok(Owner::Lives),
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 if status.details.is_some() {
-                    return Owner::Goes;
+                    return Ok(Owner::Goes);
                 }
                 // The kind is gone, or moved to another version.
                 self.forget(owner);
-                Owner::Unknown
+                Err(no_kind(owner))
             }
-            Err(_) => Owner::Unknown,
+            Err(kube::Error::Api(status)) => Err(status.message),
+            Err(error) => Err(error.to_string()),
         }
     }
 
-    async fn kind(&self, owner: &OwnerStatus) -> Option<(ApiResource, Scope)> {
+    async fn kind(&self, owner: &OwnerStatus) -> Result<(ApiResource, Scope), String> {
         let known = {
             let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
             kinds.get(&key(owner)).cloned()
         };
-        if known.is_some() {
-            return known;
+        if let Some(known) = known {
+            return Ok(known);
         }
         let (group, version) = owner
             .api_version
             .split_once('/')
             .unwrap_or(("", &owner.api_version));
         let kind = GroupVersionKind::gvk(group, version, &owner.kind);
-        let (resource, capabilities) = pinned_kind(&self.client, &kind).await.ok()?;
+        let (resource, capabilities) = pinned_kind(&self.client, &kind)
+            .await
+            .map_err(|_| no_kind(owner))?;
         let found = (resource, capabilities.scope);
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.insert(key(owner), found.clone());
-        Some(found)
+        Ok(found)
     }
 
     fn forget(&self, owner: &OwnerStatus) {
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.remove(&key(owner));
     }
+}
+
+fn no_kind(owner: &OwnerStatus) -> String {
+    let OwnerStatus {
+        api_version, kind, ..
+    } = owner;
+    format!("the API server shows no {kind} in {api_version}")
 }
 
 /// An owner reference as the budget records it.

@@ -27,8 +27,13 @@ pub enum SetOwner {
     Lives(String),
     /// It is gone, or goes and takes its dependents along.
     Goes,
-    /// It could not be asked. Kind and name.
-    Unknown(String),
+    /// It could not be asked.
+    Unknown {
+        /// Kind and name.
+        owner: String,
+        /// What kept it from being asked.
+        why: String,
+    },
 }
 
 impl Observer {
@@ -44,15 +49,16 @@ impl Observer {
             None => SetOwner::None,
             Some(reference) => {
                 let name = format!("{} {}", reference.kind, reference.name);
-                match self
-                    .owner_states()
-                    .state(&cluster.namespace, &reference)
-                    .await
-                {
-                    Owner::None => SetOwner::None,
-                    Owner::Lives => SetOwner::Lives(name),
-                    Owner::Goes => SetOwner::Goes,
-                    Owner::Unknown => SetOwner::Unknown(name),
+                let owners = self.owner_states();
+                match owners.look(&cluster.namespace, &reference).await {
+                    Ok(Owner::None) => SetOwner::None,
+                    Ok(Owner::Lives) => SetOwner::Lives(name),
+                    Ok(Owner::Goes) => SetOwner::Goes,
+                    Ok(Owner::Unknown) => SetOwner::Unknown {
+                        owner: name,
+                        why: "its state is unknown".to_owned(),
+                    },
+                    Err(why) => SetOwner::Unknown { owner: name, why },
                 }
             }
         };

@@ -38,6 +38,7 @@ mod sizes;
 mod strategy;
 mod taints;
 mod teardown;
+mod unreadable_owner;
 mod versions;
 mod vigil;
 mod world;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::super::checked;
+use super::super::{actor, checked};
 use super::super::hook::Hook;
 use super::super::identity;
 use super::super::malformed::Malformed;
@@ -66,6 +66,8 @@ pub(super) struct Read {
     pub(super) uid: Option<String>,
     pub(super) user: UserInfo,
     pub(super) dry_run: DryRun,
+    /// The garbage collector deletes exactly this incarnation.
+    pub(super) collected: bool,
     /// What is asked, or why nothing has to be.
     pub(super) asks: Result<(Change, Option<Intents>), Passing>,
 }
@@ -85,10 +87,19 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Malformed> {
         set: ClusterRef::new(namespace, name),
         uid: old.metadata.uid.clone(),
         dry_run: request.dry_run(),
+        collected: is_collected(&request, old),
         asks,
         review: request.uid,
         user: request.user_info,
     })
+}
+
+fn is_collected(request: &Request<Object>, old: &Object) -> bool {
+    let uid = old.metadata.plain.uid.as_deref();
+    request.operation == Operation::Delete
+        && actor::is_garbage_collector(&request.user_info)
+        && uid.is_some()
+        && request.options.precondition() == uid
 }
 
 type Asks = Result<(Change, Option<Intents>), Passing>;

@@ -6,7 +6,7 @@ use crate::quorum::{PodName, Scope, Teardown};
 
 use super::change::Change;
 use super::intent::Intent;
-use crate::api::names::INTENT;
+use crate::api::names::{AGGREGATE_TO_OWNERS, INTENT};
 
 /// What was found out about a StatefulSet and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Facts {
     pub scope: Scope,
     /// Whether its namespace or its owner goes, or is gone (rule 3).
     pub teardown: Option<Teardown>,
+    /// Whether the garbage collector deletes it, which has read its owner itself (rule 3).
+    pub collected: bool,
     /// Whether a valid override is in force (rule 6).
     pub lifted: bool,
     /// The announcement that counts.
@@ -37,7 +39,9 @@ pub enum Owner {
     },
     /// It could not be read.
     Unread {
-        /// Its kind and name, and why.
+        /// Its kind and name.
+        owner: String,
+        /// Why.
         why: String,
     },
 }
@@ -98,6 +102,8 @@ pub enum Because {
     Intent,
     /// No owner would miss it.
     NoOwner,
+    /// Rule 3, by the garbage collector's word: the owner goes. Recorded, because the gate may not be able to tell for its pods.
+    OwnerGone,
     /// etcd lists none of the members that leave.
     MembersRemoved,
 }
@@ -119,7 +125,9 @@ pub enum SetReason {
     },
     /// Its owner could not be read.
     OwnerUnread {
-        /// Its kind and name, and why.
+        /// Its kind and name.
+        owner: String,
+        /// Why.
         why: String,
     },
     /// Members that would leave are still in etcd's list, and nobody announced it.
@@ -169,6 +177,14 @@ fn before_the_cluster(change: &Change, facts: &Facts) -> Option<SetVerdict> {
         Some(Teardown::Owner) => return Some(SetVerdict::Pass(Passing::TeardownOwner)),
         Some(Teardown::StatefulSet | Teardown::Hibernation | Teardown::ScaleIn) | None => {}
     }
+    if facts.collected && *change == Change::Delete {
+        return Some(match facts.scope {
+            Scope::Enrolled => SetVerdict::Record(Because::OwnerGone),
+            Scope::NoLedger | Scope::NoDefinition | Scope::Foreign => {
+                SetVerdict::Pass(Passing::TeardownOwner)
+            }
+        });
+    }
     if facts.lifted {
         return Some(SetVerdict::Record(Because::Override));
     }
@@ -193,7 +209,10 @@ fn delete(facts: &Facts, ignored: Option<String>) -> SetVerdict {
             owner: owner.clone(),
             ignored,
         }),
-        Owner::Unread { why } => SetVerdict::Wait(SetReason::OwnerUnread { why: why.clone() }),
+        Owner::Unread { owner, why } => SetVerdict::Wait(SetReason::OwnerUnread {
+            owner: owner.clone(),
+            why: why.clone(),
+        }),
     }
 }
 
@@ -231,7 +250,10 @@ impl fmt::Display for SetReason {
                 )?;
                 explain(f, ignored.as_deref())
             }
-            Self::OwnerUnread { why } => write!(f, "its owner could not be read: {why}"),
+            Self::OwnerUnread { owner, why } => write!(
+                f,
+                "its owner {owner} could not be read ({why}), so whether it lives and would miss its members is unknown; delete the owner, which takes this along, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME {INTENT}=delete; to let the gate read such owners, grant it get on them by a ClusterRole with the label {AGGREGATE_TO_OWNERS}=true",
+            ),
             Self::MembersListed { members, ignored } => {
                 let names: Vec<&str> = members.iter().map(PodName::as_str).collect();
                 write!(
@@ -266,6 +288,7 @@ mod tests {
         Facts {
             scope: Scope::Enrolled,
             teardown: None,
+            collected: false,
             lifted: false,
             intent: None,
             owner: Owner::Lives {
@@ -339,14 +362,58 @@ mod tests {
     fn an_owner_that_cannot_be_read_makes_a_delete_wait() {
         let facts = Facts {
             owner: Owner::Unread {
-                why: "timeout".to_owned(),
+                owner: "Widget main".to_owned(),
+                why: "forbidden".to_owned(),
             },
             ..facts()
         };
-        assert!(matches!(
-            verdict(&Change::Delete, &facts),
-            SetVerdict::Wait(SetReason::OwnerUnread { .. })
-        ));
+        let SetVerdict::Wait(reason) = verdict(&Change::Delete, &facts) else {
+            panic!("it does not wait")
+        };
+        let said = reason.to_string();
+        for part in [
+            "Widget main",
+            "forbidden",
+            "quorumgate.io/intent=delete",
+            "quorumgate.io/aggregate-to-owners=true",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_the_garbage_collector_deletes_goes_whatever_is_known_of_its_owner() {
+        for owner in [
+            Owner::None,
+            Owner::Lives {
+                owner: "Widget main".to_owned(),
+            },
+            Owner::Unread {
+                owner: "Widget main".to_owned(),
+                why: "forbidden".to_owned(),
+            },
+        ] {
+            let collected = |scope| Facts {
+                collected: true,
+                owner: owner.clone(),
+                scope,
+                ..facts()
+            };
+            // Recorded, so that its pods may follow.
+            assert_eq!(
+                verdict(&Change::Delete, &collected(Scope::Enrolled)),
+                SetVerdict::Record(Because::OwnerGone)
+            );
+            assert_eq!(
+                verdict(&Change::Delete, &collected(Scope::NoLedger)),
+                SetVerdict::Pass(Passing::TeardownOwner)
+            );
+            // It proves nothing about anything but a delete.
+            assert!(matches!(
+                verdict(&resize(5, 3), &collected(Scope::Enrolled)),
+                SetVerdict::Deny(_)
+            ));
+        }
     }
 
     #[test]

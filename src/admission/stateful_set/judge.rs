@@ -76,7 +76,14 @@ impl StatefulSetJudge {
     }
 
     async fn attempt(&self, question: &SetQuestion) -> Result<SetAnswer, Trouble> {
-        let reading = self.read(&question.set).await?;
+        let reading = match self.read(&question.set).await {
+            // What is torn down is never held back for want of something to read.
+            Err(Trouble::Unavailable(what)) if question.collected => {
+                let warning = format!("its delete passed unrecorded: {what}");
+                return Ok(yes(SetYes::Unrecorded, Some(warning)));
+            }
+            reading => reading?,
+        };
         let set = match (&reading.around.set, &question.uid) {
             (Some(set), Some(uid)) if set.metadata.uid.as_deref() == Some(uid.as_str()) => set,
             (Some(set), None) => set,
@@ -89,6 +96,7 @@ impl StatefulSetJudge {
         let mut facts = Facts {
             scope: reading.scope.clone(),
             teardown: teardown(&reading.around),
+            collected: question.collected,
             lifted: self.is_lifted(&reading, intents),
             intent: intents.announced(now),
             owner: owner(&reading.around.owner),
@@ -191,9 +199,9 @@ impl StatefulSetJudge {
                 Ok(yes(SetYes::Unrecorded, Some(warning.to_owned())))
             }
             Err(error) if error.begin_again() => Err(Trouble::Again),
-            // Rule 6 passes even then; rule 3 catches up with the pods after a settle time.
-            Err(error) if because == Because::Override => {
-                let warning = format!("the override passed unrecorded: {error}");
+            // Rules 3 and 6 pass even then; rule 3 catches up with the pods after a settle time.
+            Err(error) if matches!(because, Because::Override | Because::OwnerGone) => {
+                let warning = format!("it passed unrecorded: {error}");
                 Ok(yes(SetYes::Unrecorded, Some(warning)))
             }
             Err(error) => Err(unwritten(&error)),
@@ -285,7 +293,10 @@ fn owner(owner: &SetOwner) -> Owner {
         SetOwner::Lives(owner) => Owner::Lives {
             owner: owner.clone(),
         },
-        SetOwner::Unknown(owner) => Owner::Unread { why: owner.clone() },
+        SetOwner::Unknown { owner, why } => Owner::Unread {
+            owner: owner.clone(),
+            why: why.clone(),
+        },
     }
 }
 

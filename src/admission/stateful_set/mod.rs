@@ -43,6 +43,8 @@ pub struct SetQuestion {
     pub intents: Option<Intents>,
     /// Who asks.
     pub asker: Asker,
+    /// Whether the garbage collector deletes exactly this incarnation, which proves that its owner is gone or goes with its dependents.
+    pub collected: bool,
     /// Whether anything may be written.
     pub dry_run: DryRun,
     /// When the answer has to be there.
@@ -105,6 +107,7 @@ pub(super) async fn answer(
                 change,
                 intents,
                 asker: asker.clone(),
+                collected: read.collected,
                 dry_run: read.dry_run,
                 deadline: deadline.judge,
             };

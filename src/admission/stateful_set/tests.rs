@@ -164,6 +164,16 @@ impl Site {
     }
 
     async fn ask(&self, members: Members, change: Change, dry_run: DryRun) -> SetAnswer {
+        self.ask_as(members, change, dry_run, false).await
+    }
+
+    async fn ask_as(
+        &self,
+        members: Members,
+        change: Change,
+        dry_run: DryRun,
+        collected: bool,
+    ) -> SetAnswer {
         let ledger = Ledger::new(self.api.client(), self.clock.clone());
         let settle_time = Duration::from_secs(120);
         let observer = Observer::new(self.api.client(), ledger, self.clock.clone(), settle_time);
@@ -179,6 +189,7 @@ impl Site {
                     name: "admin".to_owned(),
                     actor: Actor::Stranger,
                 },
+                collected,
                 dry_run,
                 deadline: Instant::now() + Duration::from_secs(20),
             })
@@ -281,6 +292,42 @@ async fn an_owner_that_is_gone_or_a_terminating_namespace_lets_a_delete_pass() {
             Ok(SetYes::Passes(Passing::TeardownNamespace))
         ),
         "{answer:?}"
+    );
+}
+
+#[tokio::test]
+async fn what_the_garbage_collector_deletes_is_recorded_and_passes_where_nothing_can_be() {
+    let site = Site::new();
+    // An owner of a kind that the gate may not read.
+    site.put_owner();
+    site.api.remove("/apis/druid.gardener.cloud/v1alpha1");
+    let person = site.ask_to_delete().await;
+    assert!(
+        matches!(
+            person.outcome,
+            Err(SetRefusal::Wait(SetReason::OwnerUnread { .. }))
+        ),
+        "{person:?}"
+    );
+    let collect = || site.ask_as(all_five(), Change::Delete, DryRun::No, true);
+    let collected = collect().await;
+    assert!(
+        matches!(
+            collected.outcome,
+            Ok(SetYes::Recorded(Because::OwnerGone, _))
+        ),
+        "{collected:?}"
+    );
+    assert_eq!(site.recorded()["statefulSets"][0]["uid"], "set-1");
+
+    // A ledger that nobody understands holds nothing back.
+    let mut unreadable = site.api.get(BUDGET).unwrap();
+    unreadable["status"]["grants"] = json!([{"member": "etcd-0", "causes": []}]);
+    site.api.put(BUDGET, unreadable);
+    let collected = collect().await;
+    assert!(
+        matches!(collected.outcome, Ok(SetYes::Unrecorded)),
+        "{collected:?}"
     );
 }
 

@@ -37,6 +37,43 @@ async fn a_delete_is_asked_about() {
     assert_eq!(question.dry_run, DryRun::No);
 }
 
+/// The garbage collector has read the owner of the incarnation that it insists on, and of no other.
+#[tokio::test]
+async fn what_the_garbage_collector_says_counts_for_one_incarnation_only() {
+    let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
+    let uid = "0f8b9c9f-4d36-4a4e-a5a5-8f1a6a3d5b1c";
+    for (user, precondition, collected) in [
+        (collector, json!({"uid": uid}), true),
+        (collector, json!({"uid": "another"}), false),
+        (collector, json!({}), false),
+        (
+            "system:serviceaccount:default:generic-garbage-collector",
+            json!({"uid": uid}),
+            false,
+        ),
+        ("system:kube-controller-manager", json!({"uid": uid}), false),
+        ("kubernetes-admin", json!({"uid": uid}), false),
+    ] {
+        let door = passing();
+        let review = with(
+            fixture("statefulset-delete"),
+            "/request/userInfo/username",
+            json!(user),
+        );
+        let review = with(
+            review,
+            "/request/options/preconditions",
+            precondition.clone(),
+        );
+        assert!(door.post(PATH, &review).await.is_allowed());
+        assert_eq!(
+            door.set_questions()[0].collected,
+            collected,
+            "{user} {precondition}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_delete_that_orphans_or_goes_on_passes_unasked() {
     let options = "/request/options/propagationPolicy";
