@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::auth::AuthSpec;
 use super::duration::Bounds;
 use super::policy::{EvidenceSource, PolicySpec};
 use super::rollout::RolloutSpec;
@@ -89,6 +90,10 @@ pub struct MembersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TlsSpec")]
     pub tls: Option<TlsSpec>,
+    /// The user as whom the gate asks, where etcd wants a password.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "AuthSpec")]
+    pub auth: Option<AuthSpec>,
     /// Where evidence comes from. Default: `Live`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EvidenceSource")]

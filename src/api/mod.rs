@@ -4,6 +4,7 @@
 //! an object may be older than its schema.
 
 mod amount;
+mod auth;
 #[expect(
     unreachable_pub,
     reason = "`KubeSchema` derives a copy of the type that nobody else sees"
@@ -23,6 +24,7 @@ mod status;
 mod tls;
 
 pub use amount::Amount;
+pub use auth::{AuthSpec, UserSecret};
 pub use budget::{MembersSpec, QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
 pub use crds::crds_yaml;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};

@@ -153,6 +153,8 @@ pub mod condition {
     pub const PROGRESSING: &str = "Progressing";
     /// All members report one cluster id, and no other budget does.
     pub const CLUSTER_ID_CONSISTENT: &str = "ClusterIDConsistent";
+    /// The members are asked by TLS; it says what was found for that, and where.
+    pub const MEMBERS_ASKED_BY_TLS: &str = "MembersAskedByTLS";
     /// Evidence comes from etcd itself.
     pub const EVIDENCE_LIVE: &str = "EvidenceLive";
     /// The ledger is known to hold every open permission.

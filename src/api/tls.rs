@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Secrets of the namespace with which the gate speaks to the members. Where this is absent, the StatefulSet's volumes
-/// `etcd-ca` and `etcd-client-tls` say it.
+/// Secrets of the namespace with which the gate speaks to the members. Where this is absent, the StatefulSet says it: by its volumes
+/// `etcd-ca` and `etcd-client-tls`, or by etcd's flags and variables (`--trusted-ca-file`, `--cert-file`, `ETCD_…`) and the Secrets behind
+/// these paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsSpec {

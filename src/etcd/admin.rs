@@ -1,5 +1,6 @@
 //! The calls that change something in etcd. Nothing outside this module makes any.
 
+use etcd_client::Client;
 use tokio::time::{Instant, timeout_at};
 
 use super::Endpoint;
@@ -52,7 +53,7 @@ impl Admin {
         to: MemberId,
         deadline: Instant,
     ) -> Result<(), AdminError> {
-        timeout_at(deadline, self.transfer(leader, to))
+        timeout_at(deadline, Box::pin(self.transfer(leader, to)))
             .await
             .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))
     }
@@ -68,10 +69,20 @@ impl Admin {
             .client()
             .await
             .map_err(AdminError::Unanswered)?;
-        let answer = client.maintenance_client().move_leader(to.0).await;
-        let Err(error) = answer else { return Ok(()) };
-        Err(match CallFailure::of(&error) {
-            CallFailure::Permission(text) => AdminError::PermissionDenied(text),
+        let mut answer = move_to(&client, to).await;
+        if let Err(CallFailure::Permission(_)) = &answer
+            && let Some(admitted) = held.connection.admitted(false).await
+        {
+            answer = match admitted {
+                Ok(client) => move_to(&client, to).await,
+                Err(failure) => Err(failure),
+            };
+        }
+        let Err(failure) = answer else { return Ok(()) };
+        Err(match failure {
+            CallFailure::Permission(text) | CallFailure::NotAdmitted(text) => {
+                AdminError::PermissionDenied(text)
+            }
             CallFailure::Answered(text) if text == NOT_LEADER => AdminError::NotLeader,
             CallFailure::Answered(text) if text == BAD_TRANSFEREE => AdminError::BadTransferee(to),
             CallFailure::Answered(text) => AdminError::Refused(text),
@@ -81,4 +92,9 @@ impl Admin {
             | CallFailure::Learner) => AdminError::Unanswered(held.connection.explain(failure)),
         })
     }
+}
+
+async fn move_to(client: &Client, to: MemberId) -> Result<(), CallFailure> {
+    let answer = client.maintenance_client().move_leader(to.0).await;
+    answer.map(drop).map_err(|error| CallFailure::of(&error))
 }

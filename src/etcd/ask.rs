@@ -25,8 +25,24 @@ impl Member {
         Ok(Self { connection, client })
     }
 
-    /// `Maintenance.Status`. With authentication on it needs a user; any client certificate names one.
-    pub(super) async fn status(&self) -> Result<Status, CallFailure> {
+    /// `Maintenance.Status`. With authentication on it needs a user; any client certificate names one. Where it takes a password, that is shown
+    /// when the member asks for it, and everything after that is asked as this user.
+    pub(super) async fn status(&mut self) -> Result<Status, CallFailure> {
+        let mut answer = self.status_once().await;
+        for stale in [false, true] {
+            let Err(CallFailure::Permission(_)) = &answer else {
+                break;
+            };
+            match self.connection.admitted(stale).await {
+                None => break,
+                Some(admitted) => self.client = admitted?,
+            }
+            answer = self.status_once().await;
+        }
+        answer
+    }
+
+    async fn status_once(&self) -> Result<Status, CallFailure> {
         let answer = self.client.maintenance_client().status().await;
         let answer = answer.map_err(|error| CallFailure::of(&error))?;
         status(&answer).ok_or_else(|| CallFailure::Answered("a status without header".to_owned()))

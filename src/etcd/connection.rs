@@ -4,22 +4,26 @@
 //! evidence, a timeout is not), a broken connection is known to be broken, and nothing reconnects or backs off behind our
 //! back: a member that came back is reached by the next round.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use etcd_client::{Channel, Client};
+use etcd_client::{Channel, Client, ConnectOptions};
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 use tokio::task::AbortHandle;
 use tokio_rustls::TlsConnector;
 use tonic::body::Body;
@@ -29,7 +33,7 @@ use tower::{BoxError, Service};
 use super::failure::{self, CallFailure};
 use super::last_word::LastWord;
 use super::witness::{Fault, Witnessed};
-use super::{Endpoint, TlsIdentity};
+use super::{Endpoint, TlsIdentity, User};
 use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 
@@ -38,12 +42,14 @@ use crate::quorum::evidence::Unanswered;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// An open connection. Dropping it closes it at once.
-#[derive(Debug)]
 pub(super) struct Connection {
     requests: SendRequest<Body>,
     origin: Origin,
     fault: Fault,
     driver: AbortHandle,
+    user: Option<User>,
+    /// etcd's client with the token that the user got.
+    admitted: Mutex<Option<Client>>,
 }
 
 /// What each request has to name as its destination.
@@ -64,10 +70,13 @@ impl Connection {
             .await
             .map_err(|error| failure::of_io(&error))?;
         tune(&stream).map_err(|error| failure::of_io(&error))?;
-        match &endpoint.tls {
-            None => Self::over(LastWord(stream), origin).await,
-            Some(tls) => Self::over(shake_hands(stream, endpoint, tls).await?, origin).await,
-        }
+        let identity = endpoint.tls.as_deref();
+        let mut connection = match identity.and_then(TlsIdentity::config) {
+            None => Self::over(LastWord(stream), origin).await?,
+            Some(tls) => Self::over(shake_hands(stream, endpoint, tls).await?, origin).await?,
+        };
+        connection.user = identity.and_then(TlsIdentity::user).cloned();
+        Ok(connection)
     }
 
     async fn over<S>(stream: S, origin: Origin) -> Result<Self, Unanswered>
@@ -90,6 +99,8 @@ impl Connection {
             origin,
             fault,
             driver,
+            user: None,
+            admitted: Mutex::default(),
         })
     }
 
@@ -98,17 +109,44 @@ impl Connection {
         self.requests.is_closed() || self.driver.is_finished()
     }
 
-    /// etcd's client over this connection.
+    /// etcd's client over this connection: with the user's token where one was got, and without asking the member for anything.
     pub(super) async fn client(&self) -> Result<Client, Unanswered> {
-        let requests = Requests {
-            requests: self.requests.clone(),
-            origin: self.origin.clone(),
-        };
-        let channel = Channel::Custom(BoxCloneSyncService::new(requests));
-        // Without user and password this asks nothing of the member.
-        Client::from_channel(channel, None)
+        if let Some(admitted) = self.admitted.lock().await.as_ref() {
+            return Ok(admitted.clone());
+        }
+        Client::from_channel(self.channel(), None)
             .await
             .map_err(|error| CallFailure::of(&error).into())
+    }
+
+    /// etcd's client with a token for the user; `None` where there is no user. For whoever was refused without: to get a token takes a
+    /// quorum, and etcd a good deal of time, so nobody asks for one that is not needed. The client gets a new one by itself when
+    /// the token has expired. `stale`: the token there is was refused as well.
+    pub(super) async fn admitted(&self, stale: bool) -> Option<Result<Client, CallFailure>> {
+        let user = self.user.as_ref()?;
+        let mut admitted = self.admitted.lock().await;
+        if let Some(client) = admitted.as_ref().filter(|_| !stale) {
+            return Some(Ok(client.clone()));
+        }
+        *admitted = None;
+        let options = ConnectOptions::new()
+            .with_user(user.name(), user.password())
+            .with_auto_token_refresh(true);
+        let client = Client::from_channel(self.channel(), Some(options)).await;
+        Some(match client {
+            Ok(client) => {
+                *admitted = Some(client.clone());
+                Ok(client)
+            }
+            Err(error) => Err(CallFailure::of(&error)),
+        })
+    }
+
+    fn channel(&self) -> Channel {
+        Channel::Custom(BoxCloneSyncService::new(Requests {
+            requests: self.requests.clone(),
+            origin: self.origin.clone(),
+        }))
     }
 
     /// Why a call failed: where the connection broke, what it broke of.
@@ -120,6 +158,16 @@ impl Connection {
     }
 }
 
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection")
+            .field("origin", &self.origin)
+            .field("user", &self.user)
+            .field("fault", &self.fault)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Connection {
     fn drop(&mut self) {
         self.driver.abort();
@@ -128,9 +176,9 @@ impl Drop for Connection {
 
 impl Origin {
     fn of(endpoint: &Endpoint) -> Result<Self, Unanswered> {
-        let scheme = match endpoint.tls {
-            Some(_) => Scheme::HTTPS,
-            None => Scheme::HTTP,
+        let scheme = match &endpoint.tls {
+            Some(identity) if identity.uses_tls() => Scheme::HTTPS,
+            Some(_) | None => Scheme::HTTP,
         };
         let authority = endpoint
             .address
@@ -156,7 +204,7 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 async fn shake_hands(
     stream: TcpStream,
     endpoint: &Endpoint,
-    tls: &TlsIdentity,
+    tls: Arc<ClientConfig>,
 ) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Unanswered> {
     let name = match &endpoint.server_name {
         Some(name) => ServerName::try_from(name.clone())
@@ -166,7 +214,7 @@ async fn shake_hands(
             .map(|address| ServerName::from(address.ip()))
             .map_err(|error| failure::of_io(&error))?,
     };
-    TlsConnector::from(tls.config())
+    TlsConnector::from(tls)
         .connect(name, LastWord(stream))
         .await
         .map_err(|error| failure::of_handshake(&error))

@@ -21,7 +21,7 @@ pub struct Endpoint {
     pub address: String,
     /// The name that the member's certificate has to carry; `None`: its address.
     pub server_name: Option<String>,
-    /// Whom to trust and who we are; `None`: without TLS.
+    /// Whom to trust and who we are; `None`: without TLS and without a user.
     pub tls: Option<Arc<TlsIdentity>>,
 }
 
@@ -39,9 +39,10 @@ impl Endpoint {
         let url: Uri = client_url.parse().map_err(|_| useless())?;
         let authority = url.authority().ok_or_else(useless)?;
         let tls = match (url.scheme_str(), tls) {
-            (Some("http"), _) => None,
-            (Some("https"), Some(tls)) => Some(Arc::clone(tls)),
-            (Some("https"), None) => {
+            // A password that belongs behind TLS is not shown without.
+            (Some("http"), tls) => tls.filter(|tls| !tls.uses_tls()).cloned(),
+            (Some("https"), Some(tls)) if tls.uses_tls() => Some(Arc::clone(tls)),
+            (Some("https"), _) => {
                 let text = "its client URL is https, and no certificates are configured";
                 return Err(Unanswered::Tls(text.to_owned()));
             }

@@ -16,6 +16,12 @@ const PERMISSION: [&str; 5] = [
     "etcdserver: invalid auth token",
     "etcdserver: revision of auth store is old",
 ];
+/// What etcd says to a user whom it does not let in. Unlike a refusal of what a known user asked for, this proves nothing of the member.
+const NOT_ADMITTED: [&str; 3] = [
+    "etcdserver: authentication failed, invalid user ID or password",
+    "etcdserver: authentication failed, password auth disabled",
+    "etcdserver: authentication is not enabled",
+];
 const NO_LEADER: &str = "etcdserver: no leader";
 const LEADER_CHANGED: &str = "etcdserver: leader changed";
 const FOR_LEARNER: &str = "etcdserver: rpc not supported for learner";
@@ -27,6 +33,8 @@ pub(super) enum CallFailure {
     Transport(String),
     /// etcd refused it because of who we are.
     Permission(String),
+    /// etcd did not take our user and password.
+    NotAdmitted(String),
     /// etcd said that it has no leader.
     NoLeader,
     /// The leader changed while etcd was answering: asking again helps.
@@ -48,6 +56,7 @@ impl CallFailure {
         }
         match status.message() {
             message if PERMISSION.contains(&message) => Self::Permission(message.to_owned()),
+            message if NOT_ADMITTED.contains(&message) => Self::NotAdmitted(message.to_owned()),
             NO_LEADER => Self::NoLeader,
             LEADER_CHANGED => Self::LeaderChanged,
             FOR_LEARNER => Self::Learner,
@@ -61,7 +70,7 @@ impl From<CallFailure> for Unanswered {
     fn from(failure: CallFailure) -> Self {
         match failure {
             CallFailure::Transport(text) | CallFailure::Answered(text) => Self::Other(text),
-            CallFailure::Permission(text) => Self::Denied(text),
+            CallFailure::Permission(text) | CallFailure::NotAdmitted(text) => Self::Denied(text),
             CallFailure::NoLeader => Self::NoLeader,
             CallFailure::LeaderChanged => Self::Other(LEADER_CHANGED.to_owned()),
             CallFailure::Learner => Self::Learner,
@@ -134,9 +143,21 @@ mod tests {
             let failure = answered(Code::InvalidArgument, message);
             assert_eq!(failure, CallFailure::Permission(message.to_owned()));
         }
-        let other = "etcdserver: authentication is not enabled";
+        let other = "etcdserver: not capable";
         let failure = answered(Code::PermissionDenied, other);
         assert_eq!(failure, CallFailure::Answered(other.to_owned()));
+    }
+
+    #[test]
+    fn a_user_who_is_not_let_in_is_no_proof_of_a_read() {
+        for message in NOT_ADMITTED {
+            let failure = answered(Code::InvalidArgument, message);
+            assert_eq!(failure, CallFailure::NotAdmitted(message.to_owned()));
+            assert_eq!(
+                Unanswered::from(failure),
+                Unanswered::Denied(message.to_owned())
+            );
+        }
     }
 
     #[test]

@@ -24,4 +24,4 @@ pub use connect::Connections;
 pub use endpoint::Endpoint;
 pub use pace::Pace;
 pub use probe::Prober;
-pub use tls::{TlsError, TlsIdentity};
+pub use tls::{TlsError, TlsIdentity, User};

@@ -108,12 +108,12 @@ impl Prober {
     /// example: it is replaced once, so that its failure is never taken for the member's.
     async fn meet(&self, endpoint: &Endpoint) -> Result<Met, Unanswered> {
         let held = self.connections.get(endpoint).await?;
-        let member = Member::over(held.connection).await?;
+        let mut member = Member::over(held.connection).await?;
         match (member.status().await, held.age) {
             (Err(CallFailure::Transport(_)), Age::Kept) => {
                 self.connections.forget(&endpoint.target);
                 let held = self.connections.get(endpoint).await?;
-                let member = Member::over(held.connection).await?;
+                let mut member = Member::over(held.connection).await?;
                 let status = member.status().await;
                 met(member, status)
             }

@@ -1,4 +1,4 @@
-//! Whom we trust and who we are when we talk to one etcd cluster.
+//! Whom we trust and who we are when we talk to one etcd cluster: certificates, a user with a password, or both.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +14,47 @@ use crate::causes::causes;
 use crate::pem::{self, PemProblem};
 use crate::quorum::evidence::Unanswered;
 
-/// The authorities to trust and the client certificate to show, ready for use.
+/// The authorities to trust and the client certificate to show, ready for use; the user to be; or both.
 ///
 /// Parse it once per content of the Secrets: two identities with the same fingerprint share connections.
 pub struct TlsIdentity {
-    config: Arc<ClientConfig>,
+    config: Option<Arc<ClientConfig>>,
+    user: Option<User>,
     fingerprint: [u8; 32],
     validity: Option<Validity>,
+}
+
+/// A user of etcd's own authentication.
+#[derive(Clone)]
+pub struct User {
+    name: String,
+    password: String,
+}
+
+impl User {
+    /// A user who proves to be one by a password.
+    pub fn new(name: impl Into<String>, password: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            password: password.into(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn password(&self) -> &str {
+        &self.password
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("User")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// When a client certificate is good.
@@ -88,10 +122,40 @@ impl TlsIdentity {
         // A resumed session would not show our certificate again: what works now would say nothing of a fresh connection.
         config.resumption = Resumption::disabled();
         Ok(Self {
-            config: Arc::new(config),
+            config: Some(Arc::new(config)),
+            user: None,
             fingerprint: fingerprint(authorities, client),
             validity,
         })
+    }
+
+    /// A user without TLS: the password goes over the wire as it is.
+    pub fn of_user(user: User) -> Self {
+        let nobody = Self {
+            config: None,
+            user: None,
+            fingerprint: [0; 32],
+            validity: None,
+        };
+        nobody.with_user(user)
+    }
+
+    /// The same, and this user.
+    #[must_use]
+    pub fn with_user(self, user: User) -> Self {
+        Self {
+            fingerprint: fingerprint(
+                &[&self.fingerprint],
+                Some((user.name.as_bytes(), user.password.as_bytes())),
+            ),
+            user: Some(user),
+            ..self
+        }
+    }
+
+    /// Whether TLS is spoken.
+    pub fn uses_tls(&self) -> bool {
+        self.config.is_some()
     }
 
     /// When the client certificate expires; `None` without one.
@@ -104,8 +168,12 @@ impl TlsIdentity {
         &self.fingerprint
     }
 
-    pub(super) fn config(&self) -> Arc<ClientConfig> {
-        Arc::clone(&self.config)
+    pub(super) fn config(&self) -> Option<Arc<ClientConfig>> {
+        self.config.clone()
+    }
+
+    pub(super) fn user(&self) -> Option<&User> {
+        self.user.as_ref()
     }
 
     /// Whether the client certificate is good at `now`. etcd would say no more than "bad certificate".

@@ -13,6 +13,7 @@ mod hints;
 mod identify;
 mod lease;
 mod ledgerless;
+mod mounts;
 mod nodes;
 mod observer;
 mod overrides;
@@ -24,6 +25,7 @@ mod reads;
 mod scope;
 mod secrets;
 mod set_surroundings;
+mod settings;
 mod teardown;
 mod volumes;
 mod wants;
@@ -38,6 +40,8 @@ pub use observer::Observer;
 pub use overrides::{Standing, standing};
 pub use scope::{is_stateful_set, set_of};
 pub use set_surroundings::{SetOwner, SetSurroundings};
+pub use volumes::{Access, Transport};
+pub use wants::access;
 pub use world::{Ages, World};
 
 #[cfg(test)]

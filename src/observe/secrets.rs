@@ -1,25 +1,32 @@
-//! The certificates in Secrets, parsed once per content.
+//! The certificates, users and passwords in Secrets, parsed once per content.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use futures::future::{OptionFuture, try_join};
+use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
-use super::volumes::{CaRef, ClientRef, TlsSecrets};
-use crate::etcd::TlsIdentity;
+use super::mounts::SecretKey;
+use super::volumes::{CaRef, ClientRef, TlsSecrets, UserRef};
+use crate::etcd::{TlsIdentity, User};
 
-/// Reads client TLS from Secrets. The Secrets are read each time; what was made of them is kept while they are the same.
+/// Reads client identities from Secrets. The Secrets are read each time; what was made of them is kept while they are the same and somebody uses
+/// it: the endpoints that a cluster was last asked at do.
 pub(super) struct Identities {
     client: Client,
     parsed: Mutex<HashMap<(String, TlsSecrets), Parsed>>,
 }
 
+/// Secrets by name.
+type Found = BTreeMap<String, Secret>;
+/// What tells one content of Secrets from another.
+type Versions = BTreeMap<String, Option<String>>;
+
 struct Parsed {
-    versions: (Option<String>, Option<String>),
-    identity: Arc<TlsIdentity>,
+    versions: Versions,
+    identity: Weak<TlsIdentity>,
 }
 
 impl Identities {
@@ -36,82 +43,134 @@ impl Identities {
         namespace: &str,
         secrets: &TlsSecrets,
     ) -> Result<Arc<TlsIdentity>, String> {
+        if let Some(problem) = &secrets.problem {
+            return Err(problem.clone());
+        }
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
-        let client = secrets.client.as_ref();
-        let client: OptionFuture<_> = client.map(|client| get(&api, &client.secret)).into();
-        let (ca, client) = try_join(get(&api, &secrets.ca.secret), async {
-            client.await.transpose()
-        })
-        .await?;
-        let versions = (version(&ca), client.as_ref().and_then(version));
+        let read = names(secrets).into_iter().map(|name| async {
+            let secret = get(&api, &name).await?;
+            Ok::<_, String>((name, secret))
+        });
+        let found: Found = try_join_all(read).await?.into_iter().collect();
+        let version = |(name, secret): (&String, &Secret)| {
+            (name.clone(), secret.metadata.resource_version.clone())
+        };
+        let versions: Versions = found.iter().map(version).collect();
         let key = (namespace.to_owned(), secrets.clone());
         if let Some(identity) = self.kept(&key, &versions) {
             return Ok(identity);
         }
-        let identity = Arc::new(parse(secrets, &ca, client.as_ref())?);
+        let identity = Arc::new(parse(secrets, &found)?);
         let parsed = Parsed {
             versions,
-            identity: Arc::clone(&identity),
+            identity: Arc::downgrade(&identity),
         };
         let mut kept = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, parsed| parsed.identity.strong_count() > 0);
         kept.insert(key, parsed);
         Ok(identity)
     }
 
-    fn kept(
-        &self,
-        key: &(String, TlsSecrets),
-        versions: &(Option<String>, Option<String>),
-    ) -> Option<Arc<TlsIdentity>> {
+    fn kept(&self, key: &(String, TlsSecrets), versions: &Versions) -> Option<Arc<TlsIdentity>> {
         let kept = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
         let parsed = kept.get(key)?;
-        (parsed.versions == *versions).then(|| Arc::clone(&parsed.identity))
+        let same = parsed.versions == *versions;
+        parsed.identity.upgrade().filter(|_| same)
+    }
+
+    /// How many are kept.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        let kept = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.len()
     }
 }
 
+/// The Secrets that are to be read. One that is trusted besides holds the serving certificate, so it exists.
+fn names(secrets: &TlsSecrets) -> BTreeSet<String> {
+    let TlsSecrets {
+        ca,
+        also,
+        client,
+        user,
+        problem: _,
+    } = secrets;
+    let ca = ca.iter().map(|ca| &ca.secret);
+    let keys = also
+        .iter()
+        .chain(client.iter().flat_map(|c| [&c.certificate, &c.key]))
+        .chain(user.iter().flat_map(|u| [&u.name, &u.password]));
+    ca.chain(keys.map(|key| &key.secret)).cloned().collect()
+}
+
 /// What the Secrets hold, as an identity.
-fn parse(
-    secrets: &TlsSecrets,
-    ca: &Secret,
-    client: Option<&Secret>,
-) -> Result<TlsIdentity, String> {
-    let authority = authority(&secrets.ca, ca)?;
-    let pair = match (&secrets.client, client) {
-        (Some(of), Some(secret)) => Some(pair(of, secret)?),
-        _ => None,
+fn parse(secrets: &TlsSecrets, found: &Found) -> Result<TlsIdentity, String> {
+    let user = secrets
+        .user
+        .as_ref()
+        .map(|of| user(of, found))
+        .transpose()?;
+    let Some(ca) = &secrets.ca else {
+        let user = user.ok_or("neither certificates nor a user are named")?;
+        return Ok(TlsIdentity::of_user(user));
     };
-    TlsIdentity::parse(&[authority], pair).map_err(|error| {
+    let secret = found.get(&ca.secret);
+    let secret = secret.ok_or_else(|| format!("Secret {} was not read", ca.secret))?;
+    let mut authorities = vec![authority(ca, secret)?];
+    authorities.extend(secrets.also.as_ref().and_then(|also| value(found, also)));
+    let pair = secrets
+        .client
+        .as_ref()
+        .map(|of| pair(of, found))
+        .transpose()?;
+    let identity = TlsIdentity::parse(&authorities, pair).map_err(|error| {
         let cause = error.source().map(|cause| format!(": {cause}"));
         format!("{error}{}", cause.unwrap_or_default())
+    })?;
+    Ok(match user {
+        Some(user) => identity.with_user(user),
+        None => identity,
     })
 }
 
 /// The authority, under the first of its likely keys that is there, else under the only key there is.
 pub(super) fn authority<'a>(of: &CaRef, secret: &'a Secret) -> Result<&'a [u8], String> {
-    let likely = of.keys.iter().find_map(|key| value(secret, key));
+    let data = secret.data.as_ref();
+    let likely = of.keys.iter().find_map(|key| data?.get(key));
     let mut all = secret.data.iter().flatten();
     let only = match (all.next(), all.next()) {
-        (Some((_, only)), None) => Some(only.0.as_slice()),
+        (Some((_, only)), None) => Some(only),
         _ => None,
     };
     likely
         .or(only)
+        .map(|found| found.0.as_slice())
         .ok_or_else(|| format!("Secret {} has no key {}", of.secret, of.keys.join(" or ")))
 }
 
-fn pair<'a>(of: &ClientRef, secret: &'a Secret) -> Result<(&'a [u8], &'a [u8]), String> {
-    let get = |key: &str| {
-        value(secret, key).ok_or_else(|| format!("Secret {} has no key {key}", of.secret))
+fn pair<'a>(of: &ClientRef, found: &'a Found) -> Result<(&'a [u8], &'a [u8]), String> {
+    Ok((needed(found, &of.certificate)?, needed(found, &of.key)?))
+}
+
+fn user(of: &UserRef, found: &Found) -> Result<User, String> {
+    let text = |key: &SecretKey| {
+        let text = String::from_utf8(needed(found, key)?.to_vec());
+        // Editors and `echo` leave a line's end behind.
+        let text = text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
+        let SecretKey { secret, key } = key;
+        text.map_err(|_| format!("key {key} of Secret {secret} is no text"))
     };
-    Ok((get(&of.certificate)?, get(&of.key)?))
+    Ok(User::new(text(&of.name)?, text(&of.password)?))
 }
 
-fn value<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
-    Some(secret.data.as_ref()?.get(key)?.0.as_slice())
+fn needed<'a>(found: &'a Found, key: &SecretKey) -> Result<&'a [u8], String> {
+    let SecretKey { secret, key: name } = key;
+    value(found, key).ok_or_else(|| format!("Secret {secret} has no key {name}"))
 }
 
-fn version(secret: &Secret) -> Option<String> {
-    secret.metadata.resource_version.clone()
+fn value<'a>(found: &'a Found, key: &SecretKey) -> Option<&'a [u8]> {
+    let secret = found.get(&key.secret)?;
+    Some(secret.data.as_ref()?.get(&key.key)?.0.as_slice())
 }
 
 async fn get(secrets: &Api<Secret>, name: &str) -> Result<Secret, String> {

@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::Selector;
 
-use super::volumes::{TlsSecrets, tls_secrets};
+use super::volumes::{self, Access, TlsSecrets};
 use super::{ObserveError, owner, scope, teardown};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
@@ -71,9 +71,13 @@ pub(super) fn tls(
     if policy.evidence == EvidenceMode::Readiness {
         return None;
     }
+    access(page, set, pods).secrets
+}
+
+/// How the cluster's members are asked, by the StatefulSet's template, or by a pod where the StatefulSet is gone.
+pub fn access(page: &Page, set: Option<&StatefulSet>, pods: &[Pod]) -> Access {
     let template = set.and_then(|set| set.spec.as_ref());
     let template = template.and_then(|spec| spec.template.spec.as_ref());
     let pod = || pods.iter().find_map(|pod| pod.spec.as_ref());
-    let named = page.budget().spec.members.tls.as_ref();
-    tls_secrets(named, template.or_else(pod))
+    volumes::access(&page.budget().spec.members, template.or_else(pod))
 }

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
 use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::write_tolerance;
+use crate::observe::{Access, Transport};
 use crate::quorum::evidence::{Round, Unanswered};
 use crate::quorum::{
     Condition, EvidenceMode, Grants, Member, PodName, Role, Snapshot, Temperature, Tolerance, Why,
@@ -22,6 +23,8 @@ pub(super) struct Sight<'a> {
     pub(super) cold_because: Option<&'a str>,
     /// Whether the API server asks the gate.
     pub(super) force: &'a Result<String, OutOfForce>,
+    /// How the members are asked.
+    pub(super) access: &'a Access,
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
 }
@@ -53,6 +56,7 @@ impl Sight<'_> {
         for (kind, is, reason, message) in [
             self.quorum_healthy(&tolerance),
             self.cluster_id_consistent(),
+            self.asked_by_tls(),
             self.evidence_live(),
             self.ledger_warm(),
             self.gate_active(),
@@ -187,6 +191,26 @@ impl Sight<'_> {
         (condition::CLUSTER_ID_CONSISTENT, is, reason, text)
     }
 
+    fn asked_by_tls(&self) -> Verdict {
+        let kind = condition::MEMBERS_ASKED_BY_TLS;
+        let told = &self.access.told;
+        if self.snapshot.policy.evidence == EvidenceMode::Readiness {
+            let text = "the budget asks for evidence from readiness: no member is asked";
+            return (kind, Is::Unknown, "Readiness", text.into());
+        }
+        match self.access.transport {
+            Transport::Tls => (kind, Is::True, "Found", told.clone()),
+            Transport::Plaintext => {
+                let text = format!("members are asked in plaintext: {told}");
+                (kind, Is::False, "Plaintext", text)
+            }
+            Transport::Missing => {
+                let text = format!("no member can be asked: {told}");
+                (kind, Is::Unknown, "NotFound", text)
+            }
+        }
+    }
+
     fn evidence_live(&self) -> Verdict {
         let kind = condition::EVIDENCE_LIVE;
         if self.snapshot.policy.evidence == EvidenceMode::Readiness {
@@ -210,11 +234,15 @@ impl Sight<'_> {
             hindered.push(format!("{}: {why}", member.name));
         }
         if let Some(reason) = reason {
-            return (kind, Is::False, reason, hindered.join("; "));
+            let text = format!("{}; tried: {}", hindered.join("; "), self.access.told);
+            return (kind, Is::False, reason, text);
         }
         let answered = self.round.probes.iter().filter(|p| p.status.is_ok());
         match answered.count() {
-            0 => (kind, Is::False, "NoAnswer", "no member answered".to_owned()),
+            0 => {
+                let text = format!("no member answered; tried: {}", self.access.told);
+                (kind, Is::False, "NoAnswer", text)
+            }
             some => (
                 kind,
                 Is::True,

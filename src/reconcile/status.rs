@@ -21,6 +21,7 @@ use super::{Run, companion, redrive, strategy};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
 use crate::ledger::Page;
+use crate::observe::access;
 use crate::quorum::{ClusterRef, Role, Snapshot};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::ClusterNumbers;
@@ -175,6 +176,7 @@ impl Eyes {
             temperature: look.world.temperature(),
             cold_because: before.ledger.cold_because.as_deref(),
             force: &self.run.force(&self.cluster.namespace),
+            access: &access(page, look.world.stateful_set(), &[]),
             generation: page.budget().metadata.generation,
             now: &Time(self.run.clock.now()),
         }

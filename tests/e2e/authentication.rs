@@ -1,10 +1,16 @@
-//! etcd asks who its clients are: evidence needs a certificate only, moving leadership needs the root role.
+//! etcd asks who its clients are: by certificates, which the gate finds where etcd's settings say, or by users and passwords. Evidence needs
+//! any user, moving leadership needs the root role.
 
 use anyhow::{Result, ensure};
-use quorumgate_testbed::etcd_cluster::Auth;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Patch, PatchParams};
+use quorumgate_testbed::etcd_cluster::{Auth, EtcdVersion, PASSWORD, Tls, TlsTold};
+use quorumgate_testbed::eventually;
+use serde_json::json;
 
+use crate::asking::By;
 use crate::leadership::Held;
-use crate::world::World;
+use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_root_role_the_gate_moves_leadership() -> Result<()> {
@@ -51,4 +57,113 @@ async fn delete(world: &World, pod: &str) -> Result<String> {
         .await?;
     ensure!(output.succeeded(), "{}", output.stderr);
     Ok(output.stderr)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_etcd_3_5_with_users_and_passwords_is_guarded() -> Result<()> {
+    by_password("auth-pass-35", EtcdVersion::V3_5).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_of_etcd_3_7_with_users_and_passwords_is_guarded() -> Result<()> {
+    by_password("auth-pass-37", EtcdVersion::V3_7).await
+}
+
+/// Without TLS, so that nothing but the password says who the gate is. Until the budget names it, nobody lets the gate in, and the budget says that.
+async fn by_password(name: &str, version: EtcdVersion) -> Result<()> {
+    let world = World::builder(name)
+        .etcd(|etcd| {
+            etcd.version(version)
+                .tls(Tls::None)
+                .auth(Auth::Password)
+                .gate_user("quorumgate")
+        })
+        .start()
+        .await?;
+    let by_tls = world.condition("MembersAskedByTLS").await?;
+    ensure!(by_tls.reason == "Plaintext", "{by_tls:?}");
+    world.etcd.enable_auth().await?;
+    eventually(SOON, "the budget says that the gate is nobody", || async {
+        let live = world.condition("EvidenceLive").await?;
+        ensure!(live.reason == "AccessDenied", "{live:?}");
+        Ok(())
+    })
+    .await?;
+
+    user(&world, "wrong").await?;
+    name_the_user(&world).await?;
+    eventually(SOON, "the budget says that it is not let in", || async {
+        let live = world.condition("EvidenceLive").await?;
+        for part in ["authentication failed", "Secret gate-user"] {
+            ensure!(live.message.contains(part), "no {part:?}: {live:?}");
+        }
+        Ok(())
+    })
+    .await?;
+    user(&world, PASSWORD).await?;
+    world.whole().await?;
+    let held = Held::leader(&world).await?;
+    let warnings = delete(&world, held.pod()).await?;
+    ensure!(!warnings.contains("leader"), "{warnings}");
+    held.has_handed_over().await?;
+    world
+        .has_to_wait_by(By::Delete, &other(&world, held.pod()), &["of 3 voters"])
+        .await?;
+    held.release().await?;
+    world.whole().await?;
+    world.close().await
+}
+
+fn other(world: &World, than: &str) -> String {
+    let mut pods = world.etcd.pod_names().into_iter();
+    pods.find(|pod| pod != than).unwrap_or_default()
+}
+
+async fn user(world: &World, password: &str) -> Result<()> {
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/basic-auth",
+        "metadata": {"name": "gate-user"},
+        "stringData": {"username": "quorumgate", "password": password},
+    });
+    let apply = PatchParams::apply("test").force();
+    let secrets = world.sandbox.api::<Secret>();
+    secrets
+        .patch("gate-user", &apply, &Patch::Apply(secret))
+        .await?;
+    Ok(())
+}
+
+async fn name_the_user(world: &World) -> Result<()> {
+    let named = json!({"spec": {"members": {"auth": {"secret": {"name": "gate-user"}}}}});
+    let params = PatchParams::default();
+    let budgets = world.budgets();
+    budgets.patch("etcd", &params, &Patch::Merge(named)).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_found_behind_flags_on_volumes_of_any_name() -> Result<()> {
+    by_tls("tls-flags", TlsTold::Flags, "etcd-client").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tls_is_found_behind_variables() -> Result<()> {
+    by_tls("tls-vars", TlsTold::Variables, "etcd-server").await
+}
+
+/// Nobody but the cluster's own settings says with which Secrets it is asked.
+async fn by_tls(name: &str, told: TlsTold, shown: &str) -> Result<()> {
+    let world = World::builder(name)
+        .etcd(|etcd| etcd.tls_told(told))
+        .start()
+        .await?;
+    world.whole().await?;
+    let by_tls = world.condition("MembersAskedByTLS").await?;
+    ensure!(by_tls.status == "True", "{by_tls:?}");
+    for part in ["of Secret etcd-ca", &format!("of Secret {shown}")] {
+        ensure!(by_tls.message.contains(part), "no {part:?}: {by_tls:?}");
+    }
+    world.lets_go(By::Delete, "etcd-0").await?;
+    world.has_to_wait("etcd-1", &["of 3 voters"]).await?;
+    world.close().await
 }

@@ -1,10 +1,12 @@
 //! etcd's own authentication: what it keeps the gate from, and what not.
 
+use std::sync::Arc;
+
 use anyhow::{Context as _, Result};
-use etcd_client::{Client, UserAddOptions};
+use etcd_client::{Client, ConnectOptions, UserAddOptions};
 use quorumgate::clock::Clock;
-use quorumgate::etcd::{Admin, AdminError, Connections};
-use quorumgate::quorum::evidence::Unanswered;
+use quorumgate::etcd::{Admin, AdminError, Connections, Endpoint, TlsIdentity, User};
+use quorumgate::quorum::evidence::{Probe, Unanswered};
 use tokio::time::Instant;
 
 use crate::cluster::{Builder, Cluster, PATIENCE, probe, prober, round};
@@ -13,6 +15,7 @@ use crate::version::Version;
 crate::on_every_version!(
     a_certificate_is_enough_to_ask_and_root_to_move_leadership,
     without_client_certificates_etcd_refuses_what_it_guards,
+    a_user_with_a_password_is_let_in_and_again_when_its_token_is_known_no_more,
 );
 
 const USER: &str = "quorumgate";
@@ -130,4 +133,74 @@ async fn make_root(etcd: &mut Client, name: &str) -> Result<()> {
     }
     etcd.user_grant_role(name, "root").await?;
     Ok(())
+}
+
+/// A user known by a password, without TLS.
+async fn a_user_with_a_password_is_let_in_and_again_when_its_token_is_known_no_more(
+    version: Version,
+) -> Result<()> {
+    let cluster = Builder::new(version).without_tls().start().await?;
+    let mut etcd = cluster.client(0).await?;
+    for name in ["root", USER] {
+        add_user(&mut etcd, name, "secret").await?;
+        make_root(&mut etcd, name).await?;
+    }
+    etcd.auth_enable().await?;
+
+    let prober = prober();
+    let as_user = |password: &str| -> Result<Vec<_>> {
+        let user = TlsIdentity::of_user(User::new(USER, password));
+        let user = Arc::new(user);
+        let endpoints = cluster.endpoints()?.into_iter();
+        Ok(endpoints
+            .map(|endpoint| Endpoint {
+                tls: Some(Arc::clone(&user)),
+                ..endpoint
+            })
+            .collect())
+    };
+    let endpoints = as_user("secret")?;
+    let whole = async || {
+        for probe in round(&prober, &endpoints).await.probes {
+            assert!(probe.status?.leader.is_some());
+            assert_eq!(probe.read, Ok(()));
+            assert_eq!(probe.members?.len(), 3);
+        }
+        anyhow::Ok(())
+    };
+    whole().await?;
+    // The same connections, when etcd knows their tokens no more.
+    let url = format!("http://{}", cluster.member(0)?.client_address());
+    let as_root = ConnectOptions::new().with_user("root", "secret");
+    let mut root = Client::connect([url], Some(as_root)).await?;
+    root.auth_disable().await?;
+    etcd.auth_enable().await?;
+    whole().await?;
+
+    let leader = cluster_leader(&round(&prober, &endpoints).await.probes)?;
+    let seen = round(&prober, &endpoints).await.probes.into_iter();
+    let ids = seen.map(|probe| probe.status.map(|status| status.member_id));
+    let ids: Vec<_> = ids.collect::<Result<_, _>>()?;
+    let to = *ids.get((leader + 1) % 3).context("it has an id")?;
+    let admin = Admin::new(Connections::new(Clock::system()));
+    let from = endpoints.get(leader).context("it has one")?;
+    let moved = admin.move_leader(from, to, Instant::now() + PATIENCE).await;
+    assert_eq!(moved, Ok(()));
+
+    // Somebody who is not let in proves nothing by that.
+    let wrong = as_user("wrong")?;
+    let probe = probe(&self::prober(), wrong.first().context("it has one")?).await?;
+    if version != Version::V3_4 {
+        let why = "etcdserver: authentication failed, invalid user ID or password";
+        assert_eq!(probe.status, Err(Unanswered::Denied(why.to_owned())));
+    }
+    Ok(())
+}
+
+fn cluster_leader(probes: &[Probe]) -> Result<usize> {
+    let leads = |probe: &Probe| {
+        let status = probe.status.as_ref();
+        status.is_ok_and(|status| status.leader == Some(status.member_id))
+    };
+    probes.iter().position(leads).context("nobody leads")
 }

@@ -95,7 +95,7 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Malformed> {
 }
 
 fn is_collected(request: &Request<Object>, old: &Object) -> bool {
-    let uid = old.metadata.plain.uid.as_deref();
+    let uid = old.metadata.uid.as_deref();
     request.operation == Operation::Delete
         && actor::is_garbage_collector(&request.user_info)
         && uid.is_some()

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::observe::{Access, Transport};
 use crate::quorum::{
     Body, ClusterId, ClusterRef, Grants, Latch, MemberId, MemberPod, Membership, Observation,
     Permitted, PodName, PodUid,
@@ -60,6 +61,7 @@ struct Seen {
     grants: Grants,
     temperature: Temperature,
     force: Result<String, OutOfForce>,
+    access: Access,
 }
 
 impl Seen {
@@ -69,6 +71,7 @@ impl Seen {
             grants: Grants::default(),
             temperature: Temperature::Warm,
             force: Ok("v,m".into()),
+            access: Access::made_up(Transport::Tls, "volume etcd-ca: Secret ca"),
         }
     }
 
@@ -85,6 +88,7 @@ impl Seen {
             temperature: self.temperature,
             cold_because: None,
             force: &self.force,
+            access: &self.access,
             generation: Some(3),
             now: &Time(jiff::Timestamp::from_second(second).unwrap()),
         }
@@ -242,8 +246,29 @@ fn an_expired_certificate_is_why_evidence_is_not_live() {
     let shown = Seen::of(vec![silent; 3]).shown();
     let live = is(&shown, condition::EVIDENCE_LIVE);
     assert_eq!(live, pair("False", "TLSFailed"));
+    let told = &shown.conditions.iter();
+    let told = told.clone().find(|c| c.type_ == condition::EVIDENCE_LIVE);
+    let told = &told.unwrap().message;
+    assert!(told.ends_with("tried: volume etcd-ca: Secret ca"), "{told}");
     let healthy = is(&shown, condition::QUORUM_HEALTHY);
     assert_eq!(healthy, pair("Unknown", "NoEvidence"));
+}
+
+#[test]
+fn how_members_are_asked_is_a_condition() {
+    let mut seen = Seen::of(serving(3));
+    for (transport, shown) in [
+        (Transport::Tls, pair("True", "Found")),
+        (Transport::Plaintext, pair("False", "Plaintext")),
+        (Transport::Missing, pair("Unknown", "NotFound")),
+    ] {
+        seen.access = Access::made_up(transport, "what was found");
+        let status = seen.shown();
+        assert_eq!(is(&status, condition::MEMBERS_ASKED_BY_TLS), shown);
+        let mut conditions = status.conditions.iter();
+        let told = conditions.find(|c| c.type_ == condition::MEMBERS_ASKED_BY_TLS);
+        assert!(told.unwrap().message.ends_with("what was found"));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use anyhow::Result;
 use etcd_client::{Client, UserAddOptions};
 
 use super::EtcdCluster;
-use super::spec::Auth;
+use super::spec::{Auth, PASSWORD};
 
 impl EtcdCluster {
     /// Switches authentication on as the builder was told: user `root` for the test bed, and the gate's user.
@@ -17,6 +17,14 @@ impl EtcdCluster {
             Auth::GateIsUnknown => {}
             Auth::GateIsUser => add_user(&mut etcd, gate).await?,
             Auth::GateIsRoot => add_root(&mut etcd, gate).await?,
+            Auth::Password => {
+                for name in [gate, "root"] {
+                    etcd.user_add(name, PASSWORD, None).await?;
+                    make_root(&mut etcd, name).await?;
+                }
+                etcd.auth_enable().await?;
+                return Ok(());
+            }
         }
         add_root(&mut etcd, "root").await?;
         etcd.auth_enable().await?;
@@ -33,6 +41,10 @@ async fn add_user(etcd: &mut Client, name: &str) -> Result<()> {
 
 async fn add_root(etcd: &mut Client, name: &str) -> Result<()> {
     add_user(etcd, name).await?;
+    make_root(etcd, name).await
+}
+
+async fn make_root(etcd: &mut Client, name: &str) -> Result<()> {
     if !etcd.role_list().await?.roles().contains(&"root".to_owned()) {
         etcd.role_add("root").await?;
     }

@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value};
 
 use super::spec::{
-    Auth, Initialisation, PodManagement, Readiness, Shape, Spec, Storage, Tls, UpdateStrategy,
+    Auth, Initialisation, PodManagement, Readiness, Shape, Spec, Storage, Tls, TlsTold,
+    UpdateStrategy,
 };
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
 use crate::Sandbox;
@@ -31,6 +32,7 @@ impl EtcdClusterBuilder {
                 replicas: 3,
                 version: EtcdVersion::default(),
                 tls: Tls::default(),
+                tls_told: TlsTold::default(),
                 peer_tls: None,
                 auth: Auth::default(),
                 gate_user: GATE_USER.to_owned(),
@@ -66,6 +68,12 @@ impl EtcdClusterBuilder {
     /// TLS between clients, members and peers (mutual).
     pub fn tls(mut self, tls: Tls) -> Self {
         self.spec.tls = tls;
+        self
+    }
+
+    /// Where it says with which certificates members serve (flags, druid's volumes).
+    pub fn tls_told(mut self, told: TlsTold) -> Self {
+        self.spec.tls_told = told;
         self
     }
 
@@ -181,8 +189,8 @@ impl EtcdClusterBuilder {
     /// Like [`EtcdClusterBuilder::apply`], in any namespace that has nodes with its label.
     pub async fn apply_in(self, client: kube::Client, namespace: &str) -> Result<EtcdCluster> {
         ensure!(
-            self.spec.auth == Auth::Off || self.spec.tls == Tls::Mutual,
-            "users are named by client certificates here: authentication needs TLS"
+            matches!(self.spec.auth, Auth::Off | Auth::Password) || self.spec.tls == Tls::Mutual,
+            "users are named by client certificates here: authentication without passwords needs TLS"
         );
         ensure!(
             self.spec.peer_tls() == Tls::None || self.spec.tls == Tls::Mutual,

@@ -9,7 +9,7 @@ use etcd_client::{Certificate, Client, ConnectOptions, Identity, TlsOptions};
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 
-use super::spec::Tls;
+use super::spec::{Auth, PASSWORD, Tls};
 use super::{EtcdCluster, objects};
 
 /// How long a connection may take to come about: members are on this machine.
@@ -23,6 +23,7 @@ const CLIENT_PORT: u16 = 2379;
 pub struct Dialer {
     scheme: &'static str,
     tls: Option<TlsOptions>,
+    password: Option<&'static str>,
 }
 
 impl Dialer {
@@ -41,6 +42,13 @@ impl Dialer {
             self.scheme,
             SocketAddr::new(address, CLIENT_PORT)
         );
+        if let Some(password) = self.password {
+            let as_root = options.clone().with_user("root", password);
+            // Until authentication is on nobody is let in by it.
+            if let Ok(client) = Client::connect([&endpoint], Some(as_root)).await {
+                return Ok(client);
+            }
+        }
         Ok(Client::connect([endpoint], Some(options)).await?)
     }
 }
@@ -98,8 +106,14 @@ impl EtcdCluster {
 
     async fn dialer_as(&self, secret: &str) -> Result<Dialer> {
         let scheme = self.spec.scheme();
+        let password = (self.spec.auth == Auth::Password).then_some(PASSWORD);
         if self.spec.tls == Tls::None {
-            return Ok(Dialer { scheme, tls: None });
+            let tls = None;
+            return Ok(Dialer {
+                scheme,
+                tls,
+                password,
+            });
         }
         let secrets = Api::<Secret>::namespaced(self.client.clone(), &self.namespace);
         let data = secrets.get(secret).await?.data.unwrap_or_default();
@@ -119,6 +133,7 @@ impl EtcdCluster {
         Ok(Dialer {
             scheme,
             tls: Some(tls),
+            password,
         })
     }
 }

@@ -40,7 +40,8 @@ pub use data::Alarm;
 pub use heartbeat::Heartbeat;
 pub use membership::Member;
 pub use spec::{
-    Auth, Initialisation, PodManagement, Readiness, Shape, Storage, Tls, UpdateStrategy,
+    Auth, Initialisation, PASSWORD, PodManagement, Readiness, Shape, Storage, Tls, TlsTold,
+    UpdateStrategy,
 };
 pub use status::EndpointStatus;
 pub use version::EtcdVersion;

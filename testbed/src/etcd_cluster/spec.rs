@@ -40,6 +40,23 @@ pub enum Auth {
     GateIsRoot,
     /// Authentication is on, and etcd does not know the gate's user.
     GateIsUnknown,
+    /// Authentication is on, and users, of whom the gate's has the root role, are known by [`PASSWORD`].
+    Password,
+}
+
+/// Every user's password, with [`Auth::Password`].
+pub const PASSWORD: &str = "test bed, test bed";
+
+/// Where it says with which certificates a member serves, and how the volumes are called that hold them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TlsTold {
+    /// By flags, on druid's volumes.
+    #[default]
+    Druid,
+    /// By flags, on volumes of other names.
+    Flags,
+    /// By variables, on volumes of other names, none of which is for clients.
+    Variables,
 }
 
 /// What makes a pod Ready.
@@ -133,6 +150,8 @@ pub(crate) struct Spec {
     pub(crate) replicas: u32,
     pub(crate) version: EtcdVersion,
     pub(crate) tls: Tls,
+    #[serde(default)]
+    pub(crate) tls_told: TlsTold,
     /// Between peers, where that differs.
     #[serde(default)]
     pub(crate) peer_tls: Option<Tls>,

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::volumes::{self, DATA, JOIN};
-use crate::etcd_cluster::spec::{Initialisation, Readiness, Spec, Tls};
+use crate::etcd_cluster::spec::{Initialisation, Readiness, Spec, Tls, TlsTold};
 
 /// Its name, as everybody who looks for etcd in a pod expects it.
 pub(in crate::etcd_cluster) const CONTAINER: &str = "etcd";
@@ -47,10 +47,14 @@ pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
         ],
         "volumeMounts": volumes::mounts(spec),
     });
-    if spec.initialisation != Initialisation::None
-        && let Some(env) = container.get_mut("env").and_then(Value::as_array_mut)
-    {
-        env.push(json!({"name": volumes::INITIALISED, "value": volumes::INITIALISED_FILE}));
+    if let Some(variables) = container.get_mut("env").and_then(Value::as_array_mut) {
+        if spec.initialisation != Initialisation::None {
+            let file = volumes::INITIALISED_FILE;
+            variables.push(json!({"name": volumes::INITIALISED, "value": file}));
+        }
+        if spec.tls == Tls::Mutual && spec.tls_told == TlsTold::Variables {
+            variables.extend(CLIENT_TLS.map(variable));
+        }
     }
     if let Some(fields) = container.as_object_mut() {
         if let Some(probe) = readiness_probe(spec) {
@@ -81,7 +85,7 @@ pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<St
         ),
         format!("--initial-cluster-token={namespace}-{}", spec.name),
     ];
-    if spec.tls == Tls::Mutual {
+    if spec.tls == Tls::Mutual && spec.tls_told != TlsTold::Variables {
         arguments.extend(CLIENT_TLS.map(str::to_owned));
     }
     if spec.peer_tls() == Tls::Mutual {
@@ -102,6 +106,16 @@ const CLIENT_TLS: [&str; 4] = [
     "--cert-file=/var/etcd/ssl/server/tls.crt",
     "--key-file=/var/etcd/ssl/server/tls.key",
 ];
+
+/// The variable of a flag.
+fn variable(flag: &str) -> Value {
+    let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
+    let name = name
+        .trim_start_matches('-')
+        .to_uppercase()
+        .replace('-', "_");
+    json!({"name": format!("ETCD_{name}"), "value": value})
+}
 
 const PEER_TLS: [&str; 4] = [
     "--peer-client-cert-auth",

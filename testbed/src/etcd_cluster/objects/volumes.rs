@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::join_config_name;
-use crate::etcd_cluster::spec::{Initialisation, Spec, Storage, Tls};
+use crate::etcd_cluster::spec::{Initialisation, Spec, Storage, Tls, TlsTold};
 
 /// Where the data directory lives.
 pub(super) const DATA: &str = "/var/etcd/data";
@@ -40,7 +40,7 @@ pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
         volumes.push(json!({"name": INITIALISED_VOLUME, "emptyDir": {}}));
     }
     if spec.tls == Tls::Mutual {
-        volumes.extend(TLS_VOLUMES.map(|(name, suffix, _)| {
+        volumes.extend(tls_volumes(spec).map(|(name, suffix, _)| {
             json!({"name": name, "secret": {"secretName": format!("{}-{suffix}", spec.name)}})
         }));
     }
@@ -62,12 +62,26 @@ pub(super) fn mounts(spec: &Spec) -> Vec<Value> {
         mounts.push(initialised_mount());
     }
     if spec.tls == Tls::Mutual {
-        mounts.extend(
-            TLS_VOLUMES
-                .map(|(name, _, path)| json!({"name": name, "mountPath": path, "readOnly": true})),
-        );
+        let mounted = tls_volumes(spec)
+            .map(|(name, _, path)| json!({"name": name, "mountPath": path, "readOnly": true}));
+        mounts.extend(mounted);
     }
     mounts
+}
+
+/// Those of [`TLS_VOLUMES`], by the names that this cluster has for them.
+fn tls_volumes(spec: &Spec) -> impl Iterator<Item = (String, &'static str, &'static str)> {
+    let told = spec.tls_told;
+    let volumes = TLS_VOLUMES
+        .into_iter()
+        .filter(move |(_, suffix, _)| told != TlsTold::Variables || *suffix != "client");
+    volumes.map(move |(name, suffix, path)| {
+        let name = match told {
+            TlsTold::Druid => name.to_owned(),
+            TlsTold::Flags | TlsTold::Variables => name.replace("etcd-", "pki-"),
+        };
+        (name, suffix, path)
+    })
 }
 
 /// `volumeClaimTemplates` of the StatefulSet.
