@@ -117,9 +117,8 @@ pub(super) fn reported(pod: &Pod) -> Containers {
 fn rejection(pod: &Pod) -> Option<&str> {
     let status = pod.status.as_ref()?;
     let failed = status.phase.as_deref() == Some("Failed");
-    let untold = |statuses: &Option<Vec<ContainerStatus>>| {
-        statuses.as_ref().is_none_or(Vec::is_empty)
-    };
+    let untold =
+        |statuses: &Option<Vec<ContainerStatus>>| statuses.as_ref().is_none_or(Vec::is_empty);
     let never_ran = untold(&status.container_statuses)
         && untold(&status.init_container_statuses)
         && status.pod_ip.as_deref().is_none_or(str::is_empty);

@@ -40,7 +40,7 @@ fn yaml_files(directory: &str) -> Vec<String> {
     names
 }
 
-const DIRECTORIES: [&str; 5] = [
+const DIRECTORIES: [&str; 6] = [
     "manifests/base",
     "manifests/network-policy",
     "manifests/cert-manager",

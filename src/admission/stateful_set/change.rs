@@ -2,11 +2,11 @@
 
 use serde::Deserialize;
 
-use super::super::{actor, checked};
 use super::super::hook::Hook;
 use super::super::identity;
 use super::super::malformed::Malformed;
 use super::super::review::{Metadata, Operation, Options, Request, UserInfo};
+use super::super::{actor, checked};
 use super::decide::Passing;
 use super::intent::{Intents, Managers};
 use super::ordinals::Ordinals;
