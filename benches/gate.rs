@@ -10,6 +10,7 @@ use kube::Client;
 use quorumgate::admission::mutate::evictions::ApiServer;
 use quorumgate::admission::stateful_set::StatefulSetJudge;
 use quorumgate::admission::{Admission, Limits, router};
+use quorumgate::api::Enforcement;
 use quorumgate::clock::Clock;
 use quorumgate::etcd::{Admin, Connections, Prober};
 use quorumgate::features::Features;
@@ -100,6 +101,7 @@ impl Gate {
             clock: self.clock.clone(),
             metrics: Arc::clone(metrics),
             probe_timeout: Duration::from_millis(400),
+            enforcement: Enforcement::Enforce,
             spawn: Box::new(|work: BoxFuture<'static, ()>| drop(tokio::spawn(work))),
         })
     }

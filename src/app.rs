@@ -234,6 +234,7 @@ impl Parts {
                 clock: clock.clone(),
                 metrics: Arc::clone(&metrics),
                 probe_timeout: options.probe_timeout,
+                enforcement: options.default_enforcement,
                 spawn: Box::new(move |work: BoxFuture<'static, ()>| {
                     supervisor.work("what outlives an answer", work);
                 }),
@@ -326,6 +327,7 @@ impl Parts {
                 lease_name: options.lease_name.clone(),
                 identity,
                 settle_time: options.settle_time,
+                enforcement: options.default_enforcement,
                 features: self.features,
             },
         }

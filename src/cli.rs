@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::api::dns;
+use crate::api::{Enforcement, dns};
 use crate::features::{self, Switches};
 use crate::reachability::Myself;
 use crate::serve::Callers;
@@ -92,6 +92,10 @@ pub struct Run {
     /// Namespaces to look after, separated by commas. All, where none is named.
     #[arg(long, env = "QUORUMGATE_NAMESPACES", value_name = "NAMESPACE", value_delimiter = ',', value_parser = dns_label, help_heading = "Scope")]
     pub namespaces: Vec<String>,
+
+    /// What new budgets say of enforcement: `Warn` to begin by reports alone. A budget that is there says it itself.
+    #[arg(long, env = "QUORUMGATE_DEFAULT_ENFORCEMENT", value_name = "ENFORCEMENT", value_enum, default_value_t = Enforcement::Enforce, help_heading = "Scope")]
+    pub default_enforcement: Enforcement,
 
     /// Name of the validating and of the mutating webhook configuration that call this gate: while one of them is
     /// missing or was just made, the gate knows that it was not in force.

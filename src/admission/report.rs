@@ -98,7 +98,7 @@ impl Report<'_> {
         );
         metrics.took(Phase::Total, self.took);
         self.log();
-        if let (Err(objection), DryRun::No) = (&self.ruling.outcome, self.dry_run)
+        if let (Some(objection), DryRun::No) = (self.ruling.objection(), self.dry_run)
             && objection.code != Code::NotFound
         {
             notices.notify(self.notice(objection));
@@ -107,10 +107,8 @@ impl Report<'_> {
 
     fn log(&self) {
         let cluster = self.ruling.cluster.as_ref().map(tracing::field::display);
-        let message = match &self.ruling.outcome {
-            Ok(_) => "",
-            Err(objection) => objection.message.as_str(),
-        };
+        let objection = self.ruling.objection();
+        let message = objection.map_or("", |objection| objection.message.as_str());
         tracing::info!(
             hook = self.hook.slug(),
             verdict = self.ruling.verdict(),
@@ -141,7 +139,13 @@ impl Report<'_> {
                 Hook::Restarts => "Restart",
                 Hook::MutatePods => "Create",
             },
-            note: format!("refused to {}: {}", self.asker.name, objection.message),
+            note: match &self.ruling.outcome {
+                Ok(_) => format!(
+                    "allowed to {} by enforcement: Warn, otherwise refused: {}",
+                    self.asker.name, objection.message
+                ),
+                Err(_) => format!("refused to {}: {}", self.asker.name, objection.message),
+            },
         }
     }
 }

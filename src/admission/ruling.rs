@@ -29,6 +29,8 @@ pub(super) struct Permit(Allowed);
 
 #[derive(Debug)]
 enum Allowed {
+    /// It would have been refused for this, and refusals are only reported.
+    Warned(Objection),
     /// Somebody may do what they asked, for this reason.
     Judged(&'static str),
     /// Nothing was asked but whether to change the request (by a mutating webhook).
@@ -42,6 +44,8 @@ impl Permit {
             Yes::Waived(waiver) => waived(*waiver),
             Yes::Recorded { basis, proof: _ } | Yes::DryRun(basis) => granted(*basis),
             Yes::Ungranted => "override-ungranted",
+            // Told with its objection by [`Ruling::on_pod`].
+            Yes::Warned(_) => "warned",
         }))
     }
 
@@ -50,12 +54,21 @@ impl Permit {
             SetYes::Passes(passing) => (*passing).into(),
             SetYes::Recorded(because, _) | SetYes::DryRun(because) => (*because).into(),
             SetYes::Unrecorded => "unrecorded",
+            SetYes::Warned(_) => "warned",
         }))
     }
 
     /// A yes to a request that takes nothing by itself (a mutating webhook's), with what it changes.
     pub(super) fn to_change(patch: Option<Patch>) -> Self {
         Self(Allowed::Change(patch))
+    }
+
+    /// Why it would have been refused, where it would.
+    pub(super) fn warned(&self) -> Option<&Objection> {
+        match &self.0 {
+            Allowed::Warned(objection) => Some(objection),
+            Allowed::Judged(_) | Allowed::Change(_) => None,
+        }
     }
 
     /// Whether nothing was asked but to change the request.
@@ -67,6 +80,7 @@ impl Permit {
     pub(super) fn reason(&self) -> &'static str {
         match &self.0 {
             Allowed::Judged(reason) => reason,
+            Allowed::Warned(objection) => objection.slug,
             Allowed::Change(Some(_)) => "patched",
             Allowed::Change(None) => "unchanged",
         }
@@ -75,7 +89,7 @@ impl Permit {
     /// What is changed in the request.
     pub(super) fn patch(&self) -> Option<&Patch> {
         match &self.0 {
-            Allowed::Judged(_) => None,
+            Allowed::Judged(_) | Allowed::Warned(_) => None,
             Allowed::Change(patch) => patch.as_ref(),
         }
     }
@@ -90,21 +104,10 @@ impl Ruling {
             headroom,
             warnings,
         } = answer;
-        let what = format!("pod {namespace}/{pod}");
         let outcome = match outcome {
+            Ok(Yes::Warned(refusal)) => Ok(warned(objection(namespace, pod, &refusal))),
             Ok(yes) => Ok(Permit::of(&yes)),
-            Err(Refusal::Wait(reason)) => Err(Objection::to_take(&what, Code::Wait, &reason)),
-            Err(Refusal::Deny(reason)) => Err(Objection::to_take(&what, Code::Deny, &reason)),
-            Err(Refusal::NoSuchPod) => Err(no_such_pod(pod)),
-            Err(Refusal::Outdated) => {
-                let what = "it changed while it was judged".to_owned();
-                let reason = Reason::Unavailable { what };
-                Err(Objection::to_take(
-                    &format!("pod {namespace}/{pod}"),
-                    Code::Wait,
-                    &reason,
-                ))
-            }
+            Err(refusal) => Err(objection(namespace, pod, &refusal)),
         };
         Self {
             outcome,
@@ -112,16 +115,37 @@ impl Ruling {
             headroom,
             warnings,
         }
+        .told()
+    }
+
+    /// What would have been refused is told to the caller.
+    fn told(mut self) -> Self {
+        if let Ok(permit) = &self.outcome
+            && let Some(objection) = permit.warned()
+        {
+            let warning = format!(
+                "allowed by enforcement: Warn, otherwise refused: {}",
+                objection.message
+            );
+            self.warnings.insert(0, warning);
+        }
+        self
     }
 
     /// The judge's answer about a StatefulSet.
     pub(super) fn on_set(set: &ClusterRef, answer: SetAnswer) -> Self {
         let SetAnswer { outcome, warnings } = answer;
-        let what = format!("statefulset {set}");
+        let objection = |refusal: &SetRefusal| {
+            let what = format!("statefulset {set}");
+            match refusal {
+                SetRefusal::Wait(reason) => Objection::to_change(&what, Code::Wait, reason),
+                SetRefusal::Deny(reason) => Objection::to_change(&what, Code::Deny, reason),
+            }
+        };
         let outcome = match outcome {
+            Ok(SetYes::Warned(refusal)) => Ok(warned(objection(&refusal))),
             Ok(yes) => Ok(Permit::of_set(&yes)),
-            Err(SetRefusal::Wait(reason)) => Err(Objection::to_change(&what, Code::Wait, &reason)),
-            Err(SetRefusal::Deny(reason)) => Err(Objection::to_change(&what, Code::Deny, &reason)),
+            Err(refusal) => Err(objection(&refusal)),
         };
         Self {
             outcome,
@@ -129,6 +153,7 @@ impl Ruling {
             headroom: None,
             warnings,
         }
+        .told()
     }
 
     /// The answer of a mutating webhook.
@@ -152,9 +177,18 @@ impl Ruling {
         }
     }
 
-    /// `allow`, `wait`, `deny` or `not-found`.
+    /// Why it is refused, or would be.
+    pub(super) fn objection(&self) -> Option<&Objection> {
+        match &self.outcome {
+            Ok(permit) => permit.warned(),
+            Err(objection) => Some(objection),
+        }
+    }
+
+    /// `allow`, `warn` (allowed, and otherwise refused), `wait`, `deny` or `not-found`.
     pub(super) fn verdict(&self) -> &'static str {
         match &self.outcome {
+            Ok(permit) if permit.warned().is_some() => "warn",
             Ok(_) => "allow",
             Err(objection) => objection.code.into(),
         }
@@ -165,6 +199,24 @@ impl Ruling {
         match &self.outcome {
             Ok(permit) => permit.reason(),
             Err(objection) => objection.slug,
+        }
+    }
+}
+
+fn warned(objection: Objection) -> Permit {
+    Permit(Allowed::Warned(objection))
+}
+
+fn objection(namespace: &str, pod: &str, refusal: &Refusal) -> Objection {
+    let what = format!("pod {namespace}/{pod}");
+    match refusal {
+        Refusal::Wait(reason) => Objection::to_take(&what, Code::Wait, reason),
+        Refusal::Deny(reason) => Objection::to_take(&what, Code::Deny, reason),
+        Refusal::NoSuchPod => no_such_pod(pod),
+        Refusal::Outdated => {
+            let changed = "it changed while it was judged".to_owned();
+            let reason = Reason::Unavailable { what: changed };
+            Objection::to_take(&what, Code::Wait, &reason)
         }
     }
 }

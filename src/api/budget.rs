@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::auth::AuthSpec;
 use super::duration::Bounds;
+use super::enforcement::Enforcement;
 use super::policy::{EvidenceSource, PolicySpec};
 use super::rollout::RolloutSpec;
 use super::status::QuorumDisruptionBudgetStatus;
@@ -51,6 +52,10 @@ pub struct QuorumDisruptionBudgetSpec {
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("spec.statefulSetName cannot change"))]
     pub stateful_set_name: String,
+    /// Whether what the gate refuses is refused, or only reported. Default: `Enforce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Enforcement")]
+    pub enforcement: Option<Enforcement>,
     /// How members are reached and asked.
     #[serde(default, skip_serializing_if = "is_default")]
     pub members: MembersSpec,
@@ -182,6 +187,11 @@ impl QuorumDisruptionBudget {
         );
         budget.metadata.namespace = Some(cluster.namespace.clone());
         budget
+    }
+
+    /// Whether refusals are only reported.
+    pub fn only_warns(&self) -> bool {
+        self.spec.enforcement.unwrap_or_default().only_warns()
     }
 
     /// The cluster it guards.

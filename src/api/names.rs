@@ -3,7 +3,7 @@
 /// The API group.
 pub const GROUP: &str = "quorumgate.io";
 
-/// Label on a StatefulSet: `true` enrols it.
+/// Label on a StatefulSet: `true` enrols it, `false` keeps it from being enrolled by anybody else's labels.
 pub const ENROLL: &str = "quorumgate.io/enroll";
 
 /// Label on a namespace: `true` puts its pods under the webhooks. Set by the controller.
@@ -11,6 +11,9 @@ pub const GATED: &str = "quorumgate.io/gated";
 
 /// The value of [`ENROLL`] and [`GATED`] that counts.
 pub const TRUE: &str = "true";
+
+/// The value of [`ENROLL`] that opts out.
+pub const FALSE: &str = "false";
 
 /// Annotation on a pod, a StatefulSet or a budget: until when (RFC 3339, at most 24 h ahead) requests pass against the gate's advice.
 pub const OVERRIDE_UNTIL: &str = "quorumgate.io/override-until";

@@ -59,12 +59,16 @@ impl Hearing<'_> {
             Ok(Identity::NoSuchPod) => return self.answer(self.no_such_pod()),
             Ok(Identity::Unrecorded(cluster, because)) => {
                 self.noted.about(&cluster);
+                // Its budget will say what new ones say.
+                let new = because == Reason::NoLedger && self.bench.enforcement.only_warns();
+                self.noted.only_warning(new);
                 return Box::pin(self.without_ledger(&cluster, because)).await;
             }
             Err(error) => return self.unavailable(&error),
         };
         let cluster = page.cluster.clone();
         self.noted.about(&cluster);
+        self.noted.only_warning(page.budget().only_warns());
         self.noted
             .doing("other questions about the same cluster were answered");
         let turnstile = observer.ledger().turnstile();
@@ -118,6 +122,7 @@ impl Hearing<'_> {
                 Ok(None) => return self.wait(Reason::NoLedger),
                 Err(error) => return self.ledger_failed(&error),
             };
+            self.noted.only_warning(page.budget().only_warns());
             self.noted.doing("its members were being asked");
             let judged = match Box::pin(self.consider(&page)).await {
                 Ok(Some(judged)) => judged,

@@ -27,11 +27,12 @@ pub use judging::Judging;
 pub use looking::Looking;
 pub use question::{Answer, Asker, DryRun, Question, Refusal, Sighting, Yes};
 
+use crate::api::Enforcement;
 use crate::clock::Clock;
 use crate::etcd::{Admin, Prober};
 use crate::ledger::Ledger;
 use crate::observe::{Ages, Observer};
-use crate::quorum::{ClusterRef, Reason};
+use crate::quorum::{Actor, ClusterRef, Reason};
 use crate::telemetry::metrics::Metrics;
 use hearing::Hearing;
 use moves::Moves;
@@ -64,6 +65,8 @@ pub struct Bench {
     pub metrics: Arc<Metrics>,
     /// How long a member may take to answer, where its budget does not say.
     pub probe_timeout: Duration,
+    /// Whether refusals count for a cluster that has no budget yet.
+    pub enforcement: Enforcement,
     /// Runs what outlives an answer.
     pub spawn: Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
 }
@@ -102,8 +105,17 @@ impl Judge {
             Ok(answer) => answer,
             Err(_) => too_late(&noted),
         };
-        if let (Ok(Yes::Ungranted), Some(cluster)) = (&answer.outcome, &answer.cluster) {
-            self.distrust_ledger(cluster.clone());
+        // The gate's own steps are no tests of what others would meet.
+        let warns = noted.only_warns() && question.asker.actor != Actor::Gate;
+        let answer = if warns { answer.only_warning() } else { answer };
+        if let Some(cluster) = &answer.cluster {
+            match &answer.outcome {
+                Ok(Yes::Ungranted) => self.distrust_ledger(cluster.clone()),
+                Ok(Yes::Warned(_)) if question.dry_run == DryRun::No => {
+                    self.suspend_ledger(cluster.clone());
+                }
+                Ok(_) | Err(_) => {}
+            }
         }
         answer
     }
@@ -113,6 +125,13 @@ impl Judge {
     fn distrust_ledger(&self, cluster: ClusterRef) {
         let ledger = self.bench.observer.ledger().clone();
         (self.bench.spawn)(cool(ledger, cluster).boxed());
+    }
+
+    /// Has it on record that a ledger does not hold every permission. Mostly it is there already: the leader writes it when it sees that a
+    /// budget's refusals are only reported.
+    fn suspend_ledger(&self, cluster: ClusterRef) {
+        let ledger = self.bench.observer.ledger().clone();
+        (self.bench.spawn)(suspend(ledger, cluster).boxed());
     }
 }
 
@@ -129,6 +148,33 @@ fn too_late(noted: &Noted) -> Answer {
     }
     let what = format!("there was no time left while {}", noted.what());
     hearing::answer(noted, Err(Refusal::Wait(Reason::Unavailable { what })))
+}
+
+/// Has a ledger cold after something passed that would have been refused; tries like [`cool`].
+async fn suspend(ledger: Ledger, cluster: ClusterRef) {
+    let attempt = || async {
+        match ledger.read(&cluster).await? {
+            Some(page) if page.budget().only_warns() => {
+                ledger.suspend_while_it_warns(&page).await.map(drop)
+            }
+            // Refusals count again: what passed a moment before may still be on its way.
+            Some(page) => ledger
+                .cool(&page, "a disruption passed without a grant")
+                .await
+                .map(drop),
+            None => Ok(()),
+        }
+    };
+    let patiently = ExponentialBuilder::default()
+        .with_jitter()
+        .without_max_times();
+    let suspended = attempt
+        .retry(patiently)
+        .when(|error| !error.is_lasting())
+        .await;
+    if let Err(error) = suspended {
+        tracing::error!(%cluster, error = %error, "could not suspend the ledger");
+    }
 }
 
 /// Tries until it is written, or the budget is gone, or nobody can write it: what replaces it will be new, and cold.

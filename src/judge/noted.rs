@@ -13,6 +13,7 @@ struct Notes {
     cluster: Option<ClusterRef>,
     doing: &'static str,
     overridden: bool,
+    only_warns: bool,
     warnings: Vec<String>,
 }
 
@@ -30,6 +31,15 @@ impl Noted {
     /// Whether the pod goes by a valid override, whatever the ledger says.
     pub(super) fn overridden(&self, overridden: bool) {
         self.with(|notes| notes.overridden = overridden);
+    }
+
+    /// Whether the cluster's refusals are only reported.
+    pub(super) fn only_warning(&self, only_warns: bool) {
+        self.with(|notes| notes.only_warns = only_warns);
+    }
+
+    pub(super) fn only_warns(&self) -> bool {
+        self.with(|notes| notes.only_warns)
     }
 
     /// Something the asker should know.

@@ -118,6 +118,19 @@ pub enum Yes {
     Ungranted,
     /// It would be allowed; nothing was written.
     DryRun(Basis),
+    /// It would be refused, and passes because the budget's refusals are only reported (`enforcement: Warn`); the ledger is cold meanwhile.
+    Warned(Refusal),
+}
+
+impl Answer {
+    /// The same where refusals are only reported. That there is no such pod, or that it changed, is no refusal.
+    pub(super) fn only_warning(self) -> Self {
+        let outcome = match self.outcome {
+            Err(refusal @ (Refusal::Wait(_) | Refusal::Deny(_))) => Ok(Yes::Warned(refusal)),
+            outcome => outcome,
+        };
+        Self { outcome, ..self }
+    }
 }
 
 /// A no, and why.

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use super::{Answer, Asker, Bench, DryRun, Judge, Question, Refusal, Sighting, Yes};
+use crate::api::Enforcement;
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
 use crate::fake_api::FakeApi;
@@ -113,6 +114,7 @@ fn judge(api: &FakeApi) -> Judge {
         clock,
         metrics: Arc::new(Metrics::new()),
         probe_timeout: Duration::from_millis(100),
+        enforcement: Enforcement::Enforce,
         spawn: Box::new(|work| drop(tokio::spawn(work))),
     })
 }
@@ -292,4 +294,51 @@ async fn p7_p8_p13_endless_conflicts_end_in_a_wait_in_time() {
     let answer = free.evict().await.0;
     let recorded = matches!(answer.outcome, Ok(Yes::Recorded { .. }));
     assert!(recorded, "without the conflicts it would go: {answer:?}");
+}
+
+/// The same question, once refused and once only warned about; what passes so leaves a ledger that does not pretend to know.
+#[tokio::test]
+async fn where_refusals_are_only_reported_they_pass_and_the_ledger_is_suspended() {
+    let court = Court::new().await;
+    let (refused, _) = court.evict().await;
+    let Err(because @ Refusal::Wait(_)) = &refused.outcome else {
+        panic!("{refused:?}")
+    };
+    let mut budget = court.api.get(BUDGET).unwrap();
+    budget["spec"]["enforcement"] = json!("Warn");
+    court.api.put(BUDGET, budget);
+    let (warned, _) = court.evict().await;
+    let Ok(Yes::Warned(instead)) = &warned.outcome else {
+        panic!("{warned:?}")
+    };
+    assert_eq!(
+        std::mem::discriminant(because),
+        std::mem::discriminant(instead)
+    );
+    let suspended = || court.api.get(BUDGET).unwrap()["status"]["ledger"]["suspended"] == true;
+    tokio::time::timeout(Duration::from_secs(20), async {
+        while !suspended() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .expect("the ledger is suspended");
+
+    // The gate's own steps are refused as ever.
+    let own = Question {
+        asker: Asker {
+            name: "quorumgate".into(),
+            actor: Actor::Gate,
+        },
+        ..question(None)
+    };
+    let answer = court.judge.hear(own).await;
+    assert!(answer.outcome.is_err(), "{answer:?}");
+
+    // And everybody is, as soon as refusals count again: nobody knows what passed.
+    let mut budget = court.api.get(BUDGET).unwrap();
+    budget["spec"]["enforcement"] = json!("Enforce");
+    court.api.put(BUDGET, budget);
+    let (answer, _) = court.evict().await;
+    assert!(answer.outcome.is_err(), "{answer:?}");
 }

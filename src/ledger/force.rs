@@ -6,6 +6,9 @@
 
 use super::{Ledger, LedgerError, Page};
 
+/// Why a ledger is suspended whose budget's refusals are only reported.
+pub const WHILE_IT_WARNS: &str = "what was refused was allowed (enforcement: Warn)";
+
 impl Ledger {
     /// The gate is not in force: the ledger is cold until [`Ledger::in_force`] and one settle time more. `None` where that was
     /// known.
@@ -22,9 +25,27 @@ impl Ledger {
         self.put(page, status).await.map(Some)
     }
 
+    /// Says why a suspended ledger goes on being so.
+    async fn explain(&self, page: &Page, because: &str) -> Result<Option<Page>, LedgerError> {
+        let (_, mut status) = page.draft();
+        status.ledger.cold_because = Some(because.to_owned());
+        self.put_changed(page, status).await
+    }
+
+    /// Refusals are only reported, so pods go without a permission as if the gate were not in force.
+    pub async fn suspend_while_it_warns(&self, page: &Page) -> Result<Option<Page>, LedgerError> {
+        match self.suspend(page, WHILE_IT_WARNS).await? {
+            Some(page) => Ok(Some(page)),
+            None => self.explain(page, WHILE_IT_WARNS).await,
+        }
+    }
+
     /// The gate is in force, by these webhook configurations. A ledger that was suspended, or in force by others, is cold for
     /// one settle time from now. `None` where nothing changes.
     pub async fn in_force(&self, page: &Page, by: &str) -> Result<Option<Page>, LedgerError> {
+        if page.budget().only_warns() {
+            return self.suspend_while_it_warns(page).await;
+        }
         let (_, mut status) = page.draft();
         let ledger = &mut status.ledger;
         let others = ledger.in_force_by.as_deref().is_some_and(|was| was != by);

@@ -20,6 +20,7 @@ mod wire;
 mod witness;
 
 pub use error::LedgerError;
+pub use force::WHILE_IT_WARNS;
 pub use page::{BudgetUid, Page};
 pub use recorded::Recorded;
 pub use settlement::{Due, due};

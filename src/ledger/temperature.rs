@@ -11,7 +11,13 @@ use crate::quorum::Temperature;
 
 /// The temperature of the ledger on this page: warm where a replica wrote so for this very budget, or where this replica has
 /// seen it for one settle time since it was created or last turned cold. Cold in any case while its gate is not in force.
+///
+/// While refusals are only reported, they are to be those that there would be with every permission known: such a ledger is judged as
+/// warm. It is kept suspended meanwhile, so that it is cold as soon as refusals count again.
 pub fn temperature(page: &Page, seen: &Seen, settle_time: Duration) -> Temperature {
+    if page.budget().only_warns() {
+        return Temperature::Warm;
+    }
     let ledger = page.status().map(|s| s.ledger.clone()).unwrap_or_default();
     if ledger.suspended {
         return Temperature::Cold { remaining: None };

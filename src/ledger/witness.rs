@@ -61,9 +61,9 @@ impl Witness {
     }
 }
 
-/// Says that the ledger on this page is warm, unless its gate is not in force.
+/// Says that the ledger on this page is warm, unless its gate is not in force, or refuses nothing.
 pub(super) fn warm(page: &Page, status: &mut QuorumDisruptionBudgetStatus) {
-    if status.ledger.suspended {
+    if status.ledger.suspended || page.budget().only_warns() {
         return;
     }
     status.ledger.warm = true;

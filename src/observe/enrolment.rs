@@ -13,7 +13,17 @@ pub fn is_enrolled(set: &StatefulSet) -> bool {
 
 /// Whether a StatefulSet with these labels is enrolled by them.
 pub fn labels_enrol(labels: &BTreeMap<String, String>) -> bool {
-    is(labels, names::ENROLL, names::TRUE) || are_of_druid(labels)
+    match labels.get(names::ENROLL).map(String::as_str) {
+        Some(names::TRUE) => true,
+        Some(names::FALSE) => false,
+        Some(_) | None => are_of_druid(labels),
+    }
+}
+
+/// Whether the StatefulSet's label keeps the gate from enrolling it, whoever made it. A budget that somebody wrote by hand counts all the same.
+pub fn opts_out(set: &StatefulSet) -> bool {
+    let labels = set.metadata.labels.as_ref();
+    labels.is_some_and(|labels| is(labels, names::ENROLL, names::FALSE))
 }
 
 /// Whether these are the labels of a StatefulSet that etcd-druid made, or of one of its pods.

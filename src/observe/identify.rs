@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
-use super::enrolment::{are_of_druid, is_enrolled};
+use super::enrolment::{are_of_druid, is_enrolled, opts_out};
 use super::scope::named_after;
 use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
@@ -62,17 +62,21 @@ impl Observer {
             }
             Err(error) => return Err(ObserveError::Ledger(error)),
         }
-        Ok(if druids || self.enrolled(&cluster).await? {
+        Ok(if self.enrolled(&cluster, druids).await? {
             Identity::Unrecorded(cluster, Reason::NoLedger)
         } else {
             Identity::Foreign
         })
     }
 
-    async fn enrolled(&self, cluster: &ClusterRef) -> Result<bool, ObserveError> {
+    /// As the StatefulSet says, which may opt out; where it is gone, as its pods' labels say.
+    async fn enrolled(&self, cluster: &ClusterRef, druids: bool) -> Result<bool, ObserveError> {
         let sets: Api<StatefulSet> = Api::namespaced(self.client().clone(), &cluster.namespace);
         let set = sets.get_opt(&cluster.name).await;
         let set = set.map_err(ObserveError::StatefulSet)?;
-        Ok(set.as_ref().is_some_and(is_enrolled))
+        Ok(match &set {
+            Some(set) => is_enrolled(set) || (druids && !opts_out(set)),
+            None => druids,
+        })
     }
 }

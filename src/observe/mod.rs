@@ -32,7 +32,7 @@ mod wants;
 mod world;
 
 pub use containers::which_is_etcd;
-pub use enrolment::{is_enrolled, labels_enrol};
+pub use enrolment::{is_enrolled, labels_enrol, opts_out};
 pub use error::ObserveError;
 pub use identify::Identity;
 pub use ledgerless::Ledgerless;

@@ -140,7 +140,9 @@ impl Wanted<'_> {
             .any(|pdb| pdb.name_any() == name && !is_ours(pdb, &name));
         let mut others = existing.filter(|pdb| !is_ours(pdb, &name));
         let selected = others.any(|pdb| selects_any(pdb, members));
-        match (ours, self.selector) {
+        // Where refusals are only reported, the API server is not to refuse for the gate either.
+        let selector = self.selector.filter(|_| !self.budget.only_warns());
+        match (ours, selector) {
             (Some(ours), None) => delete(ours),
             (Some(ours), Some(_)) if selected => delete(ours),
             (Some(ours), Some(selector)) => {

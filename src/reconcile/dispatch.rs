@@ -67,7 +67,12 @@ pub(super) async fn until_cancelled(
     let mut dispatch = Dispatch {
         run,
         keepers: Keepers::new(supervisor.clone(), cancel.child_token()),
-        enrolment: Enrolment::new(run.client.clone(), bounds, run.settings.settle_time),
+        enrolment: Enrolment::new(
+            run.client.clone(),
+            bounds,
+            run.settings.settle_time,
+            run.settings.enforcement,
+        ),
         enrol_at: now,
         nodes: HashMap::new(),
     };

@@ -21,8 +21,8 @@ use tracing::{info, warn};
 
 use super::slim_pod::SlimPod;
 use super::watches::Watches;
-use crate::api::{QuorumDisruptionBudget, names};
-use crate::observe::is_enrolled;
+use crate::api::{Enforcement, QuorumDisruptionBudget, names};
+use crate::observe::{is_enrolled, opts_out};
 use crate::quorum::ClusterRef;
 
 /// Who applies the namespace label, and makes budgets.
@@ -125,12 +125,20 @@ impl Seen<'_> {
     }
 
     fn abandoned(&self) -> BTreeSet<ClusterRef> {
-        let sets: HashSet<Place<'_>> = self.sets.iter().filter_map(|s| place(s.meta())).collect();
+        let sets: HashMap<Place<'_>, bool> = self
+            .sets
+            .iter()
+            .filter_map(|set| Some((place(set.meta())?, opts_out(set))))
+            .collect();
         let made_here = self.budgets.iter().filter(|budget| made_here(budget));
-        let mut without: BTreeSet<ClusterRef> = made_here
+        let made_here: Vec<Place<'_>> = made_here
             .filter_map(|budget| place(budget.meta()))
-            .filter(|place| !sets.contains(place))
-            .map(cluster)
+            .collect();
+        let of_sets = |place: &&Place<'_>| !sets.contains_key(*place);
+        let mut without: BTreeSet<ClusterRef> = made_here
+            .iter()
+            .filter(of_sets)
+            .map(|place| cluster(*place))
             .collect();
         if !without.is_empty() {
             for pod in (self.pods)() {
@@ -139,6 +147,11 @@ impl Seen<'_> {
                 }
             }
         }
+        // Whoever opts out is let go, members and all.
+        let out = made_here
+            .iter()
+            .filter(|place| sets.get(*place) == Some(&true));
+        without.extend(out.map(|place| cluster(*place)));
         without
     }
 }
@@ -161,6 +174,8 @@ pub(super) struct Enrolment {
     client: Client,
     bounds: Bounds,
     settle_time: Duration,
+    /// What new budgets say.
+    enforcement: Enforcement,
     /// Since when a budget has guarded nothing, on this replica's clock.
     abandoned_since: HashMap<ClusterRef, Instant>,
     /// Namespaces whose label was given back, and which somebody else keeps labelled.
@@ -168,11 +183,17 @@ pub(super) struct Enrolment {
 }
 
 impl Enrolment {
-    pub(super) fn new(client: Client, bounds: Bounds, settle_time: Duration) -> Self {
+    pub(super) fn new(
+        client: Client,
+        bounds: Bounds,
+        settle_time: Duration,
+        enforcement: Enforcement,
+    ) -> Self {
         Self {
             client,
             bounds,
             settle_time,
+            enforcement,
             abandoned_since: HashMap::new(),
             given_back: BTreeSet::new(),
         }
@@ -259,6 +280,9 @@ impl Enrolment {
 
     async fn create(&self, cluster: &ClusterRef) {
         let mut budget = QuorumDisruptionBudget::of(cluster);
+        // What everybody takes for granted is left out.
+        let enforcement = Some(self.enforcement).filter(|e| *e != Enforcement::default());
+        budget.spec.enforcement = enforcement;
         budget
             .labels_mut()
             .insert(names::MANAGED_BY.into(), MANAGER.into());
@@ -301,13 +325,14 @@ impl Enrolment {
             return Ok(false);
         }
         let sets: Api<StatefulSet> = Api::namespaced(self.client.clone(), namespace);
-        if sets.get_opt(name).await?.is_some() {
+        let set = sets.get_opt(name).await?;
+        if set.as_ref().is_some_and(|set| !opts_out(set)) {
             return Ok(false);
         }
         let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), namespace);
         // Read just then, with those that lost their labels: by the caches nothing may be deleted.
         let mut left = pods.list(&ListParams::default()).await?.into_iter();
-        if left.any(|pod| pod.cluster().as_ref() == Some(cluster)) {
+        if set.is_none() && left.any(|pod| pod.cluster().as_ref() == Some(cluster)) {
             return Ok(false);
         }
         let only_this = DeleteParams::default().preconditions(Preconditions {

@@ -101,7 +101,7 @@ async fn temper(
         Err(_) => cached,
         Ok(_) => force_now(run, &page.cluster.namespace).await?,
     };
-    let page = warm::note_force(ledger, page, &force, lapse).await?;
+    let page = Box::pin(warm::note_force(ledger, page, &force, lapse)).await?;
     if force.is_err() || warm::is_warm(&page) {
         return Ok(None);
     }

@@ -35,12 +35,13 @@ use tracing::info;
 
 pub use stopwatches::Stopwatches;
 
+use crate::api::Enforcement;
 use crate::api::QuorumDisruptionBudget;
 use crate::clock::Clock;
 use crate::etcd::Prober;
 use crate::features::Features;
 use crate::judge::Judge;
-use crate::ledger::{Ledger, Page};
+use crate::ledger::{Ledger, Page, WHILE_IT_WARNS};
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
@@ -69,6 +70,8 @@ pub struct Settings {
     pub identity: String,
     /// How long a request may live, generously: see the ledger.
     pub settle_time: Duration,
+    /// What new budgets say of enforcement.
+    pub enforcement: Enforcement,
     /// Which features are on.
     pub features: Features,
 }
@@ -145,6 +148,9 @@ impl Run {
         let ledger = &status.ledger;
         let warm = ledger.warm && ledger.budget_uid == budget.metadata.uid;
         let settled = match force {
+            Ok(_) if budget.only_warns() => {
+                ledger.suspended && ledger.cold_because.as_deref() == Some(WHILE_IT_WARNS)
+            }
             Ok(by) => warm && ledger.in_force_by == Some(by),
             Err(_) => ledger.suspended,
         };

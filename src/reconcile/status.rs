@@ -22,7 +22,7 @@ use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatu
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::observe::access;
-use crate::quorum::{ClusterRef, Role, Snapshot};
+use crate::quorum::{ClusterRef, Role, Snapshot, Temperature};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::ClusterNumbers;
 
@@ -75,7 +75,7 @@ impl Eyes {
         if !leads && !self.run.is_uneasy(&self.cluster) {
             return RESYNC;
         }
-        match self.look_and_show(leads).await {
+        match Box::pin(self.look_and_show(leads)).await {
             Ok(next) => next,
             Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
             Err(problem) => {
@@ -173,7 +173,11 @@ impl Eyes {
             snapshot: &look.snapshot,
             round: &look.round,
             grants: &look.page.grants,
-            temperature: look.world.temperature(),
+            temperature: if page.budget().only_warns() {
+                Temperature::Cold { remaining: None }
+            } else {
+                look.world.temperature()
+            },
             cold_because: before.ledger.cold_because.as_deref(),
             force: &self.run.force(&self.cluster.namespace),
             access: &access(page, look.world.stateful_set(), &[]),

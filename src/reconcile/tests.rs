@@ -4,6 +4,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::*;
+use crate::api::Enforcement;
 use crate::etcd::{Admin, Connections};
 use crate::fake_api::FakeApi;
 use crate::judge::Bench;
@@ -36,6 +37,7 @@ fn context(api: &FakeApi) -> Context {
         clock: clock.clone(),
         metrics: Arc::clone(&metrics),
         probe_timeout: Duration::from_millis(100),
+        enforcement: Enforcement::Enforce,
         spawn: Box::new(|work| drop(tokio::spawn(work))),
     });
     Context {
@@ -56,6 +58,7 @@ fn context(api: &FakeApi) -> Context {
             identity: "a".into(),
             settle_time,
             features: Features { on_delete: true },
+            enforcement: Enforcement::Enforce,
         },
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::force::OutOfForce;
-use crate::ledger::{Ledger, LedgerError, Page};
+use crate::ledger::{Ledger, LedgerError, Page, WHILE_IT_WARNS};
 use crate::quorum::Temperature;
 
 /// Whether it is written that this very ledger is warm. A status may have been copied from another budget.
@@ -20,6 +20,11 @@ pub(super) fn is_settled(page: &Page, force: &Result<String, OutOfForce>) -> boo
         return false;
     };
     match force {
+        // Being suspended for another reason before, it is to say that it is so for this one.
+        Ok(_) if page.budget().only_warns() => {
+            let told = status.ledger.cold_because.as_deref();
+            status.ledger.suspended && told == Some(WHILE_IT_WARNS)
+        }
         Ok(by) => is_warm(page) && status.ledger.in_force_by.as_ref() == Some(by),
         Err(_) => status.ledger.suspended,
     }

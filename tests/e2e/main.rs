@@ -41,4 +41,5 @@ mod teardown;
 mod unreadable_owner;
 mod versions;
 mod vigil;
+mod warn;
 mod world;

@@ -314,6 +314,12 @@ impl WorldBuilder {
         self
     }
 
+    /// One more argument of the gate.
+    pub(crate) fn argument(mut self, argument: &str) -> Self {
+        self.gate = self.gate.argument(argument);
+        self
+    }
+
     /// Does not wait for the ledger to be warm.
     pub(crate) fn cold(mut self) -> Self {
         self.warm = false;

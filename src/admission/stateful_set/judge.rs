@@ -112,7 +112,11 @@ impl StatefulSetJudge {
             facts.listed = self.listed(question, page, set).await?;
             verdict = decide(&question.change, &facts, ignored);
         }
-        match verdict {
+        let only_warns = reading
+            .page
+            .as_ref()
+            .is_some_and(|p| p.budget().only_warns());
+        let answer = match verdict {
             SetVerdict::Pass(passing) => Ok(SetAnswer::passes(passing)),
             SetVerdict::Wait(reason) => Ok(SetAnswer::wait(reason)),
             SetVerdict::Deny(reason) => Ok(SetAnswer::deny(reason)),
@@ -120,7 +124,14 @@ impl StatefulSetJudge {
                 self.admit(question, set, reading.page.as_ref(), because)
                     .await
             }
-        }
+        };
+        answer.map(|answer| {
+            if only_warns {
+                answer.only_warning()
+            } else {
+                answer
+            }
+        })
     }
 
     async fn read(&self, cluster: &ClusterRef) -> Result<Reading, Trouble> {

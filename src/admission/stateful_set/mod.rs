@@ -72,6 +72,8 @@ pub enum SetYes {
     Unrecorded,
     /// It would be admitted; nothing was written.
     DryRun(Because),
+    /// It would be refused, and passes because the budget's refusals are only reported (`enforcement: Warn`).
+    Warned(SetRefusal),
 }
 
 /// A no, and why.
@@ -138,6 +140,15 @@ impl SetAnswer {
             outcome: Err(SetRefusal::Wait(reason)),
             warnings: Vec::new(),
         }
+    }
+
+    /// The same where refusals are only reported.
+    fn only_warning(self) -> Self {
+        let outcome = match self.outcome {
+            Err(refusal) => Ok(SetYes::Warned(refusal)),
+            outcome => outcome,
+        };
+        Self { outcome, ..self }
     }
 
     /// A no to this way of doing it.

@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::api::Enforcement;
 
 fn selector(app: &str) -> LabelSelector {
     LabelSelector {
@@ -157,4 +158,21 @@ fn only_a_rollout_that_is_under_way_evicts() {
     assert_eq!(with(under_way, "Delete"), Evictions::None);
     assert_eq!(with(finished, "EvictHealthy"), Evictions::None);
     assert_eq!(with(json!(null), "EvictHealthy"), Evictions::None);
+}
+
+#[test]
+fn where_refusals_are_only_reported_there_is_no_companion_that_would_refuse() {
+    let ours = created(2);
+    let mut budget = budget();
+    budget.spec.enforcement = Some(Enforcement::Warn);
+    let selector = selector("etcd");
+    let wanted = Wanted {
+        budget: &budget,
+        selector: Some(&selector),
+        min_available: 2,
+    };
+    let members = [member("etcd-0"), member("etcd-1")];
+    assert_eq!(wanted.step([].iter(), &members), Step::Nothing);
+    let step = wanted.step([ours].iter(), &members);
+    assert!(matches!(step, Step::Delete(_)), "{step:?}");
 }

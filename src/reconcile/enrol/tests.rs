@@ -88,6 +88,34 @@ fn an_enrolled_set_gets_a_label_on_its_namespace_and_a_budget() {
 }
 
 #[test]
+fn a_set_that_opts_out_is_not_enrolled_and_loses_the_budget_that_it_was_given() {
+    let out = [
+        (names::ENROLL, names::FALSE),
+        (names::MANAGED_BY, names::MANAGED_BY_DRUID),
+        (names::COMPONENT, names::COMPONENT_STATEFUL_SET),
+    ];
+    let work = Caches {
+        sets: vec![
+            set("a", "new", &out),
+            set("a", "given", &out),
+            set("a", "by-hand", &out),
+            set("a", "stays", &out[1..]),
+        ],
+        budgets: vec![
+            budget("a", "given", Some(MANAGER)),
+            budget("a", "by-hand", None),
+            budget("a", "stays", Some(MANAGER)),
+        ],
+        pods: vec![pod("a", "given-0")],
+        namespaces: vec![namespace("a", true)],
+        ..Caches::default()
+    }
+    .work();
+    assert_eq!(work.create, BTreeSet::new());
+    assert_eq!(work.abandoned, clusters(&[("a", "given")]));
+}
+
+#[test]
 fn a_budget_written_by_hand_is_adopted_and_never_dismissed() {
     let work = Caches {
         sets: vec![set("a", "etcd", ENROLLED)],
@@ -205,7 +233,12 @@ fn everywhere(api: &FakeApi) -> Enrolment {
         named: Vec::new(),
         own: OWN.into(),
     };
-    Enrolment::new(api.client(), everywhere, Duration::ZERO)
+    Enrolment::new(
+        api.client(),
+        everywhere,
+        Duration::ZERO,
+        Enforcement::Enforce,
+    )
 }
 
 /// Left is a pod that the set owns, one that it has orphaned (and that somebody took the labels from), one of another set, or one of another

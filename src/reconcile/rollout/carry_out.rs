@@ -42,7 +42,7 @@ pub(super) async fn carry_out(
     };
     match ask(run, cluster, step, *seen).await {
         Ok(Yes::Recorded { proof, .. }) => seen.last_seq = proof.seq(),
-        Ok(Yes::Ungranted | Yes::DryRun(_)) => {
+        Ok(Yes::Ungranted | Yes::DryRun(_) | Yes::Warned(_)) => {
             return Outcome::Failed("the judge gave no permission that can be used".into());
         }
         Err(Refusal::Wait(reason) | Refusal::Deny(reason)) => return Outcome::Refused(reason),

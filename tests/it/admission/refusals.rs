@@ -1,10 +1,10 @@
 //! How answers look, and what they leave behind.
 
-use quorumgate::judge::Yes;
+use quorumgate::judge::{Refusal, Yes};
 use quorumgate::quorum::{Basis, Body, Count, NotServing, Reason, Why};
 use serde_json::json;
 
-use super::door::{Door, answer, deny, fixture, wait, with};
+use super::door::{Door, World, answer, deny, fixture, wait, with};
 
 fn no_headroom() -> Reason {
     Reason::NoHeadroom(Count {
@@ -158,4 +158,24 @@ async fn every_answer_is_counted_by_hook_verdict_and_reason() {
     ] {
         assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
     }
+}
+
+#[tokio::test]
+async fn what_would_be_refused_is_allowed_with_a_warning_where_refusals_are_only_reported() {
+    let door = Door::new(World {
+        judgement: Box::new(|_| answer(Ok(Yes::Warned(Refusal::Wait(Reason::NoLedger))))),
+        ..World::default()
+    });
+    let reply = door.post("/validate/pods", &fixture("pod-delete")).await;
+    assert!(reply.is_allowed());
+    let response = reply.response();
+    assert_eq!(response["auditAnnotations"]["verdict"], "warn");
+    assert_eq!(response["auditAnnotations"]["reason"], "no-ledger");
+    let warning = response["warnings"][0].as_str().unwrap();
+    for part in ["enforcement: Warn", "cannot go now"] {
+        assert!(warning.contains(part), "{warning}");
+    }
+    let [notice] = door.notices().try_into().unwrap();
+    assert_eq!(notice.reason, "NoLedger");
+    assert!(notice.note.contains("otherwise refused"), "{}", notice.note);
 }
