@@ -1,7 +1,10 @@
 //! What a budget remembers of its StatefulSet, because it outlives it.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A StatefulSet as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +54,10 @@ pub struct RecordedDeletes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RecordedScaleIn")]
     pub scale_in: Option<RecordedScaleIn>,
+    /// Fields that this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// A StatefulSet whose deletion was admitted.

@@ -1,8 +1,11 @@
 //! What a budget shows, and what it remembers.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::grant::GrantStatus;
 use super::is_default;
@@ -81,6 +84,10 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+    /// Fields that this version does not know. Who has them must not write the status, which would drop them.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// How a StatefulSet comes to a new revision.
@@ -141,6 +148,13 @@ pub struct LedgerStatus {
     /// The highest sequence number given so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: i64,
+    /// The version of what the ledger consists of: a replica that knows a lower one only does not write it. Absent: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema_version: Option<i64>,
+    /// Fields that this version does not know.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// The types of a budget's conditions.

@@ -63,6 +63,7 @@ impl Page {
             return Err(unreadable("it has no UID".into()));
         }
         let status = budget.status.clone().unwrap_or_default();
+        wire::is_understood(&status).map_err(unreadable)?;
         let grants = wire::read_grants(&status).map_err(unreadable)?;
         let latch = wire::read_latch(&status).map_err(unreadable)?;
         Ok(Self {

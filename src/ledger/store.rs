@@ -251,9 +251,10 @@ impl Ledger {
     pub(super) async fn put(
         &self,
         page: &Page,
-        status: QuorumDisruptionBudgetStatus,
+        mut status: QuorumDisruptionBudgetStatus,
     ) -> Result<Page, LedgerError> {
         let (mut budget, _) = page.draft();
+        wire::write_schema(&mut status);
         let written = status.clone();
         budget.status = Some(status);
         let stored = self

@@ -1,4 +1,5 @@
 mod queue;
+mod releases;
 mod settling;
 mod swap;
 mod warmth;

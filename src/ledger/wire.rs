@@ -5,6 +5,40 @@ use std::collections::BTreeMap;
 use crate::api::{CauseStatus, GrantStatus, QuorumDisruptionBudgetStatus, cause_kind};
 use crate::quorum::{Cause, Grant, Grants, Latch, Permitted, PodName, PodUid};
 
+/// The version of what a ledger consists of that this release reads and writes. Raise it whenever a verdict comes to rest on a field of the status that
+/// the release before does not know: dropping that field must not look like its never having been there.
+const SCHEMA: i64 = 2;
+
+/// The version of ledgers from before there were versions.
+const FIRST_SCHEMA: i64 = 1;
+
+/// Whether this release may take responsibility for a status: everything in it that verdicts rest on is known. A write replaces the whole
+/// status, so whoever does not know a field would drop it.
+pub(super) fn is_understood(status: &QuorumDisruptionBudgetStatus) -> Result<(), String> {
+    let version = status.ledger.schema_version.unwrap_or(FIRST_SCHEMA);
+    if version > SCHEMA {
+        return Err(format!(
+            "its ledger is of schema version {version}, this release knows {SCHEMA}: a newer release of the gate wrote it, and this one writes nothing to it; install the newer one again, or delete the budget where that one is not to come back (it is made again, cold for a settle time)"
+        ));
+    }
+    let unknown = status.unknown.keys().map(|field| format!("status.{field}"));
+    let in_ledger = status.ledger.unknown.keys();
+    let in_ledger = in_ledger.map(|field| format!("status.ledger.{field}"));
+    let in_records = status.recorded_deletes.unknown.keys();
+    let in_records = in_records.map(|field| format!("status.recordedDeletes.{field}"));
+    match unknown.chain(in_ledger).chain(in_records).next() {
+        None => Ok(()),
+        Some(field) => Err(format!(
+            "it has a field {field} that this release does not know, so it writes nothing to it; a newer release of the gate is needed"
+        )),
+    }
+}
+
+/// Says by which version a status is written.
+pub(super) fn write_schema(status: &mut QuorumDisruptionBudgetStatus) {
+    status.ledger.schema_version = Some(SCHEMA);
+}
+
 /// The grants in a status, or what about them is not understood.
 pub(super) fn read_grants(status: &QuorumDisruptionBudgetStatus) -> Result<Grants, String> {
     let mut entries = BTreeMap::new();

@@ -1,0 +1,145 @@
+//! The ledger of the release before this one against this one's, and back, while grants are open.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{BUDGET, ledger_with, read, yes};
+use crate::ledger::{LedgerError, Witness};
+
+/// A budget's status as the release before this one wrote it, with two grants open.
+fn of_the_release_before() -> Value {
+    serde_json::from_str(include_str!("release_before.json")).unwrap()
+}
+
+/// What the release before this one knew of a status, as it was then: it reads this, and writes no more than this.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Before {
+    #[serde(default)]
+    ledger: LedgerBefore,
+    #[serde(default)]
+    grants: Vec<GrantBefore>,
+    #[serde(default)]
+    expected_members: Option<i32>,
+    #[serde(default)]
+    observed_replicas: Option<i32>,
+    #[serde(default)]
+    recorded_deletes: Value,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LedgerBefore {
+    #[serde(default)]
+    warm: bool,
+    #[serde(default, rename = "budgetUID")]
+    budget_uid: Option<String>,
+    #[serde(default)]
+    epoch: i64,
+    #[serde(default)]
+    suspended: bool,
+    #[serde(default)]
+    in_force_by: Option<String>,
+    #[serde(default)]
+    cold_because: Option<String>,
+    #[serde(default)]
+    last_seq: i64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GrantBefore {
+    member: String,
+    causes: Vec<CauseBefore>,
+    /// It took no grant in which it did not know everything.
+    #[serde(flatten)]
+    unknown: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CauseBefore {
+    kind: String,
+    uid: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rollout: Option<bool>,
+    seq: i64,
+    by: String,
+    at: String,
+    #[serde(flatten)]
+    unknown: BTreeMap<String, Value>,
+}
+
+#[tokio::test]
+async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_reads() {
+    let (api, ledger, _) = ledger_with(&of_the_release_before());
+    let page = read(&ledger).await;
+    assert!(page.grants.holds(&"etcd-0".into()) && page.grants.holds(&"etcd-2".into()));
+    assert_eq!(page.grants.last_seq(), 7);
+
+    let grants = yes(&page.grants, 1);
+    let (_, proof) = ledger
+        .record(&page, &grants, Witness::default())
+        .await
+        .unwrap();
+    assert_eq!(proof.seq(), 8);
+    let stored = api.get(BUDGET).unwrap();
+    assert_eq!(stored["status"]["ledger"]["schemaVersion"], 2);
+
+    // Back: the release before reads all three, says yes again, and writes what it knows.
+    let mut seen: Before = serde_json::from_value(stored["status"].clone()).unwrap();
+    assert!(seen.ledger.warm);
+    let members: Vec<&str> = seen.grants.iter().map(|g| g.member.as_str()).collect();
+    assert_eq!(members, ["etcd-0", "etcd-1", "etcd-2"]);
+    for grant in &seen.grants {
+        assert!(grant.unknown.is_empty(), "{grant:?}");
+        assert!(grant.causes.iter().all(|cause| cause.unknown.is_empty()));
+    }
+    assert_eq!(seen.ledger.last_seq, 8);
+    seen.ledger.last_seq = 9;
+    seen.grants[0].causes[0].seq = 9;
+    let mut budget = stored;
+    budget["status"] = serde_json::to_value(&seen).unwrap();
+    api.put(BUDGET, budget);
+
+    // And forth again: nothing is lost, and the version is written anew.
+    let page = read(&ledger).await;
+    assert_eq!(page.grants.last_seq(), 9);
+    for member in ["etcd-0", "etcd-1", "etcd-2"] {
+        assert!(page.grants.holds(&member.into()), "{member} was lost");
+    }
+    let grants = yes(&page.grants, 1);
+    let recorded = ledger.record(&page, &grants, Witness::default()).await;
+    let (_, proof) = recorded.unwrap();
+    assert_eq!(proof.seq(), 10);
+    let stored = api.get(BUDGET).unwrap();
+    assert_eq!(stored["status"]["ledger"]["schemaVersion"], 2);
+}
+
+#[tokio::test]
+async fn a_ledger_of_a_newer_release_is_not_written() {
+    for (change, words) in [
+        (json!({"ledger": {"schemaVersion": 3}}), "schema version 3"),
+        (json!({"reservations": []}), "status.reservations"),
+        (json!({"ledger": {"lease": "x"}}), "status.ledger.lease"),
+        (
+            json!({"recordedDeletes": {"claims": []}}),
+            "status.recordedDeletes.claims",
+        ),
+    ] {
+        let mut status = of_the_release_before();
+        json_patch::merge(&mut status, &change);
+        let (api, ledger, _) = ledger_with(&status);
+        let before = api.get(BUDGET).unwrap();
+        let problem = ledger.read(&super::cluster()).await;
+        let Err(LedgerError::Unreadable { problem, .. }) = problem else {
+            panic!("{change}: {problem:?}")
+        };
+        for part in [words, "newer release"] {
+            assert!(problem.contains(part), "{problem}");
+        }
+        assert_eq!(api.get(BUDGET).unwrap(), before);
+    }
+}
