@@ -3,6 +3,7 @@
 
 SHELL := /bin/bash
 CARGO ?= cargo
+IMAGE ?= quorumgate:dev
 export RUST_BACKTRACE ?= 1
 
 .PHONY: demo test check unit mutants e2e chaos bench crds conformance image setup testbed
@@ -41,8 +42,8 @@ crds: setup                  ## writes manifests/base/crds.yaml
 conformance: setup           ## writes docs/conformance.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it conformance::the_document
 
-image:                       ## needs docker or podman
-	docker build --tag quorumgate:dev .
+image:                       ## needs docker or podman; IMAGE=registry/quorumgate:tag, and the same in manifests/base/kustomization.yaml
+	docker build --tag $(IMAGE) .
 
 setup:
 	@scripts/setup

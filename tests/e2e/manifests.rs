@@ -64,12 +64,48 @@ async fn the_api_server_accepts_every_example() -> Result<()> {
         .args([repository("manifests/base/crds.yaml")])
         .await?
         .success()?;
-    let mut objects = String::new();
-    for file in std::fs::read_dir(repository("manifests/examples"))? {
-        objects += "---\n";
-        objects += &std::fs::read_to_string(file?.path())?;
-    }
+    let objects = kustomized(&bed, "manifests/examples").await?;
     every_object_is_accepted(&bed, "etcd-example", &objects).await
+}
+
+/// The namespace stands in many places, and is chosen in one.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_namespace_is_a_line_of_one_file() -> Result<()> {
+    let bed = Bed::up().await?;
+    let copy = tempfile::tempdir()?;
+    for directory in ["manifests", "certs"] {
+        let from = repository(directory);
+        let copied = Invocation::new("cp")
+            .args(["-r".as_ref(), from.as_os_str(), copy.path().as_os_str()])
+            .await?;
+        copied.success()?;
+    }
+    let file = copy.path().join("manifests/base/kustomization.yaml");
+    let text = std::fs::read_to_string(&file)?;
+    let (line, other) = ("\nnamespace: quorumgate\n", "\nnamespace: elsewhere\n");
+    ensure!(text.contains(line), "the namespace is not chosen there");
+    std::fs::write(&file, text.replace(line, other))?;
+    let moved = copy.path().join("manifests/cert-manager");
+    let moved = bed
+        .kubectl(["kustomize".as_ref(), moved.as_os_str()])
+        .await?
+        .success()?;
+    let here = kustomized(&bed, "manifests/cert-manager").await?;
+    for left in [
+        "namespace: quorumgate\n",
+        "serviceaccount:quorumgate:",
+        "quorumgate.quorumgate.svc",
+        "quorumgate/quorumgate-tls",
+        "- kube-system\n      - quorumgate\n",
+    ] {
+        ensure!(here.contains(left), "{left:?} is written otherwise");
+        ensure!(!moved.contains(left), "{left:?} is left:\n{moved}");
+    }
+    ensure!(
+        moved.replace("elsewhere", "quorumgate") == here,
+        "something else differs:\n{moved}"
+    );
+    Ok(())
 }
 
 fn repository(path: &str) -> PathBuf {

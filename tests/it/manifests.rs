@@ -71,6 +71,7 @@ fn a_kustomization_names_every_file_beside_it() {
     for directory in [
         "manifests/base",
         "manifests/network-policy",
+        "manifests/examples",
         "certs/cert-manager",
     ] {
         let listed = &documents(&format!("{directory}/kustomization.yaml"))[0]["resources"];
@@ -109,6 +110,19 @@ fn the_example_budget_is_one() {
     assert_eq!(policy.scale_out_grace.as_secs(), 600);
     let set = &documents("manifests/examples/statefulset.yaml")[1];
     assert_eq!(set["metadata"]["name"], budget.spec.stateful_set_name);
+    // Both examples are of one cluster, which serves in plaintext.
+    let container = &set["spec"]["template"]["spec"]["containers"][0];
+    let served = texts(&container["args"]).find(|a| a.starts_with("--listen-client-urls="));
+    assert!(served.unwrap().contains("http://"));
+    assert_eq!(budget.spec.members.tls, None);
+    let namespace = &documents("manifests/examples/namespace.yaml")[0];
+    for object in [&example, set] {
+        assert_eq!(
+            object["metadata"]["namespace"],
+            namespace["metadata"]["name"]
+        );
+    }
+    assert!(read(&root().join("README.md")).contains("(manifests/examples)"));
     assert_eq!(set["metadata"]["labels"]["quorumgate.io/enroll"], "true");
 }
 
@@ -573,6 +587,32 @@ fn the_deployment_survives_a_drain_and_ends_gracefully() {
 }
 
 #[test]
+fn the_deployment_runs_what_make_image_builds_unless_told_otherwise() {
+    let deployment = &documents("manifests/base/deployment.yaml")[0];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let kustomization = &documents("manifests/base/kustomization.yaml")[0];
+    let image = &kustomization["images"][0];
+    assert_eq!(container["image"], image["name"]);
+    let name = image["newName"].as_str().unwrap();
+    let built = format!("IMAGE ?= {name}:{}\n", image["newTag"].as_str().unwrap());
+    assert!(read(&root().join("Makefile")).contains(&built), "{built}");
+}
+
+/// What was measured with 1,000 clusters, MiB; the README says so, too.
+const MEASURED: u64 = 275;
+
+#[test]
+fn the_deployment_asks_for_the_memory_that_a_thousand_clusters_take() {
+    let readme = read(&root().join("README.md"));
+    assert!(readme.contains(&format!("| 1,000 | 0.6 | {MEASURED} |")));
+    let deployment = &documents("manifests/base/deployment.yaml")[0];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let asked = &container["resources"]["requests"]["memory"];
+    let mebibytes = asked.as_str().unwrap().strip_suffix("Mi").unwrap();
+    assert!(mebibytes.parse::<u64>().unwrap() > MEASURED);
+}
+
+#[test]
 fn the_deployment_is_started_with_options_that_exist() {
     let deployment = &documents("manifests/base/deployment.yaml")[0];
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
@@ -582,6 +622,7 @@ fn the_deployment_is_started_with_options_that_exist() {
     let from_the_pod = environment.map(|variable| {
         let name = variable["name"].as_str().unwrap();
         let (field, value) = match name {
+            "QUORUMGATE_LEASE_NAMESPACE" => ("metadata.namespace", "--lease-namespace=gates"),
             "QUORUMGATE_POD_NAME" => ("metadata.name", "--pod-name=gate-a"),
             "QUORUMGATE_POD_UID" => ("metadata.uid", "--pod-uid=u"),
             "QUORUMGATE_POD_IP" => ("status.podIP", "--pod-ip=10.0.0.7"),
@@ -597,7 +638,7 @@ fn the_deployment_is_started_with_options_that_exist() {
         panic!("it does not run the gate");
     };
     assert_eq!(run.webhook_configuration, "quorumgate");
-    assert_eq!(run.lease_namespace, "quorumgate");
+    assert_eq!(run.lease_namespace, "gates");
     let myself = run.myself().expect("each replica keeps its own endpoint");
     let service = &documents("manifests/base/service.yaml")[0];
     assert_eq!(service["metadata"]["name"], *myself.service);
