@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
@@ -72,18 +74,24 @@ impl Patience {
 pub(super) async fn serve(
     stream: TcpStream,
     arrived: Instant,
-    acceptor: Option<TlsAcceptor>,
+    acceptor: Option<(TlsAcceptor, Arc<Semaphore>)>,
     router: Router,
     shutdown: Shutdown,
     (patience, pace): (Patience, Pace),
 ) {
-    let Some(acceptor) = acceptor else {
+    let Some((acceptor, handshakes)) = acceptor else {
         return converse(stream, None, router, shutdown, (patience, pace)).await;
     };
     let peer = stream.peer_addr().ok().map(tracing::field::display);
-    // rustls asks for 4 KiB at a time, which would be three or four system calls for a review.
-    let stream = BufReader::with_capacity(LARGEST_RECORD, stream);
-    match tokio::time::timeout(patience.handshake, acceptor.accept(stream)).await {
+    let shaking = async {
+        // Whoever says nothing takes no turn, and no buffer.
+        stream.readable().await?;
+        let _turn = handshakes.acquire().await.map_err(io::Error::other)?;
+        // rustls asks for 4 KiB at a time, which would be three or four system calls for a review.
+        let stream = BufReader::with_capacity(LARGEST_RECORD, stream);
+        acceptor.accept(stream).await
+    };
+    match tokio::time::timeout(patience.handshake, shaking).await {
         Ok(Ok(stream)) => {
             let done = Instant::now();
             let handshake = Handshake { arrived, done };

@@ -123,7 +123,9 @@ pub async fn serve(
         let serving = connection::serve(
             stream,
             arrived,
-            acceptor.clone(),
+            acceptor
+                .clone()
+                .map(|acceptor| (acceptor, Arc::clone(&place.handshakes))),
             router.clone(),
             shutdown.of_a_connection(),
             (limits.patience, place.pace.clone()),

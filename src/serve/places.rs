@@ -10,9 +10,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::pace::{Pace, Stage};
+
+/// Handshakes of one address at one time. They take more of the processor than anything else that a stranger may ask for, and those of
+/// others have to wait for no more than so many of each address.
+const HANDSHAKES: usize = 8;
 
 /// The places of one listener.
 #[derive(Debug)]
@@ -25,8 +30,24 @@ pub(super) struct Places {
 struct Taken {
     next: u64,
     guests: HashMap<u64, Guest>,
-    /// How many of them come from an address.
-    from: HashMap<IpAddr, usize>,
+    from: HashMap<IpAddr, Origin>,
+}
+
+/// An address that connections come from.
+#[derive(Debug)]
+struct Origin {
+    /// How many.
+    count: usize,
+    handshakes: Arc<Semaphore>,
+}
+
+impl Default for Origin {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            handshakes: Arc::new(Semaphore::new(HANDSHAKES)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -41,6 +62,8 @@ struct Guest {
 pub(super) struct Place {
     places: Arc<Places>,
     number: u64,
+    /// A permit for each handshake of its address at one time.
+    pub(super) handshakes: Arc<Semaphore>,
     /// Where the connection stands.
     pub(super) pace: Pace,
     /// Cancelled when it has to leave.
@@ -68,7 +91,9 @@ impl Places {
         }
         let number = taken.next;
         taken.next += 1;
-        *taken.from.entry(peer).or_default() += 1;
+        let origin = taken.from.entry(peer).or_default();
+        origin.count += 1;
+        let handshakes = Arc::clone(&origin.handshakes);
         let guest = Guest {
             peer,
             pace: pace.clone(),
@@ -78,6 +103,7 @@ impl Places {
         Some(Place {
             places: Arc::clone(self),
             number,
+            handshakes,
             pace,
             leave,
         })
@@ -90,7 +116,7 @@ impl Places {
 
 impl Taken {
     fn count(&self, peer: IpAddr) -> usize {
-        self.from.get(&peer).copied().unwrap_or_default()
+        self.from.get(&peer).map_or(0, |origin| origin.count)
     }
 
     /// Who makes room for one more from `newcomer`: somebody from where most come.
@@ -118,9 +144,9 @@ impl Taken {
 
     fn remove(&mut self, number: u64) -> Option<Guest> {
         let guest = self.guests.remove(&number)?;
-        if let Some(count) = self.from.get_mut(&guest.peer) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(origin) = self.from.get_mut(&guest.peer) {
+            origin.count -= 1;
+            if origin.count == 0 {
                 self.from.remove(&guest.peer);
             }
         }

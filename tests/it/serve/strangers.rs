@@ -145,3 +145,24 @@ async fn an_api_server_is_answered_beside_bodies_of_four_mebibytes() {
     besieged(Stranger::SendsMuch, 1).await;
     besieged(Stranger::SendsMuch, MANY).await;
 }
+
+/// A handshake that is begun and not ended takes one of the few turns of its address, and none of another's.
+#[tokio::test]
+async fn handshakes_that_one_address_leaves_undone_hold_up_no_other() {
+    let pki = Pki::new();
+    let gate = Listener::start(&pki, Door::open().into_router(), ServeLimits::default()).await;
+    let mut undone = Vec::new();
+    for _ in 0..100 {
+        let mut stream = connect(gate.address, 1).await.unwrap();
+        // The head of a record that says that a ClientHello follows.
+        stream.write_all(&[22, 3, 1, 0, 200, 1]).await.unwrap();
+        undone.push(stream);
+    }
+    for _ in 0..10 {
+        call(&gate).await;
+    }
+    let own = connect(gate.address, 1).await.unwrap();
+    let begun = Instant::now();
+    let ended = timeout(SOON, gate.handshake_over(own)).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_millis(500), "{ended:?}");
+}
