@@ -3,7 +3,7 @@
 //! The webhook changes writes on their way; this repairs what it was not asked about: StatefulSets from before a switch, and writes while the
 //! gate was away. It first writes the object back as it is, so that the webhook does the change: fields that only a webhook changed stay
 //! their owner's, and an operator that applies its own on the server is not told of a conflict. Where that changes nothing, it
-//! writes itself. A strategy that somebody keeps writing back where the webhook is not asked is repaired ever more rarely.
+//! writes itself. After a rollout it has the books closed ([`crate::strategy`]). A strategy that somebody keeps writing back where the webhook is not asked is repaired ever more rarely.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::keeper::RESYNC;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::api::{StrategyChoice, UpdateStrategyStatus, Updater};
 use crate::features::Features;
-use crate::ledger::{Ledger, LedgerError};
+use crate::ledger::{Ledger, LedgerError, Page};
 use crate::observe::{is_enrolled, labels_enrol};
 use crate::quorum::ClusterRef;
 use crate::strategy::{ON_DELETE, Order, ROLLING_UPDATE, Sight};
@@ -62,6 +62,59 @@ pub(super) fn kind(set: &StatefulSet) -> &str {
     let strategy = set.spec.as_ref().and_then(|s| s.update_strategy.as_ref());
     let kind = strategy.and_then(|strategy| strategy.type_.as_deref());
     kind.unwrap_or(ROLLING_UPDATE)
+}
+
+/// How far the StatefulSet controller's books are behind its pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Books {
+    /// `status.currentRevision` is the update revision, or nobody can say.
+    Closed,
+    /// It is not, and there are pods that are outdated, missing or not Ready.
+    Open,
+    /// It is not, and every pod has the update revision and is Ready: nothing keeps the books from being closed.
+    Due,
+}
+
+impl Books {
+    fn of(set: &StatefulSet) -> Self {
+        let Some(status) = &set.status else {
+            return Self::Closed;
+        };
+        let revisions = (&status.current_revision, &status.update_revision);
+        let (Some(current), Some(update)) = revisions else {
+            return Self::Closed;
+        };
+        if current == update {
+            return Self::Closed;
+        }
+        let wanted = set
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.replicas)
+            .unwrap_or(1);
+        let counts = [
+            Some(status.replicas),
+            status.updated_replicas,
+            status.ready_replicas,
+        ];
+        let observed = status.observed_generation == set.metadata.generation;
+        if observed && wanted > 0 && counts.iter().all(|count| *count == Some(wanted)) {
+            Self::Due
+        } else {
+            Self::Open
+        }
+    }
+}
+
+/// Whether a StatefulSet that has the strategy by which its books are closed is to keep it until they are.
+fn is_closing(set: &StatefulSet) -> bool {
+    let strategy = set.spec.as_ref().map(|spec| json!(spec.update_strategy));
+    let memory = set.annotations().get(PREVIOUS_UPDATE_STRATEGY);
+    let sight = Sight {
+        strategy: strategy.as_ref(),
+        memory: memory.map(String::as_str),
+    };
+    sight.owners_while_closing(None).is_some() && Books::of(set) == Books::Due
 }
 
 /// What kept a repair from its end.
@@ -171,7 +224,12 @@ impl Keeper {
             let kept = kind(set) == ON_DELETE;
             let changed = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
             let enrolled = self.features.on_delete && (is_enrolled(set) || guarded(&cluster));
-            (if enrolled { !kept } else { changed }).then_some(cluster)
+            let due = match (enrolled, kept) {
+                (true, true) => Books::of(set) == Books::Due,
+                (true, false) => !is_closing(set),
+                (false, _) => changed,
+            };
+            due.then_some(cluster)
         });
         due.collect()
     }
@@ -200,7 +258,9 @@ impl Keeper {
         if set.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
-        let order = self.order(cluster, &set).await?;
+        let Some(order) = self.order(cluster, &set).await? else {
+            return Ok(());
+        };
         if sight(&set).obey(order, None).is_none() {
             return Ok(());
         }
@@ -225,11 +285,44 @@ impl Keeper {
         Ok(())
     }
 
-    async fn order(&self, cluster: &ClusterRef, set: &DynamicObject) -> Result<Order, LedgerError> {
-        let keeps = self.features.on_delete
-            && (labels_enrol(set.labels()) || self.ledger.read(cluster).await?.is_some());
-        Ok(if keeps { Order::Keep } else { Order::GiveBack })
+    /// What is to be done with it; `None` while its books are being closed.
+    async fn order(
+        &self,
+        cluster: &ClusterRef,
+        set: &DynamicObject,
+    ) -> Result<Option<Order>, LedgerError> {
+        if !self.features.on_delete {
+            return Ok(Some(Order::GiveBack));
+        }
+        let page = match self.ledger.read(cluster).await {
+            Err(_) if labels_enrol(set.labels()) => None,
+            page => page?,
+        };
+        if page.is_none() && !labels_enrol(set.labels()) {
+            return Ok(Some(Order::GiveBack));
+        }
+        let Ok(typed) = set.clone().try_parse::<StatefulSet>() else {
+            return Ok(Some(Order::Keep));
+        };
+        if is_closing(&typed) {
+            return Ok(None);
+        }
+        let due = kind(&typed) == ON_DELETE && Books::of(&typed) == Books::Due;
+        Ok(Some(if due && page.is_some_and(|page| all_serve(&page)) {
+            Order::CloseBooks
+        } else {
+            Order::Keep
+        }))
     }
+}
+
+/// Whether every member served when the budget was last written, and none may be on its way out.
+fn all_serve(page: &Page) -> bool {
+    let members = page.status().map(|status| status.members.as_slice());
+    let members = members.unwrap_or_default();
+    page.grants.iter().next().is_none()
+        && !members.is_empty()
+        && members.iter().all(|member| member.serving)
 }
 
 fn strategy(set: &DynamicObject) -> Option<&Value> {

@@ -153,3 +153,81 @@ fn parameters_that_are_written_alone_are_the_owners_wish() {
     // Where nothing was kept away it is a mistake, which the API server names.
     assert_eq!(sight(&now, None).keep(None), None);
 }
+
+/// What stands while the books are closed, as the API server completes it.
+fn closing() -> [Value; 3] {
+    [
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}}),
+        json!({"type": "RollingUpdate"}),
+    ]
+}
+
+/// The memory of an owner's strategy while the books are closed.
+fn marked(owners: &str) -> String {
+    let change = sight(&on_delete(), Some(owners)).close_books(None).unwrap();
+    assert_eq!(change.strategy, Some(closing()[0].clone()));
+    match change.memory {
+        Memory::Says(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn books_are_closed_under_rolling_update_and_the_owners_wish_is_kept() {
+    let on_delete_itself = r#"{"type":"OnDelete"}"#;
+    for owners in [PARTITIONED, on_delete_itself] {
+        let memory = marked(owners);
+        for stands in closing() {
+            let sight = sight(&stands, Some(&memory));
+            let owners: Value = serde_json::from_str(owners).unwrap();
+            assert_eq!(sight.owners_while_closing(None), Some(owners.clone()));
+            // Whoever writes meanwhile (a new template, say) puts OnDelete back, and asks for nothing new.
+            let back = change(Some(on_delete()), says(&owners.to_string()));
+            assert_eq!(sight.keep(None), back);
+            let dropped = Sight {
+                memory: None,
+                ..sight
+            };
+            assert_eq!(dropped.keep(Some(&memory)), back);
+            assert_eq!(sight.close_books(None), None, "it is closing");
+        }
+    }
+    // An owner's own OnDelete was never changed, so nothing is remembered of it yet.
+    let own = sight(&on_delete(), None).close_books(None).unwrap();
+    assert_eq!(own.memory, Memory::Says(marked(on_delete_itself)));
+}
+
+#[test]
+fn what_an_owner_asks_for_while_the_books_are_closed_is_remembered() {
+    let memory = marked(r#"{"type":"RollingUpdate"}"#);
+    let now = partitioned();
+    let sight = sight(&now, Some(&memory));
+    assert_eq!(sight.owners_while_closing(None), None);
+    assert_eq!(
+        sight.keep(None),
+        change(Some(on_delete()), says(PARTITIONED))
+    );
+    assert_eq!(sight.give_back(None), change(None, Memory::Goes));
+}
+
+#[test]
+fn switched_off_while_the_books_are_closed_the_owner_gets_its_own_strategy_back() {
+    let [stands, ..] = closing();
+    for owners in [partitioned(), on_delete()] {
+        let memory = marked(&owners.to_string());
+        assert_eq!(
+            sight(&stands, Some(&memory)).give_back(None),
+            change(Some(owners), Memory::Goes)
+        );
+    }
+}
+
+#[test]
+fn a_mark_that_was_left_behind_goes() {
+    let memory = marked(PARTITIONED);
+    assert_eq!(
+        sight(&on_delete(), Some(&memory)).keep(None),
+        change(None, says(PARTITIONED))
+    );
+}

@@ -1,5 +1,6 @@
 //! Rollouts under `OnDelete`: the order, what writers notice, what holds one, and who comes in between.
 
+mod books;
 mod defects;
 mod dep_06;
 mod dep_07;

@@ -622,7 +622,7 @@ fn the_deployment_is_started_with_options_that_exist() {
     let from_the_pod = environment.map(|variable| {
         let name = variable["name"].as_str().unwrap();
         let (field, value) = match name {
-            "QUORUMGATE_LEASE_NAMESPACE" => ("metadata.namespace", "--lease-namespace=gates"),
+            "QUORUMGATE_LEASE_NAMESPACE" => ("metadata.namespace", "--lease-namespace=quorumgate"),
             "QUORUMGATE_POD_NAME" => ("metadata.name", "--pod-name=gate-a"),
             "QUORUMGATE_POD_UID" => ("metadata.uid", "--pod-uid=u"),
             "QUORUMGATE_POD_IP" => ("status.podIP", "--pod-ip=10.0.0.7"),
@@ -638,7 +638,7 @@ fn the_deployment_is_started_with_options_that_exist() {
         panic!("it does not run the gate");
     };
     assert_eq!(run.webhook_configuration, "quorumgate");
-    assert_eq!(run.lease_namespace, "gates");
+    assert_eq!(run.lease_namespace, "quorumgate");
     let myself = run.myself().expect("each replica keeps its own endpoint");
     let service = &documents("manifests/base/service.yaml")[0];
     assert_eq!(service["metadata"]["name"], *myself.service);

@@ -256,3 +256,107 @@ fn a_budget_shows_whose_choice_the_strategy_is_and_who_updates() {
         expected("RollingUpdate", StrategyChoice::Owner, by_ordinal)
     );
 }
+
+mod books {
+    use super::*;
+
+    /// A StatefulSet of three whose controller keeps `current` in its books, with so many pods updated and Ready.
+    fn after_a_rollout(strategy: Value, memory: Option<&str>, current: &str, ready: i32) -> Value {
+        let mut set = set(strategy, true, memory);
+        set["metadata"]["generation"] = json!(4);
+        set["status"] = json!({
+            "observedGeneration": 4, "replicas": 3, "updatedReplicas": 3, "readyReplicas": ready,
+            "currentRevision": current, "updateRevision": "etcd-2",
+        });
+        set
+    }
+
+    fn budget(serving: bool) -> Value {
+        json!({
+            "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
+            "metadata": {"name": "etcd", "namespace": "ns", "uid": "b"},
+            "spec": {"statefulSetName": "etcd"},
+            "status": {"members": [{"name": "etcd-0", "role": "Voter", "serving": serving}]},
+        })
+    }
+
+    async fn strategy_after(set: Value, budget: Value) -> Value {
+        let server = FakeApi::default();
+        server.put(PATH, set);
+        server.put(BUDGET, budget);
+        let keeper = keeper(&server, ON);
+        let cached: StatefulSet = serde_json::from_value(server.get(PATH).unwrap()).unwrap();
+        let due = keeper.due(&[Arc::new(cached)], |_| true);
+        if due.is_empty() {
+            assert_eq!(patches(&server), 0);
+        }
+        for cluster in due {
+            keeper.bring_in_line(&cluster).await.unwrap();
+        }
+        stored(&server).0
+    }
+
+    fn rolling() -> Value {
+        json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
+    }
+
+    #[tokio::test]
+    async fn they_are_closed_when_every_pod_is_updated_serves_and_is_ready() {
+        let memory = wish().to_string();
+        for memory in [None, Some(memory.as_str())] {
+            let set = |ready| after_a_rollout(on_delete(), memory, "etcd-1", ready);
+            assert_eq!(strategy_after(set(3), budget(true)).await, rolling());
+            assert_eq!(strategy_after(set(2), budget(true)).await, on_delete());
+            assert_eq!(strategy_after(set(3), budget(false)).await, on_delete());
+        }
+        let closed = after_a_rollout(on_delete(), None, "etcd-2", 3);
+        assert_eq!(strategy_after(closed, budget(true)).await, on_delete());
+        let mut unread = after_a_rollout(on_delete(), None, "etcd-1", 3);
+        unread["metadata"]["generation"] = json!(5);
+        assert_eq!(strategy_after(unread, budget(true)).await, on_delete());
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_later_ends_what_was_begun() {
+        let memory = json!({"type": "RollingUpdate", "closingBooks": true}).to_string();
+        let set = |current, ready| after_a_rollout(rolling(), Some(&memory), current, ready);
+        // The controller has not come to it yet.
+        assert_eq!(
+            strategy_after(set("etcd-1", 3), budget(true)).await,
+            rolling()
+        );
+        // It has, or the template has changed under it, or a pod is gone.
+        assert_eq!(
+            strategy_after(set("etcd-2", 3), budget(true)).await,
+            on_delete()
+        );
+        assert_eq!(
+            strategy_after(set("etcd-1", 2), budget(true)).await,
+            on_delete()
+        );
+        let mut changed = set("etcd-1", 3);
+        changed["status"]["updatedReplicas"] = json!(0);
+        assert_eq!(strategy_after(changed, budget(true)).await, on_delete());
+    }
+
+    #[tokio::test]
+    async fn once_closed_the_owners_strategy_is_remembered_as_before() {
+        let server = FakeApi::default();
+        let memory = wish().to_string();
+        server.put(
+            PATH,
+            after_a_rollout(on_delete(), Some(&memory), "etcd-1", 3),
+        );
+        server.put(BUDGET, budget(true));
+        let keeper = keeper(&server, ON);
+        keeper.bring_in_line(&cluster()).await.unwrap();
+        let mut set = server.get(PATH).unwrap();
+        set["status"]["currentRevision"] = json!("etcd-2");
+        server.put(PATH, set);
+        keeper.bring_in_line(&cluster()).await.unwrap();
+        let (strategy, memory) = stored(&server);
+        assert_eq!(strategy, on_delete());
+        let memory: Value = serde_json::from_str(memory.as_str().unwrap()).unwrap();
+        assert_eq!(memory, wish());
+    }
+}

@@ -1,0 +1,98 @@
+//! The books of the StatefulSet controller after a rollout: operators such as etcd-druid call a cluster updated and ready only when
+//! `status.currentRevision` is the update revision, which Kubernetes before 1.37 never writes under `OnDelete`.
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use quorumgate_testbed::eventually;
+
+use super::scene::{ELECTION, Watched, on_delete};
+use super::template::{change, outdated};
+use super::told::{ROLLOUT, finished};
+use crate::world::World;
+
+/// Whether etcd-druid would call the StatefulSet ready, and its members updated.
+fn is_ready_to_druid(set: &StatefulSet) -> Result<()> {
+    let status = set.status.as_ref().context("no status")?;
+    let wanted = set.spec.as_ref().and_then(|spec| spec.replicas);
+    ensure!(
+        status.observed_generation == set.metadata.generation,
+        "it was not observed"
+    );
+    ensure!(status.ready_replicas >= wanted, "not all are Ready");
+    ensure!(
+        status.current_revision == status.update_revision,
+        "the books say {:?}, and {:?} is the update revision",
+        status.current_revision,
+        status.update_revision
+    );
+    ensure!(
+        status.current_replicas == status.updated_replicas,
+        "{status:?}"
+    );
+    Ok(())
+}
+
+/// Waits until the books are closed and `OnDelete` is back.
+async fn closed(world: &World, target: &str) -> Result<()> {
+    eventually(ROLLOUT, "the books are closed", async || {
+        let set = world.etcd.stateful_set().await?;
+        is_ready_to_druid(&set)?;
+        let strategy = set.spec.and_then(|spec| spec.update_strategy);
+        let kind = strategy.and_then(|strategy| strategy.type_);
+        ensure!(kind.as_deref() == Some("OnDelete"), "it is {kind:?} yet");
+        anyhow::Ok(())
+    })
+    .await?;
+    let outdated = outdated(world, target).await?;
+    ensure!(outdated.is_empty(), "{outdated:?} are outdated");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_rollout_they_are_closed_and_no_pod_goes_for_that() -> Result<()> {
+    let world = on_delete("books", |etcd| etcd).start().await?;
+    let watched = Watched::begin(&world).await?;
+    let target = change(&world, "one").await?;
+    finished(&world, &target).await?;
+    closed(&world, &target).await?;
+    let order = watched.end(&world, ELECTION).await?;
+    ensure!(order.len() == 3, "pods went in this order: {order:?}");
+    world.close().await
+}
+
+/// However the change of the template falls into the closing of the books before it, quorum-aware order is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_that_change_while_they_are_closed_are_rolled_out_in_order() -> Result<()> {
+    let world = on_delete("books-template", |etcd| etcd).start().await?;
+    let leader = world.etcd.leader().await?;
+    let watched = Watched::begin(&world).await?;
+    let mut target = change(&world, "one").await?;
+    for marker in ["two", "three"] {
+        finished(&world, &target).await?;
+        target = change(&world, marker).await?;
+    }
+    finished(&world, &target).await?;
+    closed(&world, &target).await?;
+    let order = watched.end(&world, ELECTION).await?;
+    ensure!(order.len() == 9, "pods went in this order: {order:?}");
+    let first = order.get(..3).context("three went")?;
+    ensure!(first.last() == Some(&leader), "{leader} led: {order:?}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_dies_while_they_are_closed_leaves_that_to_another() -> Result<()> {
+    let world = on_delete("books-killed", |etcd| etcd).start().await?;
+    let watched = Watched::begin(&world).await?;
+    let target = change(&world, "one").await?;
+    finished(&world, &target).await?;
+    // Whoever leads may be about to close them, may have begun, or have ended; one after the other dies.
+    for replica in 0..2 {
+        world.gate.replica(replica).kill().await?;
+        world.gate.replica(replica).restart().await?;
+    }
+    closed(&world, &target).await?;
+    let order = watched.end(&world, ELECTION).await?;
+    ensure!(order.len() == 3, "pods went in this order: {order:?}");
+    world.close().await
+}
