@@ -10,7 +10,8 @@ use super::{Page, Seen};
 use crate::quorum::Temperature;
 
 /// The temperature of the ledger on this page: warm where a replica wrote so for this very budget, or where this replica has
-/// seen it for one settle time since it was created or last turned cold. Cold in any case while its gate is not in force.
+/// seen it for one settle time since it was created or last turned cold. Cold in any case while its gate is not in force, or is in force by
+/// other webhook configurations than those that the ledger was last in force by.
 ///
 /// While refusals are only reported, they are to be those that there would be with every permission known: such a ledger is judged as
 /// warm. It is kept suspended meanwhile, so that it is cold as soon as refusals count again.
@@ -19,7 +20,10 @@ pub fn temperature(page: &Page, seen: &Seen, settle_time: Duration) -> Temperatu
         return Temperature::Warm;
     }
     let ledger = page.status().map(|s| s.ledger.clone()).unwrap_or_default();
-    if ledger.suspended {
+    // What a replica writes when it finds other configurations comes late: they may have been made anew while none ran.
+    let now = seen.webhooks();
+    let by_others = now.is_some() && ledger.in_force_by.is_some() && now != ledger.in_force_by;
+    if ledger.suspended || by_others {
         return Temperature::Cold { remaining: None };
     }
     let for_this_budget = ledger.budget_uid.as_deref() == Some(page.uid.as_str());

@@ -4,7 +4,8 @@
 //! instant later than it might be (a restart, an old event after a newer one) only makes somebody wait longer.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -15,11 +16,23 @@ use crate::clock::Clock;
 use crate::quorum::ClusterRef;
 
 /// When this replica first saw each ledger, and in it each open permission and each scale-out.
-#[derive(Debug)]
 pub struct Seen {
     clock: Clock,
     clusters: Mutex<HashMap<ClusterRef, SeenCluster>>,
     sets_gone: Mutex<HashMap<String, Instant>>,
+    webhooks: OnceLock<Webhooks>,
+}
+
+/// Tells by which webhook configurations the API server asks the gate, as a watch last showed them: their UIDs, or nothing where one is
+/// missing.
+pub(super) type Webhooks = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seen")
+            .field("clusters", &self.clusters)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -38,7 +51,18 @@ impl Seen {
             clock,
             clusters: Mutex::default(),
             sets_gone: Mutex::default(),
+            webhooks: OnceLock::new(),
         }
+    }
+
+    /// Has somebody tell by which webhook configurations the API server asks. Only the first is heard.
+    pub fn hear_of_webhooks(&self, webhooks: Box<dyn Fn() -> Option<String> + Send + Sync>) {
+        let _ = self.webhooks.set(webhooks);
+    }
+
+    /// By which webhook configurations the API server asks now; `None` where nobody can tell.
+    pub fn webhooks(&self) -> Option<String> {
+        self.webhooks.get().and_then(|tell| tell())
     }
 
     /// Takes note of a budget that was just read, or that a watch just told of.

@@ -66,10 +66,11 @@ pub struct Ages {
 
 impl World {
     pub(super) fn new(page: &Page, policy: Policy, objects: Objects) -> Self {
-        let temperature = if nothing_before(page, &objects.pods) {
-            Temperature::Warm
-        } else {
-            objects.watched
+        let temperature = match objects.watched {
+            Temperature::Cold { remaining: Some(_) } if nothing_before(page, &objects.pods) => {
+                Temperature::Warm
+            }
+            watched => watched,
         };
         Self {
             cluster: page.cluster.clone(),

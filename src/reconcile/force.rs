@@ -1,15 +1,18 @@
 //! Whether the API server asks the gate about a namespace: its label, and the two webhook configurations, as they stand.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::LazyLock;
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, RuleWithOperations, ValidatingWebhookConfiguration,
-    WebhookClientConfig,
+    MatchCondition, MutatingWebhookConfiguration, RuleWithOperations,
+    ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
+use serde_json::Value;
 
 use super::enrol::is_gated;
 use crate::api::names;
@@ -25,6 +28,13 @@ pub(super) enum OutOfForce {
     NoHook(&'static str),
     /// The hook on this path does not select the namespace.
     NotSelected(&'static str),
+    /// The hook on this path has a condition that is not the gate's: nobody can tell what it lets pass.
+    Narrowed {
+        /// The path.
+        path: &'static str,
+        /// The condition's name.
+        condition: String,
+    },
 }
 
 impl OutOfForce {
@@ -35,6 +45,7 @@ impl OutOfForce {
             Self::NoConfiguration(_) => "NoWebhookConfiguration",
             Self::NoHook(_) => "WebhookMissing",
             Self::NotSelected(_) => "NamespaceNotSelected",
+            Self::Narrowed { .. } => "WebhookNarrowed",
         }
     }
 }
@@ -51,6 +62,10 @@ impl fmt::Display for OutOfForce {
             Self::NotSelected(path) => {
                 write!(f, "the webhook on {path} does not select the namespace")
             }
+            Self::Narrowed { path, condition } => write!(
+                f,
+                "the webhook on {path} has a matchCondition that this version of the gate does not know ({condition}), so requests may pass without asking it; apply the webhook configurations of this version"
+            ),
         }
     }
 }
@@ -98,6 +113,28 @@ struct Hook<'a> {
     rules: &'a [RuleWithOperations],
     namespaces: Option<&'a LabelSelector>,
     objects: Option<&'a LabelSelector>,
+    conditions: &'a [MatchCondition],
+}
+
+/// The conditions of the webhooks as they are shipped, each by what it says: whatever may narrow what the gate is asked.
+static SHIPPED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let manifest = include_str!("../../manifests/base/webhooks.yaml");
+    let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).unwrap_or_default();
+    let hooks = documents
+        .iter()
+        .filter_map(|one| one.get("webhooks")?.as_array())
+        .flatten();
+    let conditions = hooks
+        .filter_map(|hook| hook.get("matchConditions")?.as_array())
+        .flatten();
+    conditions
+        .filter_map(|condition| condition.get("expression")?.as_str().map(plain))
+        .collect()
+});
+
+/// An expression without its line breaks and indentation.
+fn plain(expression: &str) -> String {
+    expression.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Hook<'_> {
@@ -130,6 +167,13 @@ impl Hook<'_> {
             })
     }
 
+    /// The name of a condition that is not one of those that are shipped.
+    fn narrowed_by(&self) -> Option<String> {
+        let mut unknown = self.conditions.iter();
+        let unknown = unknown.find(|condition| !SHIPPED.contains(&plain(&condition.expression)));
+        unknown.map(|condition| condition.name.clone())
+    }
+
     /// Whether labels of the object decide if it asks. Those of an Eviction are not its pod's, and those of a pod can be changed.
     fn picks_objects(&self) -> bool {
         self.objects.is_some_and(|objects| {
@@ -157,8 +201,12 @@ fn check(
 ) -> Result<(), OutOfForce> {
     for needed in needed {
         let mut covering = hooks.iter().filter(|hook| hook.covers(needed)).peekable();
-        if covering.peek().is_none() {
+        let Some(first) = covering.peek() else {
             return Err(OutOfForce::NoHook(needed.path));
+        };
+        if let Some(condition) = first.narrowed_by() {
+            let path = needed.path;
+            return Err(OutOfForce::Narrowed { path, condition });
         }
         if let Some(namespace) = namespace
             && !covering.any(|hook| hook.selects(namespace))
@@ -182,6 +230,7 @@ pub(super) fn validating(
             rules: hook.rules.as_deref().unwrap_or_default(),
             namespaces: hook.namespace_selector.as_ref(),
             objects: hook.object_selector.as_ref(),
+            conditions: hook.match_conditions.as_deref().unwrap_or_default(),
         })
         .collect();
     check(&hooks, &VALIDATING, namespace)
@@ -200,6 +249,7 @@ pub(super) fn mutating(
             rules: hook.rules.as_deref().unwrap_or_default(),
             namespaces: hook.namespace_selector.as_ref(),
             objects: hook.object_selector.as_ref(),
+            conditions: hook.match_conditions.as_deref().unwrap_or_default(),
         })
         .collect();
     check(&hooks, &MUTATING, namespace)
@@ -225,9 +275,16 @@ impl Standing<'_> {
             .ok_or(OutOfForce::NoConfiguration("MutatingWebhookConfiguration"))?;
         validating(by, Some(namespace))?;
         mutating(and, Some(namespace))?;
-        let uid = |uid: Option<String>| uid.unwrap_or_default();
-        Ok(format!("{},{}", uid(by.uid()), uid(and.uid())))
+        Ok(identity(by, and).unwrap_or_default())
     }
+}
+
+/// What tells these two webhook configurations from ones that were made anew.
+pub(super) fn identity(
+    validating: &ValidatingWebhookConfiguration,
+    mutating: &MutatingWebhookConfiguration,
+) -> Option<String> {
+    Some(format!("{},{}", validating.uid()?, mutating.uid()?))
 }
 
 #[cfg(test)]

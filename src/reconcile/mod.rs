@@ -215,6 +215,15 @@ pub async fn run(
         &settings.webhook_configuration,
         &changes,
     );
+    observer.ledger().seen().hear_of_webhooks({
+        let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());
+        Box::new(move || {
+            force::identity(
+                validating.state().first()?.as_ref(),
+                mutating.state().first()?.as_ref(),
+            )
+        })
+    });
     for (kind, watch) in following {
         supervisor.spawn_endless(format!("watch of {kind}"), cancel.clone(), watch);
     }

@@ -109,3 +109,19 @@ async fn a_scale_out_is_timed_by_what_this_replica_saw_of_it() {
     ledger.write_status(&page_again, grown).await.unwrap();
     assert_eq!(seen(7), Duration::ZERO, "another scale-out, another time");
 }
+
+#[tokio::test]
+async fn webhooks_that_were_made_anew_while_nobody_looked_make_it_cold_before_anybody_writes_so() {
+    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
+    for (now, expected) in [
+        (None, Temperature::Warm),
+        (Some("v,m"), Temperature::Warm),
+        (Some("v,m2"), Temperature::Cold { remaining: None }),
+    ] {
+        let (_, ledger, _) = ledger_with(&status);
+        ledger
+            .seen()
+            .hear_of_webhooks(Box::new(move || now.map(str::to_owned)));
+        assert_eq!(of(&ledger, &read(&ledger).await), expected);
+    }
+}

@@ -123,3 +123,31 @@ fn a_hook_for_another_group_is_out_of_force() {
     let found = standing(&namespace("a", true), &shipped);
     assert_eq!(found, Err(OutOfForce::NoHook("/validate/pods")));
 }
+
+#[test]
+fn a_condition_that_is_not_the_gates_is_out_of_force_and_one_less_is_not() {
+    let (mut validating, mutating) = shipped();
+    let conditions = |hooks: &mut ValidatingWebhookConfiguration, at: usize| {
+        hooks.webhooks.as_mut().unwrap()[at]
+            .match_conditions
+            .take()
+            .unwrap()
+    };
+    let mut edited = conditions(&mut validating, 0);
+    let removed = edited.remove(0);
+    validating.webhooks.as_mut().unwrap()[0].match_conditions = Some(edited.clone());
+    let gated = namespace("a", true);
+    let pair = (validating.clone(), mutating.clone());
+    assert_eq!(standing(&gated, &pair), Ok("v,m".into()), "it asks more");
+    edited.push(MatchCondition {
+        expression: format!("{} && request.name != 'etcd-0'", removed.expression),
+        name: "mine".into(),
+    });
+    validating.webhooks.as_mut().unwrap()[0].match_conditions = Some(edited);
+    let narrowed = standing(&gated, &(validating, mutating));
+    let expected = OutOfForce::Narrowed {
+        path: "/validate/pods",
+        condition: "mine".into(),
+    };
+    assert_eq!(narrowed, Err(expected));
+}
