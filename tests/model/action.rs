@@ -48,7 +48,9 @@ pub(crate) enum Action {
     Ends(usize),
     /// The StatefulSet controller creates the next pod.
     Created(usize),
-    /// Its etcd starts.
+    /// Its etcd begins to talk to its peers.
+    Boots(usize),
+    /// Its etcd listens.
     Starts(usize),
     /// A member fails.
     Fails(usize, Phase),

@@ -33,6 +33,8 @@ pub(crate) enum Appearance {
     Missing,
     /// Its pod is being created.
     Starting,
+    /// Its container runs, and its client port refuses.
+    Refusing,
     /// Its process does not run.
     Crashed,
     /// Its node is gone.
@@ -63,6 +65,7 @@ fn of(member: Member, quorate: bool) -> Appearance {
         Phase::Ending => Appearance::Ending,
         Phase::Missing => Appearance::Missing,
         Phase::Starting => Appearance::Starting,
+        Phase::Booting => Appearance::Refusing,
         Phase::Crashed => Appearance::Crashed,
         Phase::Hung => Appearance::Silent,
         Phase::Lost => Appearance::Lost,
@@ -78,6 +81,8 @@ pub(crate) struct Scene {
     pub(crate) outdated: Set,
     pub(crate) replicas: u8,
     pub(crate) latch: u8,
+    /// By mutation: members have names by which nobody knows that they belong in pods.
+    pub(crate) nameless: bool,
 }
 
 /// The cluster's name, and what its pods' names begin with.
@@ -124,14 +129,15 @@ impl Scene {
         };
         let silent = |why| Some(Probe::unanswered(target.clone(), why));
         let (answering, leader) = match self.look[n] {
-            Appearance::Answers | Appearance::Ending => (n, self.leader()),
+            // What lingers after its pod is gone may go on answering at its client URL.
+            Appearance::Answers | Appearance::Ending | Appearance::Missing => (n, self.leader()),
             Appearance::Leaderless => (n, None),
             Appearance::Impersonated => match self.leader() {
                 Some(leader) => (leader, Some(leader)),
                 None => return silent(Unanswered::Deadline),
             },
             Appearance::Starting => return silent(Unanswered::NoAddress),
-            Appearance::Crashed => return silent(Unanswered::Refused),
+            Appearance::Crashed | Appearance::Refusing => return silent(Unanswered::Refused),
             _ => return silent(Unanswered::Deadline),
         };
         let nobody_leads = leader.is_none();
@@ -162,7 +168,11 @@ impl Scene {
         listed
             .map(|n| ListedMember {
                 id: id(n),
-                name: pod_name(n).to_string(),
+                name: if self.nameless {
+                    format!("m{n}")
+                } else {
+                    pod_name(n).to_string()
+                },
                 learner: self.listed[n] == Listed::Learner,
                 peer_urls: vec![format!("https://{}:2380", pod_name(n))],
                 client_urls: vec![format!("https://{}:2379", pod_name(n))],

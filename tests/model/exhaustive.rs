@@ -57,6 +57,7 @@ scenarios! {
         nothing_fails = QUIET,
         members_fail_and_recover = FAILURES,
         quorum_is_lost_and_comes_back = OUTAGE,
+        members_take_part_before_they_listen = LISTENING,
         an_address_is_reused = REUSED_ADDRESS,
         members_are_seen_at_different_moments = TORN_LOOKS,
         a_learner_is_promoted = LEARNER,
@@ -69,6 +70,7 @@ scenarios! {
         three_replicas = THREE;
     holds_as_far_as_seen_of:
         members_fail_while_others_are_seen = TORN_FAILING,
+        a_rollout_of_members_that_do_not_listen_yet = LISTENING_ROLLOUT,
         a_node_is_lost = LOST_NODE,
         everything_fails = DISASTER,
         a_rollout_with_hardly_any_evidence = BLIND_ROLLOUT,

@@ -137,6 +137,7 @@ impl Scenario {
                 state.members[n].phase = Phase::Starting;
                 state.members[n].outdated = false;
             }
+            Action::Boots(n) => state.boot(n),
             Action::Starts(n) | Action::Recovers(n) => state.come_up(n),
             Action::Fails(n, phase) => state.fail(n, phase),
             Action::Bypassed(n) => state.fail(n, Phase::Ending),

@@ -2,7 +2,7 @@
 
 use crate::exhaustive::is_explored;
 use crate::exploration::explore_until_broken;
-use crate::properties::{FOUNDED, MAJORITY, NOBODY_WAITS, SETTLES};
+use crate::properties::{DEAD_GO, FOUNDED, MAJORITY, NOBODY_WAITS, SETTLES};
 use crate::scenario::{
     BLIND_ROLLOUT, FAILURES, LEARNER, OUTAGE, QUIET, RECREATION, REMOVAL, REPLACEMENT,
     REUSED_ADDRESS, Scenario,
@@ -31,9 +31,11 @@ pub(crate) enum Mutation {
     ReplaceDroppedByANewerUid,
     RecreatedBudgetStartsWarm,
     NoBudgetReadAsForeign,
-    // Two more, because what has to happen in the end has to be able to fail too.
+    CountWhatLingersAsServing,
+    // Three more, because what has to happen in the end has to be able to fail too.
     NeverSettleWhatStands,
     CountServingAsUnknown,
+    RefuseTheDead,
 }
 
 /// A mutation, where it is made, and what catches it.
@@ -45,7 +47,7 @@ struct Case {
 }
 
 /// Every mutation, in the order of the issue that asked for them. Each is one that the same scenario, unmutated, is free of.
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -64,12 +66,14 @@ const CASES: [Case; 18] = [
     case(Mutation::ReplaceDroppedByANewerUid, REPLACEMENT, MAJORITY),
     case(Mutation::RecreatedBudgetStartsWarm, RECREATION, MAJORITY),
     case(Mutation::NoBudgetReadAsForeign, RECREATION, MAJORITY),
+    case(Mutation::CountWhatLingersAsServing, QUIET, MAJORITY),
 ];
 
 /// Those that break what has to happen in the end.
-const LIVENESS: [Case; 2] = [
+const LIVENESS: [Case; 3] = [
     case(Mutation::NeverSettleWhatStands, QUIET, SETTLES),
     case(Mutation::CountServingAsUnknown, QUIET, NOBODY_WAITS),
+    case(Mutation::RefuseTheDead, FAILURES, DEAD_GO),
 ];
 
 const fn case(mutation: Mutation, scenario: Scenario, breaks: &'static str) -> Case {

@@ -3,7 +3,7 @@
 use quorumgate::quorum::{Basis, majority};
 
 use crate::appearance::Appearance::{
-    self, Answers, Crashed, Ending, Leaderless, Lost, Missing, Silent, Starting,
+    self, Answers, Crashed, Ending, Leaderless, Lost, Missing, Refusing, Silent, Starting,
 };
 use crate::appearance::Look;
 use crate::decision::What;
@@ -30,7 +30,11 @@ impl True {
             let is_down = |phase| {
                 matches!(
                     phase,
-                    Phase::Missing | Phase::Starting | Phase::Crashed | Phase::Lost
+                    Phase::Missing
+                        | Phase::Starting
+                        | Phase::Booting
+                        | Phase::Crashed
+                        | Phase::Lost
                 )
             };
             return Self {
@@ -43,8 +47,8 @@ impl True {
             |shown: &[Appearance]| Set::of((0..MEMBERS).filter(|n| shown.contains(&seen[*n])));
         Self {
             serving: which(&[Answers]).and(truth::voters(state)),
-            able: which(&[Answers, Leaderless, Ending, Silent]).and(truth::voters(state)),
-            down: which(&[Missing, Starting, Crashed, Lost]),
+            able: which(&[Answers, Leaderless, Ending, Silent, Refusing]).and(truth::voters(state)),
+            down: which(&[Missing, Starting, Refusing, Crashed, Lost]),
         }
     }
 }
@@ -57,6 +61,7 @@ pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: u8) -
     Permit {
         excused: Set::NONE,
         harmless: others + 1 < needed,
+        spared: others >= needed,
         founded: true,
         recorded: true,
         latch,
@@ -81,7 +86,8 @@ pub(crate) fn is_founded(
     match basis {
         Basis::Majority { .. } => others >= truth::needed(state, scenario),
         Basis::CostsNothing => {
-            down && (permit.harmless || member.phase == Phase::Lost || what.is_own())
+            let costs_nothing = permit.harmless || permit.spared;
+            down && (costs_nothing || member.phase == Phase::Lost || what.is_own())
         }
         Basis::Learner => {
             let one_more = majority(truth::voters(state).count() + 1);

@@ -93,7 +93,8 @@ impl Scenario {
                     actions.push(Action::Joins(n));
                 }
             }
-            Phase::Starting => actions.push(Action::Starts(n)),
+            Phase::Starting if self.boots => actions.push(Action::Boots(n)),
+            Phase::Starting | Phase::Booting => actions.push(Action::Starts(n)),
             Phase::Crashed | Phase::Hung | Phase::Cut | Phase::Impersonated => {
                 // A look is over before one that it saw down is back.
                 if !is_being_looked_at(state, n) {

@@ -26,13 +26,15 @@
 //! **Liveness.** Requests, judgements and terminations end by themselves, each within its life: a judgement that meets a conflict begins again,
 //! but only because another write was accepted. What is left is whether the rest then gets
 //! anywhere, and that is asked in every state in which no request is under way: settlers that look again and again, with time passing,
-//! take back every grant; and where nothing is granted, whoever is up and can be spared would be let go.
+//! take back every grant; and where nothing is granted, whoever is up and can be spared would be let go, and so would whoever is lost for good,
+//! or dead while the others make the majority.
 
 use quorumgate::quorum::majority;
 use stateright::Property;
 
 use crate::appearance::look;
 use crate::decision::{Ledger, Question, Ruling, What, rule};
+use crate::mutations::Mutation;
 use crate::replica::{doctored, scene};
 use crate::scenario::Scenario;
 use crate::set::Set;
@@ -47,6 +49,7 @@ pub(crate) fn all() -> Vec<Property<Scenario>> {
         Property::always(FOUNDED, |_, state: &State| !state.unfounded),
         Property::always(SETTLES, settles),
         Property::always(NOBODY_WAITS, nobody_waits_for_nothing),
+        Property::always(DEAD_GO, the_dead_may_go),
         Property::sometimes(TAKEN, |_, state: &State| {
             state
                 .members()
@@ -59,6 +62,7 @@ pub(crate) const MAJORITY: &str = "no permitted disruption takes the majority";
 pub(crate) const FOUNDED: &str = "every permission is founded";
 pub(crate) const SETTLES: &str = "every grant settles";
 pub(crate) const NOBODY_WAITS: &str = "nobody waits while there is headroom";
+pub(crate) const DEAD_GO: &str = "what is lost for good, or dead beside a majority, may go";
 pub(crate) const TAKEN: &str = "something is permitted and happens";
 
 pub(crate) fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
@@ -128,4 +132,37 @@ fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
             };
             matches!(rule(question), Ruling::Granted { .. })
         })
+}
+
+/// A member that does not run and is not needed, and nobody may take it away?
+fn the_dead_may_go(scenario: &Scenario, state: &State) -> bool {
+    let Some(budget) = &state.budget else {
+        return true;
+    };
+    if !budget.granted().is_empty() || budget.cold_for.is_some() {
+        return true;
+    }
+    let others_suffice = truth::serving(state).count() >= truth::needed(state, scenario);
+    let dead = state.which(|member| match member.phase {
+        Phase::Lost => true,
+        Phase::Crashed => others_suffice,
+        _ => false,
+    });
+    let scene = scene(
+        state,
+        doctored(look(state, Set::NONE), scenario.mutation),
+        scenario,
+        budget.latch,
+    );
+    dead.iter().all(|target| {
+        let question = Question {
+            scene,
+            open: budget.grants,
+            ledger: Ledger::Warm,
+            target,
+            what: What::Delete,
+        };
+        let refused = scenario.mutation == Mutation::RefuseTheDead;
+        matches!(rule(question), Ruling::Granted { .. }) && !refused
+    })
 }

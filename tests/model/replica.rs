@@ -243,6 +243,7 @@ pub(crate) fn scene(state: &State, look: Look, scenario: &Scenario, latch: u8) -
         outdated: state.which(|member| member.outdated),
         replicas: u8::try_from(scenario.members()).unwrap(),
         latch,
+        nameless: scenario.mutation == Mutation::CountWhatLingersAsServing,
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Scenario {
     pub(crate) hidden: u32,
     /// Whether a look sees each member at another moment.
     pub(crate) torn: bool,
+    /// Whether members take part for a while before they listen.
+    pub(crate) boots: bool,
     /// Voters that somebody removes from etcd, at most.
     pub(crate) removals: u8,
     /// Whether the rollout driver is at work.
@@ -57,6 +59,7 @@ pub(crate) const QUIET: Scenario = Scenario {
     bypasses: false,
     hidden: 0,
     torn: false,
+    boots: false,
     removals: 0,
     rollout: false,
     replacement: false,
@@ -82,6 +85,22 @@ pub(crate) const OUTAGE: Scenario = Scenario {
     failures: 2,
     ailments: &[Phase::Crashed, Phase::Cut],
     ..QUIET
+};
+
+/// The same, with members that take part for a while before they listen.
+pub(crate) const LISTENING: Scenario = Scenario {
+    name: "listening",
+    boots: true,
+    ailments: &[Phase::Crashed],
+    ..OUTAGE
+};
+
+/// The same while a rollout is at work, whose steps are fenced by nothing there.
+pub(crate) const LISTENING_ROLLOUT: Scenario = Scenario {
+    name: "listening rollout",
+    rollout: true,
+    failures: 1,
+    ..LISTENING
 };
 
 /// Any number of members fail at once, and nodes are lost for good.

@@ -66,6 +66,8 @@ pub(crate) enum Phase {
     Missing,
     /// Its new pod has not started etcd yet.
     Starting,
+    /// Its etcd runs and talks to its peers; its client port still refuses, and its pod has not changed.
+    Booting,
     /// Its process ended, and its kubelet says so.
     Crashed,
     /// Its process hangs, or its host does: nobody hears of it.
@@ -156,11 +158,14 @@ pub(crate) enum At {
 
 /// A yes, and what is to be remembered of the moment in which it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Permit {
     /// Who has failed since the look.
     pub(crate) excused: Set,
     /// Whether there was no quorum at the look, nor could the target's return have made one.
     pub(crate) harmless: bool,
+    /// Whether those that ran made the majority without the target.
+    pub(crate) spared: bool,
     /// Whether what was decided was true.
     pub(crate) founded: bool,
     /// Whether it is to be recorded before it is said.

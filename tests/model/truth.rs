@@ -12,7 +12,11 @@ pub(crate) fn voters(state: &State) -> Set {
 
 /// The voters that are up and stay.
 pub(crate) fn up(state: &State) -> Set {
-    state.which(|m| m.listed == Listed::Voter && m.phase == Phase::Up)
+    state.which(|m| m.listed == Listed::Voter && takes_part(m.phase))
+}
+
+fn takes_part(phase: Phase) -> bool {
+    matches!(phase, Phase::Up | Phase::Booting)
 }
 
 /// The majority of the latched voters: those that were there from the beginning count on when they are removed.
@@ -23,14 +27,14 @@ pub(crate) fn needed(state: &State, scenario: &Scenario) -> u32 {
 /// Whether those that run make a quorum in etcd. One that is on its way out is one of them until it ends.
 pub(crate) fn is_quorate(state: &State) -> bool {
     let running =
-        |m: &Member| m.listed == Listed::Voter && matches!(m.phase, Phase::Up | Phase::Ending);
+        |m: &Member| m.listed == Listed::Voter && (takes_part(m.phase) || m.phase == Phase::Ending);
     state.which(running).count() >= majority(voters(state).count())
 }
 
 /// The voters that prove that they take part.
 pub(crate) fn serving(state: &State) -> Set {
     if is_quorate(state) {
-        up(state)
+        state.which(|m| m.listed == Listed::Voter && m.phase == Phase::Up)
     } else {
         Set::NONE
     }
@@ -42,7 +46,7 @@ pub(crate) fn able(state: &State) -> Set {
         m.listed == Listed::Voter
             && matches!(
                 m.phase,
-                Phase::Up | Phase::Ending | Phase::Hung | Phase::Cut
+                Phase::Up | Phase::Booting | Phase::Ending | Phase::Hung | Phase::Cut
             )
     })
 }
@@ -50,7 +54,7 @@ pub(crate) fn able(state: &State) -> Set {
 /// Members that are out by something that nobody was asked about.
 pub(crate) fn failed(state: &State) -> u32 {
     state
-        .which(|m| m.phase != Phase::Up && m.out == Out::NotByUs)
+        .which(|m| !takes_part(m.phase) && m.out == Out::NotByUs)
         .count()
 }
 
@@ -65,11 +69,20 @@ impl State {
         }
     }
 
-    /// A member takes part again, or does as a learner.
+    /// A member takes part again, or does as a learner, and its pod says so.
     pub(crate) fn come_up(&mut self, n: usize) {
-        self.members[n].phase = Phase::Up;
-        self.members[n].out = Out::NotByUs;
+        self.take_part(n, Phase::Up);
         self.touch(n);
+    }
+
+    /// A member takes part again, and nobody can see that yet.
+    pub(crate) fn boot(&mut self, n: usize) {
+        self.take_part(n, Phase::Booting);
+    }
+
+    fn take_part(&mut self, n: usize, phase: Phase) {
+        self.members[n].phase = phase;
+        self.members[n].out = Out::NotByUs;
         if self.members[n].listed == Listed::Voter {
             self.each_excuse(|excused| *excused = excused.without(n));
         }
@@ -84,7 +97,7 @@ impl State {
     /// A delete takes effect. `excused`: who has failed since the look of its permission; `None` where it can be blamed for nothing.
     pub(crate) fn delete(&mut self, n: usize, excused: Option<Set>) {
         let member = &mut self.members[n];
-        if member.phase == Phase::Up {
+        if takes_part(member.phase) {
             match excused {
                 None => self.fail(n, Phase::Ending),
                 Some(excused) => {

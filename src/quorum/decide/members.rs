@@ -33,8 +33,9 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
 }
 
 /// Rule 12: a member that does not run costs nothing, where the others make no majority. But the delete may land after the member has come
-/// back: while one more would complete the majority, that may be this one. (Those that run without a leader would serve with it, and those
-/// that could not be asked may serve already.) And several that are down for one reason may all come back at once: no more
+/// back: while one more would complete the majority, that may be this one. (Those that run without a leader would serve with it, those
+/// that could not be asked may serve already, and so may those that do not listen yet, a moment later.) A cluster that was never seen has
+/// no majority to complete. And several that are down for one reason may all come back at once: no more
 /// may be on their way than the cluster can spare then. Otherwise only one that cannot come back goes, or a step of the gate's own, which is fenced
 /// by resourceVersion.
 ///
@@ -46,7 +47,11 @@ pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
         return None;
     }
     let least = needed.min(case.least_majority());
-    let may_complete = case.others_at_most().saturating_add(1) >= least;
+    let at_most = case.others_at_most();
+    let (sure, maybe) = case.others_about_to_listen();
+    let with_target = at_most.saturating_add(sure).saturating_add(1);
+    let completes = (with_target..=with_target.saturating_add(maybe)).contains(&least);
+    let may_complete = !case.never_formed() && (at_most.saturating_add(1) >= least || completes);
     let all_may_return = case.others_in_time().saturating_add(1) >= least;
     let too_many_going = case.others_going().saturating_add(1) > case.least_spare();
     let is_fenced =

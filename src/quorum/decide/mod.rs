@@ -134,6 +134,29 @@ impl<'a> Case<'a> {
         count(self.other_voters().count() - out).saturating_add(self.unseen())
     }
 
+    /// The others that run and do not listen yet, and those that may for all that is known: they refuse, and nobody says that they do not run.
+    fn others_about_to_listen(&self) -> (u32, u32) {
+        let refuses = Condition::Failing(Why::Silent(Unanswered::Refused));
+        let runs = |other: &Member| {
+            let pod = other.pod_name().and_then(|pod| self.snapshot.pod(pod));
+            pod.is_some_and(|pod| pod.containers == Containers::Running)
+        };
+        let refusing = || {
+            self.other_voters()
+                .filter(|other| other.condition == refuses)
+        };
+        let sure = refusing().filter(|other| other.body == Body::Starting && runs(other));
+        let maybe = refusing().filter(|other| other.body == Body::Alive);
+        (count(sure.count()), count(maybe.count()))
+    }
+
+    /// Whether the target has yet to start in a cluster that was never seen to have a voter: there is no quorum to lose.
+    fn never_formed(&self) -> bool {
+        let unseen = self.snapshot.latch.voters == 0;
+        let unheard = self.snapshot.membership == Membership::Unread;
+        unseen && unheard && self.body() == Body::Starting
+    }
+
     /// Whether any of the others serves, or may for all that is known.
     fn others_may_have_quorum(&self) -> bool {
         let without = |other: &Member| {

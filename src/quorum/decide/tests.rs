@@ -734,6 +734,26 @@ fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
 }
 
 #[test]
+fn rule_12_one_of_two_that_may_listen_a_moment_later_stays_while_the_third_is_dead() {
+    let mut o = none_listens(3);
+    crashed(&mut o, 0);
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_eq!(verdict(&o, Kind::Delete, 0), based(Basis::CostsNothing));
+}
+
+#[test]
+fn rule_12_a_cluster_that_was_never_seen_has_no_majority_to_complete() {
+    let mut o = none_listens(3);
+    // The first one was mended: it waits for its peers, and serves nobody before it has found them.
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    o.latch.voters = 0;
+    assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
+    let second = judge(&o, &granted(&[1]), &ask(Kind::Delete, 2));
+    assert_waits(&second, "may-complete");
+}
+
+#[test]
 fn rule_12_one_that_does_not_listen_stays_even_for_a_step_while_others_may_have_a_quorum_with_it() {
     let mut o = healthy(3);
     about_to_listen(&mut o, 1);
