@@ -70,6 +70,14 @@ impl LedgerError {
         }
     }
 
+    pub(super) fn listing(error: kube::Error) -> Self {
+        if no_such_resource(&error) {
+            Self::NoDefinition
+        } else {
+            Self::Read(error)
+        }
+    }
+
     pub(super) fn writing(cluster: &ClusterRef, error: kube::Error) -> Self {
         if no_such_resource(&error) {
             return Self::NoDefinition;

@@ -66,9 +66,8 @@ impl Ledger {
     /// [`LedgerError::NoDefinition`] where it does not; others where it could not be asked.
     pub async fn defined(&self) -> Result<(), LedgerError> {
         let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
-        list(&budgets, &ListParams::default().limit(1))
-            .await
-            .map(drop)
+        let first = budgets.list_metadata(&ListParams::default().limit(1)).await;
+        first.map(drop).map_err(LedgerError::listing)
     }
 
     /// The other clusters whose budgets report this etcd cluster id, uncached (rule 8).
@@ -79,8 +78,16 @@ impl Ledger {
     ) -> Result<Vec<ClusterRef>, LedgerError> {
         let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
         let same_id = ListParams::default().fields(&format!("status.clusterID={id}"));
-        let found = list(&budgets, &same_id).await?;
-        let others = found.iter().map(QuorumDisruptionBudget::cluster);
+        // Their names are all that is asked for, so one that cannot be read is named like the others.
+        let found = budgets.list_metadata(&same_id).await;
+        let found = found.map_err(LedgerError::listing)?;
+        let others = found.items.into_iter().map(|budget| {
+            let at = budget.metadata;
+            ClusterRef::new(
+                at.namespace.unwrap_or_default(),
+                at.name.unwrap_or_default(),
+            )
+        });
         Ok(others.filter(|other| other != cluster).collect())
     }
 
@@ -280,17 +287,6 @@ impl Ledger {
 
     fn budgets(&self, cluster: &ClusterRef) -> Api<QuorumDisruptionBudget> {
         Api::namespaced(self.client.clone(), &cluster.namespace)
-    }
-}
-
-async fn list(
-    budgets: &Api<QuorumDisruptionBudget>,
-    parameters: &ListParams,
-) -> Result<Vec<QuorumDisruptionBudget>, LedgerError> {
-    match budgets.list(parameters).await {
-        Ok(found) => Ok(found.items),
-        Err(error) if no_such_resource(&error) => Err(LedgerError::NoDefinition),
-        Err(error) => Err(LedgerError::Read(error)),
     }
 }
 

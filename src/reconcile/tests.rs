@@ -1,5 +1,7 @@
 //! Each loop, broken once: a panic in what it asks the API server for ends the loop, and is missed.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -161,4 +163,49 @@ async fn every_other_loop_that_breaks_is_missed() {
         assert_eq!(lost.task, task);
         assert!(matches!(lost.how, How::Panicked(_)), "{lost}");
     }
+}
+
+/// As after a downgrade, or under a definition of another version.
+#[tokio::test]
+async fn a_budget_that_cannot_be_read_keeps_nobody_from_being_ready() {
+    let api = enrolled();
+    let budget = |name: &str, spec: serde_json::Value| {
+        api.put(
+            &format!("/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/{name}"),
+            json!({"metadata": {"namespace": "db", "name": name}, "spec": spec}),
+        );
+    };
+    budget("etcd", json!({"statefulSetName": "etcd"}));
+    budget(
+        "later",
+        json!({"statefulSetName": "later", "enforcement": "SomedayMaybe"}),
+    );
+    budget("nameless", json!({}));
+    let (supervisor, _losses) = Supervisor::new();
+    let cancel = CancellationToken::new();
+    let (ready, mut is_ready) = watch::channel(false);
+    let loops = run(context(&api), ready, supervisor.clone(), cancel.clone());
+    supervisor.spawn("dispatch", cancel.clone(), loops);
+    let synced = timeout(SOON, is_ready.wait_for(|ready| *ready)).await;
+    let synced = synced.is_ok();
+    // Each is read by its own keeper, which is told there what is wrong with it.
+    let read = "GET /apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/";
+    let mut looked_after = BTreeSet::new();
+    let end = tokio::time::Instant::now() + SOON;
+    while synced && looked_after.len() < 3 && tokio::time::Instant::now() < end {
+        let requests = api.take_requests();
+        let names = requests.iter().filter_map(|one| one.strip_prefix(read));
+        looked_after.extend(names.map(str::to_owned));
+        tokio::task::yield_now().await;
+    }
+    cancel.cancel();
+    timeout(SOON, supervisor.tasks_ended())
+        .await
+        .expect("a loop does not end");
+    assert!(synced, "the gate does not get ready");
+    assert_eq!(
+        looked_after.len(),
+        3,
+        "only {looked_after:?} are looked after"
+    );
 }

@@ -1,13 +1,14 @@
 //! Caches of what the controllers look after. They wake, they list, and they show which budgets report the same etcd; no verdict and no
 //! settlement rests on them.
 
+use std::convert;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -15,8 +16,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
+use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher::{self, watcher};
+use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -197,6 +199,25 @@ impl Opening<'_> {
             + Sync
             + 'static,
     {
+        self.shelf_of(config, convert::identity, change)
+    }
+
+    /// A shelf of what `read` makes of each object.
+    fn shelf_of<K, Kept>(
+        &mut self,
+        config: &watcher::Config,
+        read: fn(K) -> Kept,
+        change: impl Fn(&Kept) -> Option<Change> + Clone + Send + 'static,
+    ) -> Shelf<Kept>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned
+            + Send
+            + 'static,
+        Kept: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+    {
         let client = self.client;
         let apis: Vec<Api<K>> = if self.namespaces.is_empty() {
             vec![Api::all(client.clone())]
@@ -204,7 +225,7 @@ impl Opening<'_> {
             let of = |namespace: &String| Api::namespaced(client.clone(), namespace);
             self.namespaces.iter().map(of).collect()
         };
-        let follow = |api| self.follow(api, config.clone(), change.clone());
+        let follow = |api| self.follow(api, config.clone(), read, change.clone());
         Shelf(apis.into_iter().map(follow).collect())
     }
 
@@ -223,29 +244,26 @@ impl Opening<'_> {
             + 'static,
     {
         let api = Api::all(self.client.clone());
-        self.follow(api, config, change)
+        self.follow(api, config, convert::identity, change)
     }
 
-    fn follow<K>(
+    fn follow<K, Kept>(
         &mut self,
         api: Api<K>,
         config: watcher::Config,
-        change: impl Fn(&K) -> Option<Change> + Send + 'static,
-    ) -> Store<K>
+        read: fn(K) -> Kept,
+        change: impl Fn(&Kept) -> Option<Change> + Send + 'static,
+    ) -> Store<Kept>
     where
-        K: Resource<DynamicType = ()>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
-        K::DynamicType: Hash + Eq,
+        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
+        Kept: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+        Kept::DynamicType: Hash + Eq,
     {
         let (store, writer) = reflector::store();
         let changes = self.changes.clone();
         let following = Box::pin(async move {
             let mut events = watcher(api, config)
+                .map_ok(|event| each(event, read))
                 .default_backoff()
                 .modify(|object| object.managed_fields_mut().clear())
                 .reflect(writer)
@@ -260,13 +278,48 @@ impl Opening<'_> {
                         }
                     }
                     Err(error) => {
-                        warn!(kind = %K::kind(&()), %error, "a watch failed and is opened again");
+                        warn!(kind = %Kept::kind(&()), %error, "a watch failed and is opened again");
                     }
                 }
             }
         });
-        self.following.push((K::kind(&()).into_owned(), following));
+        self.following
+            .push((Kept::kind(&()).into_owned(), following));
         store
+    }
+}
+
+/// The event with what `read` makes of its object.
+fn each<K, Kept>(event: Event<K>, read: fn(K) -> Kept) -> Event<Kept> {
+    match event {
+        Event::Apply(object) => Event::Apply(read(object)),
+        Event::Delete(object) => Event::Delete(read(object)),
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(read(object)),
+        Event::InitDone => Event::InitDone,
+    }
+}
+
+/// The budget, or an empty one in the place of one that cannot be read, as after a downgrade: one bad object among a thousand must not end
+/// the watch of all. It stays in the cache because its namespace has to stay under the webhooks and nobody is to make it anew. Whoever
+/// decides or writes reads the ledger itself, and is told there that it is unreadable.
+fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptionBudget {
+    match budget.0 {
+        Ok(budget) => budget,
+        Err(InvalidObject { error, metadata }) => {
+            let cluster = ClusterRef::new(
+                metadata.namespace.as_deref().unwrap_or_default(),
+                metadata.name.as_deref().unwrap_or_default(),
+            );
+            warn!(
+                %cluster,
+                error,
+                "its QuorumDisruptionBudget cannot be read: its pods have to stay but for overrides and teardowns, the other clusters are looked after; mend the budget, or run the version of the gate that wrote it"
+            );
+            let mut empty = QuorumDisruptionBudget::of(&cluster);
+            empty.metadata = metadata;
+            empty
+        }
     }
 }
 
@@ -290,7 +343,7 @@ pub(super) fn open(
     let in_namespace =
         |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
     let watches = Watches {
-        budgets: opening.shelf(&any(), |budget| named(budget).map(Change::Budget)),
+        budgets: opening.shelf_of(&any(), or_empty, |budget| named(budget).map(Change::Budget)),
         stateful_sets: opening.shelf(&any(), |set| named(set).map(Change::StatefulSet)),
         pods: opening.shelf(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
         disruption_budgets: opening.shelf(&any(), in_namespace),

@@ -288,6 +288,11 @@ async fn a_second_budget_for_one_etcd_cluster_is_found() {
     api.put(other, budget("abc"));
     let sharing = ledger.sharing(&cluster(), id).await.unwrap();
     assert_eq!(sharing, [crate::quorum::ClusterRef::new("other", "copy")]);
+    let mut unreadable = api.get(other).unwrap();
+    unreadable["spec"] = json!({"enforcement": "SomedayMaybe"});
+    api.put(other, unreadable);
+    let sharing = ledger.sharing(&cluster(), id).await.unwrap();
+    assert_eq!(sharing, [crate::quorum::ClusterRef::new("other", "copy")]);
 }
 
 #[tokio::test]
