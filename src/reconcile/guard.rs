@@ -1,21 +1,24 @@
 //! The keeper of one ledger: settles, warms, suspends. Every replica has one for every cluster, so that nothing a verdict needs
 //! waits for a leader.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
 use super::force::{OutOfForce, Standing};
 use super::keeper::{RESYNC, Wake};
 use super::{Run, settle, warm};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page};
+use crate::ledger::{LedgerError, Page, Pass, Turnstile};
 use crate::observe::ObserveError;
 use crate::quorum::ClusterRef;
 
@@ -73,16 +76,33 @@ async fn step(
     if lapse.is_none() && run.is_quiet(cluster) {
         return Ok(None);
     }
-    let _turn = run.reading.acquire().await;
     let ledger = run.ledger();
-    // Judgements queue in front of the ledger, and so does whoever would make them begin again.
-    let _pass = ledger.turnstile().enter(cluster).await;
+    let _turn = turn(&run.reading, ledger.turnstile(), cluster).await;
     let Some(page) = ledger.read(cluster).await? else {
         return Ok(None);
     };
     let (page, settled) = settle::step(ledger, page, run.settings.settle_time).await?;
     let warmed = temper(run, page, lapse).await?;
     Ok([settled, warmed].into_iter().flatten().min())
+}
+
+/// Waits for the turn at a ledger: judgements queue in front of it, and so does whoever would make them begin again. Where nobody is at it, one
+/// of the permits to read is kept for the reading; whoever has to queue gives it back, or the guards of a few busy clusters would hold all of
+/// them. After the queue no other is waited for: the judgements behind would wait as well, and there are no more such guards than clusters
+/// being judged.
+async fn turn<'a>(
+    reading: &'a Semaphore,
+    turnstile: &Turnstile,
+    cluster: &ClusterRef,
+) -> (Pass, Option<SemaphorePermit<'a>>) {
+    // Nobody closes it.
+    let permit = reading.acquire().await.ok();
+    let mut pass = pin!(turnstile.enter(cluster));
+    let Some(pass) = pass.as_mut().now_or_never() else {
+        drop(permit);
+        return (pass.await, None);
+    };
+    (pass, permit)
 }
 
 /// Writes down what the ledger's temperature is now.
@@ -130,4 +150,36 @@ async fn force_now(run: &Run, namespace: &str) -> Result<Result<String, OutOfFor
         mutating: mutating.as_ref(),
     };
     Ok(standing.in_force_by())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_queues_at_a_busy_ledger_keeps_nobody_from_reading_another() {
+        let (reading, turnstile) = (Semaphore::new(1), Turnstile::default());
+        let (busy, free) = (ClusterRef::new("db", "busy"), ClusterRef::new("db", "free"));
+        let judged = turnstile.enter(&busy).await;
+        let mut queues = pin!(turn(&reading, &turnstile, &busy));
+        assert!(
+            queues.as_mut().now_or_never().is_none(),
+            "it jumps the queue"
+        );
+        let reads = turn(&reading, &turnstile, &free).now_or_never();
+        let reads = reads.expect("the other cluster waits as well");
+        assert_eq!(
+            reading.available_permits(),
+            0,
+            "what is read is not counted"
+        );
+
+        // Those who are judged next wait for this turn to end, so that waits for no permit.
+        drop(judged);
+        let passed = queues.as_mut().now_or_never();
+        let passed = passed.expect("it waits for a permit in front of judgements");
+        assert_eq!(turnstile.pending(&busy), 1);
+        drop((passed, reads));
+        assert_eq!(reading.available_permits(), 1);
+    }
 }
