@@ -20,8 +20,8 @@ use crate::ledger::{Page, Witness};
 use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
-    Circumstances, ClusterRef, DisruptionBudget, Observation, PodName, Policy, Scope, Snapshot,
-    Switch, Temperature,
+    Circumstances, ClusterRef, DisruptionBudget, MemberId, Observation, PodName, Policy, Scope,
+    Snapshot, Switch, Temperature,
 };
 
 /// A cluster as the API server showed it.
@@ -56,12 +56,12 @@ pub(super) struct Objects {
 }
 
 /// What somebody watched for a while, outside of any one judgement.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Ages {
     /// For how long quorum has been lost without a gap; `None` when it is not, or nobody confirmed it.
     pub quorum_lost_for: Option<Duration>,
-    /// For how long the learner has made no progress.
-    pub learner_stuck_for: Option<Duration>,
+    /// For how long each learner has made no progress.
+    pub learners_stuck_for: BTreeMap<MemberId, Duration>,
 }
 
 impl World {
@@ -184,7 +184,7 @@ impl World {
             latch: page.latch,
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
-            learner_stuck_for: ages.learner_stuck_for,
+            learners_stuck_for: ages.learners_stuck_for,
             pods: pods.map(|pod| self.facts_of(page, pod)).collect(),
             recorded_pods: page.recorded_pods(),
             round,

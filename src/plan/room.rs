@@ -61,7 +61,10 @@ impl Board<'_> {
         Some(WaitingOn::Learner {
             pod: learner.name.clone(),
             lag: learner.member.and_then(|member| member.lag),
-            stuck_for: self.snapshot.learner_stuck_for.unwrap_or_default(),
+            stuck_for: learner
+                .member
+                .and_then(|member| self.snapshot.stuck_for(member))
+                .unwrap_or_default(),
             deadline: self.snapshot.policy.progress_deadline,
         })
     }

@@ -61,7 +61,7 @@ impl State {
         match &member.condition {
             Condition::Failing(why) => Self::Failing(why.clone()),
             Condition::Unknown(why) => Self::Unknown(why.clone()),
-            Condition::Serving | Condition::Learning if is_stuck(snapshot) => Self::Stuck,
+            Condition::Serving | Condition::Learning if snapshot.is_stuck(member) => Self::Stuck,
             Condition::Serving | Condition::Learning => Self::Learning,
         }
     }
@@ -102,13 +102,6 @@ impl State {
             Self::Serving | Self::Terminating => false,
         }
     }
-}
-
-fn is_stuck(snapshot: &Snapshot) -> bool {
-    let deadline = snapshot.policy.progress_deadline;
-    snapshot
-        .learner_stuck_for
-        .is_some_and(|stuck| stuck >= deadline)
 }
 
 impl fmt::Display for State {

@@ -43,7 +43,7 @@ impl Snapshot {
             latch: o.latch.observe(0, o.replicas),
             scaled_out_for: o.scaled_out_for,
             quorum_lost_for: o.quorum_lost_for,
-            learner_stuck_for: o.learner_stuck_for,
+            learners_stuck_for: o.learners_stuck_for.clone(),
             cluster_id: None,
             cluster_ids: Vec::new(),
             leader: None,

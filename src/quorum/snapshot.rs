@@ -35,8 +35,8 @@ pub struct Observation {
     pub scaled_out_for: Option<Duration>,
     /// For how long quorum has been lost without a gap, as confirmed outside of admission; `None` when it is not.
     pub quorum_lost_for: Option<Duration>,
-    /// For how long the learner has made no progress, as watched outside of admission.
-    pub learner_stuck_for: Option<Duration>,
+    /// For how long each learner has made no progress, as watched outside of admission.
+    pub learners_stuck_for: BTreeMap<MemberId, Duration>,
     /// The pods of the cluster, by their names, whatever their labels and owners say.
     pub pods: Vec<Pod>,
     /// The pod that each member was last seen in, as the budget recorded it.
@@ -58,7 +58,7 @@ impl Observation {
             latch: Latch::default(),
             scaled_out_for: None,
             quorum_lost_for: None,
-            learner_stuck_for: None,
+            learners_stuck_for: BTreeMap::new(),
             pods: Vec::new(),
             recorded_pods: BTreeMap::new(),
             round: Round::default(),
@@ -87,8 +87,8 @@ pub struct Snapshot {
     pub scaled_out_for: Option<Duration>,
     /// See [`Observation::quorum_lost_for`].
     pub quorum_lost_for: Option<Duration>,
-    /// See [`Observation::learner_stuck_for`].
-    pub learner_stuck_for: Option<Duration>,
+    /// See [`Observation::learners_stuck_for`].
+    pub learners_stuck_for: BTreeMap<MemberId, Duration>,
     /// The etcd cluster id that more than half of the answers carry; `None` while there is none such.
     pub cluster_id: Option<ClusterId>,
     /// Every cluster id that was answered, in order: more than one is a condition to report.
@@ -176,6 +176,18 @@ impl Snapshot {
         self.members
             .iter()
             .find(|member| member.pod.as_ref().is_some_and(|here| here.name == *pod))
+    }
+
+    /// For how long a learner has made no progress, where that was watched.
+    pub fn stuck_for(&self, member: &Member) -> Option<Duration> {
+        self.learners_stuck_for.get(&member.id?).copied()
+    }
+
+    /// Whether a learner has made no progress for the progress deadline.
+    pub fn is_stuck(&self, member: &Member) -> bool {
+        let deadline = self.policy.progress_deadline;
+        self.stuck_for(member)
+            .is_some_and(|stuck| stuck >= deadline)
     }
 
     /// Whether a voter has just proven that there was a quorum a moment ago, even where the others that answered make it a lost one by now.

@@ -1,5 +1,5 @@
 //! Facts about time that rules need, each replica by its own clock: for how long quorum has been lost without a gap, and for
-//! how long a learner has made no progress. They come from the observers' rounds, never from admission.
+//! how long each learner has made no progress. They come from the observers' rounds, never from admission.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -45,10 +45,12 @@ impl Stopwatches {
         };
         let until_looked = |since: Instant| watch.looked.saturating_duration_since(since);
         let lost_for = watch.lost_since.map(until_looked);
-        let stuck = watch.learners.values();
+        let stuck = watch.learners.iter();
         Ages {
             quorum_lost_for: lost_for.filter(|lost| *lost >= CONFIRMED_AFTER),
-            learner_stuck_for: stuck.map(|progress| until_looked(progress.since)).max(),
+            learners_stuck_for: stuck
+                .map(|(id, progress)| (*id, until_looked(progress.since)))
+                .collect(),
         }
     }
 

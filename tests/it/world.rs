@@ -2,6 +2,7 @@
 //!
 //! Members are called `a`, `b`, `c` …, and so are their pods; the id of `a` is `aa`, of `b` `bb`. Everybody starts out serving, `a` leads in term 5.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorumgate::quorum::evidence::{
@@ -45,7 +46,7 @@ pub(crate) struct World {
     pub(crate) policy: Policy,
     pub(crate) scaled_out_for: Option<Duration>,
     pub(crate) quorum_lost_for: Option<Duration>,
-    pub(crate) learner_stuck_for: Option<Duration>,
+    pub(crate) learners_stuck_for: BTreeMap<MemberId, Duration>,
     /// The revision that the owner lets go on without quorum.
     pub(crate) proceed_without_quorum: Option<String>,
 }
@@ -116,6 +117,12 @@ pub(crate) fn id(index: usize) -> MemberId {
 }
 
 impl World {
+    /// Whoever is a learner has made no progress for so long.
+    pub(crate) fn learners_are_stuck_for(&mut self, stuck: Duration) {
+        let ids = self.members.iter().map(|member| member.id);
+        self.learners_stuck_for = ids.map(|id| (id, stuck)).collect();
+    }
+
     /// `voters` members that all serve.
     pub(crate) fn of(voters: usize) -> Self {
         let replicas = u32::try_from(voters).unwrap();
@@ -130,7 +137,7 @@ impl World {
             policy: Policy::default(),
             scaled_out_for: None,
             quorum_lost_for: None,
-            learner_stuck_for: None,
+            learners_stuck_for: BTreeMap::new(),
             proceed_without_quorum: None,
         }
     }
@@ -166,7 +173,7 @@ impl World {
             },
             scaled_out_for: self.scaled_out_for,
             quorum_lost_for: self.quorum_lost_for,
-            learner_stuck_for: self.learner_stuck_for,
+            learners_stuck_for: self.learners_stuck_for.clone(),
             recorded_pods: self
                 .members
                 .iter()

@@ -23,9 +23,8 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
         .member
         .is_some_and(|member| matches!(member.condition, Condition::Failing(_)));
     let stuck = case
-        .snapshot
-        .learner_stuck_for
-        .is_some_and(|stuck| stuck >= case.snapshot.policy.progress_deadline);
+        .member
+        .is_some_and(|member| case.snapshot.is_stuck(member));
     if case.others >= needed || dead || (case.is_rollout_step() && (failing || stuck)) {
         return Some(granted(Basis::Learner));
     }

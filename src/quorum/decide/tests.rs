@@ -1,5 +1,6 @@
 //! Each rule on its own, on the smallest cluster that shows it. `tests/it/scenarios` has them together.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{decide, decide_early, decide_without_ledger};
@@ -102,7 +103,10 @@ fn leaderless(observation: &mut Observation, n: usize) {
 
 fn learner(observation: &mut Observation, n: usize) {
     for probe in &mut observation.round.probes {
-        probe.members.as_mut().unwrap()[n].learner = true;
+        // A learner gives no list.
+        if let Ok(members) = &mut probe.members {
+            members[n].learner = true;
+        }
     }
     let probe = &mut observation.round.probes[n];
     probe.status.as_mut().unwrap().learner = true;
@@ -442,12 +446,27 @@ fn rule_11_a_learner_goes_while_one_more_voter_could_be_borne() {
     assert_eq!(verdict(&o, Kind::Evict, 3), based(Basis::Learner));
     crashed(&mut o, 1);
     assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
-    o.learner_stuck_for = Some(o.policy.progress_deadline);
+    let deadline = o.policy.progress_deadline;
+    o.learners_stuck_for = BTreeMap::from([(listed(3).id, deadline)]);
     assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
     assert_eq!(verdict(&o, Kind::RolloutStep, 3), based(Basis::Learner));
-    o.learner_stuck_for = None;
+    o.learners_stuck_for.clear();
     crashed(&mut o, 3);
     assert_eq!(verdict(&o, Kind::Evict, 3), based(Basis::Learner));
+}
+
+#[test]
+fn rule_11_a_learner_that_catches_up_stays_while_another_is_stuck() {
+    let mut o = healthy(5);
+    learner(&mut o, 3);
+    learner(&mut o, 4);
+    crashed(&mut o, 1);
+    o.learners_stuck_for = BTreeMap::from([
+        (listed(3).id, Duration::ZERO),
+        (listed(4).id, o.policy.progress_deadline),
+    ]);
+    assert_eq!(verdict(&o, Kind::RolloutStep, 4), based(Basis::Learner));
+    assert_waits(&verdict(&o, Kind::RolloutStep, 3), "learner");
 }
 
 #[test]

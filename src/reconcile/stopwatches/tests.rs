@@ -119,7 +119,7 @@ mod learners {
             now += Duration::from_secs(2);
             watches.note(&learning(*lag), &answered(*applied), now);
         }
-        watches.ages(&cluster(), now).learner_stuck_for
+        watches.ages(&cluster(), now).learners_stuck_for.remove(&ID)
     }
 
     #[test]
@@ -132,6 +132,35 @@ mod learners {
     fn a_learner_that_stands_still_behind_the_leader_is_stuck_since_it_was_first_seen_there() {
         let looks = [(10, 90), (20, 90), (20, 95), (20, 99)];
         assert_eq!(stuck_after(&looks), Some(Duration::from_secs(4)));
+    }
+
+    #[test]
+    fn each_learner_has_a_stopwatch_of_its_own() {
+        const OTHER: MemberId = MemberId(8);
+        let other = |lag| {
+            let mut members = learning(lag).members;
+            for member in &mut members {
+                member.id = Some(OTHER);
+            }
+            members
+        };
+        let watches = Stopwatches::default();
+        let mut now = Instant::now();
+        for applied in [10, 20, 30] {
+            now += Duration::from_secs(2);
+            let mut both = learning(90);
+            both.members.extend(other(90));
+            let mut round = answered(applied);
+            let mut stands = answered(5).probes;
+            for probe in &mut stands {
+                probe.status.as_mut().unwrap().member_id = OTHER;
+            }
+            round.probes.extend(stands);
+            watches.note(&both, &round, now);
+        }
+        let stuck = watches.ages(&cluster(), now).learners_stuck_for;
+        let expected = [(ID, Duration::ZERO), (OTHER, Duration::from_secs(4))];
+        assert_eq!(stuck, expected.into());
     }
 
     #[test]

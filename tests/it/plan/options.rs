@@ -140,7 +140,7 @@ fn all_at_once_a_learner_that_goes_counts_as_the_voter_it_may_become() {
         .with("c", |member| member.applied -= 6_000)
         .in_world(|world| {
             world.latch = 3;
-            world.learner_stuck_for = Some(minutes(10));
+            world.learners_are_stuck_for(minutes(10));
         })
         .wishing(all_at_once);
     assert_eq!(

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::scene::*;
+use crate::world::id;
 use quorumgate::plan::{Action, Next, Progress, progress};
 use quorumgate::quorum::evidence::{AlarmKind, Unanswered};
 use quorumgate::quorum::pod::Containers;
@@ -208,11 +209,23 @@ fn step_2_a_pod_that_is_not_a_member_costs_nothing() {
 }
 
 #[test]
+fn step_2_a_learner_that_catches_up_is_not_replaced_for_another_that_is_stuck() {
+    let both = Scene::of(5).with("de", learner).in_world(|w| {
+        w.learners_stuck_for = [(id(3), minutes(0)), (id(4), minutes(10))].into();
+    });
+    assert_eq!(
+        both.says(),
+        "delete e: it is outdated and is a learner that makes no progress"
+    );
+    assert_eq!(both.updated("e").says(), "wait learner");
+}
+
+#[test]
 fn step_2_a_stuck_learner_is_replaced_and_one_that_catches_up_is_not() {
     let learning = |stuck: u64| {
         Scene::of(4)
             .with("d", learner)
-            .in_world(|w| w.learner_stuck_for = Some(minutes(stuck)))
+            .in_world(|w| w.learners_are_stuck_for(minutes(stuck)))
     };
     assert_eq!(learning(9).says(), "wait learner");
     assert_eq!(

@@ -178,7 +178,7 @@ impl Cluster {
         world.latch = self.latch;
         world.quorum_lost_for = self.lost_for;
         world.scaled_out_for = self.scaled_out_for;
-        world.learner_stuck_for = Some(self.learner_stuck_for);
+        world.learners_are_stuck_for(self.learner_stuck_for);
         world.leader = world::id(self.leader.unwrap_or(0));
         let quorum = self.has_quorum();
         for (member, inhabitant) in self.members.iter().zip(&mut world.members) {

@@ -410,7 +410,7 @@ fn a_wait_that_ends_by_time_alone_says_how_long_it_lasts() {
     assert_eq!(remaining(&lost), Some(minutes(1)), "{}", lost.says());
     let learning = Scene::of(4)
         .with("d", learner)
-        .in_world(|world| world.learner_stuck_for = Some(minutes(8)));
+        .in_world(|world| world.learners_are_stuck_for(minutes(8)));
     assert_eq!(remaining(&learning), Some(minutes(2)));
     let resting = Scene::of(3).updated("bc").wishing(|desired| {
         desired.handover = quorumgate::plan::Handover::Resting {

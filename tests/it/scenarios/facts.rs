@@ -119,7 +119,9 @@ impl Setting {
             ["latch", number] => world.latch = number.parse().ok()?,
             ["scaled", "out", since, "ago"] => world.scaled_out_for = Some(seconds(since)?),
             ["quorum", "lost", "for", since] => world.quorum_lost_for = Some(seconds(since)?),
-            ["learner", "stuck", "for", since] => world.learner_stuck_for = Some(seconds(since)?),
+            ["learner", "stuck", "for", since] => {
+                world.learners_are_stuck_for(seconds(since)?);
+            }
             ["evidence", "readiness"] => world.policy.evidence = EvidenceMode::Readiness,
             ["policy", "single", policy] => world.policy.single_member = small(policy)?,
             ["policy", "two", policy] => world.policy.two_members = small(policy)?,
