@@ -104,7 +104,7 @@ async fn run(options: cli::Run) -> Result<()> {
         .context("no serving certificate")?;
     let certificate = Arc::new(certificate);
     let client = kubernetes::connect().await?;
-    let own_username = kubernetes::own_username(&client).await?;
+    let own_username = kubernetes::own_username(&client, options.any_username).await?;
     if options.settle_time < SAFE_SETTLE_TIME {
         warn!(
             settle_time = ?options.settle_time,

@@ -114,6 +114,11 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_IDENTITY", value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Replicas")]
     pub identity: Option<String>,
 
+    /// Run under any username, for development with a kubeconfig of one's own. Whatever else comes under the gate's username is taken for its own
+    /// steps, to which no override applies; so without this option it has to be a service account's.
+    #[arg(long, env = "QUORUMGATE_ANY_USERNAME", help_heading = "Replicas")]
+    pub any_username: bool,
+
     /// The Service that API servers call, in the gate's own namespace. Where it has no selector, each replica keeps its own endpoint there, and
     /// takes out those of replicas that do not answer. Without this option Kubernetes, or nobody, keeps the endpoints.
     #[arg(long, env = "QUORUMGATE_SERVICE", value_name = "NAME", value_parser = dns_label, requires_all = ["pod_name", "pod_uid", "pod_ip"], help_heading = "Replicas")]

@@ -7,6 +7,7 @@ use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::client::ClientBuilder;
 use kube::{Api, Client, Config};
+use tracing::warn;
 
 use super::bounded::Bound;
 
@@ -35,19 +36,56 @@ pub(super) async fn connect() -> Result<Client> {
     Ok(client)
 }
 
-/// The username of this process: its own requests are told from strangers' by it.
-pub(super) async fn own_username(client: &Client) -> Result<String> {
+/// What every service account's username begins with.
+const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
+
+/// The username of this process: its own requests are told from strangers' by it. So it has to be one that nobody else has, which only a
+/// service account's is; `any` lets every other pass.
+///
+/// # Errors
+/// When the API server cannot be asked, gives no username, or gives a person's.
+pub(super) async fn own_username(client: &Client, any: bool) -> Result<String> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = reviews
         .create(&PostParams::default(), &SelfSubjectReview::default())
         .await
         .context("cannot find out the username that the Kubernetes API gives this process")?;
     let user = review.status.and_then(|status| status.user_info);
-    match user
-        .and_then(|user| user.username)
-        .filter(|name| !name.is_empty())
-    {
-        Some(name) => Ok(name),
-        None => bail!("the Kubernetes API gives this process no username"),
+    own(user.and_then(|user| user.username).unwrap_or_default(), any)
+}
+
+fn own(name: String, any: bool) -> Result<String> {
+    if name.is_empty() {
+        bail!("the Kubernetes API gives this process no username");
+    }
+    if !any && !name.starts_with(SERVICE_ACCOUNT) {
+        bail!(
+            "the Kubernetes API knows this process as {name:?}, which is no service account: whatever else comes under that name, such as a person's kubectl, would be taken for the gate's own steps, to which no override applies; run it in a pod, or set KUBECONFIG to a file with a service account's token (--any-username, where nobody else uses that name)"
+        );
+    }
+    if any && !name.starts_with(SERVICE_ACCOUNT) {
+        warn!(
+            username = name,
+            "whatever comes under this username is taken for the gate's own steps"
+        );
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_does_not_share_a_persons_name() {
+        let account = "system:serviceaccount:quorumgate:quorumgate";
+        assert_eq!(own(account.into(), false).unwrap(), account);
+        for person in ["kubernetes-admin", "system:admin", "system:node:a"] {
+            let refused = own(person.into(), false).unwrap_err().to_string();
+            assert!(refused.contains(person), "{refused}");
+            assert!(refused.contains("--any-username"), "{refused}");
+            assert_eq!(own(person.into(), true).unwrap(), person);
+        }
+        own(String::new(), true).unwrap_err();
     }
 }
