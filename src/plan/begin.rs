@@ -1,6 +1,7 @@
 //! Step 1, and what makes a step thinkable at all: whether there is a rollout.
 
 use super::board::Board;
+use super::targets::MOST_REPLICAS;
 use super::waiting::WaitingOn;
 use crate::quorum::Scope;
 
@@ -16,6 +17,11 @@ impl Board<'_> {
             && self.snapshot.replicas > 0
         {
             return Some(WaitingOn::Teardown(teardown));
+        }
+        let replicas = self.snapshot.replicas;
+        if replicas > MOST_REPLICAS {
+            let most = MOST_REPLICAS;
+            return Some(WaitingOn::TooManyReplicas { replicas, most });
         }
         if !self.desired.generation.is_observed() {
             return Some(WaitingOn::Observation(self.desired.generation));

@@ -33,5 +33,5 @@ pub use next::{Next, Steps, next_step};
 pub use rolling_update::unblock;
 pub use state::State;
 pub use step::{Action, Because, Departure, Part, Step};
-pub use targets::{Target, pod_name, targets};
+pub use targets::{MOST_REPLICAS, Target, pod_name, targets};
 pub use waiting::WaitingOn;

@@ -14,9 +14,14 @@ pub struct Target<'a> {
     pub pod: Option<&'a Pod>,
 }
 
-/// The target ordinals, from the lowest: as many as there are replicas, from `spec.ordinals.start` on.
+/// Nothing is planned for a StatefulSet of more replicas. Etcd is run with five members and was never meant for more than some dozens, and the
+/// API server takes any number: one that is a slip of the hand must cost neither memory nor time.
+pub const MOST_REPLICAS: u32 = 1000;
+
+/// The target ordinals, from the lowest: as many as there are replicas, from `spec.ordinals.start` on, but never more than
+/// [`MOST_REPLICAS`].
 pub fn targets(snapshot: &Snapshot, first: Ordinal) -> impl Iterator<Item = Target<'_>> {
-    (0..snapshot.replicas).map(move |index| {
+    (0..snapshot.replicas.min(MOST_REPLICAS)).map(move |index| {
         let ordinal = Ordinal(first.0.saturating_add(index));
         let pod = snapshot.pods.iter().find(|p| p.ordinal == Some(ordinal));
         let name = pod.map_or_else(

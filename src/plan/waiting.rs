@@ -18,6 +18,13 @@ pub enum WaitingOn {
     Teardown(Teardown),
     /// The StatefulSet controller has not read the latest specification, so the update revision may be an old one.
     Observation(Generation),
+    /// The StatefulSet asks for more replicas than anything is planned for.
+    TooManyReplicas {
+        /// How many it asks for.
+        replicas: u32,
+        /// How many it may ask for.
+        most: u32,
+    },
     /// The update revision has not been computed yet.
     Revision,
     /// The budget says `paused`.
@@ -151,6 +158,7 @@ impl WaitingOn {
             Self::Enrolment
             | Self::Teardown(_)
             | Self::Observation(_)
+            | Self::TooManyReplicas { .. }
             | Self::Revision
             | Self::Paused(_)
             | Self::Obstacle { .. }
@@ -170,7 +178,10 @@ impl WaitingOn {
     pub fn is_stuck(&self) -> bool {
         matches!(
             self,
-            Self::Overdue { .. } | Self::Obstacle { .. } | Self::Failed { .. }
+            Self::TooManyReplicas { .. }
+                | Self::Overdue { .. }
+                | Self::Obstacle { .. }
+                | Self::Failed { .. }
         )
     }
 }
@@ -183,6 +194,10 @@ impl fmt::Display for WaitingOn {
             Self::Observation(Generation { desired, observed }) => write!(
                 f,
                 "the StatefulSet controller has read generation {observed} of {desired}"
+            ),
+            Self::TooManyReplicas { replicas, most } => write!(
+                f,
+                "the StatefulSet asks for {replicas} replicas, and nothing is rolled out to more than {most}; scale it to the size of its cluster"
             ),
             Self::Revision => {
                 f.write_str("the StatefulSet controller has not computed the update revision yet")

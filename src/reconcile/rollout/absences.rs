@@ -66,6 +66,13 @@ mod tests {
     }
 
     #[test]
+    fn more_pods_than_there_can_be_are_not_counted_to_the_end() {
+        let absurd = without_pods(u32::MAX);
+        let out = Absences::default().note(&absurd, Ordinal(0), Instant::now());
+        assert!(out.len() <= 1000, "{} pods are watched", out.len());
+    }
+
+    #[test]
     fn missing_pods_are_named_after_the_ordinals_that_there_are_to_be() {
         let mut absences = Absences::default();
         let (start, snapshot) = (Instant::now(), without_pods(2));

@@ -87,6 +87,7 @@ impl Patience {
         match waiting {
             WaitingOn::Enrolment
             | WaitingOn::Teardown(_)
+            | WaitingOn::TooManyReplicas { .. }
             | WaitingOn::Paused(_)
             | WaitingOn::Obstacle { .. } => Pause::UntilWoken(RESYNC),
             _ => {

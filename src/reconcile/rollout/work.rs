@@ -5,7 +5,7 @@ use kube::ResourceExt as _;
 
 use super::desired::{first_ordinal, live_partition, target_count};
 use crate::api::{QuorumDisruptionBudget, RolloutStatus};
-use crate::plan::pod_name;
+use crate::plan::{MOST_REPLICAS, pod_name};
 use crate::quorum::{Ordinal, PodName};
 use crate::reconcile::slim_pod::SlimPod;
 
@@ -71,6 +71,7 @@ fn names(set: &StatefulSet, kept: u32) -> impl Iterator<Item = PodName> {
     let replicas = u32::try_from(replicas.unwrap_or(1)).unwrap_or_default();
     let Ordinal(first) = first_ordinal(set);
     (first.saturating_add(kept)..first.saturating_add(replicas))
+        .take(MOST_REPLICAS as usize)
         .map(move |ordinal| pod_name(&name, Ordinal(ordinal)))
 }
 

@@ -34,6 +34,16 @@ fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
     }
 }
 
+/// The API server takes any number; the largest would be a list of gigabytes.
+#[test]
+fn a_number_of_replicas_that_no_cluster_can_have_is_waited_out() {
+    let scene = Scene::of(3).in_world(|world| world.replicas = i32::MAX.unsigned_abs());
+    assert_eq!(scene.says(), "wait too-many-replicas");
+    assert!(scene.waits_on().is_stuck());
+    let told = scene.waits_on().to_string();
+    assert!(told.contains("asks for 2147483647 replicas"), "{told}");
+}
+
 #[test]
 fn a_rollout_of_a_hundred_takes_as_many_at_once_as_it_is_asked_to_and_never_more_than_can_be_spared()
  {
