@@ -10,12 +10,15 @@ use super::noted::Noted;
 use super::{Answer, Bench, DryRun, Memory, Question, Refusal, Sighting, Yes};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, Witness};
-use crate::observe::{Identity, Ledgerless, World};
+use crate::observe::{Identity, Ledgerless, ObserveError, World};
 use crate::quorum::{
     Actor, Basis, ClusterRef, Disruption, EvidenceMode, Kind, Permission, Permitted, Reason,
     Snapshot, Verdict, Waiver, decide, decide_without_ledger, leader_to_move,
 };
 use crate::telemetry::metrics::Phase;
+
+/// The verdict on what an override lets go.
+const BY_OVERRIDE: Verdict = Verdict::Allow(Permission::Grant(Basis::Override));
 
 /// One question being heard.
 pub(super) struct Hearing<'a> {
@@ -83,7 +86,11 @@ impl Hearing<'_> {
         let Self {
             bench, question, ..
         } = self;
-        let found = match bench.observer.without_ledger(cluster, &question.pod).await {
+        let found = match bench
+            .observer
+            .without_ledger(cluster, &question.pod, None)
+            .await
+        {
             Ok(Some(found)) => found,
             Ok(None) => return self.answer(self.no_such_pod()),
             Err(error) => return self.unavailable(&error),
@@ -127,7 +134,10 @@ impl Hearing<'_> {
             let judged = match Box::pin(self.consider(&page)).await {
                 Ok(Some(judged)) => judged,
                 Ok(None) => return self.answer(self.no_such_pod()),
-                Err(error) => return self.unavailable(&error),
+                Err(error) => match Box::pin(self.by_the_pod_alone(&page, &error)).await {
+                    Some(answer) => return answer,
+                    None => continue,
+                },
             };
             if seen.is_some_and(|seen| seen != Sighting::of(&page, &judged.world)) {
                 return self.answer(Err(Refusal::Outdated));
@@ -149,7 +159,10 @@ impl Hearing<'_> {
                 return self.allow(Yes::DryRun(basis), headroom);
             }
             self.noted.doing("the permission was being recorded");
-            let proof = match self.record(&page, &judged).await {
+            let snapshot = judged.snapshot.as_ref();
+            let witness = judged.world.witness(snapshot);
+            let recorded = self.record(&page, &judged.disruption, snapshot, witness);
+            let proof = match recorded.await {
                 Ok(proof) => proof,
                 Err(error) if error.begin_again() => {
                     self.bench.metrics.ledger_conflict();
@@ -166,6 +179,48 @@ impl Hearing<'_> {
                 continue;
             }
             return self.allow(Yes::Recorded { basis, proof }, headroom);
+        }
+    }
+
+    /// Something that was to be read could not be, which is `error`. What goes by the pod, its namespace and its StatefulSet alone goes all the
+    /// same: a teardown, and what a person takes responsibility for, with its grant. `None`: somebody else wrote the ledger, so everything
+    /// begins anew.
+    async fn by_the_pod_alone(&self, page: &Page, error: &ObserveError) -> Option<Answer> {
+        let Self {
+            bench, question, ..
+        } = self;
+        let observer = &bench.observer;
+        let found = observer.without_ledger(&page.cluster, &question.pod, Some(page));
+        // What failed first says more than what fails now.
+        let Ok(Some(found)) = found.await else {
+            return Some(self.unavailable(error));
+        };
+        let uid = &found.pod.uid;
+        let disruption = evidence::disruption(question, self.kind(page), uid, found.goes_at_once);
+        let what = causes(error);
+        let because = Reason::Unavailable { what };
+        let verdict = decide_without_ledger(&found.circumstances, &found.pod, &disruption, because);
+        self.noted.overridden(verdict == BY_OVERRIDE);
+        let basis = match verdict {
+            Verdict::Allow(Permission::Grant(basis)) => basis,
+            Verdict::Allow(Permission::Waived(waiver)) => {
+                return Some(self.answer(Ok(Yes::Waived(waiver))));
+            }
+            Verdict::Wait(reason) => return Some(self.wait(reason)),
+            Verdict::Deny(reason) => return Some(self.answer(Err(Refusal::Deny(reason)))),
+        };
+        if question.dry_run == DryRun::Yes {
+            return Some(self.answer(Ok(Yes::DryRun(basis))));
+        }
+        self.noted.doing("the permission was being recorded");
+        let recorded = self.record(page, &disruption, None, Witness::default());
+        match recorded.await {
+            Ok(proof) => Some(self.answer(Ok(Yes::Recorded { basis, proof }))),
+            Err(error) if error.begin_again() => {
+                bench.metrics.ledger_conflict();
+                None
+            }
+            Err(error) => Some(self.ledger_failed(&error)),
         }
     }
 
@@ -201,7 +256,7 @@ impl Hearing<'_> {
     }
 
     /// Gathers evidence that is younger than the page, and decides. `None`: there is no such pod.
-    async fn consider(&self, page: &Page) -> Result<Option<Judged>, crate::observe::ObserveError> {
+    async fn consider(&self, page: &Page) -> Result<Option<Judged>, ObserveError> {
         let Self {
             bench,
             memory,
@@ -238,8 +293,7 @@ impl Hearing<'_> {
                 }
             }
         };
-        let by_override = Verdict::Allow(Permission::Grant(Basis::Override));
-        self.noted.overridden(judged.verdict == by_override);
+        self.noted.overridden(judged.verdict == BY_OVERRIDE);
         self.warn_about(page, &judged);
         Ok(Some(judged))
     }
@@ -268,21 +322,26 @@ impl Hearing<'_> {
 
     /// A restart in place that an override lets through is recorded like a delete: the member counts as out until another incarnation is
     /// there, or a settle time has passed and this one still stands.
-    async fn record(&self, page: &Page, judged: &Judged) -> Result<Recorded, LedgerError> {
+    async fn record(
+        &self,
+        page: &Page,
+        disruption: &Disruption,
+        snapshot: Option<&Snapshot>,
+        witness: Witness,
+    ) -> Result<Recorded, LedgerError> {
         let Self {
             bench, question, ..
         } = self;
         let permitted = Permitted::Delete {
-            uid: judged.disruption.target.uid.clone(),
-            rollout: judged.disruption.kind.is_rollout_step(),
+            uid: disruption.target.uid.clone(),
+            rollout: disruption.kind.is_rollout_step(),
         };
         let at = bench.clock.now().to_string();
         let asker = question.asker.name.clone();
         let grants = page.grants.issue(&question.pod, permitted, asker, at);
-        let snapshot = judged.snapshot.as_ref();
         let witness = Witness {
             tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
-            ..judged.world.witness(snapshot)
+            ..witness
         };
         let start = bench.clock.instant();
         let recorded = bench.observer.ledger().record(page, &grants, witness).await;

@@ -177,6 +177,53 @@ async fn after_a_lost_race_everything_is_read_anew_before_the_next_write() {
     assert!(ledger < pods && pods < written, "{done:#?}");
 }
 
+/// What is not needed for it keeps nobody from taking responsibility, nor from tearing down.
+#[tokio::test]
+async fn overrides_and_teardowns_wait_for_no_other_reading() {
+    let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
+    let grants = |court: &Court| court.api.get(BUDGET).unwrap()["status"]["grants"].clone();
+    let court = Court::new().await;
+    court.api.undefine("poddisruptionbudgets");
+    let (answer, _) = court.evict().await;
+    let Err(Refusal::Wait(Reason::Unavailable { what })) = answer.outcome else {
+        panic!("{answer:?}");
+    };
+    assert!(what.contains("PodDisruptionBudgets"), "{what}");
+
+    court.put_pod(1, 1, &until);
+    court.api.conflict_once();
+    let (answer, _) = court.evict().await;
+    let Ok(Yes::Recorded { basis, .. }) = answer.outcome else {
+        panic!("{answer:?}");
+    };
+    assert_eq!(basis, Basis::Override);
+    assert_eq!(grants(&court)[0]["member"], "etcd-1");
+
+    // On the budget, whose own spec is what cannot be used.
+    let court = Court::new().await;
+    let mut budget = budget_json(&json!({"metadata": until}));
+    budget["spec"]["members"] = json!({"probeTimeout": "soon"});
+    court.api.put(BUDGET, budget);
+    let (answer, _) = court.evict().await;
+    let by_override = matches!(
+        answer.outcome,
+        Ok(Yes::Recorded {
+            basis: Basis::Override,
+            ..
+        })
+    );
+    assert!(by_override, "{answer:?}");
+    assert_eq!(grants(&court)[0]["member"], "etcd-1");
+
+    let court = Court::new().await;
+    court.api.undefine("poddisruptionbudgets");
+    let goes = json!({"metadata": {"name": "db", "deletionTimestamp": "2026-01-01T11:59:59Z"}});
+    court.api.put(NAMESPACE, goes);
+    let (answer, _) = court.evict().await;
+    let torn_down = matches!(answer.outcome, Ok(Yes::Waived(Waiver::Teardown(_))));
+    assert!(torn_down, "{answer:?}");
+}
+
 /// Between a rollout's look and its question another driver may have taken a step, or the owner may have changed what is wanted.
 #[tokio::test]
 async fn a_step_that_was_chosen_by_what_is_no_longer_so_is_outdated() {

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod as PodObject;
 use super::scope;
 use super::teardown::{self, Around, Owner};
 use super::{ObserveError, Observer, nodes, overrides, owner, pods};
+use crate::ledger::Page;
 use crate::quorum::pod::Pod;
 use crate::quorum::{Circumstances, ClusterRef, PodName};
 
@@ -22,11 +23,13 @@ pub struct Ledgerless {
 }
 
 impl Observer {
-    /// A pod and what surrounds it, without its cluster's ledger. `None`: there is no such pod.
+    /// A pod and what surrounds it, by the pod, its namespace and its StatefulSet alone. `page`: its cluster's ledger, where that could be read.
+    /// `None`: there is no such pod.
     pub async fn without_ledger(
         &self,
         cluster: &ClusterRef,
         pod: &PodName,
+        page: Option<&Page>,
     ) -> Result<Option<Ledgerless>, ObserveError> {
         let (pod, set, namespace_terminating) = tokio::try_join!(
             self.pod(&cluster.namespace, pod),
@@ -45,17 +48,22 @@ impl Observer {
             namespace_terminating,
             set: set.as_ref(),
             owner,
-            status: None,
+            status: page.and_then(Page::status),
             set_gone_for: self.set_gone_for(&pod, set.as_ref()),
             settle_time: self.settle_time(),
         };
         let circumstances = Circumstances {
             teardown: teardown::of_pod(&pod, &around),
-            lifted: overrides::of_pod(&pod, set.as_ref(), None, self.clock().now()),
+            lifted: overrides::of_pod(
+                &pod,
+                set.as_ref(),
+                page.map(Page::budget),
+                self.clock().now(),
+            ),
             ..Circumstances::ordinary()
         };
         Ok(Some(Ledgerless {
-            pod: pods::facts(&pod, nodes::of_pod(&pod, &nodes), None, None),
+            pod: pods::facts(&pod, nodes::of_pod(&pod, &nodes), None, page),
             circumstances,
             goes_at_once: pods::goes_at_once(&pod),
         }))

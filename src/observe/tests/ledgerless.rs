@@ -27,7 +27,9 @@ async fn seen(pod: &Value, set: Option<&Value>, settle_time: Duration) -> Ledger
     let ledger = Ledger::new(api.client(), clock.clone());
     let observer = Observer::new(api.client(), ledger, clock, settle_time);
     let cluster = ClusterRef::new("db", "etcd");
-    let found = observer.without_ledger(&cluster, &"etcd-0".into()).await;
+    let found = observer
+        .without_ledger(&cluster, &"etcd-0".into(), None)
+        .await;
     found.unwrap().unwrap()
 }
 
