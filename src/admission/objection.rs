@@ -135,6 +135,7 @@ fn field(reason: &Reason) -> Option<&'static str> {
         | Reason::TooSmall { .. }
         | Reason::NoEvidence { .. }
         | Reason::NoHeadroom(_)
+        | Reason::LeadershipMoved { .. }
         | Reason::Unavailable { .. } => None,
     }
 }
@@ -160,6 +161,7 @@ fn causes(reason: &Reason) -> Vec<Cause> {
         | Reason::LedgerCold { .. }
         | Reason::DisruptionBudget { .. }
         | Reason::TooSmall { .. }
+        | Reason::LeadershipMoved { .. }
         | Reason::Unavailable { .. }
         | Reason::RestartByDelete(_) => Vec::new(),
     }

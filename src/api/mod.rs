@@ -34,8 +34,8 @@ pub use member::{MemberRole, MemberStatus};
 pub use policy::{EvidenceSource, PolicySpec, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
 pub use recorded::{
-    OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn, ScaleOutStatus,
-    StatefulSetStatus,
+    LeaderMoveStatus, OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn,
+    ScaleOutStatus, StatefulSetStatus,
 };
 pub use rollout::{NonServing, Removal, Rollout, RolloutSpec};
 pub use status::{

@@ -43,6 +43,18 @@ pub struct ScaleOutStatus {
     pub settled: bool,
 }
 
+/// The latest move of leadership that the gate began, as the cluster knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderMoveStatus {
+    /// The member that led, hexadecimal.
+    pub from: String,
+    /// The member that was to lead instead, hexadecimal.
+    pub to: String,
+    /// The raft term in which the first one led; 0 where it is not known.
+    pub term: i64,
+}
+
 /// Deletions and scale-ins that were admitted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

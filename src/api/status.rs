@@ -11,7 +11,7 @@ use super::grant::GrantStatus;
 use super::is_default;
 use super::member::MemberStatus;
 use super::progress::RolloutStatus;
-use super::recorded::{RecordedDeletes, ScaleOutStatus, StatefulSetStatus};
+use super::recorded::{LeaderMoveStatus, RecordedDeletes, ScaleOutStatus, StatefulSetStatus};
 
 /// The state of the cluster as it was last seen, and the ledger: the permissions that are open.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -46,6 +46,10 @@ pub struct QuorumDisruptionBudgetStatus {
     /// The member that leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<String>,
+    /// The latest move of leadership that the gate began. The next one begins when the new leader has led for 5 s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LeaderMoveStatus")]
+    pub leader_move: Option<Box<LeaderMoveStatus>>,
     /// The etcd cluster id, hexadecimal, as the members last agreed on it.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,

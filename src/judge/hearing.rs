@@ -13,7 +13,7 @@ use crate::ledger::{LedgerError, Page, Recorded, Witness};
 use crate::observe::{Identity, Ledgerless, ObserveError, World};
 use crate::quorum::{
     Actor, Basis, ClusterRef, Disruption, EvidenceMode, Kind, Permission, Permitted, Reason,
-    Snapshot, Verdict, Waiver, decide, decide_without_ledger, leader_to_move,
+    Snapshot, Succession, Verdict, Waiver, decide, decide_without_ledger, succession,
 };
 use crate::telemetry::metrics::Phase;
 
@@ -155,12 +155,27 @@ impl Hearing<'_> {
                 }
                 Verdict::Allow(Permission::Grant(basis)) => *basis,
             };
+            let succession = match leadership {
+                Leadership::Untouched => self.succession(&page, &judged, basis),
+                Leadership::Tried => Succession::Unneeded,
+            };
+            if let Succession::Wait(remaining) = succession {
+                let moved = Reason::LeadershipMoved { remaining };
+                return self.refuse(Refusal::Wait(moved), headroom);
+            }
             if self.question.dry_run == DryRun::Yes {
                 return self.allow(Yes::DryRun(basis), headroom);
             }
             self.noted.doing("the permission was being recorded");
             let snapshot = judged.snapshot.as_ref();
-            let witness = judged.world.witness(snapshot);
+            // A move of leadership that is to follow is recorded with the grant, so that no other replica begins one meanwhile.
+            let witness = Witness {
+                leader_move: match succession {
+                    Succession::Move(begun) => Some(begun),
+                    Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
+                },
+                ..judged.world.witness(snapshot)
+            };
             let recorded = self.record(&page, &judged.disruption, snapshot, witness);
             let proof = match recorded.await {
                 Ok(proof) => proof,
@@ -170,7 +185,7 @@ impl Hearing<'_> {
                 }
                 Err(error) => return self.ledger_failed(&error),
             };
-            if leadership == Leadership::Untouched && self.moves_leadership(&page, &judged).await {
+            if self.moves_leadership(&judged, succession).await {
                 leadership = Leadership::Tried;
                 if let Some(seen) = &mut seen {
                     // Our own: what is seen from now on has it in it.
@@ -284,6 +299,8 @@ impl Hearing<'_> {
                 let ages = (bench.ages)(&page.cluster);
                 let observation = world.observation(page, Some(&question.pod), round, ages);
                 let snapshot = Snapshot::assemble(&observation);
+                let seen = bench.observer.ledger().seen();
+                seen.note_leader(&page.cluster, &snapshot);
                 let verdict = decide(&snapshot, &page.grants, &disruption);
                 Judged {
                     world,
@@ -351,24 +368,30 @@ impl Hearing<'_> {
         recorded.map(|(_, proof)| proof)
     }
 
-    /// Moves leadership away from the target where it leads and may go. Whether everything has to be looked at again.
-    async fn moves_leadership(&self, page: &Page, judged: &Judged) -> bool {
-        let Self {
-            bench,
-            memory,
-            noted,
-            ..
-        } = self;
+    /// What becomes of leadership where the target leads and may go.
+    fn succession(&self, page: &Page, judged: &Judged, basis: Basis) -> Succession {
         let Some(snapshot) = &judged.snapshot else {
-            return false;
+            return Succession::Unneeded;
         };
-        let Some(to) = leader_to_move(snapshot, &page.grants, &judged.disruption) else {
-            return false;
+        let open = self.bench.open_move(page, snapshot);
+        let disruption = &judged.disruption;
+        succession(snapshot, &page.grants, disruption, basis, open.as_ref())
+    }
+
+    /// Moves leadership away from the target where that is due. Whether everything has to be looked at again.
+    async fn moves_leadership(&self, judged: &Judged, succession: Succession) -> bool {
+        let Self { bench, noted, .. } = self;
+        let to = match succession {
+            Succession::Move(begun) => begun.to,
+            Succession::NotNow => {
+                noted.warn(
+                    "it leads the cluster, and leadership moved a moment ago: it goes as leader"
+                        .into(),
+                );
+                return false;
+            }
+            Succession::Unneeded | Succession::Wait(_) => return false,
         };
-        if !memory.moves.take(&page.cluster, bench.clock.instant()) {
-            noted.warn("it leads the cluster, and leadership was moved less than 30 s ago: it goes as leader".into());
-            return false;
-        }
         noted.doing("leadership was being moved");
         let from = &judged.disruption.target.uid;
         match leadership::transfer(bench, &judged.world, from, to, self.latest()).await {

@@ -32,7 +32,13 @@ impl Looking for Judge {
                 evidence::ask_all(bench, &memory.paces, page, world.endpoints(), latest).await?;
             let ages = (bench.ages)(&page.cluster);
             let observation = world.observation(page, None, round, ages);
-            Ok(Snapshot::assemble(&observation))
+            let snapshot = Snapshot::assemble(&observation);
+            bench
+                .observer
+                .ledger()
+                .seen()
+                .note_leader(&page.cluster, &snapshot);
+            Ok(snapshot)
         }
         .boxed()
     }

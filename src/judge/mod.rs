@@ -8,7 +8,6 @@ mod hearing;
 mod judging;
 mod leadership;
 mod looking;
-mod moves;
 mod noted;
 mod paces;
 mod question;
@@ -30,12 +29,11 @@ pub use question::{Answer, Asker, DryRun, Question, Refusal, Sighting, Yes};
 use crate::api::Enforcement;
 use crate::clock::Clock;
 use crate::etcd::{Admin, Prober};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Page};
 use crate::observe::{Ages, Observer};
-use crate::quorum::{Actor, ClusterRef, Reason};
+use crate::quorum::{Actor, ClusterRef, OpenMove, Reason, Snapshot, rests};
 use crate::telemetry::metrics::Metrics;
 use hearing::Hearing;
-use moves::Moves;
 use noted::Noted;
 use paces::Paces;
 
@@ -74,8 +72,14 @@ pub struct Bench {
 /// What the judge remembers from one question to the next. No verdict depends on it.
 #[derive(Default)]
 struct Memory {
-    moves: Moves,
     paces: Paces,
+}
+
+impl Bench {
+    /// The move of leadership on the page, with what this replica saw of it.
+    fn open_move(&self, page: &Page, snapshot: &Snapshot) -> Option<OpenMove> {
+        self.observer.ledger().seen().open_move(page, snapshot)
+    }
 }
 
 impl Judge {
@@ -87,10 +91,10 @@ impl Judge {
         }
     }
 
-    /// For how long leadership is still left alone in a cluster, because it was moved a moment ago; `None` where it may be moved.
-    pub fn leadership_rests(&self, cluster: &ClusterRef) -> Option<Duration> {
-        let now = self.bench.clock.instant();
-        self.memory.moves.rests(cluster, now)
+    /// For how long leadership is still left alone in a cluster that looks like this, because it was moved a moment ago; `None` where it
+    /// may be moved.
+    pub fn leadership_rests(&self, page: &Page, snapshot: &Snapshot) -> Option<Duration> {
+        rests(snapshot, self.bench.open_move(page, snapshot).as_ref())
     }
 
     async fn hear(&self, question: Question) -> Answer {

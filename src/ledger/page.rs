@@ -5,7 +5,9 @@ use std::fmt;
 
 use super::{LedgerError, wire};
 use crate::api::{BadField, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus};
-use crate::quorum::{ClusterId, ClusterRef, Grants, Latch, MemberId, PodName, PodUid, Policy};
+use crate::quorum::{
+    ClusterId, ClusterRef, Grants, Latch, LeaderMove, MemberId, PodName, PodUid, Policy,
+};
 
 /// The UID of a budget: a recreated one is another ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -94,6 +96,11 @@ impl Page {
     /// The etcd cluster id that the members last agreed on.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.status()?.cluster_id.as_ref()?.parse().ok()
+    }
+
+    /// The latest move of leadership that was begun.
+    pub fn leader_move(&self) -> Option<LeaderMove> {
+        wire::read_leader_move(self.status()?)
     }
 
     /// The member id last recorded for this incarnation, or else for a member of this name.

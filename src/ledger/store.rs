@@ -154,7 +154,7 @@ impl Ledger {
         self.settle(page, &ended).await
     }
 
-    /// Changes what the budget shows. Grants, the state of the ledger and admitted deletions stay as they are on the page,
+    /// Changes what the budget shows. Grants, the state of the ledger, admitted deletions and the move of leadership stay as they are on the page,
     /// whatever the closure does to them. `None` where nothing changes.
     pub async fn write_status(
         &self,
@@ -167,6 +167,7 @@ impl Ledger {
         status.grants.clone_from(&before.grants);
         status.ledger.clone_from(&before.ledger);
         status.recorded_deletes.clone_from(&before.recorded_deletes);
+        status.leader_move.clone_from(&before.leader_move);
         self.put_changed(page, status).await
     }
 
@@ -273,6 +274,7 @@ impl Ledger {
             kept.grants == written.grants
                 && kept.ledger == written.ledger
                 && kept.recorded_deletes == written.recorded_deletes
+                && kept.leader_move == written.leader_move
         });
         if !kept {
             return Err(LedgerError::NotKept);

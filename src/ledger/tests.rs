@@ -1,3 +1,4 @@
+mod moves;
 mod queue;
 mod releases;
 mod settling;

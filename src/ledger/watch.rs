@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::page::BudgetUid;
+use super::page::{BudgetUid, Page};
+use super::wire;
 use crate::api::QuorumDisruptionBudget;
 use crate::clock::Clock;
-use crate::quorum::ClusterRef;
+use crate::quorum::{ClusterRef, LeaderMove, MemberId, OpenMove, Snapshot};
 
-/// When this replica first saw each ledger, and in it each open permission and each scale-out.
+/// When this replica first saw each ledger, and in it each open permission, each scale-out and each move of leadership.
 pub struct Seen {
     clock: Clock,
     clusters: Mutex<HashMap<ClusterRef, SeenCluster>>,
@@ -42,7 +43,12 @@ struct SeenCluster {
     since: Instant,
     causes: HashMap<i64, Instant>,
     scale_out: Option<(i32, Instant)>,
+    leader_move: Option<(LeaderMove, Instant)>,
+    leads: Option<(Leads, Instant)>,
 }
+
+/// Who leads, and in which raft term.
+type Leads = (MemberId, Option<u64>);
 
 impl Seen {
     /// Nothing seen yet.
@@ -86,7 +92,15 @@ impl Seen {
                 .filter(|(to, _)| *to == grown.to)
                 .unwrap_or((grown.to, now))
         });
+        let leader_move = status.and_then(wire::read_leader_move).map(|begun| {
+            let known = before.as_ref().and_then(|b| b.leader_move);
+            known
+                .filter(|(was, _)| *was == begun)
+                .unwrap_or((begun, now))
+        });
         let seen = SeenCluster {
+            leader_move,
+            leads: before.as_ref().and_then(|seen| seen.leads),
             epoch,
             since: before
                 .as_ref()
@@ -124,6 +138,37 @@ impl Seen {
         self.elapsed(cluster, uid, |seen| {
             let (grown_to, since) = seen.scale_out?;
             (grown_to == to).then_some(since)
+        })
+    }
+
+    /// Takes note of who leads, as members have just agreed.
+    pub fn note_leader(&self, cluster: &ClusterRef, snapshot: &Snapshot) {
+        let now = self.clock.instant();
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(seen), Some(leader)) = (clusters.get_mut(cluster), snapshot.leader) {
+            let leads = (leader, snapshot.term);
+            let known = seen.leads.filter(|(known, _)| *known == leads);
+            seen.leads = known.or(Some((leads, now)));
+        }
+    }
+
+    /// The move of leadership on the page, and for how long it has been seen, and the leader of this snapshot.
+    pub fn open_move(&self, page: &Page, snapshot: &Snapshot) -> Option<OpenMove> {
+        let begun = page.leader_move()?;
+        let of = |since: &dyn Fn(&SeenCluster) -> Option<Instant>| {
+            self.elapsed(&page.cluster, &page.uid, since)
+        };
+        let leads = snapshot.leader.map(|leader| (leader, snapshot.term));
+        Some(OpenMove {
+            begun,
+            recorded_for: of(&|seen| {
+                let (known, since) = seen.leader_move?;
+                (known == begun).then_some(since)
+            }),
+            leads_for: of(&|seen| {
+                let (known, since) = seen.leads?;
+                (Some(known) == leads).then_some(since)
+            }),
         })
     }
 

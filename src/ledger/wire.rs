@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::{CauseStatus, GrantStatus, QuorumDisruptionBudgetStatus, cause_kind};
-use crate::quorum::{Cause, Grant, Grants, Latch, Permitted, PodName, PodUid};
+use crate::api::{
+    CauseStatus, GrantStatus, LeaderMoveStatus, QuorumDisruptionBudgetStatus, cause_kind,
+};
+use crate::quorum::{Cause, Grant, Grants, Latch, LeaderMove, Permitted, PodName, PodUid};
 
 /// The version of what a ledger consists of that this release reads and writes. Raise it whenever a verdict comes to rest on a field of the status that
 /// the release before does not know: dropping that field must not look like its never having been there.
@@ -82,6 +84,25 @@ pub(super) fn write_latch(latch: Latch, status: &mut QuorumDisruptionBudgetStatu
     let count = |number: u32| Some(i32::try_from(number).unwrap_or(i32::MAX));
     status.expected_members = count(latch.voters);
     status.observed_replicas = count(latch.replicas);
+}
+
+/// The move of leadership in a status. Who wrote one that makes no sense only loses the pause after it.
+pub(super) fn read_leader_move(status: &QuorumDisruptionBudgetStatus) -> Option<LeaderMove> {
+    let LeaderMoveStatus { from, to, term } = status.leader_move.as_deref()?;
+    Some(LeaderMove {
+        from: from.parse().ok()?,
+        to: to.parse().ok()?,
+        term: u64::try_from(*term).ok()?,
+    })
+}
+
+/// Puts a move of leadership into a status, in place of the one before.
+pub(super) fn write_leader_move(begun: LeaderMove, status: &mut QuorumDisruptionBudgetStatus) {
+    status.leader_move = Some(Box::new(LeaderMoveStatus {
+        from: begun.from.to_string(),
+        to: begun.to.to_string(),
+        term: i64::try_from(begun.term).unwrap_or(i64::MAX),
+    }));
 }
 
 fn read_grant(entry: &GrantStatus) -> Result<(PodName, Grant), String> {

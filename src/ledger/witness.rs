@@ -3,7 +3,7 @@
 use super::Page;
 use super::wire;
 use crate::api::{QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus};
-use crate::quorum::{ClusterId, Latch, Temperature, Tolerance};
+use crate::quorum::{ClusterId, Latch, LeaderMove, Temperature, Tolerance};
 
 /// What was seen besides the verdict. What is `None` was not seen, and what the budget holds of it stays.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +22,8 @@ pub struct Witness {
     pub scale_out_settled: bool,
     /// What the cluster can still lose with the grants that are being written.
     pub tolerance: Option<Tolerance>,
+    /// The move of leadership that begins once this is written.
+    pub leader_move: Option<LeaderMove>,
 }
 
 impl Witness {
@@ -35,7 +37,11 @@ impl Witness {
             temperature,
             scale_out_settled,
             tolerance,
+            leader_move,
         } = self;
+        if let Some(begun) = leader_move {
+            wire::write_leader_move(begun, status);
+        }
         if let Some(tolerance) = tolerance {
             write_tolerance(&tolerance, status);
         }

@@ -204,6 +204,7 @@ impl World {
             temperature: Some(self.temperature),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
             tolerance: None,
+            leader_move: None,
         }
     }
 

@@ -47,6 +47,7 @@ impl Snapshot {
             cluster_id: None,
             cluster_ids: Vec::new(),
             leader: None,
+            term: None,
             membership: Membership::Unread,
             members: Vec::new(),
             not_members: Vec::new(),
@@ -72,6 +73,7 @@ impl Snapshot {
         self.cluster_id = bench.cluster.map(|agreed| agreed.on);
         self.cluster_ids = super::agreement::clusters(&answers);
         self.leader = bench.leadership.map(|agreed| agreed.on.0);
+        self.term = bench.leadership.map(|agreed| agreed.on.1);
         self.membership = List::membership(bench.list.as_ref());
         if let Membership::Confirmed { voters } = self.membership {
             self.latch = self.latch.observe(voters, self.replicas);

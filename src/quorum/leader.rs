@@ -15,9 +15,18 @@ pub fn leader_to_move(
     grants: &Grants,
     disruption: &Disruption,
 ) -> Option<MemberId> {
+    heirs(snapshot, grants, disruption).into_iter().next()
+}
+
+/// Everybody who could take leadership over from the target, the best first.
+pub(super) fn heirs(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    disruption: &Disruption,
+) -> Vec<MemberId> {
     let target = &disruption.target.name;
-    if !snapshot.member(target)?.leader {
-        return None;
+    if !snapshot.member(target).is_some_and(|member| member.leader) {
+        return Vec::new();
     }
     let updated = |member: &Member| {
         disruption.kind.is_rollout_step()
@@ -25,7 +34,7 @@ pub fn leader_to_move(
             && member.pod.as_ref().and_then(|pod| pod.revision.as_ref())
                 == snapshot.update_revision.as_ref()
     };
-    snapshot
+    let mut able: Vec<&Member> = snapshot
         .members
         .iter()
         .filter(|member| member.serves_quorum() && !member.leader)
@@ -33,16 +42,16 @@ pub fn leader_to_move(
             Some(name) => name != target && !grants.holds(name) && !is_terminating(member),
             None => true,
         })
-        .filter(|member| member.id.is_some())
-        .min_by_key(|member| {
-            (
-                Reverse(updated(member)),
-                member.pod.is_none(),
-                member.lag.unwrap_or(u64::MAX),
-                member.name.clone(),
-            )
-        })
-        .and_then(|member| member.id)
+        .collect();
+    able.sort_by_key(|member| {
+        (
+            Reverse(updated(member)),
+            member.pod.is_none(),
+            member.lag.unwrap_or(u64::MAX),
+            member.name.clone(),
+        )
+    });
+    able.into_iter().filter_map(|member| member.id).collect()
 }
 
 fn is_terminating(member: &Member) -> bool {

@@ -24,6 +24,7 @@ mod policy;
 mod readiness;
 mod settlement;
 mod snapshot;
+mod succession;
 mod switch;
 mod tolerance;
 mod verdict;
@@ -46,6 +47,7 @@ pub use settlement::{
     Defragmentation, Incarnation, Look, Replacement, Seen, Settlement, settlement,
 };
 pub use snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
+pub use succession::{LeaderMove, OpenMove, Succession, rests, succession};
 pub use switch::Switch;
 pub use tolerance::{Tolerance, majority};
 pub use verdict::{Basis, Count, NotServing, Permission, Reason, Verdict, Waiver};

@@ -95,6 +95,8 @@ pub struct Snapshot {
     pub cluster_ids: Vec<ClusterId>,
     /// The leader that the majority names.
     pub leader: Option<MemberId>,
+    /// The raft term in which it leads; `None` where etcd was not asked.
+    pub term: Option<u64>,
     /// What etcd's member list says of the cluster's size, and how good that word is.
     pub membership: Membership,
     /// Members, those with pods first, by name: the order is canonical and means nothing.

@@ -127,6 +127,11 @@ pub enum Reason {
     },
     /// Rule 17.
     NoHeadroom(Count),
+    /// The member may go, but leads, and leadership has only just been moved.
+    LeadershipMoved {
+        /// Time left until it can be moved again.
+        remaining: Duration,
+    },
     /// Evidence or ledger could not be read or written in time. The shell's reason; no rule gives it.
     Unavailable {
         /// What was not to be had.
@@ -252,6 +257,11 @@ impl fmt::Display for Reason {
                 Ok(())
             }
             Self::NoHeadroom(count) => write!(f, "{} has to stay: {count}", count.target),
+            Self::LeadershipMoved { remaining } => write!(
+                f,
+                "it leads the cluster, and leadership moved a moment ago; the new leader has to lead for 5 s first, so that writers are not interrupted twice: retry in {} s",
+                remaining.as_secs().saturating_add(1),
+            ),
             Self::Unavailable { what } => write!(f, "{what}; retry in a moment"),
             Self::RestartByDelete(by) => write!(
                 f,

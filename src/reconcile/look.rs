@@ -70,6 +70,7 @@ impl Looker {
         let ages = run.stopwatches.ages(&self.cluster, asked);
         let observation = world.observation(&page, None, round, ages);
         let snapshot = Snapshot::assemble(&observation);
+        run.ledger().seen().note_leader(&self.cluster, &snapshot);
         run.stopwatches.note(&snapshot, &observation.round, asked);
         let round = observation.round;
         Ok(Some(Look {

@@ -160,7 +160,7 @@ impl Driver {
         let first = first_ordinal(set);
         let watched = Watched {
             out_for: self.absences.note(&look.snapshot, first, now),
-            leadership_rests: self.run.judge.leadership_rests(&self.cluster),
+            leadership_rests: self.run.judge.leadership_rests(&look.page, &look.snapshot),
         };
         let desired = desired::desired(set, look.page.budget(), &look.world, watched);
         let desired = desired.map_err(ObserveError::Spec)?;

@@ -83,8 +83,9 @@ impl World {
         Ok(())
     }
 
-    /// What the gate answers, unless it refuses because a member was too slow: a machine that stalls for half a second is enough for
-    /// that, and drains ask again, too. A refusal with an `expected` message counts in any case.
+    /// What the gate answers, unless it refuses because a member was too slow, or because leadership moved a moment ago: a machine that
+    /// stalls for half a second is enough for the first, a test that asks quickly for the other, and drains ask again, too. A refusal
+    /// with an `expected` message counts in any case.
     async fn judged(
         &self,
         by: By,
@@ -94,7 +95,7 @@ impl World {
         let what = format!("{by:?} of {pod} is judged");
         eventually(SOON, what, async || match self.ask(by, pod).await {
             Err(kube::Error::Api(refusal))
-                if is_for_a_slow_member(&refusal) && !expected(&refusal.message) =>
+                if is_for_a_moment(&refusal) && !expected(&refusal.message) =>
             {
                 Err(refusal)
             }
@@ -104,10 +105,13 @@ impl World {
     }
 }
 
-/// Whether one of its causes is a member that did not answer in time.
-fn is_for_a_slow_member(refusal: &Status) -> bool {
+/// Whether one of its causes is a member that did not answer in time, or a leader that leads since a moment ago.
+fn is_for_a_moment(refusal: &Status) -> bool {
     let mut causes = refusal.details.iter().flat_map(|details| &details.causes);
-    causes.any(|cause| cause.reason.starts_with("member-") && cause.message.contains("in time"))
+    causes.any(|cause| {
+        let slow = cause.reason.starts_with("member-") && cause.message.contains("in time");
+        slow || cause.reason == "leadership-moved"
+    })
 }
 
 /// The code and the message with which the API server refused.

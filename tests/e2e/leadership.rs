@@ -1,5 +1,6 @@
 //! A leader hands over before it goes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -39,6 +40,42 @@ async fn writers_wait_less_than_an_election_timeout_when_the_leader_is_evicted()
         report.longest_gap
     );
     world.whole().await?;
+    world.close().await
+}
+
+/// Whoever drains takes the leader each time, and begins anew as soon as the cluster is whole. The next leader may have led for a moment
+/// only, so the drain asks again until it has led for 5 s. A drain that was refused asks again after 5 s by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn three_drains_in_a_row_move_leadership_every_time() -> Result<()> {
+    let world = World::builder("leader-drains").nodes(4).start().await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let mut moves = BTreeSet::new();
+    for _ in 0..3 {
+        let leader = world.etcd.leader().await?;
+        let id = world.etcd.member(&leader).await?.id;
+        let node = world.node_of(&leader).await?;
+        world.drain(&node, &[]).await?;
+        let begun = world.budget().await?.status.and_then(|s| s.leader_move);
+        let begun = begun.context("the budget records no move of leadership")?;
+        ensure!(
+            begun.from == format!("{id:016x}") || begun.from == format!("{id:x}"),
+            "{leader} ({id:x}) went as leader: the last move was {begun:?}"
+        );
+        ensure!(
+            moves.insert(begun.term),
+            "{leader} went as leader: no move since term {}",
+            begun.term
+        );
+        world.kubectl(&["uncordon", &node]).await?.success()?;
+        world.whole().await?;
+    }
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(&world.etcd).await?;
+    ensure!(
+        report.longest_gap < ELECTION_TIMEOUT,
+        "nothing could be written for {:?}",
+        report.longest_gap
+    );
     world.close().await
 }
 
