@@ -29,13 +29,16 @@ pub use question::{Answer, Asker, DryRun, Question, Refusal, Sighting, Yes};
 use crate::api::Enforcement;
 use crate::clock::Clock;
 use crate::etcd::{Admin, Prober};
-use crate::ledger::{Ledger, Page};
+use crate::ledger::{Ledger, LedgerError, Page};
 use crate::observe::{Ages, Observer};
 use crate::quorum::{Actor, ClusterRef, OpenMove, Reason, Snapshot, rests};
 use crate::telemetry::metrics::Metrics;
 use hearing::Hearing;
 use noted::Noted;
 use paces::Paces;
+
+/// Why a ledger is cold that does not hold every permission.
+const WITHOUT_A_GRANT: &str = "a disruption passed without a grant";
 
 /// The part of a question's time that is kept for the answer itself, so that it leaves before the deadline.
 const RESERVE: Duration = Duration::from_millis(150);
@@ -154,7 +157,7 @@ fn too_late(noted: &Noted) -> Answer {
     hearing::answer(noted, Err(Refusal::Wait(Reason::Unavailable { what })))
 }
 
-/// Has a ledger cold after something passed that would have been refused; tries like [`cool`].
+/// Has a ledger cold after something passed that would have been refused.
 async fn suspend(ledger: Ledger, cluster: ClusterRef) {
     let attempt = || async {
         match ledger.read(&cluster).await? {
@@ -162,44 +165,39 @@ async fn suspend(ledger: Ledger, cluster: ClusterRef) {
                 ledger.suspend_while_it_warns(&page).await.map(drop)
             }
             // Refusals count again: what passed a moment before may still be on its way.
-            Some(page) => ledger
-                .cool(&page, "a disruption passed without a grant")
-                .await
-                .map(drop),
+            Some(page) => ledger.cool(&page, WITHOUT_A_GRANT).await.map(drop),
             None => Ok(()),
         }
     };
-    let patiently = ExponentialBuilder::default()
-        .with_jitter()
-        .without_max_times();
-    let suspended = attempt
-        .retry(patiently)
-        .when(|error| !error.is_lasting())
-        .await;
-    if let Err(error) = suspended {
+    if let Err(error) = until_written(attempt).await {
         tracing::error!(%cluster, error = %error, "could not suspend the ledger");
     }
 }
 
-/// Tries until it is written, or the budget is gone, or nobody can write it: what replaces it will be new, and cold.
+/// Turns a ledger cold after a disruption that it does not hold.
 async fn cool(ledger: Ledger, cluster: ClusterRef) {
     let attempt = || async {
         match ledger.read(&cluster).await? {
-            Some(page) => ledger
-                .cool(&page, "a disruption passed without a grant")
-                .await
-                .map(drop),
+            Some(page) => ledger.cool(&page, WITHOUT_A_GRANT).await.map(drop),
             None => Ok(()),
         }
     };
+    if let Err(error) = until_written(attempt).await {
+        tracing::error!(%cluster, error = %error, "could not turn the ledger cold");
+    }
+}
+
+/// Tries until it is written, or the budget is gone, or nobody can write it: what replaces it will be new, and cold.
+async fn until_written<F, W>(attempt: F) -> Result<(), LedgerError>
+where
+    F: FnMut() -> W,
+    W: Future<Output = Result<(), LedgerError>>,
+{
     let patiently = ExponentialBuilder::default()
         .with_jitter()
         .without_max_times();
-    let cooled = attempt
+    attempt
         .retry(patiently)
         .when(|error| !error.is_lasting())
-        .await;
-    if let Err(error) = cooled {
-        tracing::error!(%cluster, error = %error, "could not turn the ledger cold");
-    }
+        .await
 }

@@ -53,8 +53,10 @@ pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let may_complete = !case.never_formed() && (at_most.saturating_add(1) >= least || completes);
     let all_may_return = case.others_in_time().saturating_add(1) >= least;
     let too_many_going = case.others_going().saturating_add(1) > case.least_spare();
-    let is_fenced =
-        case.is_own_step() && !(case.is_about_to_listen() && case.others_may_have_quorum());
+    let is_about_to_listen = case
+        .member
+        .is_some_and(|member| case.is_about_to_listen(member));
+    let is_fenced = case.is_own_step() && !(is_about_to_listen && case.others_may_have_quorum());
     if (may_complete || (all_may_return && too_many_going))
         && case.body() != Body::DeadForGood
         && !is_fenced

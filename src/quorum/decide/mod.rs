@@ -104,11 +104,11 @@ impl<'a> Case<'a> {
         self.member.map_or(Body::Alive, |member| member.body)
     }
 
-    /// Whether etcd's container runs and its client port refuses: it may be in its initialisation, and may talk to its peers already.
-    fn is_about_to_listen(&self) -> bool {
-        let pod = self.snapshot.pod(self.target());
+    /// Whether a member's container runs and its client port refuses: it may be in its initialisation, and may talk to its peers already.
+    fn is_about_to_listen(&self, member: &Member) -> bool {
+        let pod = member.pod_name().and_then(|pod| self.snapshot.pod(pod));
         let runs = pod.is_some_and(|pod| pod.containers == Containers::Running);
-        runs && self.body() == Body::Starting
+        runs && member.body == Body::Starting
     }
 
     fn role(&self) -> Role {
@@ -136,16 +136,8 @@ impl<'a> Case<'a> {
 
     /// The others that run and do not listen yet, and those that may for all that is known: they refuse, and nobody says that they do not run.
     fn others_about_to_listen(&self) -> (u32, u32) {
-        let refuses = Condition::Failing(Why::Silent(Unanswered::Refused));
-        let runs = |other: &Member| {
-            let pod = other.pod_name().and_then(|pod| self.snapshot.pod(pod));
-            pod.is_some_and(|pod| pod.containers == Containers::Running)
-        };
-        let refusing = || {
-            self.other_voters()
-                .filter(|other| other.condition == refuses)
-        };
-        let sure = refusing().filter(|other| other.body == Body::Starting && runs(other));
+        let refusing = || self.other_voters().filter(|other| refuses(other));
+        let sure = refusing().filter(|other| self.is_about_to_listen(other));
         let maybe = refusing().filter(|other| other.body == Body::Alive);
         (count(sure.count()), count(maybe.count()))
     }
@@ -159,11 +151,7 @@ impl<'a> Case<'a> {
 
     /// Whether any of the others serves, or may for all that is known.
     fn others_may_have_quorum(&self) -> bool {
-        let without = |other: &Member| {
-            let apart = Why::Silent(Unanswered::Refused);
-            let silent = matches!(&other.condition, Condition::Failing(why) if *why == apart);
-            other.body.is_down() || other.leaderless || silent
-        };
+        let without = |other: &Member| other.body.is_down() || other.leaderless || refuses(other);
         self.unseen() > 0 || !self.other_voters().all(without)
     }
 
@@ -258,6 +246,11 @@ impl<'a> Case<'a> {
     fn majority(&self) -> u32 {
         majority(self.voters)
     }
+}
+
+/// Whether nothing listens at a member's client port.
+fn refuses(member: &Member) -> bool {
+    member.condition == Condition::Failing(Why::Silent(Unanswered::Refused))
 }
 
 /// Whether a voter serves, would as soon as there is a leader to follow, or may for all that is known.
