@@ -1,4 +1,5 @@
 //! quorumgate keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod admission;
 pub mod api;

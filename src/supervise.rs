@@ -2,6 +2,10 @@
 //!
 //! A replica that lost a task looks healthy and is not: it stays ready and keeps its Lease while nobody watches, settles or rolls out. A
 //! replica that is gone is missed at once, and comes back whole.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tasks are started here and nowhere else"
+)]
 
 use std::any::Any;
 use std::borrow::Cow;

@@ -93,6 +93,7 @@ impl Connection {
                     .unwrap_or_else(|| Unanswered::Other(causes(&error)))
             })?;
         // How it ended is known to the fault and to the calls that it failed.
+        #[allow(clippy::disallowed_methods, reason = "`is_closed` misses it")]
         let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
         Ok(Self {
             requests,

@@ -130,6 +130,10 @@ pub async fn serve(
             shutdown.of_a_connection(),
             (limits.patience, place.pace.clone()),
         );
+        #[allow(
+            clippy::disallowed_methods,
+            reason = "one connection that fails is one call that fails; the tracker waits for all"
+        )]
         connections.spawn(async move {
             let _cut_or_ended = place.leave.run_until_cancelled(serving).await;
         });
