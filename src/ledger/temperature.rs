@@ -21,8 +21,8 @@ pub fn temperature(page: &Page, seen: &Seen, settle_time: Duration) -> Temperatu
     }
     let ledger = page.status().map(|s| s.ledger.clone()).unwrap_or_default();
     // What a replica writes when it finds other configurations comes late: they may have been made anew while none ran.
-    let now = seen.webhooks();
-    let by_others = now.is_some() && ledger.in_force_by.is_some() && now != ledger.in_force_by;
+    let in_force_by = ledger.in_force_by.as_deref();
+    let by_others = in_force_by.is_some_and(|by| !seen.is_asked_by(by));
     if ledger.suspended || by_others {
         return Temperature::Cold { remaining: None };
     }

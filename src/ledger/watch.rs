@@ -66,9 +66,10 @@ impl Seen {
         let _ = self.webhooks.set(webhooks);
     }
 
-    /// By which webhook configurations the API server asks now; `None` where nobody can tell.
-    pub fn webhooks(&self) -> Option<String> {
-        self.webhooks.get().and_then(|tell| tell())
+    /// Whether the API server asks by these webhook configurations now. A replica that has not seen them yet cannot say so.
+    pub fn is_asked_by(&self, webhooks: &str) -> bool {
+        let tells = self.webhooks.get();
+        tells.is_none_or(|tell| tell().as_deref() == Some(webhooks))
     }
 
     /// Takes note of a budget that was just read, or that a watch just told of.
