@@ -38,7 +38,7 @@ pub use identify::Identity;
 pub use ledgerless::Ledgerless;
 pub use observer::Observer;
 pub use overrides::{Standing, standing};
-pub use scope::{is_stateful_set, set_of};
+pub use scope::{is_stateful_set, named_after};
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use volumes::{Access, Transport};
 pub use wants::access;

@@ -77,21 +77,14 @@ pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
     of_set.then(|| Ordinal::of(pod)).flatten()
 }
 
-/// The name of the set that a pod belongs to: the one that controls it, or, for an orphan, the one that gives such names. Which incarnation of the
-/// set it was does not matter.
-pub fn set_of(pod: &ObjectMeta) -> Option<String> {
-    match belonging(pod) {
-        Belonging::ToSet { name, .. } | Belonging::Orphan { of: name } => Some(name),
-        Belonging::Foreign => None,
+/// The name of the set whose member runs in the pod, if one does: the set that gives such names. Only of a pod that no set would name like
+/// this, the one that controls it. Owner references can be changed under a running member, its name cannot.
+pub fn named_after(pod: &ObjectMeta) -> Option<String> {
+    match (
+        orphan(pod.name.as_deref().unwrap_or_default()),
+        belonging(pod),
+    ) {
+        (Belonging::Orphan { of: name }, _) | (_, Belonging::ToSet { name, .. }) => Some(name),
+        _ => None,
     }
-}
-
-/// The name of the set whose member runs in the pod, if one does: the set that controls it, or else the one that gives such names. Whoever
-/// else controls the pod does not matter: owner references can be changed under a running member, its name cannot.
-pub(super) fn named_after(pod: &ObjectMeta) -> Option<String> {
-    let controller = set_of(pod);
-    controller.or_else(|| match orphan(pod.name.as_deref()?) {
-        Belonging::Orphan { of } => Some(of),
-        Belonging::ToSet { .. } | Belonging::Foreign => None,
-    })
 }

@@ -85,13 +85,20 @@ fn with_set(
     (index >= replicas && scaled_in).then_some(Teardown::ScaleIn)
 }
 
-/// The StatefulSet is gone and the pod still refers to it: it was not orphaned, or the reference would be gone too.
+/// The StatefulSet is gone and the pod still refers to it: it was not orphaned, or the reference would be gone too. What a pod says of
+/// itself is no proof that there ever was such a StatefulSet: the budget has to have seen it. Without a budget nobody has; then no
+/// other one of its name may stand.
 fn without_set(uid: &str, around: &Around<'_>) -> Option<Teardown> {
     if around.owner == Owner::Goes {
         return Some(Teardown::Owner);
     }
     let admitted = around.owner == Owner::None || is_recorded(around, uid);
-    (admitted || around.set_gone_for >= around.settle_time).then_some(Teardown::StatefulSet)
+    let was_there = match around.status {
+        Some(status) => recorded_set(Some(status), uid).is_some(),
+        None => around.set.is_none(),
+    };
+    let for_long = around.set_gone_for >= around.settle_time;
+    (admitted || (was_there && for_long)).then_some(Teardown::StatefulSet)
 }
 
 /// What the budget recorded of the StatefulSet with this UID, where it is the one it last saw.

@@ -10,7 +10,7 @@ use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer};
 
 use crate::api::names;
-use crate::observe::set_of;
+use crate::observe::named_after;
 use crate::quorum::ClusterRef;
 
 /// A pod: whose it is, where it runs, and what it was made from.
@@ -31,7 +31,10 @@ struct Placed {
 impl SlimPod {
     /// The cluster that it belongs to, by the rule that verdicts go by.
     pub(super) fn cluster(&self) -> Option<ClusterRef> {
-        Some(ClusterRef::new(self.namespace()?, set_of(self.meta())?))
+        Some(ClusterRef::new(
+            self.namespace()?,
+            named_after(self.meta())?,
+        ))
     }
 
     /// The node that it was bound to.
@@ -119,7 +122,12 @@ mod tests {
         let mut kruise = shown();
         kruise["metadata"]["ownerReferences"][1]["apiVersion"] = json!("apps.kruise.io/v1beta1");
         let kruise: SlimPod = serde_json::from_value(kruise).unwrap();
-        assert_eq!(kruise.cluster(), None);
+        assert_eq!(kruise.cluster(), Some(ClusterRef::new("prod", "etcd")));
+
+        let mut ghost = shown();
+        ghost["metadata"]["ownerReferences"][1]["name"] = json!("ghost");
+        let ghost: SlimPod = serde_json::from_value(ghost).unwrap();
+        assert_eq!(ghost.cluster(), Some(ClusterRef::new("prod", "etcd")));
     }
 
     #[test]

@@ -58,7 +58,7 @@ async fn rule_1_pods_of_jobs_and_deployments_are_foreign_at_no_cost() {
 async fn rule_1_a_member_stays_one_whoever_is_made_its_owner() {
     let api = FakeApi::default();
     api.put(&format!("{BUDGETS}/etcd"), budget_json(&json!({})));
-    for api_version in ["batch/v1", "apps.kruise.io/v1beta1"] {
+    for api_version in ["batch/v1", "apps.kruise.io/v1beta1", "apps/v1"] {
         let owner = json!({"apiVersion": api_version, "kind": "StatefulSet", "name": "x", "uid": "x", "controller": true});
         let identity = identify(&api, &json!({"metadata": {"ownerReferences": [owner]}})).await;
         assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");

@@ -33,6 +33,13 @@ fn status(recorded: &Value) -> QuorumDisruptionBudgetStatus {
         .unwrap()
 }
 
+/// A budget that last saw the StatefulSet with this UID.
+fn seen(uid: &str) -> QuorumDisruptionBudgetStatus {
+    budget(&json!({"status": {"statefulSet": {"uid": uid}}}))
+        .status
+        .unwrap()
+}
+
 fn admitted() -> QuorumDisruptionBudgetStatus {
     status(&json!({"statefulSets": [{"uid": "set-1", "by": "ann", "at": "noon"}]}))
 }
@@ -148,12 +155,39 @@ fn rule_3_a_stateful_set_that_is_gone_needs_a_record_or_a_settle_time() {
             ..around(set, Owner::Lives)
         };
         assert_eq!(of_pod(&pod, &short), None);
+        let seen = seen("set-1");
         let long = Around {
+            status: Some(&seen),
             set_gone_for: SETTLE,
             ..around(set, Owner::Lives)
         };
         assert_eq!(of_pod(&pod, &long), Some(Teardown::StatefulSet));
     }
+}
+
+/// Whoever may patch a member's pod may have it refer to any StatefulSet.
+#[test]
+fn rule_3_a_stateful_set_that_only_the_pod_speaks_of_was_never_there() {
+    let member = pod(&json!({}));
+    let stands = set(&json!({"metadata": {"uid": "set-2"}}));
+    let another = seen("set-2");
+    for set in [None, Some(&stands)] {
+        let around = Around {
+            status: Some(&another),
+            set_gone_for: SETTLE,
+            ..around(set, Owner::Unknown)
+        };
+        assert_eq!(of_pod(&member, &around), None, "{set:?}");
+    }
+    let without_budget = |set| Around {
+        set_gone_for: SETTLE,
+        ..around(set, Owner::Unknown)
+    };
+    assert_eq!(of_pod(&member, &without_budget(Some(&stands))), None);
+    assert_eq!(
+        of_pod(&member, &without_budget(None)),
+        Some(Teardown::StatefulSet)
+    );
 }
 
 #[test]

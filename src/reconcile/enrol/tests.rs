@@ -241,8 +241,8 @@ fn everywhere(api: &FakeApi) -> Enrolment {
     )
 }
 
-/// Left is a pod that the set owns, one that it has orphaned (and that somebody took the labels from), one of another set, or one of another
-/// kind of set of its name.
+/// Left is a pod that the set owns, one that it has orphaned (and that somebody took the labels from), one of another set, one that
+/// another kind of set has taken over, or one that such a set made.
 #[tokio::test]
 async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
     let cluster = ClusterRef::new("db", "etcd");
@@ -251,7 +251,8 @@ async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
         ("member", owner("apps"), false),
         ("etcd-0", json!(null), false),
         ("etcd-events-0", json!(null), true),
-        ("etcd-0", owner("apps.kruise.io"), true),
+        ("etcd-0", owner("apps.kruise.io"), false),
+        ("member", owner("apps.kruise.io"), true),
     ] {
         let api = FakeApi::default();
         let budget = budget("db", "etcd", Some(MANAGER));
