@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::settings::Settings;
 use super::{containers, pods, scope};
 use crate::api::{MemberStatus, MembersSpec};
 use crate::etcd::{Endpoint, TlsIdentity};
@@ -28,7 +29,10 @@ pub(super) fn of_pod(pod: &Pod, manner: &Manner<'_>) -> Option<Endpoint> {
         .members
         .client_port
         .and_then(|p| u16::try_from(p).ok());
-    let port = port.or_else(|| named_port(pod)).unwrap_or(CLIENT_PORT);
+    let port = port
+        .or_else(|| told_port(pod))
+        .or_else(|| named_port(pod))
+        .unwrap_or(CLIENT_PORT);
     let named = manner.members.server_name.clone();
     Some(Endpoint {
         target: Target::Pod(pods::uid(pod)),
@@ -59,6 +63,22 @@ pub(super) fn same(one: &[Endpoint], other: &[Endpoint]) -> bool {
                 && a.server_name == b.server_name
                 && print(a) == print(b)
         })
+}
+
+/// The port on which etcd is told to serve clients: that of the first URL at which others than its own pod reach it.
+fn told_port(pod: &Pod) -> Option<u16> {
+    let settings = Settings::of(containers::etcd(pod)?);
+    if settings.file().is_some() {
+        return None;
+    }
+    let urls = settings.get("listen-client-urls")?.value;
+    urls.split(',').find_map(|url| {
+        let (_, authority) = url.trim().split_once("://")?;
+        let (host, port) = authority.trim_end_matches('/').rsplit_once(':')?;
+        let own = ["localhost", "127.", "[::1]"];
+        let reached = !own.iter().any(|own| host.starts_with(own));
+        reached.then(|| port.parse().ok()).flatten()
+    })
 }
 
 fn named_port(pod: &Pod) -> Option<u16> {

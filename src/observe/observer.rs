@@ -170,7 +170,7 @@ impl Observer {
                 sharing: first.sharing,
                 sets_gone,
                 reach,
-                watched: temperature(page, self.ledger.seen(), self.settle_time),
+                temperature: temperature(page, self.ledger.seen(), self.settle_time),
                 scale_out_for: self.scale_out_for(page),
                 now: self.clock.now(),
                 settle_time: self.settle_time,

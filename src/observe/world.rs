@@ -29,7 +29,6 @@ use crate::quorum::{
 pub struct World {
     cluster: ClusterRef,
     policy: Policy,
-    temperature: Temperature,
     objects: Objects,
 }
 
@@ -48,8 +47,8 @@ pub(super) struct Objects {
     pub(super) sharing: Vec<ClusterRef>,
     pub(super) sets_gone: BTreeMap<String, Duration>,
     pub(super) reach: Reach,
-    /// The ledger's temperature by what is written in it and by how long it was watched.
-    pub(super) watched: Temperature,
+    /// By what is written in the ledger and by how long this replica has watched it.
+    pub(super) temperature: Temperature,
     pub(super) scale_out_for: Option<Duration>,
     pub(super) now: Timestamp,
     pub(super) settle_time: Duration,
@@ -66,16 +65,9 @@ pub struct Ages {
 
 impl World {
     pub(super) fn new(page: &Page, policy: Policy, objects: Objects) -> Self {
-        let temperature = match objects.watched {
-            Temperature::Cold { remaining: Some(_) } if nothing_before(page, &objects.pods) => {
-                Temperature::Warm
-            }
-            watched => watched,
-        };
         Self {
             cluster: page.cluster.clone(),
             policy,
-            temperature,
             objects,
         }
     }
@@ -125,7 +117,7 @@ impl World {
 
     /// Whether the ledger holds every open grant, as far as this replica can tell.
     pub fn temperature(&self) -> Temperature {
-        self.temperature
+        self.objects.temperature
     }
 
     /// `spec.replicas`; where the StatefulSet is gone, the last that the budget recorded, or as many as there are pods.
@@ -146,12 +138,23 @@ impl World {
             teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, pod))),
             lifted: pod
                 .and_then(|pod| overrides::of_pod(pod, set, Some(page.budget()), self.objects.now)),
-            shared_with: self.objects.sharing.first().cloned(),
-            ledger: self.temperature,
+            shared_with: self.shared_with(page),
+            ledger: self.objects.temperature,
             disruption_budget: pod.map_or(DisruptionBudget::Permits, |pod| {
                 disruption_budget::verdict(pod, &self.objects.disruption_budgets)
             }),
         }
+    }
+
+    /// Another budget that may guard members of this etcd cluster. One in another namespace is a stranger's, where every member that was
+    /// last seen had a pod here.
+    fn shared_with(&self, page: &Page) -> Option<ClusterRef> {
+        let members = page.status().map_or(&[][..], |status| &status.members);
+        let all_here = !members.is_empty() && members.iter().all(|m| m.pod.is_some());
+        let mut claims = self.objects.sharing.iter();
+        claims
+            .find(|other| !all_here || other.namespace == self.cluster.namespace)
+            .cloned()
     }
 
     /// What is wrong with overrides that were written for the pod and do not stand.
@@ -182,6 +185,7 @@ impl World {
             update_revision: self.update_revision(),
             proceed_without_quorum: self.proceed_without_quorum(page),
             latch: page.latch,
+            formed: page.cluster_id().is_some(),
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
             learners_stuck_for: ages.learners_stuck_for,
@@ -201,7 +205,7 @@ impl World {
             cluster_id: snapshot.and_then(|snapshot| snapshot.cluster_id),
             stateful_set: set.and_then(remembered),
             selector: self.objects.selector.clone(),
-            temperature: Some(self.temperature),
+            temperature: Some(self.objects.temperature),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
             tolerance: None,
             leader_move: None,
@@ -285,19 +289,5 @@ fn remembered(set: &StatefulSet) -> Option<StatefulSetStatus> {
     Some(StatefulSetStatus {
         uid: set.metadata.uid.clone()?,
         owner: scope::controller(&set.metadata).map(owner::recorded),
-    })
-}
-
-/// Whether every pod is younger than a ledger that was never cold: then no permission can be open that it does not know, for
-/// a permission is for one incarnation of a pod. The API server dates both, to the second: within one second nothing is known.
-fn nothing_before(page: &Page, pods: &[PodObject]) -> bool {
-    let epoch = page.status().map_or(0, |status| status.ledger.epoch);
-    let born = page.budget().metadata.creation_timestamp.as_ref();
-    let Some(born) = born.filter(|_| epoch == 0) else {
-        return false;
-    };
-    pods.iter().all(|pod| {
-        let created = pod.metadata.creation_timestamp.as_ref();
-        created.is_some_and(|created| created.0 > born.0)
     })
 }

@@ -82,6 +82,7 @@ impl State {
                 Why::Unstarted
                     | Why::NoPod
                     | Why::Elsewhere
+                    | Why::RefusesThoughReady
                     | Why::Silent(
                         Unanswered::NoAddress
                             | Unanswered::Refused

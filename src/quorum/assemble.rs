@@ -41,6 +41,7 @@ impl Snapshot {
             update_revision: o.update_revision,
             proceed_without_quorum: o.proceed_without_quorum,
             latch: o.latch.observe(0, o.replicas),
+            formed: o.formed,
             scaled_out_for: o.scaled_out_for,
             quorum_lost_for: o.quorum_lost_for,
             learners_stuck_for: o.learners_stuck_for.clone(),
@@ -142,6 +143,10 @@ impl View<'_, '_> {
         let role = self.role(identity, status);
         let condition = if pod.terminating {
             Condition::Failing(Why::Terminating)
+        } else if matches!(answer, Answer::Silent(Unanswered::Refused))
+            && body::is_called_ready(pod)
+        {
+            Condition::Unknown(Why::RefusesThoughReady)
         } else {
             as_role(role, condition::of_answer(answer, self.bench))
         };

@@ -12,8 +12,8 @@ pub enum Body {
     /// It does not run and nothing will start this incarnation again: its node is gone or out of service, or it has finished.
     #[strum(serialize = "dead for good")]
     DeadForGood,
-    /// It has not started in this incarnation: its containers are being created, or etcd's container runs and nothing listens yet. It does not
-    /// serve, and may soon.
+    /// It has not started in this incarnation: its containers are being created, or etcd's container runs, is not ready, and nothing listens
+    /// yet. It does not serve, and may soon.
     Starting,
     /// It runs, or it may.
     Alive,
@@ -53,27 +53,33 @@ impl Silence {
     }
 }
 
+/// Whether its kubelet calls etcd's container ready, and is to be believed. A member that refuses the gate may serve then: the gate may
+/// have asked a wrong port, and a network policy may refuse in the member's name, where its kubelet asks from elsewhere. One without any
+/// readiness probe is called ready as soon as it runs, which proves as little.
+pub(super) fn is_called_ready(pod: &Pod) -> bool {
+    pod.node == Node::Ready && pod.containers == Containers::Running && pod.etcd_ready
+}
+
 /// What is known of the process of a pod that gave no status of its own.
 pub(super) fn of_silent(pod: &Pod, silence: Silence) -> Body {
     match pod.node {
         Node::Gone | Node::OutOfService => Body::DeadForGood,
         Node::Unscheduled => Body::Starting,
         Node::NotReady | Node::Unread => Body::Alive,
-        Node::Ready => reported(&pod.containers, silence),
+        Node::Ready => reported(pod, silence),
     }
 }
 
-fn reported(containers: &Containers, silence: Silence) -> Body {
-    match (containers, silence) {
+fn reported(pod: &Pod, silence: Silence) -> Body {
+    match (&pod.containers, silence) {
         (Containers::AllTerminated { finished: true } | Containers::Rejected { .. }, _) => {
             Body::DeadForGood
         }
         (Containers::AllTerminated { finished: false }, _)
         | (Containers::EtcdFailed { .. }, Silence::Refused | Silence::NoAddress) => Body::Dead,
-        (Containers::Creating, Silence::Refused | Silence::NoAddress)
-        | (Containers::Running, Silence::Refused) => Body::Starting,
+        (Containers::Creating, Silence::Refused | Silence::NoAddress) => Body::Starting,
+        (Containers::Running, Silence::Refused) if !is_called_ready(pod) => Body::Starting,
         (Containers::EtcdFailed { .. } | Containers::Creating, Silence::Unproven)
-        | (Containers::Running, Silence::NoAddress | Silence::Unproven)
-        | (Containers::Unreported, _) => Body::Alive,
+        | (Containers::Running | Containers::Unreported, _) => Body::Alive,
     }
 }

@@ -31,6 +31,8 @@ pub struct Observation {
     pub proceed_without_quorum: Option<String>,
     /// The most voters seen, as the budget's status keeps it.
     pub latch: Latch,
+    /// Whether its members ever agreed on a cluster id. (The latch begins anew when `spec.replicas` goes down.)
+    pub formed: bool,
     /// How long ago `spec.replicas` last went up; `None` when it did not, or longer ago than anybody remembers.
     pub scaled_out_for: Option<Duration>,
     /// For how long quorum has been lost without a gap, as confirmed outside of admission; `None` when it is not.
@@ -56,6 +58,7 @@ impl Observation {
             update_revision: None,
             proceed_without_quorum: None,
             latch: Latch::default(),
+            formed: false,
             scaled_out_for: None,
             quorum_lost_for: None,
             learners_stuck_for: BTreeMap::new(),
@@ -83,6 +86,8 @@ pub struct Snapshot {
     pub proceed_without_quorum: Option<String>,
     /// See [`Observation::latch`], with this observation's voters taken in.
     pub latch: Latch,
+    /// See [`Observation::formed`].
+    pub formed: bool,
     /// See [`Observation::scaled_out_for`].
     pub scaled_out_for: Option<Duration>,
     /// See [`Observation::quorum_lost_for`].
@@ -190,6 +195,13 @@ impl Snapshot {
         let deadline = self.policy.progress_deadline;
         self.stuck_for(member)
             .is_some_and(|stuck| stuck >= deadline)
+    }
+
+    /// Whether a quorum gave the member list, and each of its members has a pod of this StatefulSet. A name alone is not enough: members that
+    /// run elsewhere may have names like those of its pods.
+    pub fn has_all_members_here(&self) -> bool {
+        let confirmed = matches!(self.membership, Membership::Confirmed { .. });
+        confirmed && self.members.iter().all(|member| member.pod.is_some())
     }
 
     /// Whether a voter has just proven that there was a quorum a moment ago, even where the others that answered make it a lost one by now.

@@ -13,6 +13,8 @@ pub enum Why {
     Terminating,
     /// It gave no status.
     Silent(Unanswered),
+    /// It refused the connection, and its kubelet calls it ready: one of the two asked the wrong port, or is kept from it.
+    RefusesThoughReady,
     /// Other pods answer with the same member id, so nobody knows whose answer it was (a reused address).
     SharedIdentity {
         /// The id.
@@ -92,6 +94,9 @@ impl fmt::Display for Why {
         match self {
             Self::Terminating => f.write_str("its pod is terminating"),
             Self::Silent(unanswered) => write!(f, "{unanswered}"),
+            Self::RefusesThoughReady => {
+                f.write_str("it refused the connection although its kubelet calls it ready")
+            }
             Self::SharedIdentity { id, with } => {
                 write!(f, "it answers as member {id}, and so does ")?;
                 let names: Vec<&str> = with.iter().map(PodName::as_str).collect();

@@ -171,6 +171,7 @@ impl World {
                 voters: self.latch,
                 replicas: self.latched_under,
             },
+            formed: self.latch > 0,
             scaled_out_for: self.scaled_out_for,
             quorum_lost_for: self.quorum_lost_for,
             learners_stuck_for: self.learners_stuck_for.clone(),

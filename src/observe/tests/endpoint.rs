@@ -59,6 +59,29 @@ fn the_port_is_the_budgets_or_the_one_named_client() {
 }
 
 #[test]
+fn the_port_that_etcd_is_told_to_listen_on_comes_before_a_name() {
+    let told = |told: Value| {
+        let mut etcd =
+            json!({"name": "etcd", "ports": [{"name": "client", "containerPort": 4001}]});
+        json_patch::merge(&mut etcd, &told);
+        let pod = json!({"spec": {"containers": [etcd]}});
+        endpoint(&pod, &MembersSpec::default()).unwrap().address
+    };
+    for listens in [
+        json!({"args": ["--listen-client-urls=http://127.0.0.1:2379,http://0.0.0.0:5001"]}),
+        json!({"env": [{"name": "ETCD_LISTEN_CLIENT_URLS", "value": "https://[::]:5001/"}]}),
+    ] {
+        assert_eq!(told(listens), "10.0.0.0:5001");
+    }
+    for says_nothing in [
+        json!({"args": ["--listen-client-urls=unix://localhost:m1,http://$(HOST):$(PORT)"]}),
+        json!({"args": ["--config-file=/etcd.yaml", "--listen-client-urls=http://0.0.0.0:5001"]}),
+    ] {
+        assert_eq!(told(says_nothing), "10.0.0.0:4001");
+    }
+}
+
+#[test]
 fn an_address_of_six_bytes_and_more_stands_in_brackets() {
     let v6 = json!({"status": {"podIP": "fd00::1"}});
     assert_eq!(

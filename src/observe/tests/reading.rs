@@ -548,31 +548,20 @@ async fn a_look_at_leisure_takes_what_a_cache_says_of_rule_8_and_asks_where_none
     }
 }
 
+/// API servers date objects by clocks of their own, which need not agree: a permission that another ledger gave may be open for a pod
+/// that looks younger than this one.
 #[tokio::test]
-async fn rule_9_a_ledger_is_cold_where_a_pod_is_not_younger() {
+async fn rule_9_a_new_ledger_is_cold_however_young_its_pods_look() {
     let site = Site::new();
     let cold = Temperature::Cold {
         remaining: Some(SETTLE),
     };
     assert_eq!(site.look().await.1.temperature(), cold);
-    let born = |second: u32| json!({"metadata": {"creationTimestamp": format!("2026-01-01T00:00:{second}Z")}});
     for ordinal in 0..3 {
-        site.put_pod(ordinal, &born(21));
+        let created = json!({"metadata": {"creationTimestamp": "2036-01-01T00:00:21Z"}});
+        site.put_pod(ordinal, &created);
     }
-    assert_eq!(site.look().await.1.temperature(), Temperature::Warm);
-    site.put_pod(2, &born(20));
-    assert_eq!(
-        site.look().await.1.temperature(),
-        cold,
-        "within one second nothing is known"
-    );
-    site.put_pod(2, &born(21));
-    site.put_budget(&json!({"status": {"ledger": {"epoch": 1}}}));
-    assert_eq!(
-        site.look().await.1.temperature(),
-        cold,
-        "it turned cold since"
-    );
+    assert_eq!(site.look().await.1.temperature(), cold);
 }
 
 #[tokio::test]

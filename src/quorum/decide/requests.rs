@@ -76,9 +76,13 @@ pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
     }
 }
 
-/// Rule 8: another budget guards the same etcd cluster, so neither knows what the other has permitted.
+/// Rule 8: another budget guards the same etcd cluster, so neither knows what the other has permitted. That is another budget's word, which
+/// anybody may write into a budget of his own. Where every member belongs in a pod of this StatefulSet, nobody else can guard one.
 pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
     let other = case.snapshot.circumstances.shared_with.clone()?;
+    if case.snapshot.has_all_members_here() {
+        return None;
+    }
     Some(Verdict::Wait(Reason::SharedCluster { other }))
 }
 

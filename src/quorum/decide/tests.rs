@@ -409,9 +409,66 @@ fn rule_12_no_more_dead_members_go_at_once_than_a_recovery_could_spare() {
 
 #[test]
 fn rule_8_a_cluster_with_two_budgets_waits() {
-    let mut o = healthy(3);
+    // m-2 belongs in a pod elsewhere, whatever its name is.
+    let mut o = without_its_pod();
     o.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
     assert_waits(&verdict(&o, Kind::Evict, 1), "shared-cluster");
+
+    let mut unread = healthy(3);
+    for n in 0..3 {
+        silent(&mut unread, n, Unanswered::Deadline);
+    }
+    unread.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
+    assert_waits(&verdict(&unread, Kind::Evict, 1), "shared-cluster");
+}
+
+/// Anybody may write a cluster id into the status of a budget, or have an etcd report it.
+#[test]
+fn rule_8_another_budgets_claim_holds_nobody_where_every_member_has_a_pod_here() {
+    let mut o = healthy(3);
+    o.circumstances.shared_with = Some(ClusterRef::new("a-stranger", "etcd"));
+    assert_eq!(
+        verdict(&o, Kind::Evict, 1),
+        verdict(&healthy(3), Kind::Evict, 1)
+    );
+    assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
+}
+
+/// A client port that is not the one that the gate asks, or a network policy that refuses in the members' name: all of them serve.
+#[test]
+fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay() {
+    for (formed, latch) in [(true, 3), (false, 0)] {
+        let mut o = healthy(3);
+        o.formed = formed;
+        o.latch.voters = latch;
+        for n in 0..3 {
+            silent(&mut o, n, Unanswered::Refused);
+        }
+        for kind in [Kind::Delete, Kind::Evict, Kind::RolloutStep] {
+            assert_waits(&verdict(&o, kind, 2), "no-evidence");
+        }
+        // One that its kubelet does not call ready is starting, and may be the one that two others need.
+        o.pods[1].etcd_ready = false;
+        for kind in [Kind::Delete, Kind::RolloutStep] {
+            assert_waits(&verdict(&o, kind, 1), "may-complete");
+        }
+    }
+}
+
+/// Whoever hibernated, or was made smaller while nobody was heard, has a latch like a cluster that never was.
+#[test]
+fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
+    let mut o = healthy(3);
+    o.latch.voters = 0;
+    o.formed = true;
+    for n in 0..3 {
+        silent(&mut o, n, Unanswered::Refused);
+        o.pods[n].etcd_ready = false;
+    }
+    o.pods[2].containers = Containers::Creating;
+    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
+    o.formed = false;
+    assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
 }
 
 #[test]

@@ -75,16 +75,29 @@ fn a_pod_that_is_not_the_sets_is_neither_outdated_nor_counted() {
     assert_eq!(scene.updated("abc").says(), "done");
 }
 
-/// 4: readiness lags by half a minute; etcd's own answer does not.
+/// 4: the pod's readiness lags by half a minute; etcd's own answer does not.
 #[test]
 fn a_member_that_died_just_now_does_not_participate() {
     let just_died = |member: &mut crate::world::Inhabitant| {
         member.silent(quorumgate::quorum::evidence::Unanswered::Refused);
+        member.pod_mut(|pod| pod.etcd_ready = false);
     };
     let scene = Scene::of(3).updated("c").with("c", just_died);
     assert_eq!(scene.says(), "wait updated-members");
     let scene = Scene::of(3).with("b", just_died);
     assert!(scene.says().starts_with("delete b"), "{}", scene.says());
+}
+
+/// What its kubelet has yet to notice is not known: all of them may refuse the gate alone.
+#[test]
+fn a_cluster_that_serves_and_refuses_the_gate_keeps_every_member() {
+    let refuses = |member: &mut crate::world::Inhabitant| {
+        member.silent(quorumgate::quorum::evidence::Unanswered::Refused);
+    };
+    let scene = Scene::of(3).with("a", refuses).with("b", refuses);
+    let scene = scene.with("c", refuses);
+    assert_eq!(scene.says(), "wait evidence");
+    assert_eq!(scene.updated("c").says(), "wait evidence");
 }
 
 /// 5: one linearizable read says nothing about lag, alarms, or another cluster.

@@ -3,7 +3,7 @@
 use super::scene::*;
 use quorumgate::plan::{Generation, Obstacle, PodManagement, WaitingOn};
 use quorumgate::quorum::Switch;
-use quorumgate::quorum::{ClusterRef, EvidenceMode, Scope, Teardown, Temperature};
+use quorumgate::quorum::{EvidenceMode, Scope, Teardown, Temperature};
 
 #[test]
 fn step_3_holds_while_an_updated_member_does_not_serve() {
@@ -281,9 +281,6 @@ fn what_the_judge_would_refuse_is_not_proposed() {
         "delete b: it is outdated and is dead",
         "dead for good goes"
     );
-    let shared = Scene::of(3)
-        .in_world(|w| w.circumstances.shared_with = Some(ClusterRef::new("ns", "other")));
-    assert_eq!(shared.says(), "wait permission");
 }
 
 #[test]

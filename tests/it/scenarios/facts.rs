@@ -188,7 +188,10 @@ fn of_etcd(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
         ["unstarted"] => {
             member.listed = Listed::Unstarted;
             member.silent(Unanswered::Refused);
-            member.pod_mut(|pod| pod.recorded_id = None);
+            member.pod_mut(|pod| {
+                pod.recorded_id = None;
+                pod.etcd_ready = false;
+            });
         }
         ["removed"] => member.listed = Listed::No,
         ["unrecorded"] => member.pod_mut(|pod| pod.recorded_id = None),
