@@ -17,7 +17,7 @@ const RETRY_AFTER_SECONDS: u32 = 1;
 const PROBLEM_BYTES: usize = 512;
 
 /// Why a request gets no verdict.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Problem {
     /// The `timeout` parameter is not a duration.

@@ -80,7 +80,7 @@ pub enum Basis {
 }
 
 /// Why a disruption is refused. One variant per cause, carrying its numbers; `Display` is what people read.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Reason {
     /// Rule 1: enrolled, but the budget that holds the grants does not exist yet.

@@ -14,6 +14,7 @@ mod documents;
 mod manifests;
 mod plan;
 mod properties;
+mod reference;
 mod scenarios;
 mod serve;
 mod sources;

@@ -109,7 +109,7 @@ pub enum Because {
 }
 
 /// Why a change of a StatefulSet is refused.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum SetReason {
     /// It is enrolled and has no budget yet.

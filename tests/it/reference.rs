@@ -1,0 +1,141 @@
+//! The tables of `docs/reference.md` and of the README, held against the code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use kube::CustomResourceExt as _;
+use quorumgate::admission::Problem;
+use quorumgate::admission::stateful_set::SetReason;
+use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate::quorum::Reason;
+use serde_json::{Value, json};
+use strum::VariantNames as _;
+
+const REFERENCE: &str = "docs/reference.md";
+
+/// Where the words stand that a refused caller reads.
+const SENTENCES: [&str; 4] = [
+    "src/quorum/verdict.rs",
+    "src/admission/stateful_set/decide.rs",
+    "src/admission/ruling.rs",
+    "src/admission/malformed.rs",
+];
+
+fn read(path: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What a document says between this heading and the next.
+fn section(document: &str, heading: &str) -> String {
+    let text = read(document);
+    let mut lines = text.lines().skip_while(|line| *line != heading);
+    assert!(lines.next().is_some(), "{document} has no {heading:?}");
+    let lines: Vec<&str> = lines.take_while(|line| !line.starts_with('#')).collect();
+    lines.join("\n")
+}
+
+/// The rows of the table of a section, without its head.
+fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
+    let text = section(document, heading);
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    let cells = |row: &str| -> Vec<String> {
+        let row = row.trim_matches('|');
+        row.split('|').map(|cell| cell.trim().to_owned()).collect()
+    };
+    let rows: Vec<_> = rows.skip(1).map(cells).collect();
+    assert!(rows.len() > 4, "{document}, {heading:?}: {rows:?}");
+    rows
+}
+
+/// What stands in backquotes.
+fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+fn first_words(heading: &str) -> Vec<String> {
+    let rows = rows(REFERENCE, heading);
+    let words = rows.iter().flat_map(|row| quoted(&row[0]));
+    words.map(str::to_owned).collect()
+}
+
+/// Each once, and no other.
+fn assert_same<'a>(told: &[String], known: impl IntoIterator<Item = &'a str>) {
+    let known: BTreeSet<&str> = known.into_iter().collect();
+    let set: BTreeSet<&str> = told.iter().map(String::as_str).collect();
+    assert_eq!(set, known);
+    assert_eq!(told.len(), set.len(), "told twice: {told:?}");
+}
+
+#[test]
+fn every_reason_to_refuse_has_one_row() {
+    let known = Reason::VARIANTS.iter().chain(SetReason::VARIANTS);
+    // The judge's own, in the words of the API server.
+    let known = known.chain(&["no-such-pod"]).copied();
+    assert_same(&first_words("## Refusals"), known);
+}
+
+#[test]
+fn every_request_without_a_verdict_has_its_row() {
+    let told = first_words("### Requests without a verdict");
+    assert_same(&told, Problem::VARIANTS.iter().copied());
+}
+
+#[test]
+fn what_a_refusal_is_quoted_with_is_what_it_says() {
+    let sources = SENTENCES.map(read).concat();
+    let refusals = rows(REFERENCE, "## Refusals").into_iter();
+    let others = rows(REFERENCE, "### Requests without a verdict").into_iter();
+    let mut said: Vec<String> = refusals.chain(others).map(|row| row[2].clone()).collect();
+    let readme = rows("README.md", "## A refusal, and what to do").into_iter();
+    said.extend(readme.map(|row| row[0].clone()));
+    for said in said {
+        for part in said.split('…').map(str::trim) {
+            assert!(
+                part.len() > 7 && sources.contains(part),
+                "no refusal says {part:?} (of {said:?})"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_label_and_annotation_of_the_gates_has_one_row() {
+    let sources = ["src/api/names.rs", "src/reachability/slice.rs"].map(read);
+    let literals = sources.iter().flat_map(|text| text.split('"'));
+    let known: BTreeSet<&str> = literals
+        .filter(|text| text.strip_prefix("quorumgate.io/").is_some())
+        .collect();
+    assert!(known.len() > 6, "{known:?}");
+    let told = first_words("## Labels and annotations");
+    let told: Vec<String> = told
+        .into_iter()
+        .filter(|name| name.starts_with("quorumgate.io/"))
+        .collect();
+    assert_same(&told, known);
+}
+
+fn fields_of<'a>(schema: &'a Value, found: &mut BTreeSet<&'a str>) {
+    let fields = schema.get("properties").and_then(Value::as_object);
+    for (name, field) in fields.into_iter().flatten() {
+        found.insert(name);
+        fields_of(field, found);
+    }
+}
+
+#[test]
+fn every_field_of_a_budgets_spec_is_told() {
+    let definition = json!(QuorumDisruptionBudget::crd());
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec";
+    let mut known = BTreeSet::new();
+    fields_of(definition.pointer(spec).unwrap(), &mut known);
+    assert!(known.len() > 20, "{known:?}");
+    let rows = rows(REFERENCE, "## What a budget says");
+    let told: BTreeSet<&str> = rows
+        .iter()
+        .flat_map(|row| quoted(&row[0]))
+        .flat_map(|path| path.split('.'))
+        .collect();
+    assert_eq!(told, known);
+}
