@@ -74,37 +74,40 @@ impl fmt::Display for OutOfForce {
 struct Needed {
     path: &'static str,
     operation: &'static str,
+    group: &'static str,
     resource: &'static str,
 }
 
-const VALIDATING: [Needed; 4] = [
+const fn needed(
+    path: &'static str,
+    operation: &'static str,
+    group: &'static str,
+    resource: &'static str,
+) -> Needed {
     Needed {
-        path: "/validate/pods",
-        operation: "DELETE",
-        resource: "pods",
-    },
-    Needed {
-        path: "/validate/evictions",
-        operation: "CREATE",
-        resource: "pods/eviction",
-    },
-    Needed {
-        path: "/validate/restarts",
-        operation: "UPDATE",
-        resource: "pods",
-    },
-    Needed {
-        path: "/validate/restarts",
-        operation: "UPDATE",
-        resource: "pods/resize",
-    },
+        path,
+        operation,
+        group,
+        resource,
+    }
+}
+
+const VALIDATING: [Needed; 7] = [
+    needed("/validate/pods", "DELETE", "", "pods"),
+    needed("/validate/evictions", "CREATE", "", "pods/eviction"),
+    needed("/validate/restarts", "UPDATE", "", "pods"),
+    needed("/validate/restarts", "UPDATE", "", "pods/resize"),
+    needed("/validate/statefulsets", "DELETE", "apps", "statefulsets"),
+    needed("/validate/statefulsets", "UPDATE", "apps", "statefulsets"),
+    needed(
+        "/validate/statefulsets",
+        "UPDATE",
+        "apps",
+        "statefulsets/scale",
+    ),
 ];
 
-const MUTATING: [Needed; 1] = [Needed {
-    path: "/mutate/evictions",
-    operation: "CREATE",
-    resource: "pods/eviction",
-}];
+const MUTATING: [Needed; 1] = [needed("/mutate/evictions", "CREATE", "", "pods/eviction")];
 
 /// A webhook of either configuration, as far as this goes.
 struct Hook<'a> {
@@ -116,19 +119,25 @@ struct Hook<'a> {
     conditions: &'a [MatchCondition],
 }
 
-/// The conditions of the webhooks as they are shipped, each by what it says: whatever may narrow what the gate is asked.
-static SHIPPED: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+/// The conditions of the webhooks as they are shipped, each by its webhook's path and by what it says: whatever may narrow what the gate is asked.
+static SHIPPED: LazyLock<BTreeSet<(String, String)>> = LazyLock::new(|| {
     let manifest = include_str!("../../manifests/base/webhooks.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).unwrap_or_default();
     let hooks = documents
         .iter()
         .filter_map(|one| one.get("webhooks")?.as_array())
         .flatten();
-    let conditions = hooks
-        .filter_map(|hook| hook.get("matchConditions")?.as_array())
-        .flatten();
+    let conditions = hooks.filter_map(|hook| {
+        let path = hook.pointer("/clientConfig/service/path")?.as_str()?;
+        let conditions = hook.get("matchConditions")?.as_array()?.iter();
+        Some(conditions.map(move |condition| (path, condition)))
+    });
     conditions
-        .filter_map(|condition| condition.get("expression")?.as_str().map(plain))
+        .flatten()
+        .filter_map(|(path, condition)| {
+            let expression = condition.get("expression")?.as_str()?;
+            Some((path.to_owned(), plain(expression)))
+        })
         .collect()
 });
 
@@ -159,7 +168,7 @@ impl Hook<'_> {
             && !self.picks_objects()
             && self.path() == needed.path
             && self.rules.iter().any(|rule| {
-                says(rule.api_groups.as_ref(), "")
+                says(rule.api_groups.as_ref(), needed.group)
                     && says(rule.api_versions.as_ref(), "v1")
                     && says(rule.operations.as_ref(), needed.operation)
                     && says(rule.resources.as_ref(), needed.resource)
@@ -167,10 +176,13 @@ impl Hook<'_> {
             })
     }
 
-    /// The name of a condition that is not one of those that are shipped.
+    /// The name of a condition that is not one of those with which this webhook is shipped.
     fn narrowed_by(&self) -> Option<String> {
         let mut unknown = self.conditions.iter();
-        let unknown = unknown.find(|condition| !SHIPPED.contains(&plain(&condition.expression)));
+        let unknown = unknown.find(|condition| {
+            let says = (self.path().to_owned(), plain(&condition.expression));
+            !SHIPPED.contains(&says)
+        });
         unknown.map(|condition| condition.name.clone())
     }
 
@@ -200,18 +212,21 @@ fn check(
     namespace: Option<&Namespace>,
 ) -> Result<(), OutOfForce> {
     for needed in needed {
-        let mut covering = hooks.iter().filter(|hook| hook.covers(needed)).peekable();
-        let Some(first) = covering.peek() else {
-            return Err(OutOfForce::NoHook(needed.path));
-        };
-        if let Some(condition) = first.narrowed_by() {
-            let path = needed.path;
-            return Err(OutOfForce::Narrowed { path, condition });
+        let path = needed.path;
+        let covering: Vec<_> = hooks.iter().filter(|hook| hook.covers(needed)).collect();
+        if covering.is_empty() {
+            return Err(OutOfForce::NoHook(path));
         }
-        if let Some(namespace) = namespace
-            && !covering.any(|hook| hook.selects(namespace))
+        let selecting =
+            |hook: &&Hook<'_>| namespace.is_none_or(|namespace| hook.selects(namespace));
+        let mut selecting = covering.into_iter().filter(selecting).peekable();
+        let Some(first) = selecting.peek() else {
+            return Err(OutOfForce::NotSelected(path));
+        };
+        if let Some(condition) = first.narrowed_by()
+            && selecting.all(|hook| hook.narrowed_by().is_some())
         {
-            return Err(OutOfForce::NotSelected(needed.path));
+            return Err(OutOfForce::Narrowed { path, condition });
         }
     }
     Ok(())

@@ -151,3 +151,71 @@ fn a_condition_that_is_not_the_gates_is_out_of_force_and_one_less_is_not() {
     };
     assert_eq!(narrowed, Err(expected));
 }
+
+#[test]
+fn deletes_and_scale_ins_of_stateful_sets_must_be_asked_about_too() {
+    let path = "/validate/statefulsets";
+    let (mut validating, mutating) = shipped();
+    let hook = |validating: &mut ValidatingWebhookConfiguration| {
+        let hooks = validating.webhooks.as_mut().unwrap();
+        let at = hooks
+            .iter()
+            .position(|h| h.name.starts_with("statefulsets."));
+        hooks.remove(at.unwrap())
+    };
+    let mut open = hook(&mut validating);
+    let gated = namespace("a", true);
+    let without = standing(&gated, &(validating.clone(), mutating.clone()));
+    assert_eq!(without, Err(OutOfForce::NoHook(path)));
+    open.failure_policy = Some("Ignore".into());
+    validating.webhooks.as_mut().unwrap().push(open);
+    let fails_open = standing(&gated, &(validating, mutating));
+    assert_eq!(fails_open, Err(OutOfForce::NoHook(path)));
+}
+
+#[test]
+fn one_of_the_gates_conditions_on_a_hook_that_it_is_not_for_is_out_of_force() {
+    let (mut validating, mutating) = shipped();
+    let hooks = validating.webhooks.as_mut().unwrap();
+    let of_restarts = hooks.iter().find(|h| h.name.starts_with("restarts."));
+    let of_restarts = of_restarts.unwrap().match_conditions.clone().unwrap();
+    let elsewhere = of_restarts.last().unwrap().clone();
+    let name = elsewhere.name.clone();
+    hooks[0]
+        .match_conditions
+        .get_or_insert_default()
+        .push(elsewhere);
+    let narrowed = standing(&namespace("a", true), &(validating, mutating));
+    let expected = OutOfForce::Narrowed {
+        path: "/validate/pods",
+        condition: name,
+    };
+    assert_eq!(narrowed, Err(expected));
+}
+
+/// What selects the namespace asks, whatever stands before it.
+#[test]
+fn of_two_hooks_on_one_path_one_that_asks_everything_is_enough_and_a_narrowed_one_is_not() {
+    let (mut validating, mutating) = shipped();
+    let hooks = validating.webhooks.as_mut().unwrap();
+    let mut second = hooks[0].clone();
+    second.match_conditions = Some(vec![MatchCondition {
+        expression: "false".into(),
+        name: "never".into(),
+    }]);
+    let elsewhere = LabelSelector {
+        match_labels: Some([("team".to_owned(), "other".to_owned())].into()),
+        match_expressions: None,
+    };
+    hooks.insert(0, second);
+    let gated = namespace("a", true);
+    let both = (validating.clone(), mutating.clone());
+    assert_eq!(standing(&gated, &both), Ok("v,m".into()));
+    let whole = &mut validating.webhooks.as_mut().unwrap()[1];
+    whole.namespace_selector = Some(elsewhere);
+    let expected = OutOfForce::Narrowed {
+        path: "/validate/pods",
+        condition: "never".into(),
+    };
+    assert_eq!(standing(&gated, &(validating, mutating)), Err(expected));
+}
