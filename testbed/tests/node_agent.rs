@@ -18,3 +18,5 @@ mod nodes;
 mod pods;
 #[path = "node_agent/probes.rs"]
 mod probes;
+#[path = "node_agent/rejection.rs"]
+mod rejection;

@@ -97,7 +97,7 @@ impl NodePods {
     }
 
     /// Sets or mends faults of a pod, of this and later incarnations, and makes the agent take notice. A crash fault also
-    /// kills what runs; a hold takes effect when the pod is next created.
+    /// kills what runs; a hold or a rejection takes effect when the pod is next created.
     pub fn change_faults(
         &self,
         namespace: &str,
@@ -105,7 +105,8 @@ impl NodePods {
         edit: impl FnOnce(&mut PodFaults),
     ) -> io::Result<()> {
         faults::change(&self.dir, namespace, pod, edit)?;
-        if self.faults(namespace, pod).crash {
+        let faults = self.faults(namespace, pod);
+        if faults.crash || faults.crash_container.is_some() {
             for (_, run) in self.running(namespace, pod)? {
                 signal_group(run.process, Signal::SIGKILL)?;
             }

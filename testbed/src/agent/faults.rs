@@ -12,13 +12,21 @@ use serde::{Deserialize, Serialize};
 use super::layout::{NodeDir, replace};
 
 /// What goes wrong with a pod, in this and every later incarnation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fault of its own, and they do not exclude each other"
+)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodFaults {
     /// Its containers are never started: it stays in `ContainerCreating`.
     pub hold: bool,
     /// Its containers exit at once: it goes into `CrashLoopBackOff`.
     pub crash: bool,
+    /// This one of its containers exits at once. When that begins all of them are killed: the others start again without it.
+    pub crash_container: Option<String>,
+    /// It is rejected when it is next created, or when its node comes back without power: it has failed, and nothing of it is started.
+    pub reject: bool,
     /// Its readiness probes are reported as failing.
     pub unready: bool,
 }
@@ -32,7 +40,7 @@ pub fn of(node: &NodeDir, namespace: &str, pod: &str) -> PodFaults {
         All::new()
     });
     all.get(&format!("{namespace}/{pod}"))
-        .copied()
+        .cloned()
         .unwrap_or_default()
 }
 

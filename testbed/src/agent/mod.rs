@@ -29,6 +29,7 @@ mod order;
 mod pods;
 mod probe;
 mod process;
+mod rejection;
 mod retry;
 mod sandbox;
 mod slot;

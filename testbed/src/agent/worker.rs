@@ -32,7 +32,7 @@ use super::slot::{self, Slot};
 use super::status::{self, PodView, State, restart_policy};
 use super::status_writer::StatusWriter;
 use super::volumes::{self, Volumes};
-use super::{Agent, dns, termination};
+use super::{Agent, dns, rejection, termination};
 
 /// Annotation that keeps a pod in `ContainerCreating` while it has the value of that name.
 const HOLD: &str = "testbed.quorumgate.io/hold";
@@ -72,6 +72,12 @@ impl Worker {
         if pod.metadata.deletion_timestamp.is_some() && !dir.path().exists() {
             // Cleaned up by an agent that ended before its last word.
             termination::delete(&api, &pod, &gone).await;
+            return;
+        }
+        let rejected = faults::of(&agent.dir, &namespace, &name).reject
+            && rejection::is_to_be_admitted(&pod, &dir);
+        if rejected || rejection::is_rejected(&pod) {
+            rejection::reject(&api, follow, (&agent.dir, &dir), &gone).await;
             return;
         }
         let sandbox = match sandbox::prepare(dir) {
@@ -208,7 +214,7 @@ impl Worker {
         match next(&progress, restart_policy(&self.pod)) {
             Next::Start(indices) => {
                 for index in indices {
-                    timers.push(self.start(index, &volumes, faults));
+                    timers.push(self.start(index, &volumes, &faults));
                 }
             }
             Next::InitFailed | Next::Completed => {
@@ -225,7 +231,7 @@ impl Worker {
         &mut self,
         index: usize,
         volumes: &Arc<Volumes>,
-        faults: PodFaults,
+        faults: &PodFaults,
     ) -> Option<Instant> {
         let now = Instant::now();
         let slot = self.slots.get_mut(index)?;
@@ -253,7 +259,7 @@ impl Worker {
             sandbox: self.sandbox.clone(),
             volumes: volumes.clone(),
             number: slot.next_attempt(),
-            crash: faults.crash,
+            crash: faults.crash || faults.crash_container.as_ref() == Some(&slot.spec.name),
         };
         let report = self.report.clone();
         // Not a task of the slot: a launch that has begun must be seen to its end.

@@ -39,6 +39,7 @@ pub use connections::Connections;
 pub use data::Alarm;
 pub use heartbeat::Heartbeat;
 pub use membership::Member;
+pub(crate) use objects::INITIALISER;
 pub use spec::{
     Auth, Initialisation, PASSWORD, PodManagement, Readiness, Shape, Storage, Tls, TlsTold,
     UpdateStrategy,

@@ -22,7 +22,9 @@ use crate::paths::State;
 
 pub use firewall::Cut;
 pub use process::Frozen;
-pub use standing::{Standing, crash_loop, fail_readiness, hold_in_container_creating};
+pub use standing::{
+    Standing, crash_loop, fail_initialisation, fail_readiness, hold_in_container_creating, reject,
+};
 
 /// One incarnation of a member's pod, about to be broken.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::Sandbox;
 use crate::agent::control::NodePods;
 use crate::agent::faults::PodFaults;
+use crate::etcd_cluster::INITIALISER;
 
 /// A fault in force; it is mended when this is dropped.
 #[derive(Debug)]
@@ -75,6 +76,26 @@ pub fn hold_in_container_creating(sandbox: &Sandbox, pod: &str) -> Result<Standi
         pod,
         |faults| faults.hold = true,
         |faults| faults.hold = false,
+    )
+}
+
+/// The pod is rejected when it is next created, or when its node comes back after a loss of power, as by a kubelet whose CPUs are taken.
+pub fn reject(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
+    Standing::new(
+        sandbox,
+        pod,
+        |faults| faults.reject = true,
+        |faults| faults.reject = false,
+    )
+}
+
+/// A member whose etcd waits for its data to be initialised stops, and is not initialised again: its container runs, and nothing listens.
+pub fn fail_initialisation(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
+    Standing::new(
+        sandbox,
+        pod,
+        |faults| faults.crash_container = Some(INITIALISER.to_owned()),
+        |faults| faults.crash_container = None,
     )
 }
 

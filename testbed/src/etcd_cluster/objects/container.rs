@@ -9,10 +9,13 @@ use crate::etcd_cluster::spec::{Initialisation, Readiness, Spec, Tls, TlsTold};
 /// Its name, as everybody who looks for etcd in a pod expects it.
 pub(in crate::etcd_cluster) const CONTAINER: &str = "etcd";
 
-/// A pod whose data has to be initialised waits for that. One whose volume is empty starts a new cluster, unless it was told to join one. etcd ignores both settings
+/// A pod whose data has to be initialised waits for that, at every start. One whose volume is empty starts a new cluster, unless it was told to join one. etcd ignores both settings
 /// once it has data.
 const START: &str = r#"set -eu
-while [ -n "${INITIALISED:-}" ] && [ ! -e "$INITIALISED" ]; do sleep 0.2; done
+if [ -n "${INITIALISED:-}" ]; then
+  rm -f "$INITIALISED"
+  while [ ! -e "$INITIALISED" ]; do sleep 0.2; done
+fi
 cluster=$INITIAL_CLUSTER
 state=new
 if [ -s "$JOIN_FILE" ]; then

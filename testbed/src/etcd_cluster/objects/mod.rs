@@ -24,7 +24,8 @@ pub(super) use secrets::{
     CA_CERTIFICATE, CERTIFICATE, KEY, client_request, client_secret, issuer, root_secret,
     write_member_certificates, write_tls,
 };
-pub(super) use stateful_set::{INITIALISER, SPEC_ANNOTATION};
+pub(crate) use stateful_set::INITIALISER;
+pub(super) use stateful_set::SPEC_ANNOTATION;
 
 /// The field manager of everything that the test bed applies.
 const FIELD_MANAGER: &str = "testbed";

@@ -12,9 +12,9 @@ use crate::etcd_cluster::spec::{Initialisation, PodManagement, Shape, Spec, Upda
 pub(in crate::etcd_cluster) const SPEC_ANNOTATION: &str = "testbed.quorumgate.io/cluster";
 
 /// The container that initialises, named like druid's.
-pub(in crate::etcd_cluster) const INITIALISER: &str = "backup-restore";
+pub(crate) const INITIALISER: &str = "backup-restore";
 
-/// Does what its first argument says, in the pods that the others name, or in all. It lets etcd start by making a file.
+/// Does what its first argument says, in the pods that the others name, or in all. It lets etcd start by making a file, each time anew.
 const INITIALISE: &str = r#"set -eu
 what=$1
 shift
@@ -25,7 +25,7 @@ if [ $# -gt 0 ]; then
   esac
 fi
 case $what in
-  succeeds) touch "$INITIALISED" ;;
+  succeeds) while :; do [ -e "$INITIALISED" ] || : >"$INITIALISED"; sleep 0.3; done ;;
   fails) sleep 1; echo "the initialisation failed" >&2; exit 1 ;;
 esac
 exec sleep infinity"#;
