@@ -29,6 +29,7 @@ mod out_of_force;
 mod privilege;
 mod quorum_lost;
 mod reachable;
+mod rejected;
 mod relabelled;
 mod restarts;
 mod rollouts;

@@ -12,6 +12,7 @@ mod kills_at_the_leader;
 mod not_listening;
 mod peer_tls;
 mod refused;
+mod rejected;
 mod retarget;
 pub(crate) mod scene;
 mod sizes;
