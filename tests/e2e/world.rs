@@ -26,6 +26,9 @@ pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(8);
 /// How `kubectl get pods` shows a member that was made to crash.
 const CRASH_LOOP: &str = "CrashLoopBackOff";
 
+/// Makes a fault of one pod.
+pub(crate) type Fault = fn(&Sandbox, &str) -> Result<Standing>;
+
 /// One test's world.
 ///
 /// When a test fails its fields are dropped in this order: the webhooks have to go before the replicas that answer them.
@@ -162,18 +165,24 @@ impl World {
 
     /// Kills a member and keeps it from starting, until the returned value is dropped.
     pub(crate) async fn crash(&self, pod: &str) -> Result<Standing> {
-        let mut broken = self.crash_all(&[pod]).await?;
-        broken.pop().context("nothing was broken")
+        self.break_by(faults::crash_loop, pod).await
     }
 
     /// Kills members and keeps them from starting, until the returned values are dropped.
-    ///
-    /// Waits until the API server says so too, and until the others, where they still make a majority, serve without them: one
-    /// of the dead may have been the leader.
     pub(crate) async fn crash_all(&self, pods: &[&str]) -> Result<Vec<Standing>> {
-        let broken = pods
-            .iter()
-            .map(|pod| faults::crash_loop(&self.sandbox, pod));
+        self.break_all_by(faults::crash_loop, pods).await
+    }
+
+    /// Breaks a member by a fault that has a container of it crash, until the returned value is dropped.
+    pub(crate) async fn break_by(&self, fault: Fault, pod: &str) -> Result<Standing> {
+        let mut broken = self.break_all_by(fault, &[pod]).await?;
+        broken.pop().context("nothing was broken")
+    }
+
+    /// Waits until the API server says so too, and until the others, where they still make a majority, serve without them: one
+    /// of the broken may have been the leader.
+    async fn break_all_by(&self, fault: Fault, pods: &[&str]) -> Result<Vec<Standing>> {
+        let broken = pods.iter().map(|pod| fault(&self.sandbox, pod));
         let broken = broken.collect::<Result<_>>()?;
         for pod in pods {
             eventually(SOON, format!("{pod} is in {CRASH_LOOP}"), || async {
@@ -187,10 +196,10 @@ impl World {
             .await?;
         }
         let members = self.etcd.pod_names();
-        let (dead, others): (Vec<_>, Vec<_>) = members
+        let (out, others): (Vec<_>, Vec<_>) = members
             .iter()
             .partition(|member| pods.contains(&member.as_str()));
-        if others.len() > dead.len() {
+        if others.len() > out.len() {
             for member in others {
                 self.etcd.serves(member, SOON).await?;
             }

@@ -1,8 +1,9 @@
-//! The three scenarios of DEP-06.
+//! The three scenarios of DEP-06, with members that start etcd at once, and with members shaped like etcd-wrapper's.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
 use quorumgate::api::condition;
+use quorumgate_testbed::etcd_cluster::Initialisation;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{self, PodFaults};
 use serde_json::json;
@@ -10,29 +11,79 @@ use serde_json::json;
 use super::scene::{ELECTION, Watched, on_delete};
 use super::template::{change, outdated};
 use super::told::{ROLLOUT, finished, rollout, waits_on, wish};
-use crate::world::{SOON, World};
+use crate::world::{Fault, SOON, World};
 
 /// The shortest that a budget takes.
 const GRACE: &str = "7s";
 /// By now it is over, and so is the look after it.
 const GRACE_IS_OVER: SignedDuration = SignedDuration::from_secs(12);
 
-/// P-0 does not participate when the update begins. With the options that make the procedure DEP-06's.
+/// How members are made, and so how one of them stops participating.
+#[derive(Clone, Copy)]
+enum Members {
+    /// Nothing runs of one that is broken, for longer and longer times.
+    Plain,
+    /// etcd's container runs on, and waits for the one beside it, which fails: nothing listens.
+    Wrapped,
+}
+
+impl Members {
+    async fn start(self, name: &str) -> Result<World> {
+        let (name, initialisation) = match self {
+            Self::Plain => (name.to_owned(), Initialisation::None),
+            Self::Wrapped => (format!("{name}-wrapped"), Initialisation::Succeeds),
+        };
+        let choose = |etcd: quorumgate_testbed::etcd_cluster::EtcdClusterBuilder| {
+            etcd.initialisation(initialisation)
+        };
+        on_delete(&name, choose).start().await
+    }
+
+    fn fault(self) -> Fault {
+        match self {
+            Self::Plain => faults::crash_loop,
+            Self::Wrapped => faults::fail_initialisation,
+        }
+    }
+
+    /// What the rollout waits for while only one member is alive, and no updated one serves. While two may be about to listen nobody knows
+    /// that quorum is lost, and the rule for that is not asked.
+    fn keeps_the_last(self) -> &'static str {
+        match self {
+            Self::Plain => "updated-members",
+            Self::Wrapped => "permission",
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_1_the_one_that_does_not_participate_is_deleted_and_the_others_evicted()
 -> Result<()> {
-    let world = on_delete("dep-06-1", |etcd| etcd).start().await?;
+    scenario_1(Members::Plain).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scenario_1_with_a_member_that_runs_and_does_not_listen() -> Result<()> {
+    scenario_1(Members::Wrapped).await
+}
+
+/// P-0 does not participate when the update begins. With the options that make the procedure DEP-06's.
+async fn scenario_1(members: Members) -> Result<()> {
+    let world = members.start("dep-06-1").await?;
     let options =
         json!({"removal": "EvictHealthy", "nonServing": "AllAtOnce", "sidecarFirst": true});
     wish(&world, json!({"rollout": options})).await?;
     world.etcd.move_leader("etcd-2").await?;
-    let broken = world.crash("etcd-0").await?;
+    let broken = world.break_by(members.fault(), "etcd-0").await?;
     let mut watched = Watched::begin(&world).await?;
 
     let target = change(&world, "one").await?;
     let told = waits_on(&world, &target, &["updated-members"]).await?;
     let step = told.last_step.context("no step")?;
     ensure!(step.pod == "etcd-0" && step.action == "delete", "{step:?}");
+    if let Members::Wrapped = members {
+        ensure!(step.because.contains("is starting"), "{step:?}");
+    }
     ensure!(watched.gone() == ["etcd-0"], "others went too");
     broken.mend();
     eventually(ROLLOUT, "a member that serves was evicted", async || {
@@ -53,24 +104,33 @@ async fn scenario_1_the_one_that_does_not_participate_is_deleted_and_the_others_
     world.close().await
 }
 
-/// P-0 does not participate, and while it is being updated P-1 fails as well. P-1 is updated at once, which costs nothing; P-2, with
-/// which the quorum would come back, is not: what was updated does not even run.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_2_one_that_fails_midway_is_updated_at_once_and_the_last_one_stays() -> Result<()>
 {
-    let world = on_delete("dep-06-2", |etcd| etcd).start().await?;
+    scenario_2(Members::Plain).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scenario_2_with_members_that_run_and_do_not_listen() -> Result<()> {
+    scenario_2(Members::Wrapped).await
+}
+
+/// P-0 does not participate, and while it is being updated P-1 fails as well. P-1 is updated at once, which costs nothing; P-2, with
+/// which the quorum would come back, is not: what was updated does not even run, or runs and never listens.
+async fn scenario_2(members: Members) -> Result<()> {
+    let world = members.start("dep-06-2").await?;
     wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
     world.etcd.move_leader("etcd-2").await?;
-    let p_0 = world.crash("etcd-0").await?;
+    let p_0 = world.break_by(members.fault(), "etcd-0").await?;
     let mut watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
     let mut order = vec![watched.next().await?];
 
-    let p_1 = faults::crash_loop(&world.sandbox, "etcd-1")?;
+    let p_1 = members.fault()(&world.sandbox, "etcd-1")?;
     order.push(watched.next().await?);
     ensure!(order == ["etcd-0", "etcd-1"], "{order:?}");
     quorum_is_lost_for(&world, GRACE_IS_OVER).await?;
-    waits_on(&world, &target, &["updated-members"]).await?;
+    waits_on(&world, &target, &[members.keeps_the_last()]).await?;
     ensure!(watched.gone().is_empty(), "P-2 went");
     p_0.mend();
     p_1.mend();
@@ -81,11 +141,20 @@ async fn scenario_2_one_that_fails_midway_is_updated_at_once_and_the_last_one_st
     world.close().await
 }
 
-/// P-0 and P-1 have lost their peers, and P-2 with them its quorum. The members are alive, and nobody knows for how long it will
-/// last: for the grace period nobody goes. After it a restart may be the repair, as here.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_3_a_lost_quorum_is_given_time_and_then_the_new_revision() -> Result<()> {
-    let world = on_delete("dep-06-3", |etcd| etcd).start().await?;
+    scenario_3(Members::Plain).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scenario_3_with_members_that_have_to_be_initialised_again() -> Result<()> {
+    scenario_3(Members::Wrapped).await
+}
+
+/// P-0 and P-1 have lost their peers, and P-2 with them its quorum. The members are alive, and nobody knows for how long it will
+/// last: for the grace period nobody goes. After it a restart may be the repair, as here.
+async fn scenario_3(members: Members) -> Result<()> {
+    let world = members.start("dep-06-3").await?;
     let mut watched = Watched::begin(&world).await?;
     // Their next incarnations have other addresses.
     let cuts = [
@@ -113,6 +182,34 @@ async fn scenario_3_a_lost_quorum_is_given_time_and_then_the_new_revision() -> R
     let (mut order, _) = watched.end_whatever_the_gap(&world).await?;
     order.sort();
     ensure!(order == world.etcd.pod_names(), "{order:?}");
+    world.close().await
+}
+
+/// P-0 and P-1 were restarted and are not initialised, so that P-2 has lost its quorum for good. The two go at once, which costs nothing. P-2
+/// stays, however long it takes, until one of the new ones so much as listens.
+#[tokio::test(flavor = "multi_thread")]
+async fn scenario_3_where_two_do_not_listen_those_go_at_once_and_the_last_one_stays() -> Result<()>
+{
+    let members = Members::Wrapped;
+    let world = members.start("dep-06-3-silent").await?;
+    wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
+    let mut watched = Watched::begin(&world).await?;
+    let broken = [
+        members.fault()(&world.sandbox, "etcd-0")?,
+        members.fault()(&world.sandbox, "etcd-1")?,
+    ];
+    quorum_is_lost_for(&world, GRACE_IS_OVER).await?;
+    let target = change(&world, "one").await?;
+    let mut order = [watched.next().await?, watched.next().await?];
+    order.sort();
+    ensure!(order == ["etcd-0", "etcd-1"], "{order:?}");
+    waits_on(&world, &target, &[members.keeps_the_last()]).await?;
+    ensure!(watched.gone().is_empty(), "P-2 went");
+    drop(broken);
+
+    finished(&world, &target).await?;
+    let (rest, _) = watched.end_whatever_the_gap(&world).await?;
+    ensure!(rest == ["etcd-2"], "{rest:?}");
     world.close().await
 }
 
