@@ -101,32 +101,45 @@ pub(super) fn reported(pod: &Pod) -> Containers {
             finished: matches!(phase, Some("Failed" | "Succeeded")),
         };
     }
-    match etcd_status(pod).and_then(|status| status.state.as_ref()) {
-        None => match rejection(pod) {
-            Some(reason) => Containers::Rejected {
-                reason: reason.to_owned(),
-            },
-            None => Containers::Unreported,
-        },
-        Some(state) => of_state(state),
+    if let Some(reason) = rejection(pod) {
+        return Containers::Rejected {
+            reason: reason.to_owned(),
+        };
     }
+    etcd_status(pod)
+        .and_then(|status| status.state.as_ref())
+        .map_or(Containers::Unreported, of_state)
 }
 
 /// The reason for which a kubelet rejected the pod, typically after a reboot: it has failed without an address and without a word of its
-/// containers, which never ran. (Pod garbage collection also writes the phase alone, but gives no reason, and leaves the rest as it was.)
+/// containers, which do not run. (Pod garbage collection also writes the phase alone, but gives no reason, and leaves the rest as it was.)
+///
+/// A kubelet that is started again afterwards says of every container that it is about to be made, and leaves the phase and its reason: a
+/// phase that is final is never taken back.
 fn rejection(pod: &Pod) -> Option<&str> {
     let status = pod.status.as_ref()?;
     let failed = status.phase.as_deref() == Some("Failed");
-    let untold =
-        |statuses: &Option<Vec<ContainerStatus>>| statuses.as_ref().is_none_or(Vec::is_empty);
-    let never_ran = untold(&status.container_statuses)
-        && untold(&status.init_container_statuses)
+    let lists = [&status.container_statuses, &status.init_container_statuses];
+    let never_ran = lists.into_iter().flatten().flatten().all(is_untried)
         && status.pod_ip.as_deref().is_none_or(str::is_empty);
     let reason = status.reason.as_deref()?;
     let message = status.message.as_deref().unwrap_or_default();
     let rejected =
         message.starts_with(REJECTED) || reason.starts_with(OUT_OF) || REJECTIONS.contains(&reason);
     (failed && never_ran && rejected).then_some(reason)
+}
+
+/// Whether a container waits to be made for the first time.
+fn is_untried(container: &ContainerStatus) -> bool {
+    let waiting = container.state.as_ref().and_then(|s| s.waiting.as_ref());
+    let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
+    let ended = container
+        .last_state
+        .as_ref()
+        .is_some_and(|last| last.terminated.is_some());
+    reason.is_some_and(|reason| ON_THE_WAY.contains(&reason))
+        && !ended
+        && container.restart_count == 0
 }
 
 fn of_state(state: &ContainerState) -> Containers {

@@ -72,10 +72,31 @@ fn a_pod_that_its_kubelet_rejected_never_ran() {
         rejected(json!({"reason": "SomethingNew"})),
         "a kubelet says so"
     );
+    // As a kubelet says that is started again after it has rejected the pod.
+    let about_to_be = |reason: &str| container("etcd", &json!({"waiting": {"reason": reason}}));
+    assert!(rejected(
+        json!({"containerStatuses": [about_to_be("ContainerCreating")]})
+    ));
+    assert!(rejected(json!({
+        "containerStatuses": [about_to_be("PodInitializing")],
+        "initContainerStatuses": [about_to_be("ContainerCreating")],
+    })));
+    let mut ended = about_to_be("ContainerCreating");
+    json_patch::merge(
+        &mut ended,
+        &json!({"lastState": {"terminated": {"exitCode": 0}}}),
+    );
     let ran = [
         json!({"phase": "Running"}),
+        json!({"phase": "Pending", "containerStatuses": [about_to_be("ContainerCreating")]}),
         json!({"podIP": "10.0.0.9"}),
         json!({"containerStatuses": [container("etcd", &json!({"running": {}}))]}),
+        json!({"containerStatuses": [about_to_be("CrashLoopBackOff")]}),
+        json!({"containerStatuses": [ended]}),
+        json!({
+            "containerStatuses": [about_to_be("ContainerCreating")],
+            "initContainerStatuses": [container("restore", &json!({"running": {}}))],
+        }),
         // Pod garbage collection writes the phase alone.
         json!({"reason": null, "message": null}),
         json!({"reason": "DeadlineExceeded", "message": "Pod was active too long"}),
