@@ -3,7 +3,7 @@
 use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::{Api, DeleteParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -19,6 +19,21 @@ pub(crate) struct OtherHook {
 impl OtherHook {
     /// Asked about the deletes of pods in the world's namespace for which `condition` holds.
     pub(crate) async fn create(world: &World, condition: &str) -> Result<Self> {
+        let deletes = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]});
+        Self::of_rule(world, deletes, condition).await
+    }
+
+    /// Asked about writes that advance a StatefulSet's `status.currentRevision` while its strategy is `RollingUpdate`.
+    pub(crate) async fn of_closing_books(world: &World) -> Result<Self> {
+        let writes = json!({
+            "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["statefulsets/status"],
+        });
+        let advances = "object.spec.updateStrategy.type == 'RollingUpdate' \
+            && object.status.?currentRevision != oldObject.status.?currentRevision";
+        Self::of_rule(world, writes, advances).await
+    }
+
+    async fn of_rule(world: &World, rule: Value, condition: &str) -> Result<Self> {
         let namespace = world.namespace();
         let name = format!("refuses-{namespace}");
         let configuration = serde_json::from_value(json!({
@@ -26,9 +41,7 @@ impl OtherHook {
             "webhooks": [{
                 "name": NAME,
                 "clientConfig": {"url": "https://127.0.0.1:1/"},
-                "rules": [{
-                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"],
-                }],
+                "rules": [rule],
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
                 "matchConditions": [{"name": "who", "expression": condition}],
                 "sideEffects": "None",

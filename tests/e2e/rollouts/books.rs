@@ -6,8 +6,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use quorumgate_testbed::eventually;
 
 use super::scene::{ELECTION, Watched, on_delete};
-use super::template::{change, outdated};
+use super::template::{another_than, change, outdated};
 use super::told::{ROLLOUT, finished};
+use crate::other_hook::OtherHook;
 use crate::world::World;
 
 /// Whether etcd-druid would call the StatefulSet ready, and its members updated.
@@ -30,6 +31,11 @@ fn is_ready_to_druid(set: &StatefulSet) -> Result<()> {
         "{status:?}"
     );
     Ok(())
+}
+
+fn strategy(set: &StatefulSet) -> Option<&str> {
+    let strategy = set.spec.as_ref()?.update_strategy.as_ref()?;
+    strategy.type_.as_deref()
 }
 
 /// Waits until the books are closed and `OnDelete` is back.
@@ -77,6 +83,50 @@ async fn templates_that_change_while_they_are_closed_are_rolled_out_in_order() -
     ensure!(order.len() == 9, "pods went in this order: {order:?}");
     let first = order.get(..3).context("three went")?;
     ensure!(first.last() == Some(&leader), "{leader} led: {order:?}");
+    world.close().await
+}
+
+/// The StatefulSet controller is kept from closing the books, so that the template is sure to change while they are being closed. Where
+/// it closes them under `OnDelete` by itself, the gate has no part in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_that_changes_while_they_are_being_closed_is_set_to_on_delete_with_it()
+-> Result<()> {
+    let world = on_delete("books-held", |etcd| etcd).start().await?;
+    let held = OtherHook::of_closing_books(&world).await?;
+    let watched = Watched::begin(&world).await?;
+    let first = change(&world, "one").await?;
+    let closed_by_itself = eventually(ROLLOUT, "the books are being closed", async || {
+        let set = world.etcd.stateful_set().await?;
+        if strategy(&set) == Some("RollingUpdate") {
+            return Ok(false);
+        }
+        is_ready_to_druid(&set)?;
+        let outdated = outdated(&world, &first).await?;
+        ensure!(outdated.is_empty(), "{outdated:?} are outdated");
+        anyhow::Ok(true)
+    })
+    .await?;
+    let set = world.etcd.stateful_set().await?;
+    if closed_by_itself {
+        let mut writers = set.metadata.managed_fields.iter().flatten();
+        let gate = writers.find(|w| w.manager.as_deref() == Some("quorumgate-closes-books"));
+        ensure!(gate.is_none(), "the gate closed them: {gate:?}");
+        watched.end(&world, ELECTION).await?;
+        return world.close().await;
+    }
+    ensure!(is_ready_to_druid(&set).is_err(), "they are closed already");
+    let leader = world.etcd.leader().await?;
+
+    world.etcd.change_template("two").await?;
+    let changed = world.etcd.stateful_set().await?;
+    ensure!(strategy(&changed) == Some("OnDelete"), "{changed:?}");
+    let second = another_than(&world, &first).await?;
+    finished(&world, &second).await?;
+    held.remove().await?;
+    closed(&world, &second).await?;
+    let order = watched.end(&world, ELECTION).await?;
+    ensure!(order.len() == 6, "pods went in this order: {order:?}");
+    ensure!(order.last() == Some(&leader), "{leader} led: {order:?}");
     world.close().await
 }
 
