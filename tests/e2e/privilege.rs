@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
@@ -331,6 +332,114 @@ async fn the_account_lists_no_secrets_anywhere_and_writes_none() -> Result<()> {
         (403, _) => {}
         (code, message) => bail!("a list of all Secrets: {code}: {message}"),
     }
+    gate.close().await?;
+    sandbox.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
+    let bed = quorumgate_testbed::Bed::up().await?;
+    let mut sandbox = bed.sandbox("account-endpoints").await?;
+    sandbox.add_nodes(1).await?;
+    // What the gate does itself passes: its replica comes into its Service. Nobody strikes a single one.
+    let gate = gate();
+    let gate = gate.replicas(1).keeping_endpoints().start(&sandbox).await?;
+    let home = format!("{}-gate", sandbox.namespace());
+    let file = bed.service_account_kubeconfig(&home, "quorumgate").await?;
+    let client = kubeconfig::client_from(&file).await?;
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), &home);
+    let admin: Api<EndpointSlice> = Api::namespaced(sandbox.client(), &home);
+    eventually(SOON, "the replica is called", || async {
+        let slice = admin.get("quorumgate-0").await?;
+        let conditions = slice.endpoints.first().and_then(|e| e.conditions.clone());
+        ensure!(conditions.context("none")?.ready == Some(true));
+        anyhow::Ok(())
+    })
+    .await?;
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let own = admin.get("quorumgate-0").await?;
+    let mut new = own.clone();
+    new.metadata = kube::api::ObjectMeta {
+        name: Some("another".into()),
+        labels: own.metadata.labels.clone(),
+        owner_references: own.metadata.owner_references.clone(),
+        ..kube::api::ObjectMeta::default()
+    };
+    let of_another_service = |slice: &EndpointSlice| {
+        let mut slice = slice.clone();
+        let label = ("kubernetes.io/service-name", "theirs");
+        slice.labels_mut().insert(label.0.into(), label.1.into());
+        slice
+    };
+    eventually(SOON, "the policies are in force", || async {
+        let refused = slices.create(&dry, &of_another_service(&new)).await;
+        refused_for(refused, "of its own Service only")
+    })
+    .await?;
+    refused_for(slices.create(&dry, &new).await, "the pod of its name")?;
+    for owner in new.owner_references_mut() {
+        owner.name = "another".into();
+    }
+    refused_for(
+        slices.create(&dry, &new).await,
+        "its own pod and nobody else",
+    )?;
+    let mut two = own.clone();
+    two.endpoints.extend(own.endpoints.clone());
+    refused_for(
+        slices.replace("quorumgate-0", &dry, &two).await,
+        "its own pod and nobody else",
+    )?;
+    // As it strikes a peer.
+    let mut struck = own.clone();
+    let conditions = struck.endpoints.iter_mut().flat_map(|e| &mut e.conditions);
+    conditions.for_each(|conditions| conditions.ready = Some(false));
+    slices.replace("quorumgate-0", &dry, &struck).await?;
+
+    // Somebody else's: only less may stand there.
+    let theirs = |name: &str, service: &str| -> Result<EndpointSlice> {
+        Ok(serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {
+                "kubernetes.io/service-name": service,
+                "endpointslice.kubernetes.io/managed-by": "somebody",
+            }},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["192.0.2.1"]}, {"addresses": ["192.0.2.2"]}],
+            "ports": [{"name": "webhooks", "port": 8443}],
+        }))?)
+    };
+    let create = PostParams::default();
+    let elsewhere = admin
+        .create(&create, &theirs("elsewhere", "theirs")?)
+        .await?;
+    let mut less = elsewhere.clone();
+    less.endpoints.clear();
+    let own_only = "of its own Service only";
+    refused_for(slices.replace("elsewhere", &dry, &less).await, own_only)?;
+    let mut taken = elsewhere;
+    taken.metadata.labels = own.metadata.labels.clone();
+    refused_for(slices.replace("elsewhere", &dry, &taken).await, own_only)?;
+    let left = admin
+        .create(&create, &theirs("left", "quorumgate")?)
+        .await?;
+    let mut more = left.clone();
+    for endpoint in &mut more.endpoints {
+        endpoint.addresses = vec!["192.0.2.9".into()];
+    }
+    let less_only = "take endpoints out, and nothing else";
+    refused_for(slices.replace("left", &dry, &more).await, less_only)?;
+    let mut less = left;
+    less.endpoints.pop();
+    slices.replace("left", &dry, &less).await?;
+    less.endpoints.clear();
+    slices.replace("left", &dry, &less).await?;
+    refused_for(
+        slices.create(&dry, &theirs("new", "quorumgate")?).await,
+        less_only,
+    )?;
     gate.close().await?;
     sandbox.close().await
 }
