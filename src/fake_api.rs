@@ -20,6 +20,7 @@ pub(crate) struct FakeApi(Arc<Mutex<State>>);
 struct State {
     objects: BTreeMap<String, Value>,
     missing_kinds: BTreeSet<String>,
+    forbidden: BTreeSet<String>,
     /// Fields of a status that the server's schema does not know.
     pruned: BTreeSet<String>,
     version: u64,
@@ -80,6 +81,11 @@ impl FakeApi {
         self.state().missing_kinds.insert(kind.to_owned());
     }
 
+    /// Answers everything whose path contains this as a server that does not permit it.
+    pub(crate) fn forbid(&self, kind: &str) {
+        self.state().forbidden.insert(kind.to_owned());
+    }
+
     /// Drops this field of every status that is written, as the schema of an older definition does.
     pub(crate) fn prune(&self, field: &str) {
         self.state().pruned.insert(field.to_owned());
@@ -137,7 +143,9 @@ impl FakeApi {
                 .unwrap();
         }
         let body: Option<Value> = serde_json::from_slice(body).ok();
+        let is_forbidden = state.forbidden.iter().any(|kind| path.contains(kind));
         let (code, answer) = match (method.as_str(), body) {
+            _ if is_forbidden => failure(StatusCode::FORBIDDEN, "Forbidden", path),
             ("GET", _) => state.read(path, query),
             ("PUT", Some(object)) if path.ends_with("/status") => {
                 state.replace_status(path, &object)

@@ -37,6 +37,11 @@ impl View {
         self.seen().reached_api = Some(at);
     }
 
+    /// Nobody is asked any more: somebody else keeps the endpoints.
+    pub(super) fn asks_nobody(&self) {
+        *self.seen() = Seen::default();
+    }
+
     fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,5 +91,8 @@ mod tests {
         view.reached_api(Instant::now());
         assert_eq!(view.answer(true).0, StatusCode::OK);
         assert_eq!(view.answer(false).0, StatusCode::SERVICE_UNAVAILABLE);
+        view.asks_nobody();
+        tokio::time::advance(BLIND_AFTER * 2).await;
+        assert_eq!(view.answer(true).0, StatusCode::OK);
     }
 }

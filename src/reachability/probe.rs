@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, Request, header};
+use axum::http::{HeaderMap, Request, StatusCode, header};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use rustls::client::Resumption;
@@ -48,7 +48,7 @@ impl Prober {
     pub(super) async fn ask(&self, peer: SocketAddr) -> Answer {
         match tokio::time::timeout(PATIENCE, self.exchange(peer)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(problem)) if is_alert(problem.as_ref()) => Answer::Ready(BTreeSet::new()),
+            Ok(Err(problem)) if is_alert(problem.as_ref()) => Answer::Mute,
             Ok(Err(problem)) => {
                 tracing::debug!(%peer, problem, "a peer did not answer");
                 Answer::Silent
@@ -76,10 +76,11 @@ impl Prober {
                 response.await?
             }
         };
-        Ok(if response.status().is_success() {
-            Answer::Ready(reached(response.headers()))
-        } else {
-            Answer::Unready
+        Ok(match response.status() {
+            StatusCode::OK => Answer::Ready(reached(response.headers())),
+            StatusCode::SERVICE_UNAVAILABLE => Answer::Unready,
+            // A release that does not have the page.
+            _ => Answer::Mute,
         })
     }
 }

@@ -1,26 +1,33 @@
 //! Whom to strike from the Service, and when to put oneself back. No clock and no IO: time is counted in rounds.
 //!
 //! A strike takes a peer's endpoint out. It is for peers that are gone and cannot do that themselves. Whoever is there undoes it, so a wrong
-//! one costs little; but two replicas that strike and return in turns would never end. Four rules end that:
+//! one costs little; but two replicas that strike and return in turns would never end. Five rules end that:
 //!
 //! - A peer is struck after [`FAILURES`] looks in a row without an answer, and not while another peer that answers now reaches it.
 //! - Only a replica strikes whose own endpoint is ready, and it stays so: see [`super::keeper`] for why no Service becomes empty by that.
 //! - A struck replica returns at once when a peer reaches it, or when no other endpoint is ready. It stays out while a peer answers that is in
-//!   and does not reach it. Otherwise nothing is proven either way: it returns after a delay that grows with every such return.
+//!   and says that it does not reach it.
+//! - Otherwise it cannot tell whether those that are in do not reach it, or are dead. So it knocks: it says on its own slice that it wants to
+//!   return, and does so unless somebody turns it away within [`HEARD`] rounds. The dead turn nobody away. Of the living, those do that are in, do
+//!   not reach it, and are reached by somebody themselves: where nobody reaches anybody, nothing says who is cut off, and all may be in.
 //! - A peer that returned after this replica's strike while it still does not answer is given more time before the next one, and more after each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// So many looks in a row without an answer make a peer lost.
 const FAILURES: u32 = 3;
-/// So many answers in a row end the doubts about a peer, or about oneself.
+/// So many answers in a row end the doubts about a peer.
 const ANSWERS: u32 = 4;
-/// What every needless strike, and every unproven return, multiplies the next delay by.
+/// What every needless strike, and every knock that is turned away, multiplies the next delay by.
 const GROWTH: u32 = 4;
-/// Rounds until the first unproven return.
-const FIRST_RETURN: u32 = 2;
-/// The longest delay, rounds: ten minutes.
+/// The longest time that a peer is given, rounds: ten minutes.
 const LONGEST: u32 = 1200;
+/// Rounds that a knock stands before its replica returns: a peer has to see it, and to answer by a write.
+const HEARD: u32 = 4;
+/// Rounds before the first knock.
+const FIRST_PAUSE: u32 = 2;
+/// Rounds between two knocks at most: with [`HEARD`], how long a replica stays out for one that has died meanwhile.
+const LONGEST_PAUSE: u32 = 12;
 
 /// What one look at a peer showed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,17 +36,33 @@ pub(super) enum Answer {
     Ready(BTreeSet<String>),
     /// It says that it should not be called.
     Unready,
+    /// It is there, and says nothing of itself or of others, because it answers only callers that show a certificate, or knows no such question.
+    Mute,
     /// Nothing, or nothing that could be understood.
     Silent,
 }
 
-/// What one round showed. Endpoints go by their pods' names.
+/// How an endpoint stands in the Service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It is called.
+    In,
+    /// It is called, and no replica keeps it: it was left behind by somebody else.
+    Unkept,
+    /// It is not called, and its replica asks to return.
+    Knocks,
+    /// It is not called.
+    #[default]
+    Out,
+}
+
+/// What one round showed. Endpoints go by their pods' names, those that no replica keeps by their addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Round {
     /// Whether this replica is ready.
     pub(super) ready: bool,
-    /// Every endpoint of the Service, this replica's too, and whether it is ready there.
-    pub(super) listed: BTreeMap<String, bool>,
+    /// Every endpoint of the Service, this replica's too.
+    pub(super) listed: BTreeMap<String, Place>,
     /// What the peers answered. One that is listed and not here was not asked yet.
     pub(super) answers: BTreeMap<String, Answer>,
 }
@@ -47,9 +70,9 @@ pub(super) struct Round {
 /// What is to be done after a round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Whether this replica's own endpoint is to be ready.
-    pub(super) ready: bool,
-    /// Whose endpoint is to be taken out.
+    /// How this replica's own endpoint is to stand.
+    pub(super) place: Place,
+    /// Whose endpoint is to be taken out, and whose knock to be turned away.
     pub(super) strike: Vec<String>,
 }
 
@@ -79,12 +102,12 @@ impl Default for Peer {
 pub(super) struct Rule {
     me: String,
     peers: BTreeMap<String, Peer>,
-    /// Rounds since this replica was struck without proof of being reached.
-    out: u32,
-    /// How many rounds it waits before it returns without proof.
-    delay: u32,
-    /// Rounds in a row in which it was reached.
-    reached: u32,
+    /// Whether it knocked, and neither returned nor was turned away since.
+    knocked: bool,
+    /// Rounds that it waits by now: to knock, or to be turned away.
+    waited: u32,
+    /// How many rounds it waits before it knocks.
+    pause: u32,
 }
 
 impl Rule {
@@ -92,9 +115,9 @@ impl Rule {
         Self {
             me: me.into(),
             peers: BTreeMap::new(),
-            out: 0,
-            delay: FIRST_RETURN,
-            reached: 0,
+            knocked: false,
+            waited: 0,
+            pause: FIRST_PAUSE,
         }
     }
 
@@ -115,15 +138,15 @@ impl Rule {
     pub(super) fn judge(&mut self, round: &Round) -> Verdict {
         self.peers.retain(|name, _| round.listed.contains_key(name));
         for (name, answer) in &round.answers {
-            if let Some(listed) = round.listed.get(name) {
+            if let Some(place) = round.listed.get(name) {
                 let peer = self.peers.entry(name.clone()).or_default();
-                peer.note(answer, *listed);
+                peer.note(answer, *place);
             }
         }
         let stands = round.listed.get(&self.me).copied();
-        let ready = round.ready && self.may_be_in(round, stands);
+        let place = self.place(round, stands);
         // A replica that is out itself, or was not seen to be in, keeps nobody's place.
-        let strike = if ready && stands == Some(true) {
+        let strike = if place == Place::In && stands == Some(Place::In) {
             self.lost(round)
         } else {
             Vec::new()
@@ -133,54 +156,68 @@ impl Rule {
                 peer.struck = true;
             }
         }
-        Verdict { ready, strike }
+        Verdict { place, strike }
     }
 
     fn lost(&self, round: &Round) -> Vec<String> {
-        let in_service = |name: &&String| round.listed.get(*name) == Some(&true);
+        let is_reached = |name: &str| is_reached(name, round, &self.me);
         let lost = self.peers.iter().filter(|(name, peer)| {
-            peer.failures >= peer.needed && !is_reached(name, round, &self.me)
+            let needed = match round.listed.get(*name) {
+                Some(Place::In) => peer.needed,
+                Some(Place::Unkept) => FAILURES,
+                Some(Place::Knocks) if is_reached(&self.me) => FAILURES,
+                _ => return false,
+            };
+            peer.failures >= needed && !is_reached(name)
         });
-        lost.map(|(name, _)| name)
-            .filter(in_service)
-            .cloned()
-            .collect()
+        lost.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether this replica's own endpoint may be ready, as far as others are concerned.
-    fn may_be_in(&mut self, round: &Round, stands: Option<bool>) -> bool {
-        let reached = is_reached(&self.me, round, &self.me);
-        self.reached = if reached {
-            self.reached.saturating_add(1)
-        } else {
-            0
-        };
-        if self.reached >= ANSWERS {
-            self.delay = FIRST_RETURN;
-        }
-        if stands != Some(false) || !round.ready {
-            self.out = 0;
-            return true;
-        }
-        let peers = || round.listed.iter().filter(|(name, _)| **name != self.me);
-        let alone = peers().all(|(_, ready)| !ready);
-        if reached || alone {
-            self.out = 0;
-            return true;
-        }
+    /// How this replica's own endpoint is to stand.
+    fn place(&mut self, round: &Round, stands: Option<Place>) -> Place {
+        let is_out = matches!(stands, Some(Place::Out | Place::Knocks));
+        let mut peers = round.listed.iter().filter(|(name, _)| **name != self.me);
+        let alone = peers.all(|(_, place)| !matches!(place, Place::In | Place::Unkept));
         let keeps_the_place = |(name, answer): (&String, &Answer)| {
-            matches!(answer, Answer::Ready(_)) && round.listed.get(name) == Some(&true)
+            matches!(answer, Answer::Ready(_)) && round.listed.get(name) == Some(&Place::In)
         };
-        if round.answers.iter().any(keeps_the_place) {
-            return false;
+        let place = if !round.ready {
+            Place::Out
+        } else if !is_out {
+            Place::In
+        } else if alone || is_reached(&self.me, round, &self.me) {
+            self.pause = FIRST_PAUSE;
+            Place::In
+        } else if round.answers.iter().any(keeps_the_place) {
+            Place::Out
+        } else {
+            return self.wait(stands == Some(Place::Knocks));
+        };
+        (self.knocked, self.waited) = (false, 0);
+        place
+    }
+
+    /// Waits to knock, or for an answer.
+    fn wait(&mut self, knocks: bool) -> Place {
+        if knocks != self.knocked {
+            if self.knocked {
+                self.pause = (self.pause * GROWTH).min(LONGEST_PAUSE);
+            }
+            (self.knocked, self.waited) = (knocks, 0);
         }
-        self.out += 1;
-        if self.out < self.delay {
-            return false;
+        self.waited += 1;
+        if knocks && self.waited >= HEARD {
+            (self.knocked, self.waited) = (false, 0);
+            return Place::In;
         }
-        self.out = 0;
-        self.delay = (self.delay * GROWTH).min(LONGEST);
-        true
+        if !knocks && self.waited >= self.pause {
+            (self.knocked, self.waited) = (true, 0);
+        }
+        if self.knocked {
+            Place::Knocks
+        } else {
+            Place::Out
+        }
     }
 }
 
@@ -193,9 +230,9 @@ fn is_reached(name: &str, round: &Round, me: &str) -> bool {
 }
 
 impl Peer {
-    fn note(&mut self, answer: &Answer, listed: bool) {
+    fn note(&mut self, answer: &Answer, place: Place) {
         match answer {
-            Answer::Ready(_) => {
+            Answer::Ready(_) | Answer::Mute => {
                 self.failures = 0;
                 self.struck = false;
                 self.answers = self.answers.saturating_add(1);
@@ -208,7 +245,7 @@ impl Peer {
             Answer::Silent => self.failed(1),
         }
         // It came back by itself, so it is there, and reaches the API server: only this replica does not reach it.
-        if self.struck && listed && *answer == Answer::Silent {
+        if self.struck && place == Place::In && *answer == Answer::Silent {
             self.struck = false;
             self.failures = 0;
             self.needed = (self.needed * GROWTH).min(LONGEST);

@@ -1,4 +1,4 @@
-//! A replica's EndpointSlice: how it is made, and what is read of one.
+//! A replica's EndpointSlice: how it is made; and what is read of any.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,13 +7,19 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
+use super::rule::Place;
+
 /// Ties a slice to its Service.
 pub(super) const SERVICE: &str = "kubernetes.io/service-name";
 /// Keeps the controllers of Kubernetes away from a slice.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "quorumgate.io";
+/// Who copies the Endpoints of Services without selector into slices.
+const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 /// What a replica writes on its own slice before it strikes a peer, so that nobody can strike it unseen meanwhile.
 pub(super) const STRIKES: &str = "quorumgate.io/strikes";
+/// What a replica writes on its own slice that wants to return, since when. Whoever turns it away removes this.
+pub(super) const KNOCKS: &str = "quorumgate.io/knocks";
 /// The names of the ports in the Service.
 const WEBHOOKS: &str = "webhooks";
 const METRICS: &str = "metrics";
@@ -46,6 +52,8 @@ pub(super) enum Standing {
     In,
     /// No.
     Out,
+    /// No, and it asks to return.
+    Knocking,
     /// Not by choice: it still answers, and ends soon.
     Leaving,
 }
@@ -108,7 +116,9 @@ impl Myself {
     /// Whether a stored slice says what this replica's should say: what was struck differs, and so does what a pod of the same name left.
     pub(super) fn is_said_by(&self, stored: &EndpointSlice, standing: Standing) -> bool {
         let wanted = self.slice(standing);
-        stored.endpoints == wanted.endpoints
+        let knocks = stored.annotations().contains_key(KNOCKS);
+        knocks == (standing == Standing::Knocking)
+            && stored.endpoints == wanted.endpoints
             && stored.ports == wanted.ports
             && stored.owner_references() == wanted.owner_references()
             && wanted
@@ -122,35 +132,62 @@ fn conditions(standing: Standing) -> EndpointConditions {
     EndpointConditions {
         ready: Some(standing == Standing::In),
         // What leaves still answers: where nobody else does, it is called.
-        serving: Some(standing != Standing::Out),
+        serving: Some(matches!(standing, Standing::In | Standing::Leaving)),
         terminating: Some(standing == Standing::Leaving),
     }
 }
 
-/// Whether the endpoint of a slice is called.
-pub(super) fn is_in(slice: &EndpointSlice) -> bool {
-    let conditions = |endpoint: &Endpoint| endpoint.conditions.clone().unwrap_or_default();
-    let mut endpoints = slice.endpoints.iter();
-    endpoints.any(|endpoint| conditions(endpoint).ready.unwrap_or(true))
+/// Who made a slice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Maker {
+    Replica,
+    Mirror,
+    Other,
 }
 
-/// Where the replica of a slice answers API servers; `None` for a slice that no replica made.
-pub(super) fn webhooks_of(slice: &EndpointSlice) -> Option<SocketAddr> {
-    if slice.labels().get(MANAGED_BY).map(String::as_str) != Some(MANAGER) {
-        return None;
+pub(super) fn maker(slice: &EndpointSlice) -> Maker {
+    match slice.labels().get(MANAGED_BY).map(String::as_str) {
+        Some(MANAGER) => Maker::Replica,
+        Some(MIRROR) => Maker::Mirror,
+        _ => Maker::Other,
     }
-    let address = slice.endpoints.first()?.addresses.first()?;
+}
+
+/// Whether an endpoint is called.
+pub(super) fn is_called(endpoint: &Endpoint) -> bool {
+    let conditions = endpoint.conditions.as_ref();
+    conditions
+        .and_then(|conditions| conditions.ready)
+        .unwrap_or(true)
+}
+
+/// How a replica stands by its slice; `None` for one that has withdrawn.
+pub(super) fn place(slice: &EndpointSlice) -> Option<Place> {
+    slice.endpoints.first()?;
+    Some(if slice.endpoints.iter().any(is_called) {
+        Place::In
+    } else if slice.annotations().contains_key(KNOCKS) {
+        Place::Knocks
+    } else {
+        Place::Out
+    })
+}
+
+/// Where an endpoint of a slice answers API servers.
+pub(super) fn address(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<SocketAddr> {
+    let address = endpoint.addresses.first()?;
     let mut ports = slice.ports.iter().flatten();
     let port = ports.find(|port| port.name.as_deref() == Some(WEBHOOKS))?;
     let port = u16::try_from(port.port?).ok()?;
     Some(SocketAddr::new(address.parse().ok()?, port))
 }
 
-/// The same slice, struck.
+/// The same slice, struck or turned away.
 pub(super) fn struck(mut slice: EndpointSlice) -> EndpointSlice {
     for endpoint in &mut slice.endpoints {
         endpoint.conditions = Some(conditions(Standing::Out));
     }
+    slice.annotations_mut().remove(KNOCKS);
     slice
 }
 

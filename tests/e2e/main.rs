@@ -20,6 +20,7 @@ mod evidence;
 mod extremes;
 mod foreign;
 mod gate_faults;
+mod handover;
 mod leadership;
 mod manifests;
 mod nodes;

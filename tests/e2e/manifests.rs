@@ -58,6 +58,10 @@ async fn the_api_server_accepts_every_object_with_the_selector_put_back() -> Res
         rights.contains("services") && !rights.contains("endpoint"),
         "endpoints may still be written:\n{rights}"
     );
+    ensure!(
+        !objects.contains("--service="),
+        "replicas would still keep endpoints"
+    );
     every_object_is_accepted(&bed, "quorumgate", &objects).await
 }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
-use quorumgate_testbed::gate::Gate;
+use quorumgate_testbed::gate::{Gate, GateBuilder};
+use quorumgate_testbed::pki::Authority;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 
 use crate::world::{SOON, gate};
@@ -24,16 +25,16 @@ struct Service {
 impl Service {
     /// Three replicas, all of them in.
     async fn start(name: &str) -> Result<Self> {
-        let bed = Bed::up().await?;
-        let sandbox = bed.sandbox(name).await?;
-        let gate = gate()
-            .replicas(3)
-            .keeping_endpoints()
-            .start(&sandbox)
-            .await?;
+        let sandbox = Bed::up().await?.sandbox(name).await?;
+        Self::start_in(sandbox, gate()).await
+    }
+
+    async fn start_in(sandbox: Sandbox, gate: GateBuilder) -> Result<Self> {
+        let gate = gate.replicas(3).keeping_endpoints();
+        let gate = gate.start(&sandbox).await?;
         let home = format!("{}-gate", sandbox.namespace());
         let service = Self {
-            slices: Api::namespaced(bed.client(), &home),
+            slices: Api::namespaced(sandbox.client(), &home),
             gate,
             sandbox,
         };
@@ -124,5 +125,25 @@ async fn of_three_replicas_two_are_lost_at_once_and_the_last_one_stays() -> Resu
     soon("the last one", back)?;
     service.gate.replica(1).thaw()?;
     service.comes_to([true, true, false]).await?;
+    service.close().await
+}
+
+/// No replica has a certificate for another: each answers only API servers, and turns the others away.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_callers_show_certificates_a_replica_that_was_lost_comes_back_as_well() -> Result<()>
+{
+    let bed = Bed::up().await?;
+    let sandbox = bed.sandbox("reachable-callers").await?;
+    let authority = sandbox.directory().join("callers.crt");
+    std::fs::create_dir_all(sandbox.directory())?;
+    std::fs::write(&authority, Authority::new("callers")?.certificate())?;
+    let asked = gate().argument(format!("--client-ca={}", authority.display()));
+    let service = Service::start_in(sandbox, asked.unregistered()).await?;
+    let replica = service.gate.replica(1);
+    replica.kill().await?;
+    let took = service.comes_to([true, false, true]).await?;
+    soon("a killed replica", took)?;
+    replica.restart().await?;
+    service.comes_to([true; 3]).await?;
     service.close().await
 }

@@ -1,14 +1,22 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use axum::Router;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
+use super::writes::FRESH;
 use super::*;
 use crate::fake_api::FakeApi;
 use crate::reachability::beside;
+use crate::reachability::slice::Standing;
 use crate::serve::{ServeLimits, Shutdown, Transport, serve};
+
+mod handover;
 
 /// Long enough for a loaded machine.
 const SOON: Duration = Duration::from_secs(30);
@@ -21,18 +29,29 @@ fn api(selector: &Value) -> FakeApi {
     api
 }
 
-fn transport() -> Transport {
+/// A certificate, and with `insists` the wish to see one of every caller.
+fn transport_that(insists: bool) -> Transport {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["gate.test".to_owned()]).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-    let config = ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![cert.der().clone()], key)
         .unwrap();
-    Transport::Tls(Arc::new(config))
+    let config = if insists {
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let callers = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+        config.with_client_cert_verifier(callers.build().unwrap())
+    } else {
+        config.with_no_client_auth()
+    };
+    let config = config.with_single_cert(vec![cert.der().clone()], key);
+    Transport::Tls(Arc::new(config.unwrap()))
+}
+
+fn transport() -> Transport {
+    transport_that(false)
 }
 
 fn myself(pod: &str, port: u16) -> Myself {
@@ -48,15 +67,29 @@ struct Replica {
     /// Ends it as a power failure does, as far as others can see.
     gone: CancellationToken,
     metrics: Arc<Metrics>,
+    /// Whether it is ready.
+    ready: Arc<AtomicBool>,
+    pod: String,
+    port: u16,
 }
 
 impl Replica {
     async fn start(api: &FakeApi, pod: &str) -> Self {
+        Self::start_with(api, pod, true, transport()).await
+    }
+
+    async fn start_with(api: &FakeApi, pod: &str, ready: bool, transport: Transport) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (leaving, gone) = (CancellationToken::new(), CancellationToken::new());
         let metrics = Arc::new(Metrics::new());
-        let ready = Arc::new(Checks::new());
+        let is_ready = Arc::new(AtomicBool::new(ready));
+        let asked = Arc::clone(&is_ready);
+        let said = move || {
+            let ready = asked.load(Ordering::Relaxed).then_some(());
+            ready.ok_or_else(|| "not now".to_owned())
+        };
+        let ready = Arc::new(Checks::new().with("test", said));
         let keeper = Keeper::new(
             myself(pod, port),
             api.client(),
@@ -68,13 +101,16 @@ impl Replica {
         .unwrap();
         let router = beside(Router::new(), ready, keeper.view());
         let limits = ServeLimits::default();
-        let server = serve(listener, transport(), router, Shutdown::default(), limits);
+        let server = serve(listener, transport, router, Shutdown::default(), limits);
         tokio::spawn(gone.clone().run_until_cancelled_owned(server));
         tokio::spawn(keeper.run(gone.clone()));
         Self {
             leaving,
             gone,
             metrics,
+            ready: is_ready,
+            pod: pod.to_owned(),
+            port,
         }
     }
 }
@@ -160,16 +196,11 @@ async fn a_service_with_a_selector_is_left_to_kubernetes() {
         api.take_requests().iter().any(|request| request == asked)
     })
     .await;
-    // Nothing is asked any more: the keeper only waits for the end.
-    let listed = timeout(PERIOD * 2, async {
-        loop {
-            if !api.take_requests().is_empty() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    });
-    assert!(listed.await.is_err(), "it does not leave the slices alone");
+    until("it was read again", || {
+        api.take_requests().iter().any(|request| request == asked)
+    })
+    .await;
+    assert_eq!(conditions(&api, "gate-a"), None);
     let page = a.metrics.exposition().unwrap();
     assert!(page.contains("quorumgate_endpoints_kept_by_replicas 0"));
 }
@@ -189,6 +220,28 @@ async fn where_slices_cannot_be_kept_that_is_counted_and_tried_again() {
     })
     .await;
     assert_eq!(conditions(&api, "gate-a"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_that_answer_only_callers_with_certificates_are_all_in_and_the_dead_are_not() {
+    let api = api(&Value::Null);
+    let names = ["gate-a", "gate-b", "gate-c"];
+    // As they start: each has its slice before it is ready.
+    let [a, b, c] = names.map(|name| Replica::start_with(&api, name, false, transport_that(true)));
+    let (a, b, c) = tokio::join!(a, b, c);
+    until("each has its slice", || {
+        names.iter().all(|pod| conditions(&api, pod).is_some())
+    })
+    .await;
+    // One has the place before the others ask for it.
+    for replica in [&a, &b, &c] {
+        replica.ready.store(true, Ordering::Relaxed);
+        until("it is in", || is_in(&api, &replica.pod)).await;
+    }
+    until("all are in", || names.iter().all(|pod| is_in(&api, pod))).await;
+    b.gone.cancel();
+    until("b is out", || !is_in(&api, "gate-b")).await;
+    assert!(is_in(&api, "gate-a") && is_in(&api, "gate-c"));
 }
 
 #[tokio::test]

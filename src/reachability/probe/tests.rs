@@ -10,8 +10,8 @@ use crate::reachability::{View, beside};
 use crate::serve::admin::Checks;
 use crate::serve::{ServeLimits, Shutdown, Transport, serve};
 
-/// A peer with this readiness, which may insist on certificates of its callers. Its address.
-async fn peer(ready: bool, insists: bool) -> SocketAddr {
+/// A transport that may insist on certificates of its callers.
+fn transport(insists: bool) -> Transport {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["gate.test".to_owned()]).unwrap();
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -28,7 +28,12 @@ async fn peer(ready: bool, insists: bool) -> SocketAddr {
     };
     let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
     let config = builder.with_single_cert(vec![cert.der().clone()], key);
-    let transport = Transport::Tls(Arc::new(config.unwrap()));
+    Transport::Tls(Arc::new(config.unwrap()))
+}
+
+/// A peer with this readiness, which may insist on certificates of its callers. Its address.
+async fn peer(ready: bool, insists: bool) -> SocketAddr {
+    let transport = transport(insists);
     let said = move || {
         if ready {
             Ok(())
@@ -83,11 +88,18 @@ async fn a_peer_says_whether_it_is_ready_and_whom_it_reaches() {
 }
 
 #[tokio::test]
-async fn one_that_turns_callers_without_a_certificate_away_is_there() {
-    assert_eq!(
-        answer(peer(false, true).await).await,
-        Answer::Ready(BTreeSet::new())
-    );
+async fn one_that_turns_callers_without_a_certificate_away_is_there_and_says_nothing() {
+    assert_eq!(answer(peer(false, true).await).await, Answer::Mute);
+}
+
+#[tokio::test]
+async fn so_does_one_of_a_release_that_does_not_know_the_question() {
+    let transport = transport(false);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (shutdown, limits) = (Shutdown::default(), ServeLimits::default());
+    tokio::spawn(serve(listener, transport, Router::new(), shutdown, limits));
+    assert_eq!(answer(address).await, Answer::Mute);
 }
 
 #[tokio::test]

@@ -1,136 +1,51 @@
-//! Replicas in a world of rounds: each sees the others by what the network lets through, and everybody sees one list of endpoints.
+//! What the rule makes of single rounds, and of worlds of replicas.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Three replicas that probe each other.
-struct World {
-    rules: Vec<Rule>,
-    endpoints: Vec<bool>,
-    /// Whether `from` gets an answer of `to`.
-    open: Vec<Vec<bool>>,
-    /// Whether a replica runs at all.
-    alive: Vec<bool>,
-    strikes: usize,
-    changes: usize,
-    emptied: bool,
-}
+mod world;
 
-fn name(index: usize) -> String {
-    format!("gate-{index}")
-}
+use world::{Health, World};
 
-impl World {
-    fn new(size: usize) -> Self {
-        let mut world = Self {
-            rules: (0..size).map(|index| Rule::new(name(index))).collect(),
-            endpoints: vec![true; size],
-            open: vec![vec![true; size]; size],
-            alive: vec![true; size],
-            strikes: 0,
-            changes: 0,
-            emptied: false,
-        };
-        world.run(5);
-        assert_eq!((world.strikes, world.changes), (0, 0));
-        world
-    }
-
-    fn cut(&mut self, from: usize, to: usize) {
-        self.open[from][to] = false;
-    }
-
-    fn isolate(&mut self, replica: usize) {
-        for other in (0..self.rules.len()).filter(|other| *other != replica) {
-            self.cut(replica, other);
-            self.cut(other, replica);
-        }
-    }
-
-    fn run(&mut self, rounds: usize) {
-        for _ in 0..rounds {
-            for index in 0..self.rules.len() {
-                self.turn(index);
-            }
-        }
-    }
-
-    fn turn(&mut self, index: usize) {
-        if !self.alive[index] {
-            return;
-        }
-        let size = self.rules.len();
-        let answer = |other: usize| {
-            if !self.alive[other] || !self.open[index][other] {
-                return Answer::Silent;
-            }
-            Answer::Ready(self.rules[other].reaches().map(str::to_owned).collect())
-        };
-        let round = Round {
-            ready: true,
-            listed: (0..size).map(|i| (name(i), self.endpoints[i])).collect(),
-            answers: (0..size)
-                .filter(|other| *other != index)
-                .map(|other| (name(other), answer(other)))
-                .collect(),
-        };
-        let verdict = self.rules[index].judge(&round);
-        if self.endpoints[index] != verdict.ready {
-            self.endpoints[index] = verdict.ready;
-            self.changes += 1;
-        }
-        for struck in verdict.strike {
-            let other = (0..size).find(|i| name(*i) == struck).unwrap();
-            assert!(self.endpoints[other], "{struck} is out already");
-            self.endpoints[other] = false;
-            self.strikes += 1;
-            self.changes += 1;
-        }
-        self.emptied |= self.endpoints.iter().all(|ready| !ready);
-    }
-
-    fn changes_within(&mut self, rounds: usize) -> usize {
-        let before = self.changes;
-        self.run(rounds);
-        self.changes - before
-    }
-}
+/// The longest time in which nobody is called who answers, once nothing changes any more, rounds: nine seconds. A pause, a knock that nobody hears,
+/// and a round in which either was missed.
+const RECOVERED: usize = 18;
 
 #[test]
 fn a_lost_replica_is_out_after_three_rounds_and_stays_out() {
     let mut world = World::new(3);
-    world.alive[1] = false;
+    world.health[1] = Health::Dead;
     world.run(2);
-    assert_eq!(world.endpoints, [true, true, true]);
+    assert_eq!(world.endpoints(), [true, true, true]);
     world.run(1);
-    assert_eq!(world.endpoints, [true, false, true]);
+    assert_eq!(world.endpoints(), [true, false, true]);
     assert_eq!(world.changes_within(2000), 0);
 }
 
 #[test]
 fn two_that_are_lost_at_once_are_out_and_the_last_one_is_never_struck() {
     let mut world = World::new(3);
-    world.alive[0] = false;
-    world.alive[2] = false;
+    world.health[0] = Health::Dead;
+    world.health[2] = Health::Dead;
     world.run(3);
-    assert_eq!(world.endpoints, [false, true, false]);
+    assert_eq!(world.endpoints(), [false, true, false]);
     // It goes on alone, and when it is lost as well nobody is there to strike it.
-    world.alive[1] = false;
+    world.health[1] = Health::Dead;
     world.run(100);
-    assert_eq!(world.endpoints, [false, true, false]);
+    assert_eq!(world.endpoints(), [false, true, false]);
 }
 
 #[test]
 fn one_that_comes_back_is_in_within_two_rounds_and_is_struck_as_quickly_the_next_time() {
     let mut world = World::new(3);
     for _ in 0..5 {
-        world.alive[1] = false;
+        world.health[1] = Health::Dead;
         world.run(3);
-        assert_eq!(world.endpoints, [true, false, true]);
-        world.alive[1] = true;
+        assert_eq!(world.endpoints(), [true, false, true]);
+        world.health[1] = Health::Well;
         world.run(2);
-        assert_eq!(world.endpoints, [true, true, true]);
+        assert_eq!(world.endpoints(), [true, true, true]);
         world.run(5);
     }
 }
@@ -141,9 +56,9 @@ fn under_a_one_way_partition_that_another_peer_disproves_nothing_happens() {
     world.cut(0, 1);
     assert_eq!(world.changes_within(5000), 0);
     // And one that is lost after all is out as soon as before.
-    world.alive[1] = false;
+    world.health[1] = Health::Dead;
     world.run(3);
-    assert_eq!(world.endpoints, [true, false, true]);
+    assert_eq!(world.endpoints(), [true, false, true]);
 }
 
 #[test]
@@ -152,52 +67,89 @@ fn one_that_nobody_reaches_although_it_reaches_everybody_is_out_and_stays_out() 
     world.cut(0, 1);
     world.cut(2, 1);
     world.run(3);
-    assert_eq!(world.endpoints, [true, false, true]);
+    assert_eq!(world.endpoints(), [true, false, true]);
     assert_eq!(world.changes_within(5000), 0);
     // Unless it is the last one.
-    world.alive[0] = false;
-    world.alive[2] = false;
+    world.health[0] = Health::Dead;
+    world.health[2] = Health::Dead;
     world.run(20);
-    assert!(world.endpoints[1]);
+    assert!(world.endpoints()[1]);
 }
 
 #[test]
 fn a_replica_cut_off_from_its_peers_settles() {
     let mut world = World::new(3);
     world.isolate(2);
-    world.run(1200);
-    // Ten minutes later: less than a change in a minute, and ever less.
-    let (first, second) = (world.changes_within(1200), world.changes_within(1200));
-    assert!(first <= 10 && second <= 10, "{first}, {second}");
+    world.run(30);
+    // Those that reach each other keep it out, and it asks ever more rarely.
+    assert_eq!(world.endpoints(), [true, true, false]);
+    let (later, asked) = world.changes_and_knocks_within(1200);
+    assert_eq!(later, 0);
+    assert!(asked <= 1200 / LONGEST_PAUSE as usize, "{asked}");
     assert!(!world.emptied);
     // The partition ends.
-    world.open = vec![vec![true; 3]; 3];
+    world.mend();
     world.run(10);
-    assert_eq!(world.endpoints, [true, true, true]);
+    assert_eq!(world.endpoints(), [true, true, true]);
     assert_eq!(world.changes_within(1000), 0);
 }
 
 #[test]
-fn two_that_cannot_reach_each_other_both_ways_settle() {
+fn two_that_cannot_reach_each_other_both_ways_are_both_in_most_of_the_time() {
     let mut world = World::new(2);
     world.isolate(0);
     world.run(1200);
     let later = world.changes_within(1200);
     assert!(later <= 10, "{later}");
+    assert_eq!(world.endpoints(), [true, true]);
     assert!(!world.emptied);
 }
 
 #[test]
 fn one_that_was_struck_while_it_was_cut_off_returns_when_the_others_are_gone() {
-    let mut world = World::new(3);
-    world.isolate(2);
-    world.run(6);
-    world.alive[0] = false;
-    world.alive[1] = false;
-    // It cannot tell that from its partition, so it waits; but not for ever.
-    world.run(1300);
-    assert!(world.endpoints[2]);
-    assert_eq!(world.endpoints, [false, false, true]);
+    for partition in [6, 100, 5000] {
+        let mut world = World::new(3);
+        world.isolate(2);
+        world.run(partition);
+        assert!(!world.endpoints()[2]);
+        world.health[0] = Health::Dead;
+        world.health[1] = Health::Dead;
+        // It cannot tell that from its partition; but nobody turns it away any more.
+        world.run(RECOVERED);
+        assert!(world.endpoints()[2], "after {partition} rounds");
+        world.run(5);
+        assert_eq!(world.endpoints(), [false, false, true]);
+    }
+}
+
+#[test]
+fn after_a_partition_of_two_however_long_the_one_that_is_left_is_in_at_once() {
+    for partition in (1..1500).step_by(13) {
+        let mut world = World::new(2);
+        world.isolate(0);
+        world.run(partition);
+        let dies = world.endpoints().iter().position(|called| *called).unwrap();
+        world.health[dies] = Health::Dead;
+        world.run(RECOVERED);
+        assert!(world.serves(), "after {partition} rounds");
+    }
+}
+
+#[test]
+fn replicas_that_answer_only_callers_with_certificates_are_all_in_and_the_dead_are_not() {
+    let mut world = World::of(3, true);
+    // As after a start, or a stall: all are out.
+    world.places = vec![Place::Out; 3];
+    world.run(RECOVERED);
+    assert_eq!(world.endpoints(), [true; 3]);
+    assert_eq!(world.changes_within(1000), 0);
+    world.health[1] = Health::Dead;
+    world.run(3);
+    assert_eq!(world.endpoints(), [true, false, true]);
+    assert_eq!(world.changes_within(1000), 0);
+    world.health[1] = Health::Well;
+    world.run(RECOVERED);
+    assert_eq!(world.endpoints(), [true; 3]);
 }
 
 #[test]
@@ -206,11 +158,11 @@ fn those_that_are_out_and_do_not_reach_each_other_do_not_leave_the_place_to_a_de
     for (from, to) in [(2, 1), (3, 1), (3, 2)] {
         world.cut(from, to);
     }
-    world.endpoints = vec![true, false, false, false];
-    world.alive[0] = false;
-    world.run(1300);
-    assert!(!world.endpoints[0]);
-    assert!(world.endpoints[1..].iter().any(|ready| *ready));
+    world.places = vec![Place::In, Place::Out, Place::Out, Place::Out];
+    world.health[0] = Health::Dead;
+    world.run(RECOVERED + 3);
+    assert!(!world.endpoints()[0]);
+    assert!(world.endpoints()[1..].iter().any(|ready| *ready));
 }
 
 #[test]
@@ -218,7 +170,7 @@ fn who_does_not_reach_the_api_server_counts_nobodys_silence() {
     let mut rule = Rule::new("me");
     let round = Round {
         ready: true,
-        listed: [("me".into(), true), ("peer".into(), true)].into(),
+        listed: [("me".into(), Place::In), ("peer".into(), Place::In)].into(),
         answers: [("peer".into(), Answer::Silent)].into(),
     };
     for _ in 0..2 {
@@ -236,7 +188,7 @@ fn one_that_says_that_it_should_not_be_called_is_struck_after_two_rounds() {
     let mut rule = Rule::new("me");
     let round = Round {
         ready: true,
-        listed: [("me".into(), true), ("peer".into(), true)].into(),
+        listed: [("me".into(), Place::In), ("peer".into(), Place::In)].into(),
         answers: [("peer".into(), Answer::Unready)].into(),
     };
     assert!(rule.judge(&round).strike.is_empty());
@@ -248,16 +200,23 @@ fn one_that_was_not_ready_when_it_was_asked_first_is_struck_as_quickly_as_any() 
     let mut rule = Rule::new("me");
     let round = |listed, answer| Round {
         ready: true,
-        listed: [("me".into(), true), ("peer".into(), listed)].into(),
+        listed: [("me".into(), Place::In), ("peer".into(), listed)].into(),
         answers: [("peer".into(), answer)].into(),
     };
-    rule.judge(&round(false, Answer::Unready));
-    rule.judge(&round(true, Answer::Unready));
-    rule.judge(&round(true, Answer::Ready(BTreeSet::new())));
+    rule.judge(&round(Place::Out, Answer::Unready));
+    rule.judge(&round(Place::In, Answer::Unready));
+    rule.judge(&round(Place::In, Answer::Ready(BTreeSet::new())));
     for _ in 0..2 {
-        assert!(rule.judge(&round(true, Answer::Silent)).strike.is_empty());
+        assert!(
+            rule.judge(&round(Place::In, Answer::Silent))
+                .strike
+                .is_empty()
+        );
     }
-    assert_eq!(rule.judge(&round(true, Answer::Silent)).strike, ["peer"]);
+    assert_eq!(
+        rule.judge(&round(Place::In, Answer::Silent)).strike,
+        ["peer"]
+    );
 }
 
 #[test]
@@ -265,12 +224,112 @@ fn one_that_is_not_ready_is_out_and_strikes_nobody() {
     let mut rule = Rule::new("me");
     let round = Round {
         ready: false,
-        listed: [("me".into(), true), ("peer".into(), true)].into(),
+        listed: [("me".into(), Place::In), ("peer".into(), Place::In)].into(),
         answers: [("peer".into(), Answer::Silent)].into(),
     };
     for _ in 0..10 {
         assert_eq!(rule.judge(&round), Verdict::default());
     }
+}
+
+#[test]
+fn an_endpoint_that_no_replica_keeps_is_struck_when_nobody_answers_there_and_keeps_nobodys_place() {
+    let mut rule = Rule::new("me");
+    let round = |stands, answer| Round {
+        ready: true,
+        listed: [
+            ("me".into(), stands),
+            ("10.0.0.7:8443".into(), Place::Unkept),
+        ]
+        .into(),
+        answers: [("10.0.0.7:8443".into(), answer)].into(),
+    };
+    // Whatever it answers, it looks at nobody: who is out comes in beside it.
+    let answers = [Answer::Ready(BTreeSet::new()), Answer::Mute];
+    for answer in answers.clone() {
+        let mut stands = Place::Out;
+        for _ in 0..RECOVERED {
+            stands = rule.judge(&round(stands, answer.clone())).place;
+        }
+        assert_eq!(stands, Place::In, "{answer:?}");
+    }
+    for answer in answers {
+        for _ in 0..100 {
+            assert!(
+                rule.judge(&round(Place::In, answer.clone()))
+                    .strike
+                    .is_empty()
+            );
+        }
+    }
+    for _ in 0..2 {
+        assert!(
+            rule.judge(&round(Place::In, Answer::Silent))
+                .strike
+                .is_empty()
+        );
+    }
+    // A write that was lost is made again at once.
+    for _ in 0..3 {
+        let verdict = rule.judge(&round(Place::In, Answer::Silent));
+        assert_eq!(verdict.strike, ["10.0.0.7:8443"]);
+    }
+}
+
+#[test]
+fn one_that_knocks_is_turned_away_by_those_only_who_are_reached_themselves() {
+    let round = |answer| Round {
+        ready: true,
+        listed: [
+            ("me".into(), Place::In),
+            ("other".into(), Place::In),
+            ("peer".into(), Place::Knocks),
+        ]
+        .into(),
+        answers: [("peer".into(), Answer::Silent), ("other".into(), answer)].into(),
+    };
+    let mut rule = Rule::new("me");
+    for _ in 0..10 {
+        assert!(rule.judge(&round(Answer::Mute)).strike.is_empty());
+    }
+    let reached = |names: &[&str]| Answer::Ready(names.iter().map(|n| (*n).to_owned()).collect());
+    assert_eq!(rule.judge(&round(reached(&["me"]))).strike, ["peer"]);
+    // The other one reaches it.
+    assert!(
+        rule.judge(&round(reached(&["me", "peer"])))
+            .strike
+            .is_empty()
+    );
+}
+
+/// Something that happens: between whom, what, and how long it lasts.
+type Event = (usize, usize, bool, bool, usize);
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = (
+        0..5_usize,
+        0..5_usize,
+        any::<bool>(),
+        any::<bool>(),
+        0..12_usize,
+    );
+    prop::collection::vec(event, 0..40)
+}
+
+/// Lets something happen; `ill` is what befalls a replica. Somebody has to be well for the Service not to be empty.
+fn happens(world: &mut World, (from, to, cut, open, rounds): Event, ill: Health) {
+    let size = world.health.len();
+    let (from, to) = (from % size, to % size);
+    if from == to {
+        if open {
+            world.health[from] = Health::Well;
+        } else if world.well().iter().filter(|well| **well).count() > 1 {
+            world.health[from] = ill;
+        }
+    } else {
+        world.open[from][to] = !cut;
+    }
+    world.run(rounds);
 }
 
 proptest! {
@@ -279,31 +338,47 @@ proptest! {
     #[test]
     fn whatever_happens_the_service_is_not_emptied_and_comes_to_rest(
         size in 2..5_usize,
-        events in prop::collection::vec((0..5_usize, 0..5_usize, any::<bool>(), any::<bool>(), 0..12_usize), 0..40),
+        events in events(),
     ) {
         let mut world = World::new(size);
-        for (from, to, cut, open, rounds) in events {
-            let (from, to) = (from % size, to % size);
-            if from == to {
-                // Somebody has to run for the Service not to be empty.
-                if open || world.alive.iter().filter(|alive| **alive).count() > 1 {
-                    world.alive[from] = open;
-                }
-            } else if cut {
-                world.cut(from, to);
-            } else {
-                world.open[from][to] = true;
-            }
-            world.run(rounds);
+        for event in events {
+            happens(&mut world, event, Health::Dead);
         }
         prop_assert!(!world.emptied);
         world.run(2400);
-        let later = world.changes_within(1200);
+        let (later, asked) = world.changes_and_knocks_within(1200);
         prop_assert!(later <= 2 * size * size, "{later} changes in ten minutes");
-        let someone = (0..size).any(|i| world.alive[i] && world.endpoints[i]);
-        prop_assert!(someone, "{:?} of {:?}", world.endpoints, world.alive);
-        world.open = vec![vec![true; size]; size];
+        prop_assert!(asked <= size * 1200 / LONGEST_PAUSE as usize, "{asked} knocks");
+        world.mend();
         world.run(1300);
-        prop_assert_eq!(&world.endpoints, &world.alive);
+        prop_assert_eq!(world.endpoints(), world.well());
+    }
+
+    /// Whatever happened and however long it lasted, with or without certificates of callers: soon after the last change an endpoint is called
+    /// that answers, and from then on there is one at any time.
+    #[test]
+    fn soon_after_the_last_change_somebody_is_called_who_answers_and_ever_after(
+        size in 2..5_usize,
+        mute in any::<bool>(),
+        events in prop::collection::vec((events(), 0..1500_usize, 0..3_usize), 0..3),
+    ) {
+        let mut world = World::of(size, mute);
+        for (events, lasts, ill) in events {
+            for event in events {
+                happens(&mut world, event, [Health::Dead, Health::Unready, Health::Blind][ill]);
+            }
+            world.run(lasts);
+        }
+        world.run(RECOVERED);
+        for round in 0..100 {
+            prop_assert!(world.serves(), "{:?} of {:?}, {round}", world.places, world.health);
+            world.run(1);
+        }
+        // Where the network is whole, too, everybody who is well is called.
+        world.mend();
+        world.run(RECOVERED);
+        for (called, well) in world.endpoints().into_iter().zip(world.well()) {
+            prop_assert!(called || !well, "{:?} of {:?}", world.places, world.health);
+        }
     }
 }

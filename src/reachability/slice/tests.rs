@@ -13,6 +13,10 @@ pub(in crate::reachability) fn myself(pod: &str, address: &str) -> Myself {
     }
 }
 
+fn webhooks(slice: &EndpointSlice) -> Option<SocketAddr> {
+    address(slice, slice.endpoints.first()?)
+}
+
 #[test]
 fn a_slice_is_owned_by_its_pod_and_shows_where_it_answers() {
     let me = myself("gate-a", "10.0.0.7");
@@ -20,11 +24,11 @@ fn a_slice_is_owned_by_its_pod_and_shows_where_it_answers() {
     assert_eq!(slice.address_type, "IPv4");
     assert_eq!(slice.owner_references()[0].uid, "uid-of-gate-a");
     assert_eq!(slice.labels()[SERVICE], "quorumgate");
-    assert!(is_in(&slice));
-    assert_eq!(webhooks_of(&slice), Some("10.0.0.7:8443".parse().unwrap()));
+    assert_eq!(place(&slice), Some(Place::In));
+    assert_eq!(webhooks(&slice), Some("10.0.0.7:8443".parse().unwrap()));
     let six = myself("gate-a", "fd00::7").slice(Standing::In);
     assert_eq!(six.address_type, "IPv6");
-    assert_eq!(webhooks_of(&six), Some("[fd00::7]:8443".parse().unwrap()));
+    assert_eq!(webhooks(&six), Some("[fd00::7]:8443".parse().unwrap()));
 }
 
 #[test]
@@ -33,7 +37,7 @@ fn a_struck_slice_differs_from_what_its_replica_says() {
     let slice = me.slice(Standing::In);
     assert!(me.is_said_by(&slice, Standing::In));
     let struck = struck(slice.clone());
-    assert!(!is_in(&struck));
+    assert_eq!(place(&struck), Some(Place::Out));
     assert!(!me.is_said_by(&struck, Standing::In));
     assert!(me.is_said_by(&struck, Standing::Out));
     // A pod of the same name was there before.
@@ -55,8 +59,33 @@ fn one_that_leaves_is_called_where_nobody_else_is_ready() {
 }
 
 #[test]
-fn slices_that_no_replica_made_are_nobody_to_probe() {
+fn one_that_knocks_is_known_by_its_slice_until_it_is_turned_away_or_returns() {
+    let me = myself("gate-a", "10.0.0.7");
+    let mut slice = me.slice(Standing::Knocking);
+    assert!(!me.is_said_by(&slice, Standing::Knocking));
+    slice.annotations_mut().insert(KNOCKS.into(), "now".into());
+    assert!(me.is_said_by(&slice, Standing::Knocking));
+    assert!(!me.is_said_by(&slice, Standing::Out));
+    assert_eq!(place(&slice), Some(Place::Knocks));
+    let away = struck(slice);
+    assert_eq!(place(&away), Some(Place::Out));
+    assert!(me.is_said_by(&away, Standing::Out));
+}
+
+#[test]
+fn a_slice_without_endpoints_says_nothing_of_its_replica() {
     let mut slice = myself("gate-a", "10.0.0.7").slice(Standing::In);
+    slice.endpoints.clear();
+    assert_eq!(place(&slice), None);
+}
+
+#[test]
+fn slices_are_known_by_who_made_them() {
+    let mut slice = myself("gate-a", "10.0.0.7").slice(Standing::In);
+    assert_eq!(maker(&slice), Maker::Replica);
+    let managed_by = MANAGED_BY.to_owned();
+    slice.labels_mut().insert(managed_by, MIRROR.to_owned());
+    assert_eq!(maker(&slice), Maker::Mirror);
     slice.labels_mut().remove(MANAGED_BY);
-    assert_eq!(webhooks_of(&slice), None);
+    assert_eq!(maker(&slice), Maker::Other);
 }

@@ -151,7 +151,8 @@ impl GateBuilder {
             let clock = self.clocks.then(|| Clock::create(&directory, &name));
             let mut launch = launch.clone();
             if self.endpoints {
-                let pod = endpoints::create_pod(&bed.client(), &home, &name).await?;
+                let ports = [webhooks.port(), admin.port()];
+                let pod = endpoints::create_pod(&bed.client(), &home, &name, ports).await?;
                 launch.environment.extend(pod);
             }
             let process = Background::new(name, &directory, &directory);

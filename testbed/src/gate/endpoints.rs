@@ -44,17 +44,27 @@ pub(super) async fn create_service(
     Ok(name)
 }
 
-/// Creates a pod that nobody schedules. What tells a replica that it runs there.
+/// Creates a pod that nobody schedules, as the Service would select it, with the ports of the webhooks and of the rest. What tells a replica
+/// that it runs there.
 pub(super) async fn create_pod(
     client: &Client,
     namespace: &str,
     name: &str,
+    [webhooks, admin]: [u16; 2],
 ) -> Result<Vec<(String, String)>> {
     let pod: Pod = serde_json::from_value(json!({
-        "metadata": {"name": name},
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/name": "quorumgate"}},
         "spec": {
             "schedulerName": "nobody",
-            "containers": [{"name": "quorumgate", "image": "quorumgate"}],
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{
+                "name": "quorumgate",
+                "image": "quorumgate",
+                "ports": [
+                    {"name": "webhooks", "containerPort": webhooks},
+                    {"name": "admin", "containerPort": admin},
+                ],
+            }],
         },
     }))?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);

@@ -1,0 +1,179 @@
+//! What a keeper writes.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, PostParams};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::Keeper;
+use crate::reachability::leftover::{self, Tidying, Way};
+use crate::reachability::rule::{Place, Verdict};
+use crate::reachability::slice::{self, Standing};
+use crate::reachability::trouble::{Trouble, in_time};
+
+/// A look older than this strikes nobody: this process, or the machine, was stopped in between.
+pub(super) const FRESH: Duration = Duration::from_secs(1);
+
+impl Keeper {
+    /// Does what a round came to.
+    pub(super) async fn act(
+        &self,
+        listed: &[EndpointSlice],
+        verdict: Verdict,
+        begun: Instant,
+        is_settled: bool,
+    ) -> Result<(), Trouble> {
+        let find = |name: &str| listed.iter().find(|slice| slice.name_any() == name);
+        let standing = match (self.leaving.is_cancelled(), verdict.place) {
+            (true, _) => Standing::Leaving,
+            (false, Place::In) => Standing::In,
+            (false, Place::Knocks) => Standing::Knocking,
+            (false, _) => Standing::Out,
+        };
+        let own = match find(&self.me.pod) {
+            Some(own) if self.me.is_said_by(own, standing) => own,
+            own => return self.stand(own, standing).await,
+        };
+        let lost = verdict.strike.iter().filter_map(|name| find(name));
+        let lost: Vec<&EndpointSlice> = lost.collect();
+        if !lost.is_empty() {
+            self.strike(own, &lost, begun).await?;
+        }
+        // As with a strike, only one that is in takes anything out.
+        if standing == Standing::In && is_settled {
+            let unkept = verdict.strike.iter().filter_map(|name| name.parse().ok());
+            self.tidy(Way::Replicas, listed, &unkept.collect(), begun)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Leaves to Kubernetes what it lists by now.
+    pub(super) async fn withdraw(
+        &self,
+        listed: &[EndpointSlice],
+        begun: Instant,
+    ) -> Result<(), Trouble> {
+        self.tidy(Way::Selector, listed, &BTreeSet::new(), begun)
+            .await
+    }
+
+    /// Writes this replica's own slice.
+    async fn stand(&self, own: Option<&EndpointSlice>, standing: Standing) -> Result<(), Trouble> {
+        let mut slice = self.me.slice(standing);
+        let params = PostParams::default();
+        if let Some(own) = own {
+            slice.metadata.resource_version = own.resource_version();
+            slice.metadata.annotations = own.metadata.annotations.clone();
+        }
+        let annotations = slice.annotations_mut();
+        if standing == Standing::Knocking {
+            annotations.insert(slice::KNOCKS.to_owned(), self.clock.now().to_string());
+        } else {
+            annotations.remove(slice::KNOCKS);
+        }
+        match own {
+            None => in_time(self.slices.create(&params, &slice)).await?,
+            Some(_) => in_time(self.slices.replace(&self.me.pod, &params, &slice)).await?,
+        };
+        let was = own.map(|own| slice::place(own) == Some(Place::In));
+        let is = standing == Standing::In;
+        self.metrics.reachability.own(is);
+        if was != Some(is) {
+            info!(
+                ready = is,
+                ?standing,
+                was_ready = was,
+                "this replica's endpoint changed"
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes the endpoints of lost peers out, and turns away those that knock.
+    pub(super) async fn strike(
+        &self,
+        own: &EndpointSlice,
+        lost: &[&EndpointSlice],
+        begun: Instant,
+    ) -> Result<(), Trouble> {
+        let is_in = |slice: &EndpointSlice| slice::place(slice) == Some(Place::In);
+        let names = lost.iter().filter(|slice| is_in(slice));
+        let names: Vec<String> = names.map(|slice| slice.name_any()).collect();
+        let params = PostParams::default();
+        // Who is turned away is out: that empties no Service.
+        if !names.is_empty() {
+            let mut mine = own.clone();
+            let noted = format!("{} at {}", names.join(","), self.clock.now());
+            mine.annotations_mut()
+                .insert(slice::STRIKES.to_owned(), noted);
+            in_time(self.slices.replace(&self.me.pod, &params, &mine)).await?;
+        }
+        for slice in lost {
+            if begun.elapsed() > FRESH {
+                return Ok(());
+            }
+            let name = slice.name_any();
+            let struck = slice::struck((*slice).clone());
+            match in_time(self.slices.replace(&name, &params, &struck)).await {
+                Ok(_) if is_in(slice) => {
+                    self.metrics.reachability.struck(&name);
+                    warn!(
+                        peer = name,
+                        "a replica does not answer: its endpoint was taken out of the Service until it is back"
+                    );
+                }
+                Ok(_) => debug!(
+                    peer = name,
+                    "a replica that does not answer wants to return: it was turned away"
+                ),
+                // Somebody else struck it, or it is back.
+                Err(trouble) if trouble.is_lost_race() => {}
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes out what stands twice, and where nobody answers who has no slice of its own.
+    async fn tidy(
+        &self,
+        way: Way,
+        listed: &[EndpointSlice],
+        lost: &BTreeSet<SocketAddr>,
+        begun: Instant,
+    ) -> Result<(), Trouble> {
+        for change in leftover::tidied(way, listed, lost) {
+            if begun.elapsed() > FRESH {
+                return Ok(());
+            }
+            let (what, done) = match change {
+                Tidying::Slice(slice) => {
+                    let (name, params) = (slice.name_any(), PostParams::default());
+                    let written = in_time(self.slices.replace(&name, &params, &slice)).await;
+                    (name, written.map(drop))
+                }
+                Tidying::Endpoints => {
+                    let (name, params) = (&self.me.service, DeleteParams::default());
+                    let deleted = in_time(self.endpoints.delete(name, &params)).await;
+                    (format!("endpoints/{name}"), deleted.map(drop))
+                }
+            };
+            match done {
+                Ok(()) => info!(
+                    what,
+                    ?lost,
+                    "endpoints that are kept elsewhere, or of which nobody answers, were taken out"
+                ),
+                Err(trouble) if trouble.is_lost_race() => {}
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+use serde_json::json;
+
+use super::super::slice::tests::myself;
+use super::super::slice::{SERVICE, Standing};
+use super::*;
+
+const CONTROLLER: &str = "endpointslice-controller.k8s.io";
+const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
+
+/// A slice of one of Kubernetes' controllers with these endpoints, and whether they are ready.
+fn of(manager: &str, endpoints: &[(&str, bool)]) -> EndpointSlice {
+    let endpoints = endpoints
+        .iter()
+        .map(|(address, ready)| json!({"addresses": [address], "conditions": {"ready": ready}}));
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": format!("of-{manager}"),
+            "labels": {SERVICE: "quorumgate", "endpointslice.kubernetes.io/managed-by": manager},
+        },
+        "addressType": "IPv4",
+        "endpoints": endpoints.collect::<Vec<_>>(),
+        "ports": [{"name": "webhooks", "port": 8443}, {"name": "metrics", "port": 8080}],
+    }))
+    .unwrap()
+}
+
+fn replica(address: &str, standing: Standing) -> EndpointSlice {
+    myself(&format!("gate-{address}"), address).slice(standing)
+}
+
+fn at(addresses: &[&str]) -> BTreeSet<SocketAddr> {
+    let address = |address: &&str| SocketAddr::new(address.parse().unwrap(), 8443);
+    addresses.iter().map(address).collect()
+}
+
+/// What is left in the slices that are written, and whether the Endpoints go.
+fn left(way: Way, listed: &[EndpointSlice], lost: &[&str]) -> (Vec<BTreeSet<SocketAddr>>, bool) {
+    let mut slices = Vec::new();
+    let mut endpoints = false;
+    for change in tidied(way, listed, &at(lost)) {
+        match change {
+            Tidying::Slice(slice) => slices.push(addresses_of(&slice).collect()),
+            Tidying::Endpoints => endpoints = true,
+        }
+    }
+    (slices, endpoints)
+}
+
+#[test]
+fn a_service_without_a_selector_is_the_replicas_to_keep() {
+    let way = |spec| Way::of(&serde_json::from_value(json!({ "spec": spec })).unwrap());
+    assert_eq!(way(json!({})), Way::Replicas);
+    assert_eq!(way(json!({"selector": {}})), Way::Replicas);
+    assert_eq!(way(json!({"selector": {"a": "b"}})), Way::Selector);
+}
+
+#[test]
+fn unkept_is_what_is_called_and_has_no_slice_of_a_replica() {
+    let listed = [
+        of(
+            CONTROLLER,
+            &[("10.0.0.1", true), ("10.0.0.2", true), ("10.0.0.3", false)],
+        ),
+        of(MIRROR, &[("10.0.0.4", true)]),
+        replica("10.0.0.2", Standing::Out),
+    ];
+    assert_eq!(unkept(&listed), at(&["10.0.0.1", "10.0.0.4"]));
+}
+
+#[test]
+fn without_a_selector_what_replicas_keep_and_what_is_lost_goes_from_other_slices() {
+    let listed = [
+        of(
+            CONTROLLER,
+            &[("10.0.0.1", true), ("10.0.0.2", true), ("10.0.0.3", false)],
+        ),
+        replica("10.0.0.2", Standing::In),
+        // Not called by its own word: a slice that says otherwise is wrong.
+        replica("10.0.0.3", Standing::Out),
+    ];
+    let (slices, _) = left(Way::Replicas, &listed, &[]);
+    assert_eq!(slices, [at(&["10.0.0.1"])]);
+    let (slices, _) = left(Way::Replicas, &listed, &["10.0.0.1"]);
+    assert_eq!(slices, [at(&[])]);
+    let nothing = (Vec::new(), false);
+    assert_eq!(left(Way::Replicas, &listed[1..], &[]), nothing);
+    assert_eq!(
+        left(Way::Replicas, &[of(CONTROLLER, &[("10.0.0.9", true)])], &[]),
+        nothing
+    );
+}
+
+#[test]
+fn with_a_selector_replicas_withdraw_what_kubernetes_lists_and_nothing_else() {
+    let ours = [
+        replica("10.0.0.1", Standing::In),
+        replica("10.0.0.2", Standing::In),
+    ];
+    let listing = |slice| [slice, ours[0].clone(), ours[1].clone()];
+    // Ready or not: with a selector that is the kubelets' to say.
+    let listed = listing(of(CONTROLLER, &[("10.0.0.1", false)]));
+    let (slices, _) = left(Way::Selector, &listed, &[]);
+    assert_eq!(slices, [at(&[])]);
+    // A mirror is taken away by its controller, and takes nobody's place.
+    let listed = listing(of(MIRROR, &[("10.0.0.1", true)]));
+    assert_eq!(left(Way::Selector, &listed, &[]), (Vec::new(), false));
+}
+
+#[test]
+fn the_mirrored_endpoints_go_as_a_whole_and_not_while_one_that_may_live_stands_only_there() {
+    let mirror = of(MIRROR, &[("10.0.0.1", true), ("10.0.0.2", true)]);
+    let ours = replica("10.0.0.9", Standing::In);
+    let listed = [mirror.clone(), ours.clone()];
+    assert_eq!(left(Way::Replicas, &listed, &[]), (Vec::new(), false));
+    assert_eq!(
+        left(Way::Replicas, &listed, &["10.0.0.1"]),
+        (Vec::new(), false)
+    );
+    let both = ["10.0.0.1", "10.0.0.2"];
+    assert_eq!(left(Way::Replicas, &listed, &both), (Vec::new(), true));
+    // The other one stands in another slice, too, and stays there.
+    let other = of(CONTROLLER, &[("10.0.0.1", true), ("10.0.0.2", true)]);
+    let listed = [mirror, other, ours];
+    let (slices, endpoints) = left(Way::Replicas, &listed, &["10.0.0.1"]);
+    assert_eq!((slices, endpoints), (vec![at(&["10.0.0.2"])], true));
+}

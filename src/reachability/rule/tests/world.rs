@@ -1,0 +1,159 @@
+//! Replicas in a world of rounds: each sees the others by what the network lets through, and everybody sees one list of endpoints.
+
+use super::*;
+
+/// What is the matter with a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Health {
+    Well,
+    /// It runs no more.
+    Dead,
+    /// It says so itself.
+    Unready,
+    /// It does not reach the API server, and says so.
+    Blind,
+}
+
+/// Replicas that probe each other.
+pub(super) struct World {
+    rules: Vec<Rule>,
+    pub(super) places: Vec<Place>,
+    /// Whether `from` gets an answer of `to`.
+    pub(super) open: Vec<Vec<bool>>,
+    pub(super) health: Vec<Health>,
+    /// Whether replicas answer only callers with certificates.
+    mute: bool,
+    strikes: usize,
+    changes: usize,
+    knocks: usize,
+    pub(super) emptied: bool,
+}
+
+fn name(index: usize) -> String {
+    format!("gate-{index}")
+}
+
+impl World {
+    pub(super) fn new(size: usize) -> Self {
+        Self::of(size, false)
+    }
+
+    pub(super) fn of(size: usize, mute: bool) -> Self {
+        let mut world = Self {
+            rules: (0..size).map(|index| Rule::new(name(index))).collect(),
+            places: vec![Place::In; size],
+            open: vec![vec![true; size]; size],
+            health: vec![Health::Well; size],
+            mute,
+            strikes: 0,
+            changes: 0,
+            knocks: 0,
+            emptied: false,
+        };
+        world.run(5);
+        assert_eq!((world.strikes, world.changes), (0, 0));
+        world
+    }
+
+    fn size(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Which endpoints are called.
+    pub(super) fn endpoints(&self) -> Vec<bool> {
+        self.places
+            .iter()
+            .map(|place| *place == Place::In)
+            .collect()
+    }
+
+    /// Which replicas can do what they are there for.
+    pub(super) fn well(&self) -> Vec<bool> {
+        self.health.iter().map(|h| *h == Health::Well).collect()
+    }
+
+    /// Whether an endpoint is called that answers.
+    pub(super) fn serves(&self) -> bool {
+        let mut both = self.endpoints().into_iter().zip(self.well());
+        both.any(|(called, well)| called && well)
+    }
+
+    pub(super) fn cut(&mut self, from: usize, to: usize) {
+        self.open[from][to] = false;
+    }
+
+    pub(super) fn isolate(&mut self, replica: usize) {
+        for other in (0..self.size()).filter(|other| *other != replica) {
+            self.cut(replica, other);
+            self.cut(other, replica);
+        }
+    }
+
+    pub(super) fn mend(&mut self) {
+        self.open = vec![vec![true; self.size()]; self.size()];
+    }
+
+    pub(super) fn run(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            for index in 0..self.size() {
+                self.turn(index);
+            }
+        }
+    }
+
+    fn answer(&self, to: usize, of: usize) -> Answer {
+        match self.health[of] {
+            Health::Dead => Answer::Silent,
+            _ if !self.open[to][of] => Answer::Silent,
+            _ if self.mute => Answer::Mute,
+            Health::Unready | Health::Blind => Answer::Unready,
+            Health::Well => Answer::Ready(self.rules[of].reaches().map(str::to_owned).collect()),
+        }
+    }
+
+    fn turn(&mut self, index: usize) {
+        match self.health[index] {
+            Health::Dead => return,
+            Health::Blind => return self.rules[index].blind(),
+            Health::Well | Health::Unready => {}
+        }
+        let size = self.size();
+        let round = Round {
+            ready: self.health[index] == Health::Well,
+            listed: (0..size).map(|i| (name(i), self.places[i])).collect(),
+            answers: (0..size)
+                .filter(|other| *other != index)
+                .map(|other| (name(other), self.answer(index, other)))
+                .collect(),
+        };
+        let verdict = self.rules[index].judge(&round);
+        self.changes +=
+            usize::from((self.places[index] == Place::In) != (verdict.place == Place::In));
+        self.knocks +=
+            usize::from(self.places[index] != Place::Knocks && verdict.place == Place::Knocks);
+        self.places[index] = verdict.place;
+        for struck in verdict.strike {
+            let other = (0..size).find(|i| name(*i) == struck).unwrap();
+            match self.places[other] {
+                Place::In => {
+                    self.strikes += 1;
+                    self.changes += 1;
+                }
+                Place::Knocks => {}
+                place => panic!("{struck} is {place:?} already"),
+            }
+            self.places[other] = Place::Out;
+        }
+        self.emptied |= !self.places.contains(&Place::In);
+    }
+
+    pub(super) fn changes_within(&mut self, rounds: usize) -> usize {
+        self.changes_and_knocks_within(rounds).0
+    }
+
+    pub(super) fn changes_and_knocks_within(&mut self, rounds: usize) -> (usize, usize) {
+        let before = (self.changes, self.knocks);
+        self.run(rounds);
+        (self.changes - before.0, self.knocks - before.1)
+    }
+}
