@@ -5,7 +5,7 @@
 //! order. So an address that stands where it belongs is taken out of all other slices, and so is one of which nobody answers. It is taken
 //! out, and not set to not ready, for the same reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use k8s_openapi::api::core::v1::Service;
@@ -26,7 +26,7 @@ impl Way {
     pub(super) fn of(service: &Service) -> Self {
         let spec = service.spec.as_ref();
         let selector = spec.and_then(|spec| spec.selector.as_ref());
-        if selector.is_none_or(|selector| selector.is_empty()) {
+        if selector.is_none_or(BTreeMap::is_empty) {
             Self::Replicas
         } else {
             Self::Selector
@@ -46,7 +46,7 @@ impl Way {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Tidying {
     /// A slice, with less than it has.
-    Slice(EndpointSlice),
+    Slice(Box<EndpointSlice>),
     /// The Endpoints of the Service are to be deleted: what mirrors them into slices would undo any other write.
     Endpoints,
 }
@@ -84,7 +84,7 @@ pub(super) fn tidied(
                     slice::address(slice, endpoint).is_none_or(|address| !goes(&address))
                 });
                 if less.endpoints.len() < slice.endpoints.len() {
-                    changes.push(Tidying::Slice(less));
+                    changes.push(Tidying::Slice(Box::new(less)));
                 }
             }
         }

@@ -48,7 +48,8 @@ impl Home {
                 if conditions.ready != Some(false) {
                     let address = endpoint.addresses.first().context("no address")?;
                     let at = SocketAddr::new(address.parse()?, u16::try_from(port)?);
-                    called.entry(at).or_default()[usize::from(is_of_others)] += 1;
+                    let [own, others] = called.entry(at).or_default();
+                    *(if is_of_others { others } else { own }) += 1;
                 }
             }
         }
@@ -58,7 +59,10 @@ impl Home {
     /// Waits until these replicas are called, each by one slice, either the replicas' own or another's. At no time is nobody called who `lives`.
     async fn comes_to(&self, replicas: &[usize], own: bool, lives: &[usize]) -> Result<()> {
         let of = |replicas: &[usize]| -> BTreeSet<SocketAddr> {
-            replicas.iter().map(|index| self.replicas[*index]).collect()
+            let found = replicas
+                .iter()
+                .filter_map(|index| self.replicas.get(*index));
+            found.copied().collect()
         };
         let (wanted, lives) = (of(replicas), of(lives));
         let once = if own { [1, 0] } else { [0, 1] };
