@@ -55,7 +55,9 @@ async fn the_api_server_accepts_every_object_with_the_selector_put_back() -> Res
         .filter(|object| object.contains("\nkind: Role\n"));
     let rights: String = roles.collect();
     ensure!(
-        rights.contains("services") && !rights.contains("endpoint"),
+        rights.contains("- services\n")
+            && !rights.contains("endpointslices")
+            && !rights.contains("- endpoints\n"),
         "endpoints may still be written:\n{rights}"
     );
     ensure!(
