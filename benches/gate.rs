@@ -64,7 +64,11 @@ impl Gate {
             Transport::Tls(Arc::clone(&tls.config)),
             router(self.admission()),
             Shutdown::default(),
-            ServeLimits::default(),
+            // What is measured is load, under which connections are kept.
+            ServeLimits {
+                keep_alive_above: 0,
+                ..ServeLimits::default()
+            },
         ));
         Ok(address)
     }

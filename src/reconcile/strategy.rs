@@ -98,7 +98,7 @@ impl Books {
             status.ready_replicas,
         ];
         let observed = status.observed_generation == set.metadata.generation;
-        if observed && wanted > 0 && counts.iter().all(|count| *count == Some(wanted)) {
+        if observed && counts.iter().all(|count| count.unwrap_or(0) == wanted) {
             Self::Due
         } else {
             Self::Open
@@ -308,21 +308,23 @@ impl Keeper {
             return Ok(None);
         }
         let due = kind(&typed) == ON_DELETE && Books::of(&typed) == Books::Due;
-        Ok(Some(if due && page.is_some_and(|page| all_serve(&page)) {
-            Order::CloseBooks
-        } else {
-            Order::Keep
-        }))
+        Ok(Some(
+            if due && page.is_some_and(|page| all_serve(&page, &typed)) {
+                Order::CloseBooks
+            } else {
+                Order::Keep
+            },
+        ))
     }
 }
 
-/// Whether every member served when the budget was last written, and none may be on its way out.
-fn all_serve(page: &Page) -> bool {
+/// Whether every member served when the budget was last written, and none may be on its way out. A cluster that hibernates has none.
+fn all_serve(page: &Page, set: &StatefulSet) -> bool {
+    let hibernates = set.spec.as_ref().and_then(|spec| spec.replicas) == Some(0);
     let members = page.status().map(|status| status.members.as_slice());
     let members = members.unwrap_or_default();
-    page.grants.iter().next().is_none()
-        && !members.is_empty()
-        && members.iter().all(|member| member.serving)
+    let all = !members.is_empty() && members.iter().all(|member| member.serving);
+    page.grants.iter().next().is_none() && (hibernates || all)
 }
 
 fn strategy(set: &DynamicObject) -> Option<&Value> {

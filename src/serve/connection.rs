@@ -24,6 +24,7 @@ use super::Shutdown;
 use super::arriving::Arriving;
 use super::handshake::Handshake;
 use super::pace::{Pace, Paced, Stage};
+use super::traffic::Traffic;
 
 /// Of TLS, its frame included.
 const LARGEST_RECORD: usize = 16 * 1024 + 256 + 5;
@@ -31,7 +32,7 @@ const LARGEST_RECORD: usize = 16 * 1024 + 256 + 5;
 /// The longest head of a request, and as much of a body as waits in a connection, bytes. An API server's heads have some hundred.
 const BUFFER: usize = 16 * 1024;
 
-/// How long a connection may be idle. So an API server keeps none to a replica that is gone for longer than that.
+/// How long a connection may be idle that is kept because many call.
 pub const IDLE: Duration = Duration::from_secs(2);
 
 /// How long a peer may take for what it has to do.
@@ -78,9 +79,10 @@ pub(super) async fn serve(
     router: Router,
     shutdown: Shutdown,
     (patience, pace): (Patience, Pace),
+    traffic: Arc<Traffic>,
 ) {
     let Some((acceptor, handshakes)) = acceptor else {
-        return converse(stream, None, router, shutdown, (patience, pace)).await;
+        return converse(stream, None, router, shutdown, (patience, pace), &traffic).await;
     };
     let peer = stream.peer_addr().ok().map(tracing::field::display);
     let shaking = async {
@@ -95,7 +97,8 @@ pub(super) async fn serve(
         Ok(Ok(stream)) => {
             let done = Instant::now();
             let handshake = Handshake { arrived, done };
-            converse(stream, Some(handshake), router, shutdown, (patience, pace)).await;
+            let manner = (patience, pace);
+            converse(stream, Some(handshake), router, shutdown, manner, &traffic).await;
         }
         // Health checks of load balancers connect and go.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -113,6 +116,7 @@ async fn converse<S>(
     router: Router,
     shutdown: Shutdown,
     (patience, pace): (Patience, Pace),
+    traffic: &Traffic,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -134,7 +138,7 @@ async fn converse<S>(
                 Ok(response) => response,
                 Err(never) => match never {},
             };
-            if leaving.is_cancelled() {
+            if !traffic.keeps() || leaving.is_cancelled() {
                 close_after(&mut response);
             }
             Ok::<_, Infallible>(response)
@@ -153,6 +157,7 @@ async fn converse<S>(
     let mut closing = false;
     loop {
         tokio::select! {
+            biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection broke");
@@ -163,6 +168,7 @@ async fn converse<S>(
                 closing = true;
                 connection.as_mut().graceful_shutdown();
             }
+            // Last: what has arrived meanwhile is taken in first.
             () = sleep(patience.beat()) => {
                 if patience.is_exhausted(pace.stage()) {
                     return;

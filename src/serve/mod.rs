@@ -12,6 +12,7 @@ mod connection;
 mod handshake;
 mod pace;
 mod places;
+mod traffic;
 
 use std::io;
 use std::net::SocketAddr;
@@ -31,6 +32,7 @@ pub use connection::{IDLE, Patience};
 pub use handshake::Handshake;
 
 use places::Places;
+use traffic::Traffic;
 
 /// How the bytes travel.
 #[derive(Clone)]
@@ -70,6 +72,8 @@ pub struct ServeLimits {
     pub drain: Duration,
     /// How long a peer may take for what it has to do.
     pub patience: Patience,
+    /// Each answer closes its connection, unless there are more calls than this in a second.
+    pub keep_alive_above: u32,
 }
 
 impl Default for ServeLimits {
@@ -78,6 +82,7 @@ impl Default for ServeLimits {
             connections: 1024,
             drain: Duration::from_secs(10),
             patience: Patience::default(),
+            keep_alive_above: 50,
         }
     }
 }
@@ -102,6 +107,7 @@ pub async fn serve(
     limits: ServeLimits,
 ) {
     let places = Places::new(limits.connections);
+    let traffic = Arc::new(Traffic::new(limits.keep_alive_above));
     let connections = TaskTracker::new();
     let cut = CancellationToken::new();
     let acceptor = match transport {
@@ -129,6 +135,7 @@ pub async fn serve(
             router.clone(),
             shutdown.of_a_connection(),
             (limits.patience, place.pace.clone()),
+            Arc::clone(&traffic),
         );
         #[allow(
             clippy::disallowed_methods,

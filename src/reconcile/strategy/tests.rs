@@ -293,7 +293,7 @@ mod books {
         for cluster in due {
             keeper.bring_in_line(&cluster).await.unwrap();
         }
-        stored(&server).0
+        server.get(PATH).unwrap()["spec"]["updateStrategy"].clone()
     }
 
     fn rolling() -> Value {
@@ -314,6 +314,21 @@ mod books {
         let mut unread = after_a_rollout(on_delete(), None, "etcd-1", 3);
         unread["metadata"]["generation"] = json!(5);
         assert_eq!(strategy_after(unread, budget(true)).await, on_delete());
+    }
+
+    #[tokio::test]
+    async fn those_of_a_cluster_that_hibernates_are_closed_when_no_pod_is_left() {
+        let hibernates = |pods: i32| {
+            let mut set = after_a_rollout(on_delete(), None, "etcd-1", 0);
+            set["spec"]["replicas"] = json!(0);
+            set["status"]["replicas"] = json!(pods);
+            set["status"]["updatedReplicas"] = json!(null);
+            set
+        };
+        let closed = strategy_after(hibernates(0), budget(false)).await;
+        assert_eq!(closed, rolling());
+        let yet = strategy_after(hibernates(1), budget(false)).await;
+        assert_eq!(yet, on_delete());
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ const SHORT: Duration = Duration::from_millis(200);
 fn limits(patience: Patience) -> ServeLimits {
     ServeLimits {
         patience,
+        keep_alive_above: 0,
         ..ServeLimits::default()
     }
 }
@@ -90,7 +91,7 @@ async fn the_first_request_of_a_connection_knows_of_the_handshake() {
         })
     };
     let router = Router::new().route("/", get(told));
-    let listener = Listener::start(&pki, router, ServeLimits::default()).await;
+    let listener = Listener::start(&pki, router, limits(Patience::default())).await;
     // A client that says nothing for a while.
     let silent = TcpStream::connect(listener.address).await.unwrap();
     tokio::time::sleep(SHORT).await;

@@ -33,7 +33,12 @@ async fn more_calls(load: &Load) {
 async fn n19_two_rotations_by_symlink_under_load_fail_no_call() {
     let mut pki = Pki::new();
     let router = Router::new().route("/", get(|| async { "ok" }));
-    let listener = Arc::new(Listener::start(&pki, router, ServeLimits::default()).await);
+    // Some callers keep their connections all the while.
+    let limits = ServeLimits {
+        keep_alive_above: 0,
+        ..ServeLimits::default()
+    };
+    let listener = Arc::new(Listener::start(&pki, router, limits).await);
     let load = Arc::new(Load::default());
     let callers: Vec<_> = (0..4)
         .map(|n| {

@@ -39,10 +39,36 @@ fn slow() -> Slow {
     }
 }
 
+/// Nobody then has an idle connection to a replica that hangs or is lost, or one that ends just when a call is sent.
+#[tokio::test]
+async fn an_answer_closes_its_connection_unless_many_call() {
+    let pki = Pki::new();
+    let limits = ServeLimits {
+        keep_alive_above: 2,
+        ..ServeLimits::default()
+    };
+    let listener = Listener::start(&pki, slow().router, limits).await;
+    for _ in 0..2 {
+        let mut quiet = listener.connect().await.unwrap();
+        let answer = quiet.get("/").await.unwrap();
+        assert_eq!(answer.headers()["connection"], "close");
+        timeout(SOON, quiet.ended).await.expect("it stays").unwrap();
+    }
+    let mut busy = listener.connect().await.unwrap();
+    for _ in 0..3 {
+        let answer = busy.get("/").await.unwrap();
+        assert!(!answer.headers().contains_key("connection"));
+    }
+}
+
 #[tokio::test]
 async fn while_it_leaves_requests_are_answered_and_their_connections_closed() {
     let pki = Pki::new();
-    let listener = Listener::start(&pki, slow().router, ServeLimits::default()).await;
+    let busy = ServeLimits {
+        keep_alive_above: 0,
+        ..ServeLimits::default()
+    };
+    let listener = Listener::start(&pki, slow().router, busy).await;
     let mut client = listener.connect().await.unwrap();
     assert!(
         !client
