@@ -195,7 +195,8 @@ impl Candidate {
         if spec.holder_identity.as_deref() != Some(self.me.as_str()) {
             let free = spec.holder_identity.as_deref().unwrap_or("").is_empty();
             let first = spec.lease_transitions.is_none() && free;
-            spec.lease_transitions = Some(spec.lease_transitions.unwrap_or(0) + i32::from(!first));
+            let transitions = spec.lease_transitions.unwrap_or(0);
+            spec.lease_transitions = Some(transitions.saturating_add(i32::from(!first)));
             spec.acquire_time = Some(now.clone());
         }
         spec.holder_identity = Some(self.me.clone());

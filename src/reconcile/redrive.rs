@@ -66,7 +66,8 @@ fn is_over(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
             Some(_) => matching.filter_map(|t| t.toleration_seconds).min(),
         };
         allowed.is_some_and(|seconds| {
-            let allowed = SignedDuration::from_secs(seconds.max(0)) + ITS_TURN;
+            // Any number is a toleration to the API server: some write the largest there is for "for ever".
+            let allowed = SignedDuration::from_secs(seconds.max(0)).saturating_add(ITS_TURN);
             now.duration_since(since.0) >= allowed
         })
     })

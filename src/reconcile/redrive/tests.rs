@@ -70,6 +70,22 @@ fn a_pod_that_tolerates_the_taint_for_ever_stays() {
 }
 
 #[test]
+fn any_number_of_seconds_is_a_toleration() {
+    let node = node(&[(UNREACHABLE, "NoExecute", 1000)]);
+    for (seconds, due) in [(i64::MAX, false), (i64::MAX - 1, false), (i64::MIN, true)] {
+        assert_eq!(
+            is_due(&pod(Some(seconds)), &node, at(9_000_000)),
+            due,
+            "{seconds}"
+        );
+    }
+    let added = |second| self::node(&[(UNREACHABLE, "NoExecute", second)]);
+    let (first, last) = (Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
+    assert!(is_due(&pod(Some(300)), &added(first), Timestamp::MAX));
+    assert!(!is_due(&pod(Some(i64::MAX)), &added(last), Timestamp::MIN));
+}
+
+#[test]
 fn an_untolerated_taint_is_due_at_once() {
     let node = node(&[("maintenance", "NoExecute", 1000)]);
     assert!(is_due(&pod(None), &node, at(1010)));
