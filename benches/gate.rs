@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use futures::future::BoxFuture;
 use kube::Client;
 use quorumgate::admission::mutate::evictions::ApiServer;
 use quorumgate::admission::stateful_set::StatefulSetJudge;
@@ -14,7 +13,7 @@ use quorumgate::api::Enforcement;
 use quorumgate::clock::Clock;
 use quorumgate::etcd::{Admin, Connections, Prober};
 use quorumgate::features::Features;
-use quorumgate::judge::{Bench, Judge};
+use quorumgate::judge::{Afterwards, Bench, Judge};
 use quorumgate::ledger::Ledger;
 use quorumgate::observe::{Ages, Observer};
 use quorumgate::serve::certificate::{Certificate, Files};
@@ -106,7 +105,7 @@ impl Gate {
             metrics: Arc::clone(metrics),
             probe_timeout: Duration::from_millis(400),
             enforcement: Enforcement::Enforce,
-            spawn: Box::new(|work: BoxFuture<'static, ()>| drop(tokio::spawn(work))),
+            spawn: Box::new(|mut work: Afterwards| drop(tokio::spawn(work()))),
         })
     }
 }

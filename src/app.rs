@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use futures::future::BoxFuture;
 use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use end::End;
 use listen::listen;
@@ -29,7 +28,7 @@ use crate::cli::{self, Cli, Command};
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
 use crate::features::Features;
-use crate::judge::{Bench, Judge};
+use crate::judge::{Afterwards, Bench, Judge};
 use crate::ledger::Ledger;
 use crate::observe::Observer;
 use crate::reachability::{self, Keeper, View};
@@ -225,7 +224,7 @@ impl Parts {
         let stopwatches: Arc<Stopwatches> = Arc::default();
         let judge = {
             let (stopwatches, now) = (Arc::clone(&stopwatches), clock.clone());
-            let supervisor = supervisor.clone();
+            let (supervisor, counting) = (supervisor.clone(), Arc::clone(&metrics));
             Judge::new(Bench {
                 observer: Arc::clone(&observer),
                 prober: prober.clone(),
@@ -235,8 +234,13 @@ impl Parts {
                 metrics: Arc::clone(&metrics),
                 probe_timeout: options.probe_timeout,
                 enforcement: options.default_enforcement,
-                spawn: Box::new(move |work: BoxFuture<'static, ()>| {
-                    supervisor.work("what outlives an answer", work);
+                spawn: Box::new(move |work: Afterwards| {
+                    let metrics = Arc::clone(&counting);
+                    let task = "what outlives an answer";
+                    supervisor.work(task, work, move |how, rest| {
+                        error!(task, %how, begins_again_after = ?rest, "it broke off: a bug, so report it");
+                        metrics.duty_broke(task);
+                    });
                 }),
             })
         };

@@ -1,7 +1,11 @@
-//! Every task of the process runs under one supervisor: when one ends that nobody asked to end, the process ends.
+//! Every task of the process runs under one supervisor: when one ends that serves every cluster, and nobody asked it to end, the process ends.
 //!
-//! A replica that lost a task looks healthy and is not: it stays ready and keeps its Lease while nobody watches, settles or rolls out. A
+//! A replica that lost such a task looks healthy and is not: it stays ready and keeps its Lease while nobody watches, settles or rolls out. A
 //! replica that is gone is missed at once, and comes back whole.
+//!
+//! What is done for one cluster is another matter. Its objects are written by whoever owns it: were a panic that they cause the end of the
+//! process, then one tenant could end every replica, one after the other, for as long as the object is there. So it is begun again, after a
+//! rest, and the other clusters never notice.
 #![allow(
     clippy::disallowed_methods,
     reason = "tasks are started here and nowhere else"
@@ -12,12 +16,19 @@ use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::error;
+
+/// How long what broke rests before it is begun again: the first time, and at most. Each rest is twice as long as the one before, until it went well for
+/// longer than the longest.
+const FIRST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(60);
 
 /// How a task ended that was not to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,13 +127,13 @@ impl Supervisor {
     ) {
         let (this, task) = (self.clone(), task.into());
         self.tasks.spawn(async move {
-            let how = match AssertUnwindSafe(run).catch_unwind().await {
+            let how = match caught(run).await {
                 Ok(outcome) if asked.is_cancelled() => match outcome.how() {
                     How::Returned => return,
                     how => how,
                 },
                 Ok(outcome) => outcome.how(),
-                Err(panic) => How::Panicked(words(panic.as_ref())),
+                Err(panicked) => panicked,
             };
             this.lost(task, how);
         });
@@ -147,16 +158,34 @@ impl Supervisor {
         });
     }
 
-    /// Starts a piece of work that outlives whoever gave it, and ends when it is done. Only a panic is missed.
-    pub fn work(
+    /// Starts what is done for one cluster and knows no end: it is dropped when `asked` is cancelled. When it ends all the same, `broke` is told how and for how
+    /// long it rests, and then it is begun again.
+    pub fn spawn_again<D>(
         &self,
         task: impl Into<Cow<'static, str>>,
-        run: impl Future<Output = ()> + Send + 'static,
-    ) {
+        asked: CancellationToken,
+        begin: impl FnMut() -> D + Send + 'static,
+        broke: impl FnMut(&How, Duration) + Send + 'static,
+    ) where
+        D: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn_endless(task, asked, over_and_over(begin, broke));
+    }
+
+    /// Starts a piece of work for one cluster that outlives whoever gave it, and ends when it is done. When it breaks, `broke` is told, and it is begun again
+    /// after a rest: what it has to say must not be lost.
+    pub fn work<W>(
+        &self,
+        task: impl Into<Cow<'static, str>>,
+        begin: impl FnMut() -> W + Send + 'static,
+        broke: impl FnMut(&How, Duration) + Send + 'static,
+    ) where
+        W: Future<Output = ()> + Send + 'static,
+    {
         let (this, task) = (self.clone(), task.into());
         self.work.spawn(async move {
-            if let Err(panic) = AssertUnwindSafe(run).catch_unwind().await {
-                this.lost(task, How::Panicked(words(panic.as_ref())));
+            if let Err(how) = caught(until_done(begin, broke)).await {
+                this.lost(task, how);
             }
         });
     }
@@ -183,6 +212,54 @@ impl Supervisor {
         error!(task = %ended.task, how = %ended.how, "a task ended that nobody asked to end");
         // Nobody listens any more while the process ends.
         let _ = self.ended.send(ended);
+    }
+}
+
+/// What this comes to; how it panicked, where it did.
+pub async fn caught<T>(run: impl Future<Output = T>) -> Result<T, How> {
+    let run = AssertUnwindSafe(run).catch_unwind();
+    run.await
+        .map_err(|panic| How::Panicked(words(panic.as_ref())))
+}
+
+async fn over_and_over<D: Future<Output = ()>>(
+    mut begin: impl FnMut() -> D,
+    mut broke: impl FnMut(&How, Duration),
+) {
+    let mut rests = Rests::default();
+    loop {
+        let begun = Instant::now();
+        let ended = caught(async { begin().await }).await;
+        let rest = rests.after(begun.elapsed());
+        broke(&ended.err().unwrap_or(How::Returned), rest);
+        sleep(rest).await;
+    }
+}
+
+async fn until_done<W: Future<Output = ()>>(
+    mut begin: impl FnMut() -> W,
+    mut broke: impl FnMut(&How, Duration),
+) {
+    let mut rests = Rests::default();
+    while let Err(how) = caught(async { begin().await }).await {
+        let rest = rests.after(Duration::ZERO);
+        broke(&how, rest);
+        sleep(rest).await;
+    }
+}
+
+/// For how long what breaks again and again rests.
+#[derive(Debug, Default)]
+struct Rests(Duration);
+
+impl Rests {
+    /// After it went on for so long.
+    fn after(&mut self, lasted: Duration) -> Duration {
+        if lasted > LONGEST_REST {
+            self.0 = Duration::ZERO;
+        }
+        self.0 = self.0.saturating_mul(2).clamp(FIRST_REST, LONGEST_REST);
+        self.0
     }
 }
 

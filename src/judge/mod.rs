@@ -69,8 +69,11 @@ pub struct Bench {
     /// Whether refusals count for a cluster that has no budget yet.
     pub enforcement: Enforcement,
     /// Runs what outlives an answer.
-    pub spawn: Box<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>,
+    pub spawn: Box<dyn Fn(Afterwards) + Send + Sync>,
 }
+
+/// What outlives an answer: begun, and begun again where it breaks.
+pub type Afterwards = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
 /// What the judge remembers from one question to the next. No verdict depends on it.
 #[derive(Default)]
@@ -131,14 +134,18 @@ impl Judge {
     /// would not wait for it, and a ledger that could not be written a moment ago may take a while.
     fn distrust_ledger(&self, cluster: ClusterRef) {
         let ledger = self.bench.observer.ledger().clone();
-        (self.bench.spawn)(cool(ledger, cluster).boxed());
+        (self.bench.spawn)(Box::new(move || {
+            cool(ledger.clone(), cluster.clone()).boxed()
+        }));
     }
 
     /// Has it on record that a ledger does not hold every permission. Mostly it is there already: the leader writes it when it sees that a
     /// budget's refusals are only reported.
     fn suspend_ledger(&self, cluster: ClusterRef) {
         let ledger = self.bench.observer.ledger().clone();
-        (self.bench.spawn)(suspend(ledger, cluster).boxed());
+        (self.bench.spawn)(Box::new(move || {
+            suspend(ledger.clone(), cluster.clone()).boxed()
+        }));
     }
 }
 

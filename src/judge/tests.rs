@@ -115,7 +115,7 @@ fn judge(api: &FakeApi) -> Judge {
         metrics: Arc::new(Metrics::new()),
         probe_timeout: Duration::from_millis(100),
         enforcement: Enforcement::Enforce,
-        spawn: Box::new(|work| drop(tokio::spawn(work))),
+        spawn: Box::new(|mut work| drop(tokio::spawn(work()))),
     })
 }
 

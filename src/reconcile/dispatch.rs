@@ -6,21 +6,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
+use kube::Resource as _;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::error;
 
 use super::enrol::{Bounds, Enrolment};
-use super::keeper::{Keepers, RESYNC, Wake};
+use super::keeper::{Broke, Keepers, RESYNC, Wake};
 use super::watches::Change;
 use super::{Run, guard, rollout, status};
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
+use crate::telemetry::events::{Notice, Severity};
 
 /// Changes come in bursts: enrolment waits for the end of one, but not for long.
 const BURST: Duration = Duration::from_millis(50);
 
 type Duty = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Begins a duty, the first time and again.
+type Begin = Box<dyn FnMut() -> Duty + Send>;
 
 struct Dispatch<'a> {
     run: &'a Arc<Run>,
@@ -66,7 +72,7 @@ pub(super) async fn until_cancelled(
     let now = run.clock.instant();
     let mut dispatch = Dispatch {
         run,
-        keepers: Keepers::new(supervisor.clone(), cancel.child_token()),
+        keepers: Keepers::new(supervisor.clone(), broke(run), cancel.child_token()),
         enrolment: Enrolment::new(
             run.client.clone(),
             bounds,
@@ -250,15 +256,49 @@ impl Dispatch<'_> {
 }
 
 /// What is done for each cluster.
-fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, Duty)> {
+fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, Begin)> {
     |cluster, wake| {
-        let ledger = guard::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
-        let observer = status::keep(Arc::clone(run), cluster.clone(), Arc::clone(&wake));
-        let rollout = rollout::keep(Arc::clone(run), cluster, wake);
+        let begins = |keep: fn(Arc<Run>, ClusterRef, Arc<Wake>) -> Duty| -> Begin {
+            let (run, cluster, wake) = (Arc::clone(run), cluster.clone(), Arc::clone(&wake));
+            Box::new(move || keep(Arc::clone(&run), cluster.clone(), Arc::clone(&wake)))
+        };
         vec![
-            ("keeper of a ledger", Box::pin(ledger)),
-            ("observer of a cluster", Box::pin(observer)),
-            ("rollout of a cluster", Box::pin(rollout)),
+            (
+                "keeper of a ledger",
+                begins(|run, cluster, wake| Box::pin(guard::keep(run, cluster, wake))),
+            ),
+            (
+                "observer of a cluster",
+                begins(|run, cluster, wake| Box::pin(status::keep(run, cluster, wake))),
+            ),
+            (
+                "rollout of a cluster",
+                begins(|run, cluster, wake| Box::pin(rollout::keep(run, cluster, wake))),
+            ),
         ]
     }
+}
+
+/// Tells of a duty that broke: in the log, by a number, and on the budget of its cluster.
+fn broke(run: &Arc<Run>) -> Broke {
+    let run = Arc::clone(run);
+    Arc::new(move |cluster, duty, how, rest| {
+        error!(
+            %cluster, duty, %how, begins_again_after = ?rest,
+            "what is done for one cluster broke off: a bug, so report it; other clusters are looked after as ever"
+        );
+        run.metrics.duty_broke(duty);
+        let ClusterRef { namespace, name } = cluster;
+        if let Some(budget) = run.watches.budgets.get(namespace, name) {
+            run.events.notify(Notice {
+                regarding: budget.object_ref(&()),
+                severity: Severity::Warning,
+                reason: "DutyBroke".into(),
+                action: "BeginAgain",
+                note: format!(
+                    "the {duty} {how}, and begins again after {rest:?}: a bug, so report it"
+                ),
+            });
+        }
+    })
 }

@@ -42,12 +42,13 @@ enum Problem {
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     loop {
         let lapse = wake.take_lapse();
-        let next = match step(&run, &cluster, lapse.as_ref()).await {
-            Ok(next) => next.unwrap_or(RESYNC),
+        let next = match step(&run, &cluster, lapse.why()).await {
+            Ok(next) => {
+                lapse.is_written();
+                next.unwrap_or(RESYNC)
+            }
             Err(problem) => {
-                if let Some(lapse) = lapse {
-                    wake.remember_lapse(lapse);
-                }
+                drop(lapse);
                 after(&cluster, &problem)
             }
         };

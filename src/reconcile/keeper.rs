@@ -13,7 +13,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::force::OutOfForce;
 use crate::quorum::ClusterRef;
-use crate::supervise::Supervisor;
+use crate::supervise::{How, Supervisor};
 
 /// Looks at everything this often although nothing happened: events may be lost while a watch is down.
 pub(super) const RESYNC: Duration = Duration::from_secs(60);
@@ -49,16 +49,13 @@ impl Wake {
         self.ledger();
     }
 
-    /// Puts back what was taken and could not be written down. Wakes nobody.
-    pub(super) fn remember_lapse(&self, why: OutOfForce) {
+    /// Whether it was since this was last written down.
+    pub(super) fn take_lapse(&self) -> Lapse<'_> {
         let mut lapse = self.lapse.lock().unwrap_or_else(PoisonError::into_inner);
-        lapse.get_or_insert(why);
-    }
-
-    /// Whether it was since this was last asked, and not put back.
-    pub(super) fn take_lapse(&self) -> Option<OutOfForce> {
-        let mut lapse = self.lapse.lock().unwrap_or_else(PoisonError::into_inner);
-        lapse.take()
+        Lapse {
+            wake: self,
+            why: lapse.take(),
+        }
     }
 
     /// Returns when the ledger's keeper is woken.
@@ -77,10 +74,43 @@ impl Wake {
     }
 }
 
+/// A lapse that is to be written down. One that is dropped before is put back, however that came about; nobody is woken by it.
+pub(super) struct Lapse<'a> {
+    wake: &'a Wake,
+    why: Option<OutOfForce>,
+}
+
+impl Lapse<'_> {
+    /// Why the gate was out of force, if it was.
+    pub(super) fn why(&self) -> Option<&OutOfForce> {
+        self.why.as_ref()
+    }
+
+    /// It stands in the ledger.
+    pub(super) fn is_written(mut self) {
+        self.why = None;
+    }
+}
+
+impl Drop for Lapse<'_> {
+    fn drop(&mut self) {
+        if let Some(why) = self.why.take() {
+            let lapse = self.wake.lapse.lock();
+            lapse
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(why);
+        }
+    }
+}
+
+/// Is told of each duty that broke: whose it is, its name, how it broke, and for how long it rests.
+pub(super) type Broke = Arc<dyn Fn(&ClusterRef, &'static str, &How, Duration) + Send + Sync>;
+
 /// The keepers of every cluster.
 pub(super) struct Keepers {
     of: BTreeMap<ClusterRef, Keeper>,
     supervisor: Supervisor,
+    broke: Broke,
     cancel: CancellationToken,
 }
 
@@ -91,18 +121,20 @@ struct Keeper {
 }
 
 impl Keepers {
-    pub(super) fn new(supervisor: Supervisor, cancel: CancellationToken) -> Self {
+    pub(super) fn new(supervisor: Supervisor, broke: Broke, cancel: CancellationToken) -> Self {
         Self {
             of: BTreeMap::new(),
             supervisor,
+            broke,
             cancel,
         }
     }
 
     /// Has exactly one keeper for each of these clusters, and for no other.
-    pub(super) fn keep<F, D>(&mut self, clusters: &[ClusterRef], duties: F)
+    pub(super) fn keep<F, B, D>(&mut self, clusters: &[ClusterRef], duties: F)
     where
-        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, D)>,
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
+        B: FnMut() -> D + Send + 'static,
         D: Future<Output = ()> + Send + 'static,
     {
         let wanted: HashSet<&ClusterRef> = clusters.iter().collect();
@@ -112,10 +144,11 @@ impl Keepers {
         }
     }
 
-    /// Has exactly one keeper for this cluster. Each of its duties has a name, by which it is missed when it ends by itself.
-    pub(super) fn tend<F, D>(&mut self, cluster: &ClusterRef, duties: F)
+    /// Has exactly one keeper for this cluster. Each of its duties has a name, and is begun again where it ends by itself.
+    pub(super) fn tend<F, B, D>(&mut self, cluster: &ClusterRef, duties: F)
     where
-        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, D)>,
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
+        B: FnMut() -> D + Send + 'static,
         D: Future<Output = ()> + Send + 'static,
     {
         if self.of.contains_key(cluster) {
@@ -124,7 +157,10 @@ impl Keepers {
         let wake = Arc::new(Wake::default());
         let cancel = self.cancel.child_token();
         for (name, duty) in duties(cluster.clone(), Arc::clone(&wake)) {
-            self.supervisor.spawn_endless(name, cancel.clone(), duty);
+            let (broke, cluster) = (Arc::clone(&self.broke), cluster.clone());
+            let broke = move |how: &How, rest| broke(&cluster, name, how, rest);
+            self.supervisor
+                .spawn_again(name, cancel.clone(), duty, broke);
         }
         let keeper = Keeper {
             wake,

@@ -16,7 +16,7 @@ use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::Run;
 use super::enrol::Bounds;
@@ -28,6 +28,7 @@ use crate::ledger::{Ledger, LedgerError, Page};
 use crate::observe::{is_enrolled, labels_enrol};
 use crate::quorum::ClusterRef;
 use crate::strategy::{ON_DELETE, Order, ROLLING_UPDATE, Sight};
+use crate::supervise::caught;
 
 /// Changes come in bursts.
 const BURST: Duration = Duration::from_millis(50);
@@ -153,7 +154,16 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
             let (ready, wait) = paces.take(due, run.clock.instant());
             next = wait.unwrap_or(RESYNC).min(RESYNC);
             futures::stream::iter(ready)
-                .for_each_concurrent(AT_ONCE, |cluster| keeper.repair(cluster))
+                .for_each_concurrent(AT_ONCE, |cluster| {
+                    let (keeper, metrics) = (&keeper, &run.metrics);
+                    async move {
+                        // What one StatefulSet causes keeps no other from its repair. It has its turn again after its pause.
+                        if let Err(how) = caught(keeper.repair(cluster.clone())).await {
+                            error!(%cluster, %how, "the repair of its update strategy broke off: a bug, so report it");
+                            metrics.duty_broke("repair of an update strategy");
+                        }
+                    }
+                })
                 .await;
         }
         tokio::time::sleep(BURST).await;

@@ -1,7 +1,8 @@
-//! Each loop, broken once: a panic in what it asks the API server for ends the loop, and is missed.
+//! Each loop, broken once: a panic in what it asks the API server for ends the loop, and is missed. What is done for one cluster begins again.
 
 use std::collections::BTreeSet;
 
+use futures::FutureExt as _;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -22,6 +23,15 @@ impl Notices for Nobody {
     fn notify(&self, _: Notice) {}
 }
 
+/// Takes notices down.
+struct Told(std::sync::mpsc::Sender<Notice>);
+
+impl Notices for Told {
+    fn notify(&self, notice: Notice) {
+        let _ = self.0.send(notice);
+    }
+}
+
 fn context(api: &FakeApi) -> Context {
     let clock = Clock::system();
     let settle_time = Duration::from_secs(120);
@@ -40,7 +50,7 @@ fn context(api: &FakeApi) -> Context {
         metrics: Arc::clone(&metrics),
         probe_timeout: Duration::from_millis(100),
         enforcement: Enforcement::Enforce,
-        spawn: Box::new(|work| drop(tokio::spawn(work))),
+        spawn: Box::new(|mut work| drop(tokio::spawn(work()))),
     });
     Context {
         client: api.client(),
@@ -132,37 +142,91 @@ async fn a_watch_that_breaks_is_missed_whatever_it_watches() {
 }
 
 #[tokio::test]
-async fn every_other_loop_that_breaks_is_missed() {
+async fn every_other_loop_that_serves_all_clusters_is_missed_when_it_breaks() {
     for (task, request) in [
         (
             "leader election",
             "GET /apis/coordination.k8s.io/v1/namespaces/quorumgate/leases/quorumgate",
         ),
         ("dispatch", "PATCH /api/v1/namespaces/db"),
-        (
-            "keeper of a ledger",
-            "GET /apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd",
-        ),
     ] {
-        let api = enrolled();
-        if task == "keeper of a ledger" {
-            // Somebody else leads, so nobody but the keeper reads it.
-            api.put(
-                "/apis/coordination.k8s.io/v1/namespaces/quorumgate/leases/quorumgate",
-                json!({"metadata": {"name": "quorumgate"}, "spec": {"holderIdentity": "b"}}),
-            );
-            api.put(
-                "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd",
-                json!({
-                    "metadata": {"namespace": "db", "name": "etcd"},
-                    "spec": {"statefulSetName": "etcd"},
-                }),
-            );
-        }
-        let lost = lost_to(&api, request).await;
+        let lost = lost_to(&enrolled(), request).await;
         assert_eq!(lost.task, task);
         assert!(matches!(lost.how, How::Panicked(_)), "{lost}");
     }
+}
+
+const BUDGETS: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/";
+
+fn put_budget(api: &FakeApi, name: &str) {
+    api.put(
+        &format!("{BUDGETS}{name}"),
+        json!({"metadata": {"namespace": "db", "name": name}, "spec": {"statefulSetName": name}}),
+    );
+}
+
+/// Waits until this holds, while the loops go on.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, wait)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not in time"));
+}
+
+/// What one tenant writes into his objects must not end the process: the next replica would end by it as well, and so on.
+#[tokio::test]
+async fn what_breaks_over_one_cluster_begins_again_and_leaves_the_process_and_the_others_alone() {
+    let api = enrolled();
+    put_budget(&api, "etcd");
+    put_budget(&api, "other");
+    api.break_whoever_asks(&format!("GET {BUDGETS}etcd"));
+    let (supervisor, mut losses) = Supervisor::new();
+    let cancel = CancellationToken::new();
+    let (ready, _is_ready) = watch::channel(false);
+    let (notices, told) = std::sync::mpsc::channel();
+    let context = Context {
+        events: Arc::new(Told(notices)),
+        ..context(&api)
+    };
+    let metrics = Arc::clone(&context.metrics);
+    let loops = run(context, ready, supervisor.clone(), cancel.clone());
+    supervisor.spawn("dispatch", cancel.clone(), loops);
+    for duty in ["keeper of a ledger", "observer of a cluster"] {
+        until(duty, || {
+            let page = metrics.exposition().unwrap();
+            let broken = format!(r#"quorumgate_duties_broken_total{{duty="{duty}"}} "#);
+            let mut lines = page.lines();
+            let count = lines.find_map(|line| line.strip_prefix(&broken)?.parse::<u32>().ok());
+            count.is_some_and(|count| count > 1)
+        })
+        .await;
+    }
+    let asked_for =
+        |requests: &[String], name: &str| requests.contains(&format!("GET {BUDGETS}{name}"));
+    assert!(
+        asked_for(&api.take_requests(), "other"),
+        "nobody looks after it"
+    );
+    api.break_whoever_asks("nothing");
+    until("etcd is looked after again", || {
+        asked_for(&api.take_requests(), "etcd")
+    })
+    .await;
+    let lost = losses.next().now_or_never();
+    cancel.cancel();
+    timeout(SOON, supervisor.tasks_ended())
+        .await
+        .expect("a loop does not end");
+    assert_eq!(lost, None, "it ends the process");
+    let broken = told
+        .try_iter()
+        .filter(|notice: &Notice| notice.reason == "DutyBroke");
+    let broken: BTreeSet<_> = broken.map(|notice| notice.regarding.name).collect();
+    assert_eq!(broken, [Some("etcd".to_owned())].into());
 }
 
 /// As after a downgrade, or under a definition of another version.

@@ -1,4 +1,8 @@
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
 
 use super::*;
 
@@ -58,13 +62,80 @@ async fn a_task_that_ends_when_asked_is_not_missed_unless_it_breaks() {
     assert_eq!(losses.next().now_or_never(), None);
 }
 
-#[tokio::test]
-async fn work_is_waited_for_and_missed_only_when_it_panics() {
+/// Breaks so many times, and then does what it is for.
+fn breaks_first(times: usize, done: oneshot::Sender<()>) -> impl FnMut() -> BoxFuture<'static, ()> {
+    let (mut left, mut done) = (times, Some(done));
+    move || {
+        let now = left == 0;
+        left = left.saturating_sub(1);
+        let done = done.take_if(|_| now);
+        async move {
+            match done {
+                Some(done) => done.send(()).unwrap(),
+                None => breaks("no such member"),
+            }
+        }
+        .boxed()
+    }
+}
+
+/// What was told of breaks: how it broke, and for how long it rested.
+type Told = Arc<Mutex<Vec<(How, u64)>>>;
+
+fn told(told: &Told) -> impl FnMut(&How, Duration) + Send + use<> {
+    let told = Arc::clone(told);
+    move |how, rest| told.lock().unwrap().push((how.clone(), rest.as_secs()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_for_one_cluster_begins_again_after_a_rest_that_grows_and_ends_nothing_else() {
     let (supervisor, mut losses) = Supervisor::new();
-    let (done, wait) = tokio::sync::oneshot::channel::<()>();
-    supervisor.work("work", async move {
-        wait.await.unwrap();
-    });
+    let asked = CancellationToken::new();
+    let (sender, done) = oneshot::channel();
+    let list = Told::default();
+    let duty = breaks_first(8, sender);
+    supervisor.spawn_again("duty", asked.clone(), duty, told(&list));
+    done.await.expect("it is not begun again");
+    let panicked = How::Panicked("no such member".into());
+    let rests = [1, 2, 4, 8, 16, 32, 60, 60];
+    let mut expected = rests.map(|rest| (panicked.clone(), rest)).to_vec();
+    expected.push((How::Returned, 60));
+    assert_eq!(*list.lock().unwrap(), expected);
+    assert_eq!(losses.next().now_or_never(), None);
+    asked.cancel();
+    supervisor.tasks_ended().await;
+    assert_eq!(losses.next().now_or_never(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_well_for_long_rests_as_after_the_first_time_and_what_returns_is_begun_again() {
+    let (supervisor, _losses) = Supervisor::new();
+    let asked = CancellationToken::new();
+    let list = Told::default();
+    let mut lasts = [0, 0, 61, 0].map(Duration::from_secs).into_iter();
+    let (sender, done) = oneshot::channel::<()>();
+    let mut sender = Some(sender);
+    let duty = move || match lasts.next() {
+        Some(lasts) => sleep(lasts).boxed(),
+        None => {
+            drop(sender.take());
+            std::future::pending().boxed()
+        }
+    };
+    supervisor.spawn_again("duty", asked.clone(), duty, told(&list));
+    let _ = done.await;
+    let rests = [1, 2, 1, 2].map(|rest| (How::Returned, rest));
+    assert_eq!(*list.lock().unwrap(), rests);
+    asked.cancel();
+}
+
+#[tokio::test]
+async fn work_is_waited_for() {
+    let (supervisor, mut losses) = Supervisor::new();
+    let (done, wait) = oneshot::channel::<()>();
+    let mut wait = Some(wait);
+    let work = move || wait.take().unwrap().map(drop);
+    supervisor.work("work", work, |_, _| ());
     assert_eq!(supervisor.work_done().now_or_never(), None);
     assert_eq!(supervisor.working(), 1);
     done.send(()).unwrap();
@@ -72,8 +143,22 @@ async fn work_is_waited_for_and_missed_only_when_it_panics() {
         .await
         .expect("it is not done");
     assert_eq!(losses.next().now_or_never(), None);
-    supervisor.work("work", async { breaks("halfway") });
-    assert_eq!(lost(&mut losses).await.how, How::Panicked("halfway".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_breaks_is_begun_again_until_it_is_done() {
+    let (supervisor, mut losses) = Supervisor::new();
+    let (sender, done) = oneshot::channel();
+    let list = Told::default();
+    supervisor.work("work", breaks_first(2, sender), told(&list));
+    done.await.expect("it is not begun again");
+    supervisor.work_done().await;
+    let panicked = How::Panicked("no such member".into());
+    assert_eq!(
+        *list.lock().unwrap(),
+        [(panicked.clone(), 1), (panicked, 2)]
+    );
+    assert_eq!(losses.next().now_or_never(), None);
 }
 
 #[test]

@@ -69,6 +69,11 @@ struct ReasonLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DutyLabel {
+    duty: &'static str,
+}
+
 struct FeatureLabel {
     name: &'static str,
 }
@@ -120,6 +125,7 @@ pub struct Metrics {
     certificate_failures: Counter,
     events_dropped: Counter,
     log_lines_dropped: Counter,
+    duties_broken: Family<DutyLabel, Counter>,
     log: OnceLock<LinesDropped>,
     features: Family<FeatureLabel, Gauge>,
     leader: Gauge,
@@ -162,6 +168,7 @@ impl Metrics {
             events_dropped: Counter::default(),
             log_lines_dropped: Counter::default(),
             log: OnceLock::new(),
+            duties_broken: Family::default(),
             features: Family::default(),
             leader: Gauge::default(),
             leads: Mutex::new(false),
@@ -237,6 +244,11 @@ impl Metrics {
         registry.register(
             "log_lines_dropped",
             "Lines that are not in the log because whoever reads it is too slow",
+        registry.register(
+            "duties_broken",
+            "Times that what is done for one cluster broke off by a bug and was begun again, by duty; the log names the cluster",
+            self.duties_broken.clone(),
+        );
             self.log_lines_dropped.clone(),
         );
         registry.register(
@@ -342,6 +354,11 @@ impl Metrics {
 
     /// A feature is switched on, or off.
     pub fn feature(&self, name: &'static str, on: bool) {
+    /// What is done for one cluster broke off, and is begun again.
+    pub fn duty_broke(&self, duty: &'static str) {
+        self.duties_broken.get_or_create(&DutyLabel { duty }).inc();
+    }
+
         let label = FeatureLabel { name };
         self.features.get_or_create(&label).set(on.into());
     }

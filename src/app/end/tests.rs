@@ -83,10 +83,16 @@ async fn a_ledger_that_is_being_turned_cold_is_waited_for() {
     let written = Arc::new(AtomicBool::new(false));
     let (go_on, wait) = tokio::sync::oneshot::channel::<()>();
     let cooled = Arc::clone(&written);
-    end.supervisor.work("what outlives an answer", async move {
-        let _ = wait.await;
-        cooled.store(true, Ordering::Relaxed);
-    });
+    let mut wait = Some(wait);
+    let work = move || {
+        let (wait, cooled) = (wait.take(), Arc::clone(&cooled));
+        async move {
+            let _ = wait.unwrap().await;
+            cooled.store(true, Ordering::Relaxed);
+        }
+    };
+    end.supervisor
+        .work("what outlives an answer", work, |_, _| ());
     let asked = end.ending.clone();
     let mut ending = Box::pin(end.after(sigterm()));
     assert!((&mut ending).now_or_never().is_none());
@@ -105,6 +111,7 @@ async fn what_does_not_end_is_not_waited_for_for_ever() {
     let ending = end.ending.clone();
     end.supervisor
         .spawn("hangs", ending, std::future::pending::<()>());
-    end.supervisor.work("hangs", std::future::pending());
+    end.supervisor
+        .work("hangs", std::future::pending, |_, _| ());
     end.after(sigterm()).await.unwrap();
 }

@@ -12,7 +12,8 @@ fn cluster(name: &str) -> ClusterRef {
 fn keepers() -> (Keepers, CancellationToken) {
     let cancel = CancellationToken::new();
     let (supervisor, _) = Supervisor::new();
-    (Keepers::new(supervisor, cancel.clone()), cancel)
+    let broke: Broke = Arc::new(|_, _, _, _| ());
+    (Keepers::new(supervisor, broke, cancel.clone()), cancel)
 }
 
 #[tokio::test]
@@ -22,7 +23,7 @@ async fn a_cluster_has_one_keeper_however_often_it_is_named() {
     for _ in 0..3 {
         keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
             begun.fetch_add(1, Ordering::Relaxed);
-            vec![("duty", std::future::pending::<()>())]
+            vec![("duty", std::future::pending::<()>)]
         });
     }
     assert_eq!(begun.into_inner(), 2);
@@ -33,14 +34,21 @@ async fn all_duties_of_a_cluster_that_left_end() {
     let (mut keepers, _) = keepers();
     let (held, mut all_dropped) = mpsc::channel::<()>(1);
     keepers.keep(&[cluster("a")], |_, _| {
-        let duty = |held: mpsc::Sender<()>| async move {
-            let _held = held;
-            std::future::pending::<()>().await;
+        let duty = |held: mpsc::Sender<()>| {
+            move || {
+                let held = held.clone();
+                async move {
+                    let _held = held;
+                    std::future::pending::<()>().await;
+                }
+            }
         };
         vec![("one", duty(held.clone())), ("other", duty(held.clone()))]
     });
     drop(held);
-    keepers.keep(&[], |_, _| Vec::<(&str, std::future::Ready<()>)>::new());
+    keepers.keep(&[], |_, _| {
+        Vec::<(&str, fn() -> std::future::Ready<()>)>::new()
+    });
     assert!(keepers.of(&cluster("a")).is_none());
     let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
     assert_eq!(ended, Ok(None));
@@ -52,9 +60,12 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
     let (held, mut all_dropped) = mpsc::channel::<()>(1);
     keepers.tend(&cluster("a"), |_, _| {
         let held = held.clone();
-        let duty = async move {
-            let _held = held;
-            std::future::pending::<()>().await;
+        let duty = move || {
+            let held = held.clone();
+            async move {
+                let _held = held;
+                std::future::pending::<()>().await;
+            }
         };
         vec![("duty", duty)]
     });
@@ -63,7 +74,7 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
     for _ in 0..2 {
         keepers.tend(&cluster("b"), |_, _| {
             begun.fetch_add(1, Ordering::Relaxed);
-            vec![("duty", std::future::pending::<()>())]
+            vec![("duty", std::future::pending::<()>)]
         });
         keepers.leave(&cluster("a"));
     }
@@ -74,31 +85,28 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
     assert_eq!(begun.into_inner(), 1);
 }
 
-#[tokio::test]
-async fn a_duty_that_ends_by_itself_is_missed_by_its_name_and_one_that_is_left_is_not() {
+#[tokio::test(start_paused = true)]
+async fn a_duty_that_ends_by_itself_begins_again_and_whose_it_was_is_told() {
     let (supervisor, mut losses) = Supervisor::new();
-    let mut keepers = Keepers::new(supervisor.clone(), CancellationToken::new());
-    keepers.keep(&[cluster("a")], |_, _| {
-        vec![("stays", std::future::pending::<()>())]
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let broke: Broke = Arc::new(move |cluster, duty, how, rest| {
+        let _ = sender.send((cluster.clone(), duty, how.clone(), rest.as_secs()));
     });
-    keepers.leave(&cluster("a"));
-    supervisor.tasks_ended().await;
-    assert_eq!(losses.next().now_or_never(), None);
+    let mut keepers = Keepers::new(supervisor.clone(), broke, CancellationToken::new());
     keepers.keep(&[cluster("a")], |_, _| {
-        vec![("returns", std::future::ready(()))]
+        vec![("stays", std::future::pending::<()>)]
     });
-    let broken = async { panic!("no such member") };
-    let broken = Mutex::new(Some(broken));
     keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
-        vec![("panics", broken.lock().unwrap().take().unwrap())]
+        vec![("panics", || async { panic!("no such member") })]
     });
-    let mut missed = Vec::new();
-    for _ in 0..2 {
-        let next = tokio::time::timeout(Duration::from_secs(10), losses.next());
-        missed.push(next.await.expect("nobody misses it").task);
+    let panicked = How::Panicked("no such member".into());
+    for rest in [1, 2, 4] {
+        let expected = (cluster("b"), "panics", panicked.clone(), rest);
+        assert_eq!(told.recv().await, Some(expected));
     }
-    missed.sort_unstable();
-    assert_eq!(missed, ["panics", "returns"]);
+    keepers.keep(&[], |_, _| vec![("none", std::future::pending::<()>)]);
+    supervisor.tasks_ended().await;
+    assert_eq!(losses.next().now_or_never(), None, "the process ends");
 }
 
 #[tokio::test]
@@ -113,17 +121,30 @@ async fn a_wake_that_comes_while_a_keeper_is_at_work_is_not_lost() {
 }
 
 #[test]
-fn a_lapse_is_taken_once_and_an_older_one_that_was_put_back_gives_way() {
+fn a_lapse_that_was_not_written_down_comes_back_and_gives_way_to_a_newer_one() {
     let wake = Wake::default();
+    let taken = || {
+        let lapse = wake.take_lapse();
+        let why = lapse.why().cloned();
+        lapse.is_written();
+        why
+    };
     wake.lapsed(OutOfForce::NotGated);
-    assert_eq!(wake.take_lapse(), Some(OutOfForce::NotGated));
-    assert_eq!(wake.take_lapse(), None);
+    drop(wake.take_lapse());
+    // Whoever was to write it down may have broken off.
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let _lapse = wake.take_lapse();
+        panic!("in the middle of it");
+    }));
+    assert!(broken.is_err());
+    assert_eq!(taken(), Some(OutOfForce::NotGated));
+    assert_eq!(taken(), None);
+
+    wake.lapsed(OutOfForce::NotGated);
+    let older = wake.take_lapse();
     wake.lapsed(OutOfForce::NoHook("/validate/pods"));
-    wake.remember_lapse(OutOfForce::NotGated);
-    assert_eq!(
-        wake.take_lapse(),
-        Some(OutOfForce::NoHook("/validate/pods"))
-    );
+    drop(older);
+    assert_eq!(taken(), Some(OutOfForce::NoHook("/validate/pods")));
 }
 
 #[tokio::test]
@@ -135,9 +156,7 @@ async fn those_within_a_namespace_are_woken_and_no_others() {
         ClusterRef::new("d", "z"),
         ClusterRef::new("db-2", "a"),
     ];
-    keepers.keep(&clusters, |_, _| {
-        vec![("duty", std::future::pending::<()>())]
-    });
+    keepers.keep(&clusters, |_, _| vec![("duty", std::future::pending::<()>)]);
     assert_eq!(keepers.within("db").count(), 2);
     assert_eq!(keepers.within("nowhere").count(), 0);
     assert_eq!(keepers.all().count(), 4);
