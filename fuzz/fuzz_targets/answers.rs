@@ -2,5 +2,7 @@
 
 #[path = "../../tests/fuzz/answers.rs"]
 mod answers;
+#[path = "../../tests/fuzz/memory.rs"]
+mod memory;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| answers::run(bytes));

@@ -13,6 +13,10 @@ use crate::quorum::{ClusterId, MemberId};
 /// The key that is read; the one that `etcdctl endpoint health` reads. It need not exist.
 const KEY: &str = "health";
 
+/// So many members no cluster has: each takes part in every write, and etcd's own advice ends at seven. Whoever lists more is no etcd, and all that is
+/// made of a list would have to be made of them.
+const MOST_LISTED: usize = 128;
+
 /// One member, over one connection.
 pub(super) struct Member {
     connection: Arc<Connection>,
@@ -74,7 +78,12 @@ impl Member {
     pub(super) async fn list(&self) -> Result<Vec<ListedMember>, Unanswered> {
         let answer = self.client.cluster_client().member_list().await;
         let answer = answer.map_err(|error| self.connection.explain(CallFailure::of(&error)))?;
-        Ok(answer.members().iter().map(listed).collect())
+        let members = answer.members();
+        if members.len() > MOST_LISTED {
+            let text = format!("it lists {} members, as no etcd does", members.len());
+            return Err(Unanswered::Other(text));
+        }
+        Ok(members.iter().map(listed).collect())
     }
 
     pub(super) fn explain(&self, failure: CallFailure) -> Unanswered {

@@ -15,6 +15,8 @@ use std::time::Duration;
 use etcd_client::{Channel, Client, ConnectOptions};
 use http::uri::{Authority, Scheme};
 use http::{Request, Response, Uri};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use jiff::Timestamp;
@@ -42,6 +44,13 @@ use crate::quorum::evidence::Unanswered;
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// An open connection. Dropping it closes it at once.
+/// The longest answer that is read, bytes. Whoever runs as a member may send anything, and what is made of it takes some hundred times as much: a list
+/// of as many members as are taken at all has half a KiB for each.
+const LONGEST_ANSWER: u32 = 64 * 1024;
+
+/// What may wait in a connection to be read, bytes.
+const MOST_WAITING: u32 = 4 * LONGEST_ANSWER;
+
 pub(super) struct Connection {
     requests: SendRequest<Body>,
     origin: Origin,
@@ -85,7 +94,10 @@ impl Connection {
     {
         let fault = Fault::default();
         let stream = TokioIo::new(Witnessed::new(stream, fault.clone()));
-        let (requests, connection) = http2::handshake(TokioExecutor::new(), stream)
+        let (requests, connection) = http2::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(LONGEST_ANSWER)
+            .initial_connection_window_size(MOST_WAITING)
+            .handshake(stream)
             .await
             .map_err(|error| {
                 fault
@@ -246,6 +258,22 @@ impl Service<Request<Body>> for Requests {
             Err(error) => return Box::pin(async move { Err(error.into()) }),
         }
         let response = self.requests.send_request(request);
-        Box::pin(async move { Ok(response.await?.map(Body::new)) })
+        Box::pin(async move { whole(response.await?).await })
     }
 }
+
+/// The whole of an answer, if it is short enough. Every call has one answer, so nothing is read of it before its end has come: what etcd's client makes of it stays
+/// for no longer than it takes to look at.
+async fn whole(answer: Response<Incoming>) -> Result<Response<Body>, BoxError> {
+    let (head, body) = answer.into_parts();
+    let most = usize::try_from(LONGEST_ANSWER)?;
+    match Limited::new(body, most).collect().await {
+        Ok(body) => Ok(Response::from_parts(head, Body::new(body))),
+        Err(error) if error.is::<LengthLimitError>() => Err(TooLong.into()),
+        Err(error) => Err(error),
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("its answer is longer than {LONGEST_ANSWER} bytes")]
+struct TooLong;

@@ -240,7 +240,7 @@ impl View<'_, '_> {
     /// A learner is one that the list calls so, where the list is known to be new or the member says so itself. All others count.
     fn role(&self, identity: Identity, status: Option<&Status>) -> Role {
         let listed = identity.id().and_then(|id| {
-            let list = self.bench.list?;
+            let list = self.bench.list.as_ref()?;
             list.entry(id).map(|entry| (entry.learner, list.confirmed))
         });
         match listed {

@@ -135,6 +135,7 @@ fn of_heard(heard: &Heard<'_>, bench: &Bench<'_>) -> Condition {
     let id = heard.status.member_id;
     match bench
         .list
+        .as_ref()
         .and_then(|list| list.entry(id).map(|e| (e.learner, list.confirmed)))
     {
         Some((true, _)) => Condition::Learning,

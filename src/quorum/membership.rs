@@ -1,5 +1,7 @@
 //! Which member list counts, and how far it can be trusted.
 
+use std::collections::BTreeMap;
+
 use super::answers::{Answers, Heard};
 use super::evidence::ListedMember;
 use super::id::{ClusterId, MemberId};
@@ -22,10 +24,11 @@ pub enum Membership {
 }
 
 /// The member list that counts: that of the voter with the highest applied index, those that passed their read first.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct List<'a> {
     pub(super) members: &'a [ListedMember],
     pub(super) confirmed: bool,
+    by_id: BTreeMap<MemberId, &'a ListedMember>,
 }
 
 impl<'a> List<'a> {
@@ -46,7 +49,7 @@ impl<'a> List<'a> {
 
     /// The entry of a member.
     pub(super) fn entry(&self, id: MemberId) -> Option<&'a ListedMember> {
-        self.members.iter().find(|listed| listed.id == id)
+        self.by_id.get(&id).copied()
     }
 
     /// The number of voters.
@@ -71,9 +74,14 @@ impl<'a> List<'a> {
 
 fn candidate<'a>(heard: &Heard<'a>) -> Option<(List<'a>, u64)> {
     let members = heard.members.as_ref().ok()?;
+    let mut by_id = BTreeMap::new();
+    for listed in members {
+        by_id.entry(listed.id).or_insert(listed);
+    }
     let list = List {
         members,
         confirmed: heard.read.is_ok(),
+        by_id,
     };
     let own = list.entry(heard.status.member_id)?;
     (!own.learner).then_some((list, heard.status.applied_index))

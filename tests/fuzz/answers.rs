@@ -1,6 +1,6 @@
 //! Answers of an etcd member, as it sends them over HTTP/2: a status, a read and a member list.
 //!
-//! Whatever a member sends, the probe ends in time, and a failure is no proof.
+//! Whatever a member sends, the probe ends in time, a failure is no proof, and what is made of it stays within the bound.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -23,6 +23,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
+
+use crate::memory::bounded;
 
 /// What the member says next: by kind of question.
 #[derive(Default)]
@@ -70,8 +72,14 @@ impl Member {
         }
     }
 
-    fn probe(&self, script: Script) -> Probe {
+    /// Has it answer so from now on. How much that is, bytes.
+    fn learn(&self, script: Script) -> usize {
+        let sent = script.status.len() + script.read.len() + script.members.len();
         *self.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
+        sent
+    }
+
+    fn probe(&self) -> Probe {
         let endpoints = [Endpoint {
             target: Target::Pod(PodUid::new("fuzzed")),
             address: self.address.to_string(),
@@ -123,9 +131,36 @@ pub(crate) fn run(bytes: &[u8]) {
         code: code % 17,
     };
     let failed = script.code != 0;
-    let probe = MEMBER.with(|member| member.get_or_init(Member::new).probe(script));
+    let probe = MEMBER.with(|member| {
+        let member = member.get_or_init(Member::new);
+        let sent = member.learn(script);
+        bounded(sent, || member.probe())
+    });
     // A read that is not permitted is one that etcd has confirmed before it says so.
     if failed {
         assert!(probe.status.is_err() && probe.members.is_err(), "{probe:?}");
     }
+}
+
+/// How many members are taken from a list of so many. They are the smallest there are, two bytes on the wire, which weigh the most for their text.
+#[cfg(test)]
+pub(crate) fn small_members(
+    count: usize,
+) -> Result<usize, quorumgate::quorum::evidence::Unanswered> {
+    let script = Script {
+        // Of member 7 in cluster 5, which leads.
+        status: vec![10, 4, 8, 5, 16, 7, 32, 7, 40, 1, 48, 2],
+        read: vec![10, 4, 8, 5, 16, 7],
+        // A field of the number 2, of no length.
+        members: [18, 0].repeat(count),
+        code: 0,
+    };
+    let probe = MEMBER.with(|member| {
+        let member = member.get_or_init(Member::new);
+        // It sends copies of what it was taught, and however long that is, only so much is made of it.
+        let copies = 4 * member.learn(script);
+        crate::memory::within(copies + 8 * 1024 * 1024, || member.probe())
+    });
+    assert!(probe.status.is_ok() && probe.read.is_ok(), "{probe:?}");
+    probe.members.map(|members| members.len())
 }

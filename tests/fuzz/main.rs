@@ -59,6 +59,17 @@ fn answers() {
     over_corpus("answers", answers::run);
 }
 
+/// As many as are taken, one more, as many as fit into the longest answer, and as many as anybody ever sent.
+#[test]
+fn lists_of_many_small_members_stay_within_the_bound() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(answers::small_members(128), Ok(128));
+    for count in [129, 32_000, 40_000, 2_000_000] {
+        let listed = answers::small_members(count);
+        assert!(listed.is_err(), "{count} members: {listed:?}");
+    }
+}
+
 #[test]
 fn certificates() {
     over_corpus("certificates", certificates::run);

@@ -13,11 +13,15 @@ const PER_BYTE: usize = 64;
 
 /// Does the work, and fails where it needed more at any one time than what it was sent justifies.
 pub(crate) fn bounded<T>(sent: usize, work: impl FnOnce() -> T) -> T {
+    within(ALWAYS + PER_BYTE * sent, work)
+}
+
+/// Does the work, and fails where it needed more than this at any one time.
+pub(crate) fn within<T>(bound: usize, work: impl FnOnce() -> T) -> T {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     let done = work();
     let most = ALLOCATOR.peak_usage().saturating_sub(before);
-    let bound = ALWAYS + PER_BYTE * sent;
-    assert!(most <= bound, "{most} bytes for {sent} that were sent");
+    assert!(most <= bound, "{most} bytes, and {bound} at most");
     done
 }
