@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::Endpoint;
 use super::connection::Connection;
+use super::elsewhere::Elsewhere;
 use crate::clock::Clock;
 use crate::quorum::evidence::{Target, Unanswered};
 
@@ -25,6 +26,7 @@ const MOST: usize = 3_000;
 #[derive(Debug, Clone)]
 pub struct Connections {
     clock: Clock,
+    elsewhere: Elsewhere,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -80,6 +82,7 @@ impl Connections {
         };
         Self {
             clock,
+            elsewhere: Elsewhere::new(),
             kept: Arc::new(Mutex::new(kept)),
         }
     }
@@ -98,7 +101,8 @@ impl Connections {
                 age: Age::Kept,
             });
         }
-        let connection = Arc::new(Connection::open(endpoint, self.clock.now()).await?);
+        let opening = Connection::open(endpoint, &self.elsewhere, self.clock.now());
+        let connection = Arc::new(opening.await?);
         let entry = Entry {
             route,
             connection: Arc::clone(&connection),

@@ -32,18 +32,18 @@ use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
 
+use super::elsewhere::{Elsewhere, Outbound};
 use super::failure::{self, CallFailure};
 use super::last_word::LastWord;
 use super::witness::{Fault, Witnessed};
 use super::{Endpoint, TlsIdentity, User};
 use crate::causes::causes;
-use crate::quorum::evidence::Unanswered;
+use crate::quorum::evidence::{Target, Unanswered};
 
 /// A silent peer is given up by the kernel after at most this: an idle one is asked for a sign of life, and bytes under way
 /// have to be acknowledged. Pings of HTTP/2 are no alternative: etcd closes connections that ping without a call.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// An open connection. Dropping it closes it at once.
 /// The longest answer that is read, bytes. Whoever runs as a member may send anything, and what is made of it takes some hundred times as much: a list
 /// of as many members as are taken at all has half a KiB for each.
 const LONGEST_ANSWER: u32 = 64 * 1024;
@@ -51,6 +51,7 @@ const LONGEST_ANSWER: u32 = 64 * 1024;
 /// What may wait in a connection to be read, bytes.
 const MOST_WAITING: u32 = 4 * LONGEST_ANSWER;
 
+/// An open connection. Dropping it closes it at once.
 pub(super) struct Connection {
     requests: SendRequest<Body>,
     origin: Origin,
@@ -70,14 +71,25 @@ struct Origin {
 
 impl Connection {
     /// Connects. The caller bounds the time.
-    pub(super) async fn open(endpoint: &Endpoint, now: Timestamp) -> Result<Self, Unanswered> {
+    pub(super) async fn open(
+        endpoint: &Endpoint,
+        elsewhere: &Elsewhere,
+        now: Timestamp,
+    ) -> Result<Self, Unanswered> {
         let origin = Origin::of(endpoint)?;
         if let Some(tls) = &endpoint.tls {
             tls.check_validity(now)?;
         }
-        let stream = TcpStream::connect(&endpoint.address)
-            .await
-            .map_err(|error| failure::of_io(&error))?;
+        let (stream, _place) = match endpoint.target {
+            Target::Pod(_) => {
+                let stream = TcpStream::connect(&endpoint.address).await;
+                (stream.map_err(|error| failure::of_io(&error))?, None)
+            }
+            Target::External(_) => {
+                let Outbound { stream, place } = elsewhere.connect(&endpoint.address).await?;
+                (stream, Some(place))
+            }
+        };
         tune(&stream).map_err(|error| failure::of_io(&error))?;
         let identity = endpoint.tls.as_deref();
         let mut connection = match identity.and_then(TlsIdentity::config) {

@@ -10,6 +10,7 @@ mod ask;
 mod attention;
 mod connect;
 mod connection;
+mod elsewhere;
 mod endpoint;
 mod failure;
 mod last_word;

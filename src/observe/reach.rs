@@ -13,6 +13,9 @@ use crate::ledger::Page;
 use crate::quorum::evidence::{Probe, Target, Unanswered};
 use crate::quorum::{EvidenceMode, PodName};
 
+/// So many external members are asked: more than a cluster can well have, and few enough that a list of made-up ones has the gate connect to little.
+const MOST_EXTERNAL: usize = 16;
+
 /// Whom to ask, and the empty answers of the others.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
@@ -53,7 +56,7 @@ pub(super) fn reach(
         }
     }
     let externals = externals(page).filter_map(|member| endpoints::of_external(member, &manner));
-    reach.endpoints.extend(externals);
+    reach.endpoints.extend(externals.take(MOST_EXTERNAL));
     reach
 }
 

@@ -389,6 +389,21 @@ async fn voters_without_a_pod_are_asked_too_until_they_have_one() {
 }
 
 #[tokio::test]
+async fn of_many_voters_without_a_pod_only_some_are_asked() {
+    let site = Site::new();
+    let external = |n: usize| {
+        json!({
+            "name": format!("far-{n}"), "memberID": format!("f{n}"), "role": "Voter", "serving": false,
+            "clientURLs": [format!("http://far:{n}")],
+        })
+    };
+    let members: Vec<_> = (1..100).map(external).collect();
+    site.put_budget(&json!({"status": {"members": members}}));
+    let (_, world) = site.look().await;
+    assert_eq!(world.endpoints().len(), 3 + 16);
+}
+
+#[tokio::test]
 async fn with_readiness_as_evidence_nobody_is_asked_and_leases_are_read() {
     let site = Site::new();
     site.put_budget(&json!({"spec": {"members": {"evidence": "Readiness"}}}));
