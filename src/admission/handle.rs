@@ -16,6 +16,7 @@ use crate::judge::{Asker, DryRun, Judging, Question};
 use crate::serve::Handshake;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::strangers::STRANGERS;
 
 use super::deadline::Deadline;
 use super::hook::Hook;
@@ -131,13 +132,15 @@ impl Door {
             Ok(answered) => self.finish(hook, start.elapsed(), &answered),
             Err(malformed) => {
                 metrics.rejected(hook.slug(), malformed.problem.slug());
-                tracing::warn!(
-                    hook = hook.slug(),
-                    reason = malformed.problem.slug(),
-                    review = malformed.uid,
-                    detail = %malformed.problem,
-                    "rejected"
-                );
+                STRANGERS.tell(|| {
+                    tracing::warn!(
+                        hook = hook.slug(),
+                        reason = malformed.problem.slug(),
+                        review = malformed.uid,
+                        detail = %malformed.problem,
+                        "rejected"
+                    );
+                });
                 malformed.into_response()
             }
         }

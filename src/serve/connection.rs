@@ -25,6 +25,7 @@ use super::arriving::Arriving;
 use super::handshake::Handshake;
 use super::pace::{Pace, Paced, Stage};
 use super::traffic::Traffic;
+use crate::telemetry::strangers::STRANGERS;
 
 /// Of TLS, its frame included.
 const LARGEST_RECORD: usize = 16 * 1024 + 256 + 5;
@@ -104,7 +105,9 @@ pub(super) async fn serve(
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
             tracing::debug!(%error, peer, "a TLS handshake ended early");
         }
-        Ok(Err(error)) => tracing::info!(%error, peer, "a TLS handshake failed"),
+        Ok(Err(error)) => {
+            STRANGERS.tell(|| tracing::info!(%error, peer, "a TLS handshake failed"));
+        }
         Err(_) => tracing::debug!(after = ?arrived.elapsed(), "a TLS handshake took too long"),
     }
 }

@@ -19,6 +19,7 @@ use prometheus_client::registry::{Registry, Unit};
 pub use reachability::ReachabilityMetrics;
 pub use rollout::RolloutMetrics;
 
+use super::strangers::STRANGERS;
 use crate::quorum::ClusterRef;
 
 /// Bucket bounds in seconds. Judgements end within a webhook's 4.5 s; a decision without any round trip takes well below 1 ms.
@@ -69,11 +70,11 @@ struct ReasonLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DutyLabel {
     duty: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FeatureLabel {
     name: &'static str,
 }
@@ -124,8 +125,9 @@ pub struct Metrics {
     certificate_reloads: Counter,
     certificate_failures: Counter,
     events_dropped: Counter,
-    log_lines_dropped: Counter,
     duties_broken: Family<DutyLabel, Counter>,
+    log_lines_dropped: Counter,
+    log_lines_left_out: Counter,
     log: OnceLock<LinesDropped>,
     features: Family<FeatureLabel, Gauge>,
     leader: Gauge,
@@ -166,9 +168,10 @@ impl Metrics {
             certificate_reloads: Counter::default(),
             certificate_failures: Counter::default(),
             events_dropped: Counter::default(),
-            log_lines_dropped: Counter::default(),
-            log: OnceLock::new(),
             duties_broken: Family::default(),
+            log_lines_dropped: Counter::default(),
+            log_lines_left_out: Counter::default(),
+            log: OnceLock::new(),
             features: Family::default(),
             leader: Gauge::default(),
             leads: Mutex::new(false),
@@ -242,14 +245,19 @@ impl Metrics {
             self.events_dropped.clone(),
         );
         registry.register(
-            "log_lines_dropped",
-            "Lines that are not in the log because whoever reads it is too slow",
-        registry.register(
             "duties_broken",
             "Times that what is done for one cluster broke off by a bug and was begun again, by duty; the log names the cluster",
             self.duties_broken.clone(),
         );
+        registry.register(
+            "log_lines_dropped",
+            "Lines that are not in the log because whoever reads it is too slow",
             self.log_lines_dropped.clone(),
+        );
+        registry.register(
+            "log_lines_left_out",
+            "Failed handshakes and rejected requests that are not in the log because too many came",
+            self.log_lines_left_out.clone(),
         );
         registry.register(
             "feature_enabled",
@@ -346,6 +354,11 @@ impl Metrics {
         self.events_dropped.inc();
     }
 
+    /// What is done for one cluster broke off, and is begun again.
+    pub fn duty_broke(&self, duty: &'static str) {
+        self.duties_broken.get_or_create(&DutyLabel { duty }).inc();
+    }
+
     /// Asks this from now on how many lines the log has dropped since the process began.
     pub fn watch_log(&self, dropped: impl Fn() -> u64 + Send + Sync + 'static) {
         // Whoever is asked already goes on being asked.
@@ -354,11 +367,6 @@ impl Metrics {
 
     /// A feature is switched on, or off.
     pub fn feature(&self, name: &'static str, on: bool) {
-    /// What is done for one cluster broke off, and is begun again.
-    pub fn duty_broke(&self, duty: &'static str) {
-        self.duties_broken.get_or_create(&DutyLabel { duty }).inc();
-    }
-
         let label = FeatureLabel { name };
         self.features.get_or_create(&label).set(on.into());
     }
@@ -408,6 +416,8 @@ impl Metrics {
             let counter = self.log_lines_dropped.inner();
             counter.store(dropped(), Ordering::Relaxed);
         }
+        let left_out = self.log_lines_left_out.inner();
+        left_out.store(STRANGERS.left_out(), Ordering::Relaxed);
         let mut page = String::new();
         text::encode(&mut page, &self.registry)?;
         Ok(page)

@@ -5,3 +5,4 @@
 pub mod events;
 pub mod logs;
 pub mod metrics;
+pub mod strangers;

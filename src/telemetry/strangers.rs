@@ -1,0 +1,134 @@
+//! Lines of the log that anybody causes who reaches a port, and nobody asked for: so many at once, and so many per second after that.
+//!
+//! What waits for the log's reader is bounded, and lines that do not fit are lost, whatever they say. So strangers get a share that leaves room
+//! for verdicts and overrides. Numbers count what is left out, and the next line that is written says how much it was.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// So many lines are written at once.
+const AT_ONCE: u32 = 32;
+
+/// One line more may be written after each such time.
+const ONE_MORE: Duration = Duration::from_secs(1);
+
+/// Those of this process, whose log is one.
+pub static STRANGERS: Strangers = Strangers::new();
+
+/// What strangers may write into the log.
+#[derive(Debug)]
+pub struct Strangers {
+    share: Mutex<Share>,
+    left_out: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Share {
+    lines: u32,
+    /// When it last got one more, or was full.
+    since: Option<Instant>,
+    /// Since the last line that was written.
+    left_out: u64,
+}
+
+impl Strangers {
+    /// With a full share.
+    const fn new() -> Self {
+        let share = Share {
+            lines: AT_ONCE,
+            since: None,
+            left_out: 0,
+        };
+        Self {
+            share: Mutex::new(share),
+            left_out: AtomicU64::new(0),
+        }
+    }
+
+    /// Writes the line, where the share allows it, and before it how many were left out since the last.
+    pub fn tell(&self, line: impl FnOnce()) {
+        let Some(left_out) = self.take(Instant::now()) else {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        if left_out > 0 {
+            tracing::warn!(
+                lines = left_out,
+                "handshakes that failed and requests that were rejected are left out here: too many came"
+            );
+        }
+        line();
+    }
+
+    /// How many lines were left out since the process began.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// How many lines were left out since the last, where one more may be written.
+    fn take(&self, now: Instant) -> Option<u64> {
+        let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
+        share.grow(now);
+        match share.lines.checked_sub(1) {
+            Some(lines) => {
+                share.lines = lines;
+                Some(std::mem::take(&mut share.left_out))
+            }
+            None => {
+                share.left_out = share.left_out.saturating_add(1);
+                None
+            }
+        }
+    }
+}
+
+impl Share {
+    fn grow(&mut self, now: Instant) {
+        let since = *self.since.get_or_insert(now);
+        let passed = now.saturating_duration_since(since);
+        let more = u32::try_from(passed.as_secs() / ONE_MORE.as_secs()).unwrap_or(u32::MAX);
+        self.lines = self.lines.saturating_add(more).min(AT_ONCE);
+        self.since = if self.lines == AT_ONCE {
+            Some(now)
+        } else {
+            since.checked_add(ONE_MORE.saturating_mul(more))
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(strangers: &Strangers, now: Instant, times: u32) -> Vec<u64> {
+        let lines = (0..times).filter_map(|_| strangers.take(now));
+        lines.collect()
+    }
+
+    #[tokio::test]
+    async fn a_crowd_of_strangers_writes_so_many_lines_and_one_more_each_second() {
+        let (strangers, start) = (Strangers::new(), Instant::now());
+        let all = usize::try_from(AT_ONCE).unwrap();
+        assert_eq!(taken(&strangers, start, 10_000), vec![0; all]);
+        let later = start + Duration::from_millis(1_900);
+        let left_out = 10_000 - u64::from(AT_ONCE);
+        assert_eq!(taken(&strangers, later, 5), [left_out], "and says so");
+        let later = start + Duration::from_millis(2_100);
+        assert_eq!(taken(&strangers, later, 5), [4]);
+        let much_later = start + Duration::from_secs(3600);
+        assert_eq!(taken(&strangers, much_later, 10_000).len(), all);
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted_and_its_number_told_with_the_next_line() {
+        let (strangers, mut written) = (Strangers::new(), 0);
+        for _ in 0..AT_ONCE + 7 {
+            strangers.tell(|| written += 1);
+        }
+        assert!(written >= AT_ONCE);
+        assert_eq!(strangers.left_out(), u64::from(AT_ONCE + 7 - written));
+    }
+}
