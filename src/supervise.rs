@@ -228,9 +228,9 @@ async fn over_and_over<D: Future<Output = ()>>(
 ) {
     let mut rests = Rests::default();
     loop {
-        let begun = Instant::now();
+        let since = Instant::now();
         let ended = caught(async { begin().await }).await;
-        let rest = rests.after(begun.elapsed());
+        let rest = rests.after(since.elapsed());
         broke(&ended.err().unwrap_or(How::Returned), rest);
         sleep(rest).await;
     }

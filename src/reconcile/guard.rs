@@ -44,7 +44,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         let lapse = wake.take_lapse();
         let next = match step(&run, &cluster, lapse.why()).await {
             Ok(next) => {
-                lapse.is_written();
+                lapse.forget();
                 next.unwrap_or(RESYNC)
             }
             Err(problem) => {

@@ -86,8 +86,8 @@ impl Lapse<'_> {
         self.why.as_ref()
     }
 
-    /// It stands in the ledger.
-    pub(super) fn is_written(mut self) {
+    /// Forgets it: it stands in the ledger.
+    pub(super) fn forget(mut self) {
         self.why = None;
     }
 }

@@ -115,12 +115,12 @@ async fn what_went_well_for_long_rests_as_after_the_first_time_and_what_returns_
     let mut lasts = [0, 0, 61, 0].map(Duration::from_secs).into_iter();
     let (sender, done) = oneshot::channel::<()>();
     let mut sender = Some(sender);
-    let duty = move || match lasts.next() {
-        Some(lasts) => sleep(lasts).boxed(),
-        None => {
-            drop(sender.take());
-            std::future::pending().boxed()
+    let duty = move || {
+        if let Some(lasts) = lasts.next() {
+            return sleep(lasts).boxed();
         }
+        drop(sender.take());
+        std::future::pending().boxed()
     };
     supervisor.spawn_again("duty", asked.clone(), duty, told(&list));
     let _ = done.await;

@@ -72,15 +72,12 @@ impl Strangers {
     fn take(&self, now: Instant) -> Option<u64> {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
         share.grow(now);
-        match share.lines.checked_sub(1) {
-            Some(lines) => {
-                share.lines = lines;
-                Some(std::mem::take(&mut share.left_out))
-            }
-            None => {
-                share.left_out = share.left_out.saturating_add(1);
-                None
-            }
+        if let Some(lines) = share.lines.checked_sub(1) {
+            share.lines = lines;
+            Some(std::mem::take(&mut share.left_out))
+        } else {
+            share.left_out = share.left_out.saturating_add(1);
+            None
         }
     }
 }

@@ -126,7 +126,7 @@ fn a_lapse_that_was_not_written_down_comes_back_and_gives_way_to_a_newer_one() {
     let taken = || {
         let lapse = wake.take_lapse();
         let why = lapse.why().cloned();
-        lapse.is_written();
+        lapse.forget();
         why
     };
     wake.lapsed(OutOfForce::NotGated);
