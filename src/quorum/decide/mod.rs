@@ -134,11 +134,12 @@ impl<'a> Case<'a> {
         count(self.other_voters().count() - out).saturating_add(self.unseen())
     }
 
-    /// The others that run and do not listen yet, and those that may for all that is known: they refuse, and nobody says that they do not run.
+    /// The others that run and do not listen yet, and those that may for all that is known: they refuse, and nobody says that they do not run. (Of
+    /// one without a pod nobody says anything: its next pod may have been made since the pods were read.)
     fn others_about_to_listen(&self) -> (u32, u32) {
         let refusing = || self.other_voters().filter(|other| refuses(other));
         let sure = refusing().filter(|other| self.is_about_to_listen(other));
-        let maybe = refusing().filter(|other| other.body == Body::Alive);
+        let maybe = refusing().filter(|other| !other.body.is_down());
         (count(sure.count()), count(maybe.count()))
     }
 

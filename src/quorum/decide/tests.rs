@@ -818,6 +818,22 @@ fn rule_12_one_of_two_that_may_listen_a_moment_later_stays_while_the_third_is_de
 }
 
 #[test]
+fn rule_12_one_without_a_pod_that_refuses_may_listen_a_moment_later() {
+    let mut o = healthy(3);
+    leaderless(&mut o, 0);
+    crashed(&mut o, 1);
+    o.pods.truncate(2);
+    o.round.probes[2] = Probe::unanswered(Target::External(MemberId(3)), Unanswered::Refused);
+    // With the first one, either of the others makes the majority; without it, both do.
+    o.pods[0].terminating = true;
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 1),
+        based(Basis::CostsNothing)
+    );
+}
+
+#[test]
 fn rule_12_a_cluster_that_was_never_seen_has_no_majority_to_complete() {
     let mut o = none_listens(3);
     // The first one was mended: it waits for its peers, and serves nobody before it has found them.
