@@ -3,7 +3,7 @@
 //! No two clocks are ever compared: "for a settle time" always means "one replica watched it for that long". Whatever makes an
 //! instant later than it might be (a restart, an old event after a newer one) only makes somebody wait longer.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::quorum::{ClusterRef, LeaderMove, MemberId, OpenMove, Snapshot};
 /// When this replica first saw each ledger, and in it each open permission, each scale-out and each move of leadership.
 pub struct Seen {
     clock: Clock,
-    clusters: Mutex<HashMap<ClusterRef, SeenCluster>>,
+    clusters: Mutex<BTreeMap<ClusterRef, SeenCluster>>,
     sets_gone: Mutex<HashMap<String, Instant>>,
     webhooks: OnceLock<Webhooks>,
 }
@@ -45,6 +45,7 @@ struct SeenCluster {
     scale_out: Option<(i32, Instant)>,
     leader_move: Option<(LeaderMove, Instant)>,
     leads: Option<(Leads, Instant)>,
+    lapsed: Option<Instant>,
 }
 
 /// Who leads, and in which raft term.
@@ -66,10 +67,43 @@ impl Seen {
         let _ = self.webhooks.set(webhooks);
     }
 
-    /// Whether the API server asks by these webhook configurations now. A replica that has not seen them yet cannot say so.
-    pub fn is_asked_by(&self, webhooks: &str) -> bool {
-        let tells = self.webhooks.get();
-        tells.is_none_or(|tell| tell().as_deref() == Some(webhooks))
+    /// Whether the API server asks by other webhook configurations than these, or by none, as the watch showed them last. Where nobody watches
+    /// them, nobody can tell.
+    pub(super) fn are_others_than(&self, webhooks: &str) -> bool {
+        let tell = self.webhooks.get();
+        tell.is_some_and(|tell| tell().as_deref() != Some(webhooks))
+    }
+
+    /// Takes note that the gate was out of force at this moment, for every ledger of a namespace, or for all of them. Budgets that nobody has seen
+    /// yet are new, and cold anyway.
+    pub fn note_lapse(&self, namespace: Option<&str>) {
+        let now = self.clock.instant();
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        match namespace {
+            None => clusters
+                .values_mut()
+                .for_each(|seen| seen.lapsed = Some(now)),
+            Some(namespace) => clusters
+                .range_mut(ClusterRef::new(namespace, "")..)
+                .take_while(|(cluster, _)| cluster.namespace == namespace)
+                .for_each(|(_, seen)| seen.lapsed = Some(now)),
+        }
+    }
+
+    /// Whether this replica saw the gate out of force less than so long ago, for this ledger.
+    pub(super) fn has_lapsed_within(
+        &self,
+        cluster: &ClusterRef,
+        uid: &BudgetUid,
+        time: Duration,
+    ) -> bool {
+        let now = self.clock.instant();
+        let clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let lapsed = clusters
+            .get(cluster)
+            .filter(|seen| seen.uid == *uid)
+            .and_then(|seen| seen.lapsed);
+        lapsed.is_some_and(|at| now.saturating_duration_since(at) < time)
     }
 
     /// Takes note of a budget that was just read, or that a watch just told of.
@@ -102,6 +136,7 @@ impl Seen {
         let seen = SeenCluster {
             leader_move,
             leads: before.as_ref().and_then(|seen| seen.leads),
+            lapsed: before.as_ref().and_then(|seen| seen.lapsed),
             epoch,
             since: before
                 .as_ref()

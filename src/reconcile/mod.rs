@@ -49,7 +49,7 @@ use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
 use force::{OutOfForce, Standing};
 use lease::{Candidate, Leading};
-use watches::Watches;
+use watches::{Change, Watches};
 
 /// So many clusters are read at one time. Each takes a dozen requests: a thousand clusters at once, as after a start, would keep the API
 /// server from answering those who wait, and take a connection for every request.
@@ -209,11 +209,20 @@ pub async fn run(
         settings,
     } = context;
     let (changes, incoming) = mpsc::unbounded_channel();
+    let told: watches::Told = Arc::new({
+        let ledger = observer.ledger().clone();
+        move |change: Change| {
+            // Verdicts know it from now on, however long it takes until somebody has written it down.
+            change.note_lapse(ledger.seen());
+            // Nobody listens any more while the process ends.
+            let _ = changes.send(change);
+        }
+    });
     let (watches, following) = watches::open(
         &client,
         &settings.namespaces,
         &settings.webhook_configuration,
-        &changes,
+        &told,
     );
     observer.ledger().seen().hear_of_webhooks({
         let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());

@@ -22,14 +22,13 @@ use kube::runtime::watcher::{self, Event, watcher};
 use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
-use tokio::sync::mpsc::UnboundedSender;
 use tracing::warn;
 
 use super::enrol::is_gated;
 use super::force::{self, OutOfForce};
 use super::slim_pod::SlimPod;
 use crate::api::{QuorumDisruptionBudget, names};
-use crate::ledger::{Ledger, LedgerError};
+use crate::ledger::{Ledger, LedgerError, Seen};
 use crate::quorum::ClusterRef;
 
 /// An object that changed, by what it means to a cluster.
@@ -63,9 +62,22 @@ pub(super) enum Change {
 impl Change {
     /// Whether it showed the gate out of force: no later event tells that.
     pub(super) fn is_lapse(&self) -> bool {
+        self.lapse().is_some()
+    }
+
+    fn lapse(&self) -> Option<&OutOfForce> {
         match self {
-            Self::Namespace { lapse, .. } | Self::Webhooks { lapse } => lapse.is_some(),
-            _ => false,
+            Self::Namespace { lapse, .. } | Self::Webhooks { lapse } => lapse.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Takes note of it where the gate was out of force.
+    pub(super) fn note_lapse(&self, seen: &Seen) {
+        match self {
+            _ if !self.is_lapse() => {}
+            Self::Namespace { name, .. } => seen.note_lapse(Some(name)),
+            _ => seen.note_lapse(None),
         }
     }
 }
@@ -175,11 +187,14 @@ fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
 /// Keeps one watch going; it is not to end.
 pub(super) type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Whom every change is told, as soon as a watch shows it.
+pub(super) type Told = Arc<dyn Fn(Change) + Send + Sync>;
+
 /// Opens watches one by one, and collects what keeps them going.
 struct Opening<'a> {
     client: &'a Client,
     namespaces: &'a [String],
-    changes: &'a UnboundedSender<Change>,
+    told: &'a Told,
     /// By the kind that each watches.
     following: Vec<(String, Following)>,
 }
@@ -260,7 +275,7 @@ impl Opening<'_> {
         Kept::DynamicType: Hash + Eq,
     {
         let (store, writer) = reflector::store();
-        let changes = self.changes.clone();
+        let told = Arc::clone(self.told);
         let following = Box::pin(async move {
             let mut events = watcher(api, config)
                 .map_ok(|event| each(event, read))
@@ -273,8 +288,7 @@ impl Opening<'_> {
                 match event {
                     Ok(object) => {
                         if let Some(change) = change(&object) {
-                            // Nobody listens any more while the process ends.
-                            let _ = changes.send(change);
+                            told(change);
                         }
                     }
                     Err(error) => {
@@ -328,12 +342,12 @@ pub(super) fn open(
     client: &Client,
     namespaces: &[String],
     webhooks: &str,
-    changes: &UnboundedSender<Change>,
+    told: &Told,
 ) -> (Watches, Vec<(String, Following)>) {
     let mut opening = Opening {
         client,
         namespaces,
-        changes,
+        told,
         following: Vec::new(),
     };
     let any = watcher::Config::default;

@@ -114,7 +114,6 @@ async fn a_scale_out_is_timed_by_what_this_replica_saw_of_it() {
 async fn webhooks_that_were_made_anew_while_nobody_looked_make_it_cold_before_anybody_writes_so() {
     let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
     for (now, expected) in [
-        // It has just started, or they are gone.
         (None, Temperature::Cold { remaining: None }),
         (Some("v,m"), Temperature::Warm),
         (Some("v,m2"), Temperature::Cold { remaining: None }),
@@ -125,4 +124,36 @@ async fn webhooks_that_were_made_anew_while_nobody_looked_make_it_cold_before_an
             .hear_of_webhooks(Box::new(move || now.map(str::to_owned)));
         assert_eq!(of(&ledger, &read(&ledger).await), expected);
     }
+}
+
+#[tokio::test]
+async fn an_outage_makes_it_cold_before_anybody_has_written_so_and_for_a_settle_time() {
+    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
+    let cold = Temperature::Cold { remaining: None };
+    for (namespace, expected) in [
+        (Some(cluster().namespace), cold),
+        (None, cold),
+        (Some("another".to_owned()), Temperature::Warm),
+    ] {
+        let (_, ledger, hands) = ledger_with(&status);
+        let page = read(&ledger).await;
+        assert_eq!(of(&ledger, &page), Temperature::Warm);
+        ledger.seen().note_lapse(namespace.as_deref());
+        assert_eq!(of(&ledger, &page), expected, "{namespace:?}");
+        hands.advance(SETTLE.saturating_sub(Duration::from_secs(1)));
+        // Another reading is no reason to forget it.
+        assert_eq!(of(&ledger, &read(&ledger).await), expected, "{namespace:?}");
+        hands.advance(Duration::from_secs(1));
+        assert_eq!(of(&ledger, &page), Temperature::Warm, "{namespace:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_outage_of_an_earlier_budget_says_nothing_of_the_next() {
+    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-b"}});
+    let (api, ledger, _) = ledger_with(&json!({}));
+    read(&ledger).await;
+    ledger.seen().note_lapse(None);
+    put_budget(&api, "uid-b", &status);
+    assert_eq!(of(&ledger, &read(&ledger).await), Temperature::Warm);
 }
