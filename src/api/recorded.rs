@@ -100,3 +100,13 @@ pub struct RecordedScaleIn {
     /// When, by the clock of the replica that admitted it.
     pub at: String,
 }
+
+impl RecordedScaleIn {
+    /// Whether a pod may go by it: the pod of the StatefulSet with this UID that so many come before, while the StatefulSet asks for so
+    /// many replicas.
+    pub fn lets_go(&self, stateful_set_uid: &str, index: u32, replicas: u32) -> bool {
+        let is_in_range = u32::try_from(self.to).is_ok_and(|to| index >= to)
+            && u32::try_from(self.from).is_ok_and(|from| index < from);
+        self.stateful_set_uid == stateful_set_uid && is_in_range && index >= replicas
+    }
+}

@@ -77,12 +77,8 @@ fn with_set(
     }
     let index = index(set, scope::ordinal(name, &scope::name(pod))?.0)?;
     let recorded = recorded(around).and_then(|r| r.scale_in.as_ref());
-    let scaled_in = recorded.is_some_and(|scale_in| {
-        scale_in.stateful_set_uid == uid
-            && u32::try_from(scale_in.to).is_ok_and(|to| index >= to)
-            && u32::try_from(scale_in.from).is_ok_and(|from| index < from)
-    });
-    (index >= replicas && scaled_in).then_some(Teardown::ScaleIn)
+    let scaled_in = recorded.is_some_and(|scale_in| scale_in.lets_go(uid, index, replicas));
+    scaled_in.then_some(Teardown::ScaleIn)
 }
 
 /// The StatefulSet is gone and the pod still refers to it: it was not orphaned, or the reference would be gone too. What a pod says of

@@ -10,7 +10,7 @@ const NAMED: usize = 9;
 
 /// The leaving pods whose members are, or may be, in etcd's list. Only a list from a member in contact with a quorum shows that one
 /// is gone from it. It is gone through member by member: those are as many as there are, whatever a request says that leaves.
-pub(super) fn among(leaving: &Leaving, snapshot: &Snapshot) -> Listed {
+pub fn among(leaving: &Leaving, snapshot: &Snapshot) -> Listed {
     if snapshot.policy.evidence == EvidenceMode::Readiness {
         // Nobody can look: only an announcement lets them go.
         return Listed::Members(leaving.first_pods(&snapshot.cluster.name, NAMED));

@@ -14,6 +14,7 @@ pub use change::{Change, Dependents};
 pub use decide::{Because, Facts, Listed, Owner, Passing, SetReason, SetVerdict, decide};
 pub use intent::{Intent, Intents};
 pub use judge::{OnRecord, StatefulSetJudge};
+pub use listed::among as listed_among;
 pub use ordinals::{Leaving, Ordinals};
 
 use futures::future::BoxFuture;
