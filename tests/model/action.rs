@@ -1,7 +1,8 @@
 //! The things that happen.
 
+use crate::halves::Half;
 use crate::set::Set;
-use crate::state::Phase;
+use crate::state::{Force, Listed, Phase};
 
 /// One thing that happens. Everything between two of them is one effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,10 @@ pub(crate) enum Action {
     Look(usize, Set),
     /// It looks at one member. When it has seen all, it decides.
     LookAt(usize, usize),
+    /// It gathers this half of the evidence.
+    LookAtHalf(usize, Half),
+    /// It gathers the other half, and decides.
+    LookAtOtherHalf(usize),
     /// By mutation: it decides on what it saw before.
     DecideAgain(usize),
     /// It writes, and answers.
@@ -32,10 +37,22 @@ pub(crate) enum Action {
     SettlerWrites(usize),
     /// It crashes.
     SettlerCrashes(usize),
+    /// The reporter reads the ledger.
+    ReporterReads,
+    /// It looks at the cluster, except at these members.
+    ReporterLooks(Set),
+    /// It writes.
+    ReporterWrites,
+    /// It crashes.
+    ReporterCrashes,
     /// The rollout driver reads the ledger.
     DriverReads,
     /// It looks, and its plan names a step, which it asks for.
     DriverPlans(Set),
+    /// It asks for the next step of its cycle.
+    DriverGoesOn,
+    /// It crashes.
+    DriverCrashes,
     /// The template changes: every pod is outdated.
     TemplateChanges,
     /// A volume is to be replaced.
@@ -62,12 +79,38 @@ pub(crate) enum Action {
     Removed(usize),
     /// It joins again, as a learner.
     Joins(usize),
+    /// The StatefulSet grows, and its owner is to add the new member as this.
+    ScaleOut(Listed),
+    /// The owner adds the new member, before it runs.
+    Added(usize),
+    /// It removes the member again.
+    MemberRemoved(usize),
+    /// It asks for one replica less, with or without an announcement.
+    ScaleIn { announced: bool },
+    /// That is stored.
+    ScaledIn,
+    /// That is lost.
+    ScaleInLost,
     /// A learner becomes a voter.
     Promoted(usize),
     /// The budget is deleted.
     BudgetDeleted,
     /// It is created again.
     BudgetCreated,
+    /// The gate is not asked any more, for this reason.
+    OutOfForce(Force),
+    /// It is asked again.
+    InForce,
+    /// A pod's delete passes unasked.
+    DeleteUnasked(usize),
+    /// The guard reads the ledger.
+    GuardReads,
+    /// It reads whether the gate is in force.
+    GuardLooks,
+    /// It writes that down.
+    GuardWrites,
+    /// It crashes.
+    GuardCrashes,
     /// Time passes.
     Tick,
 }

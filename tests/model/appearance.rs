@@ -8,8 +8,9 @@ use quorumgate::quorum::{
     Circumstances, ClusterId, ClusterRef, Latch, MemberId, Observation, Ordinal, PodName, PodUid,
 };
 
+use crate::halves::Sight;
 use crate::set::Set;
-use crate::state::{Listed, MEMBERS, Member, Phase, State};
+use crate::state::{Latched, Listed, MEMBERS, Member, Phase, State};
 use crate::truth;
 
 /// What one look shows of each member.
@@ -76,11 +77,17 @@ fn of(member: Member, quorate: bool) -> Appearance {
 /// Everything beside the appearance that an observation is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scene {
-    pub(crate) look: Look,
+    pub(crate) sight: Sight,
     pub(crate) listed: [Listed; MEMBERS],
     pub(crate) outdated: Set,
+    /// Members that are listed and never ran.
+    pub(crate) unstarted: Set,
     pub(crate) replicas: u8,
-    pub(crate) latch: u8,
+    pub(crate) latched: Latched,
+    /// Whether the StatefulSet has just grown.
+    pub(crate) young: bool,
+    /// Members whose pods a recorded scale-in lets go.
+    pub(crate) let_go: Set,
     /// By mutation: members have names by which nobody knows that they belong in pods.
     pub(crate) nameless: bool,
 }
@@ -102,14 +109,18 @@ impl Scene {
     /// What the judge would read and hear. Quorum, where it is seen to be lost, counts as lost for long.
     pub(crate) fn observation(&self, circumstances: Circumstances) -> Observation {
         let replicas = u32::from(self.replicas);
-        let pod_of = |n| pod(n, self.look[n], self.listed[n], self.outdated.has(n));
+        let pod_of = |n| {
+            let is_known = self.listed[n] != Listed::No && !self.unstarted.has(n);
+            pod(n, self.sight.pods[n], is_known, self.outdated.has(n))
+        };
         Observation {
             circumstances,
             update_revision: Some("new".into()),
             latch: Latch {
-                voters: u32::from(self.latch),
-                replicas,
+                voters: u32::from(self.latched.voters),
+                replicas: u32::from(self.latched.replicas),
             },
+            scaled_out_for: self.young.then_some(Duration::ZERO),
             quorum_lost_for: Some(Duration::from_secs(3600)),
             pods: (0..MEMBERS).filter_map(pod_of).collect(),
             round: Round {
@@ -121,14 +132,17 @@ impl Scene {
 
     fn probe(&self, n: usize) -> Option<Probe> {
         let learner = self.listed[n] == Listed::Learner;
-        let target = match self.look[n] {
+        let target = match self.sight.pods[n] {
             Appearance::None => return None,
-            Appearance::Missing if self.listed[n] == Listed::No => return None,
+            // Who never ran has no client URL.
+            Appearance::Missing if self.listed[n] == Listed::No || self.unstarted.has(n) => {
+                return None;
+            }
             Appearance::Missing => Target::External(id(n)),
             _ => Target::Pod(uid(n, true)),
         };
         let silent = |why| Some(Probe::unanswered(target.clone(), why));
-        let (answering, leader) = match self.look[n] {
+        let (answering, leader) = match self.sight.answers[n] {
             // What lingers after its pod is gone may go on answering at its client URL.
             Appearance::Answers | Appearance::Ending | Appearance::Missing => (n, self.leader()),
             Appearance::Leaderless => (n, None),
@@ -159,8 +173,9 @@ impl Scene {
 
     /// The voter that leads: the first that answers.
     fn leader(&self) -> Option<usize> {
-        (0..MEMBERS)
-            .find(|n| self.look[*n] == Appearance::Answers && self.listed[*n] == Listed::Voter)
+        (0..MEMBERS).find(|n| {
+            self.sight.answers[*n] == Appearance::Answers && self.listed[*n] == Listed::Voter
+        })
     }
 
     fn list(&self) -> Vec<ListedMember> {
@@ -168,21 +183,27 @@ impl Scene {
         listed
             .map(|n| ListedMember {
                 id: id(n),
-                name: if self.nameless {
+                name: if self.unstarted.has(n) {
+                    String::new()
+                } else if self.nameless {
                     format!("m{n}")
                 } else {
                     pod_name(n).to_string()
                 },
                 learner: self.listed[n] == Listed::Learner,
                 peer_urls: vec![format!("https://{}:2380", pod_name(n))],
-                client_urls: vec![format!("https://{}:2379", pod_name(n))],
+                client_urls: if self.unstarted.has(n) {
+                    Vec::new()
+                } else {
+                    vec![format!("https://{}:2379", pod_name(n))]
+                },
             })
             .collect()
     }
 }
 
 /// A member's pod as the API server shows it.
-pub(crate) fn pod(n: usize, shown: Appearance, listed: Listed, outdated: bool) -> Option<Pod> {
+pub(crate) fn pod(n: usize, shown: Appearance, is_known: bool, outdated: bool) -> Option<Pod> {
     if matches!(shown, Appearance::None | Appearance::Missing) {
         return None;
     }
@@ -211,7 +232,7 @@ pub(crate) fn pod(n: usize, shown: Appearance, listed: Listed, outdated: bool) -
         ready: serves,
         revision: Some(if outdated { "old" } else { "new" }.into()),
         lease_role: None,
-        recorded_id: (listed != Listed::No).then(|| id(n)),
+        recorded_id: is_known.then(|| id(n)),
     })
 }
 

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use quorumgate::plan::{Desired, Next, next_step};
+use quorumgate::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
 use quorumgate::quorum::{
     Actor, Basis, Body, Circumstances, Disruption, Grace, Kind, Latch, Permission, Reason, Role,
-    Scope, Snapshot, TargetPod, Temperature, Verdict, decide,
+    Scope, Snapshot, TargetPod, Teardown, Temperature, Verdict, decide,
 };
 
 use crate::appearance::{Scene, pod_name, uid};
 use crate::ledger::{self, Open};
 use crate::memo::{Memo, remembered};
+use crate::steps::Steps;
 
 /// What is asked, and all that the answer can depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +71,7 @@ pub(crate) enum Ruling {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The latch with the voters seen now.
-    pub(crate) latch: u8,
+    pub(crate) latch: (u8, u8),
     /// Whether the target does not run, for all that is known.
     pub(crate) is_down: bool,
     pub(crate) is_learner: bool,
@@ -80,7 +81,9 @@ pub(crate) struct Found {
 pub(crate) fn rule(question: Question) -> Ruling {
     thread_local!(static MEMO: Memo<Question, Ruling> = Memo::default());
     remembered(&MEMO, question, |question| {
-        let snapshot = snapshot(&question.scene, question.ledger);
+        let teardown = question.scene.let_go.has(question.target);
+        let mut snapshot = snapshot(&question.scene, question.ledger);
+        snapshot.circumstances.teardown = teardown.then_some(Teardown::ScaleIn);
         let grants = ledger::grants(&question.open);
         let verdict = decide(
             &snapshot,
@@ -99,22 +102,52 @@ pub(crate) fn rule(question: Question) -> Ruling {
     })
 }
 
-/// Whom the shipped planner would take next.
-pub(crate) fn step(scene: Scene, open: Open) -> Option<usize> {
-    thread_local!(static MEMO: Memo<(Scene, Open), Option<usize>> = Memo::default());
-    remembered(&MEMO, (scene, open), |(scene, open)| {
+/// The latch with the voters that are seen.
+pub(crate) fn latch_of(scene: Scene) -> (u8, u8) {
+    thread_local!(static MEMO: Memo<Scene, (u8, u8)> = Memo::default());
+    remembered(&MEMO, scene, |scene| {
         let snapshot = snapshot(&scene, Ledger::Warm);
-        match next_step(&snapshot, &ledger::grants(&open), &Desired::by_default()) {
-            Next::Done | Next::Wait(_) => None,
+        latch(&snapshot)
+    })
+}
+
+/// What the owner of a rollout chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Strategy {
+    /// Whether outdated members that do not serve go in one cycle, as far as they may.
+    pub(crate) all_at_once: bool,
+    pub(crate) max_unavailable: u8,
+}
+
+/// Whom the shipped planner would take in the next cycle, one after the other.
+pub(crate) fn steps(scene: Scene, open: Open, strategy: Strategy) -> Steps {
+    thread_local!(static MEMO: Memo<(Scene, Open, Strategy), Steps> = Memo::default());
+    remembered(&MEMO, (scene, open, strategy), |(scene, open, strategy)| {
+        let snapshot = snapshot(&scene, Ledger::Warm);
+        let desired = Desired {
+            non_serving: if strategy.all_at_once {
+                NonServing::AllAtOnce
+            } else {
+                NonServing::OneAtATime
+            },
+            max_unavailable: MaxUnavailable::Members(strategy.max_unavailable.into()),
+            ..Desired::by_default()
+        };
+        match next_step(&snapshot, &ledger::grants(&open), &desired) {
+            Next::Done | Next::Wait(_) => Steps::default(),
             Next::Act(steps) => {
-                let first = steps.iter().next().unwrap();
-                (0..scene.look.len()).find(|n| pod_name(*n) == first.pod.name)
+                let member_of = |step: &Step| {
+                    let named = |n: &usize| pod_name(*n) == step.pod.name;
+                    (0..scene.listed.len()).find(named).unwrap()
+                };
+                Steps::of(steps.iter().map(member_of))
             }
         }
     })
 }
 
-fn snapshot(scene: &Scene, ledger: Ledger) -> Snapshot {
+/// What the judge would take for true.
+pub(crate) fn snapshot(scene: &Scene, ledger: Ledger) -> Snapshot {
     let cold = Temperature::Cold {
         remaining: Some(Duration::from_secs(1)),
     };
@@ -153,11 +186,18 @@ fn disruption(target: usize, what: What) -> Disruption {
     }
 }
 
+fn latch(snapshot: &Snapshot) -> (u8, u8) {
+    let Latch { voters, replicas } = snapshot.latch;
+    (
+        u8::try_from(voters).unwrap(),
+        u8::try_from(replicas).unwrap(),
+    )
+}
+
 fn found(snapshot: &Snapshot, target: usize) -> Found {
-    let Latch { voters, .. } = snapshot.latch;
     let member = snapshot.member(&pod_name(target));
     Found {
-        latch: u8::try_from(voters).unwrap(),
+        latch: latch(snapshot),
         is_down: member
             .is_some_and(|m| matches!(m.body, Body::Dead | Body::DeadForGood | Body::Starting)),
         is_learner: member.is_some_and(|m| m.role == Role::Learner),

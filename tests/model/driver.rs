@@ -1,13 +1,19 @@
-//! The rollout driver: reads the ledger, looks, and asks for the step that the shipped planner names. It deletes like everyone.
+//! The rollout driver: reads the ledger, looks, and asks for the steps that the shipped planner names, one after the other. It deletes like
+//! everyone.
+//!
+//! A cycle of several steps goes on as long as nobody else is permitted anything. (The shipped driver takes the second yes that its own delete
+//! gets from the webhook for somebody else's, and plans anew after each step: it does less than this one.)
 
 use crate::action::Action;
 use crate::appearance::look;
 use crate::decision;
+use crate::mutations::Mutation;
 use crate::possible::hideable;
 use crate::replica::scene;
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{At, By, Driver, Phase, Request, State};
+use crate::steps::Steps;
 
 /// What the driver may do next.
 pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
@@ -20,7 +26,10 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
     match state.driver {
         Driver::Idle if busy || outdated.is_empty() => {}
         Driver::Idle => actions.push(Action::DriverReads),
-        Driver::Page if state.free_slot(scenario.requests).is_none() => {}
+        // One step is over before the next of its cycle is asked for.
+        Driver::Cycle(_) if busy => {}
+        Driver::Page | Driver::Cycle(_) if state.free_slot(scenario.requests).is_none() => {}
+        Driver::Cycle(_) => actions.extend([Action::DriverGoesOn, Action::DriverCrashes]),
         Driver::Page => {
             let hidden = hideable(state).subsets(scenario.hidden);
             actions.extend(hidden.map(Action::DriverPlans));
@@ -31,14 +40,38 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
     }
 }
 
-/// Looks, and asks for the step that the plan names.
+/// Looks, and asks for the first of the steps that the plan names.
 pub(crate) fn plan(state: &mut State, hidden: Set, scenario: &Scenario) {
     state.driver = Driver::Idle;
-    let (Some(budget), Some(slot)) = (state.budget, state.free_slot(scenario.requests)) else {
-        return;
+    let Some(budget) = state.budget else { return };
+    let steps = if scenario.mutation == Mutation::StepsByMaxUnavailableAlone {
+        unbounded(state, scenario)
+    } else {
+        let scene = scene(state, look(state, hidden), scenario, &budget);
+        decision::steps(scene, budget.grants, scenario.strategy())
     };
-    let scene = scene(state, look(state, hidden), scenario, budget.latch);
-    let Some(target) = decision::step(scene, budget.grants) else {
+    ask_for_the_first_of(steps, state, scenario);
+}
+
+/// By mutation: whoever is outdated and up goes while fewer are out than may be, whatever the others can spare.
+fn unbounded(state: &State, scenario: &Scenario) -> Steps {
+    let out = state.which(|member| member.phase != Phase::Up).count();
+    let open = state.which(|member| member.phase == Phase::Up && member.outdated);
+    let has_room = out < u32::from(scenario.max_unavailable);
+    Steps::of(open.iter().take(usize::from(has_room)))
+}
+
+/// Asks for the next step of the cycle. It is judged anew, by a look of its own; what fences its delete is the look that it was planned by.
+pub(crate) fn go_on(state: &mut State, scenario: &Scenario) {
+    if let Driver::Cycle(rest) = state.driver {
+        state.driver = Driver::Idle;
+        ask_for_the_first_of(rest, state, scenario);
+    }
+}
+
+fn ask_for_the_first_of(steps: Steps, state: &mut State, scenario: &Scenario) {
+    let (Some(slot), Some((target, rest))) = (state.free_slot(scenario.requests), steps.split())
+    else {
         return;
     };
     assert_ne!(
@@ -46,6 +79,9 @@ pub(crate) fn plan(state: &mut State, hidden: Set, scenario: &Scenario) {
         Phase::Missing,
         "a step needs a pod"
     );
+    if !rest.is_empty() {
+        state.driver = Driver::Cycle(rest);
+    }
     state.requests[slot] = Some(Request {
         target: u8::try_from(target).unwrap(),
         stands: true,

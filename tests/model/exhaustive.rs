@@ -49,6 +49,11 @@ macro_rules! scenarios {
         pub(crate) fn is_explored(scenario: &Scenario) -> bool {
             [$($(scenario::$scenario,)*)*].contains(scenario)
         }
+
+        /// The names of the scenarios, by how they are explored.
+        fn names() -> Vec<(&'static str, Vec<&'static str>)> {
+            vec![$((stringify!($explored), vec![$(scenario::$scenario.name),*])),*]
+        }
     };
 }
 
@@ -62,19 +67,48 @@ scenarios! {
         members_are_seen_at_different_moments = TORN_LOOKS,
         a_learner_is_promoted = LEARNER,
         a_voter_is_removed = REMOVAL,
+        the_owner_scales_out_and_in_beside_one_delete = SCALING_BESIDE_ONE,
         a_rollout_among_strangers = ROLLOUT,
+        two_may_be_out_and_only_one_can = TWO_OUT,
         a_volume_is_replaced = REPLACEMENT,
+        reports_are_written_in_between = REPORTS,
         the_budget_is_created_anew = RECREATION,
         clocks_are_skewed = SKEWED_CLOCKS,
         five_members = FIVE,
         three_replicas = THREE;
     holds_as_far_as_seen_of:
+        pods_and_answers_are_of_different_moments = HALVES,
+        pods_and_answers_of_members_that_do_not_listen_yet = HALVES_LISTENING,
         members_fail_while_others_are_seen = TORN_FAILING,
         a_rollout_of_members_that_do_not_listen_yet = LISTENING_ROLLOUT,
+        reports_while_the_owner_scales = REPORTED_SCALING,
+        members_fail_while_the_owner_scales = SCALING_FAILING,
         a_node_is_lost = LOST_NODE,
         everything_fails = DISASTER,
         a_rollout_with_hardly_any_evidence = BLIND_ROLLOUT,
         a_rollout_that_repairs = TROUBLED_ROLLOUT,
+        all_that_do_not_serve_go_at_once = ALL_AT_ONCE,
+        two_of_five_may_be_out = TWO_OUT_OF_FIVE,
+        two_of_five_fail_and_go_at_once = ALL_AT_ONCE_OF_FIVE,
+        the_owner_scales_out_and_in = SCALING,
+        the_gate_is_out_of_force = OUT_OF_FORCE,
+        the_gate_is_out_of_force_for_two = OUT_OF_FORCE_FOR_TWO,
+        a_rollout_while_the_gate_is_out_of_force = ROLLOUT_OUT_OF_FORCE,
         five_members_that_fail = FIVE_FAILING,
-        three_replicas_and_failures = THREE_FAILING;
+        three_replicas_and_failures = THREE_FAILING,
+        reports_while_a_voter_is_removed = REPORTED_REMOVAL;
+}
+
+#[test]
+fn the_architecture_says_what_is_explored_to_its_end_and_what_is_not() {
+    let document = include_str!("../../ARCHITECTURE.md");
+    let document = document.split_whitespace().collect::<Vec<_>>().join(" ");
+    for (how, names) in names() {
+        let told = match how {
+            "holds_in_every_state_of" => "explored to their end:",
+            _ => "explored breadth first for a million steps each:",
+        };
+        let said = format!("{told} {}.", names.join(", "));
+        assert!(document.contains(&said), "it does not say \"{said}\"");
+    }
 }

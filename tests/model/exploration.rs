@@ -20,6 +20,8 @@ pub(crate) struct Exploration {
     pub(crate) lively: bool,
     /// The property that was broken, and how.
     pub(crate) broken: Option<(&'static str, Path<State, Action>)>,
+    /// After how many steps it ended, where that was before its end.
+    bound: usize,
     took: Duration,
 }
 
@@ -61,6 +63,7 @@ fn explored(scenario: Scenario, steps: usize, until: HasDiscoveries) -> Explorat
         complete: broken.is_none() && checker.state_count() < steps,
         lively,
         broken,
+        bound: steps,
         took,
     }
 }
@@ -68,14 +71,18 @@ fn explored(scenario: Scenario, steps: usize, until: HasDiscoveries) -> Explorat
 impl Exploration {
     /// One line for people.
     pub(crate) fn tell(&self, scenario: &Scenario) -> String {
-        let extent = if self.complete { "all" } else { "the first" };
+        let states = if self.complete {
+            format!("to its end, all {} states", self.states)
+        } else {
+            let (bound, states) = (self.bound, self.states);
+            format!("for {bound} steps, the first {states} states")
+        };
         format!(
-            "{:<20} {} members, {} replicas, {} deletes at once: {extent} {} states, {} steps deep, in {:.1} s",
+            "{:<20} {} members, {} replicas, {} deletes at once: explored {states}, {} steps deep, in {:.1} s",
             scenario.name,
             scenario.members(),
             scenario.gates,
             scenario.requests,
-            self.states,
             self.depth,
             self.took.as_secs_f64(),
         )

@@ -16,7 +16,7 @@ use quorumgate::quorum::{
 use crate::appearance::{self, Appearance, NAME, pod_name, uid};
 use crate::memo::{Memo, remembered};
 use crate::set::Set;
-use crate::state::{Cause, Grant, Listed, MEMBERS};
+use crate::state::{Cause, Grant, MEMBERS};
 
 /// What the model calls one tick.
 const TICK: Duration = Duration::from_secs(60);
@@ -92,6 +92,25 @@ pub(crate) fn issued(open: Open, n: usize, what: For) -> (Open, bool) {
     })
 }
 
+/// By mutation: grants that were read once, written again as they were. `now`: those that stand, which tell what became of incarnations.
+pub(crate) fn as_they_were(then: Open, now: Open) -> Open {
+    std::array::from_fn(|n| match (then[n].delete, now[n].delete) {
+        (Some(_), Some(cause)) => Grant {
+            delete: Some(cause),
+            ..then[n]
+        },
+        (Some(cause), None) => Grant {
+            // It was settled because its incarnation is gone.
+            delete: Some(Cause {
+                stands: false,
+                ..cause
+            }),
+            ..then[n]
+        },
+        (None, _) => then[n],
+    })
+}
+
 /// The grants without the deletes of these members.
 pub(crate) fn without(open: Open, ended: Set) -> Open {
     thread_local!(static MEMO: Memo<(Open, Set), Open> = Memo::default());
@@ -163,7 +182,7 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
                 uid: named.clone(),
                 rollout: cause.rollout,
             };
-            let pod = appearance::pod(n, shown, Listed::Voter, false);
+            let pod = appearance::pod(n, shown, true, false);
             let look = pod.map_or(Look::Gone, |pod| Look::Here {
                 uid: pod.uid,
                 terminating: pod.terminating,
@@ -175,30 +194,66 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
     )
 }
 
-/// What the shipped code thinks of a budget that is written to be warm, or that has been watched for so many ticks.
-pub(crate) fn told_temperature(cold_for: Option<u8>, settle_time: u8) -> Temperature {
-    thread_local!(static MEMO: Memo<(Option<u8>, u8), Temperature> = Memo::default());
-    remembered(&MEMO, (cold_for, settle_time), |(cold_for, settle_time)| {
+/// All that the temperature of a ledger rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Warmth {
+    /// For how many ticks it has been watched while it was cold; `None` where it is written to be warm.
+    pub(crate) cold_for: Option<u8>,
+    pub(crate) suspended: bool,
+    pub(crate) webhooks: Webhooks,
+    /// How many ticks ago this replica saw the gate out of force.
+    pub(crate) lapsed_for: Option<u8>,
+    pub(crate) settle_time: u8,
+}
+
+/// Which webhook configurations a watch shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Webhooks {
+    /// Those that the ledger was last in force by.
+    Same,
+    Others,
+    Missing,
+}
+
+/// What the shipped code thinks of such a ledger.
+pub(crate) fn told_temperature(warmth: Warmth) -> Temperature {
+    thread_local!(static MEMO: Memo<Warmth, Temperature> = Memo::default());
+    remembered(&MEMO, warmth, |warmth| {
         let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
         let watch = Watch::new(clock);
-        let object = budget(cold_for.is_none());
-        watch.note(&object);
-        hands.advance(TICK * u32::from(cold_for.unwrap_or_default()));
-        temperature(
-            &Page::of(object).unwrap(),
-            &watch,
-            TICK * u32::from(settle_time),
-        )
+        let webhooks = match warmth.webhooks {
+            Webhooks::Same => Some("these"),
+            Webhooks::Others => Some("others"),
+            Webhooks::Missing => None,
+        };
+        watch.hear_of_webhooks(Box::new(move || webhooks.map(str::to_owned)));
+        let watched = warmth.cold_for.unwrap_or_default();
+        watch.note(&budget(&warmth, 0));
+        for ago in (0..=watched.max(warmth.lapsed_for.unwrap_or_default())).rev() {
+            if warmth.lapsed_for == Some(ago) {
+                watch.note_lapse(None);
+            }
+            if watched == ago {
+                watch.note(&budget(&warmth, 1));
+            }
+            hands.advance(TICK * u32::from(ago.min(1)));
+        }
+        let page = Page::of(budget(&warmth, 1)).unwrap();
+        temperature(&page, &watch, TICK * u32::from(warmth.settle_time))
     })
 }
 
-fn budget(warm: bool) -> QuorumDisruptionBudget {
+/// The budget, in which the ledger has turned cold so often.
+fn budget(warmth: &Warmth, epoch: i64) -> QuorumDisruptionBudget {
     let mut object = QuorumDisruptionBudget::of(&ClusterRef::new("ns", NAME));
     object.metadata.uid = Some("this one".into());
     object.metadata.resource_version = Some("1".into());
     let mut status = QuorumDisruptionBudgetStatus::default();
-    status.ledger.warm = warm;
+    status.ledger.warm = warmth.cold_for.is_none();
     status.ledger.budget_uid = Some("this one".into());
+    status.ledger.in_force_by = Some("these".into());
+    status.ledger.suspended = warmth.suspended;
+    status.ledger.epoch = epoch;
     object.status = Some(status);
     object
 }

@@ -6,12 +6,13 @@ use crate::action::Action;
 use crate::mutations::Mutation;
 use crate::properties;
 use crate::scenario::{LIFE, Scenario};
+use crate::set::Set;
 use crate::state::{
-    At, Budget, By, Driver, Listed, MEMBERS, Member, Out, Phase, REPLICAS, REQUESTS, Request,
-    Settler, State,
+    At, Budget, By, Driver, Force, Guard, Latched, Listed, MEMBERS, Member, Out, Phase, REPLICAS,
+    REQUESTS, Reporter, Request, Settler, State,
 };
 use crate::symmetry::representative;
-use crate::{driver, replacement, replica, settler};
+use crate::{driver, halves, outage, replacement, replica, reporter, scaling, settler};
 
 impl Model for Scenario {
     type State = State;
@@ -21,22 +22,38 @@ impl Model for Scenario {
         let member = |n: usize| Member {
             listed: match n {
                 n if n < usize::from(self.voters) => Listed::Voter,
-                n if n < self.members() => Listed::Learner,
+                n if n < self.replicas() => Listed::Learner,
                 _ => Listed::No,
             },
-            phase: if n < self.members() {
-                Phase::Up
-            } else {
-                Phase::Absent
+            phase: match n {
+                n if n < self.replicas() => Phase::Up,
+                n if n < self.members() => Phase::Missing,
+                _ => Phase::Absent,
             },
             outdated: self.rollout && n < self.members(),
             out: Out::NotByUs,
         };
         vec![State {
             members: std::array::from_fn::<Member, MEMBERS, _>(member),
-            budget: Some(Budget::new(self.voters, None)),
+            replicas: u8::try_from(self.replicas()).unwrap(),
+            joins_as: Listed::No,
+            scales_in: false,
+            unstarted: Set::NONE,
+            budget: Some(Budget::new(
+                Latched {
+                    voters: self.voters,
+                    replicas: u8::try_from(self.replicas()).unwrap(),
+                    growing: false,
+                },
+                None,
+            )),
             requests: [None; REQUESTS],
             settlers: [Settler::Idle; REPLICAS],
+            reporter: Reporter::Idle,
+            force: Force::In,
+            lapsed_for: None,
+            unwritten: false,
+            guard: Guard::Idle,
             driver: Driver::Idle,
             replacement: None,
             unfounded: false,
@@ -52,6 +69,9 @@ impl Model for Scenario {
             self.request_actions(state, slot, actions);
         }
         self.settler_actions(state, actions);
+        reporter::actions(self, state, actions);
+        outage::actions(self, state, actions);
+        scaling::actions(self, state, actions);
         driver::actions(self, state, actions);
         replacement::actions(self, state, actions);
         for (n, member) in state.members() {
@@ -69,6 +89,7 @@ impl Model for Scenario {
             .iter()
             .flatten()
             .all(|request| request.age < LIFE)
+            && self.is_in_time(state)
         {
             actions.push(Action::Tick);
         }
@@ -108,9 +129,11 @@ impl Scenario {
             Action::Read(slot) => replica::read(state, slot, self),
             Action::Look(slot, hidden) => replica::look_and_decide(state, slot, hidden, self),
             Action::LookAt(slot, n) => replica::look_at(state, slot, n, self),
+            Action::LookAtHalf(slot, half) => halves::look_first(state, slot, half),
+            Action::LookAtOtherHalf(slot) => halves::look_second(state, slot, self),
             Action::DecideAgain(slot) => replica::decide_again(state, slot, self),
             Action::Record(slot) => replica::record(state, slot, self),
-            Action::Execute(slot) => execute(state, slot),
+            Action::Execute(slot) => execute(state, slot, self),
             Action::SettlerReads(n) => settler::read(state, n, self),
             Action::SettlerLooks(n) if state.settlers[n] == Settler::Idle => {
                 settler::look_first(state, n);
@@ -118,8 +141,14 @@ impl Scenario {
             Action::SettlerLooks(n) => settler::look_at_pods(state, n, self),
             Action::SettlerWrites(n) => settler::write(state, n, self),
             Action::SettlerCrashes(n) => state.settlers[n] = Settler::Idle,
+            Action::ReporterReads => reporter::read(state, self),
+            Action::ReporterLooks(hidden) => reporter::look_around(state, hidden, self),
+            Action::ReporterWrites => reporter::write(state, self),
+            Action::ReporterCrashes => state.reporter = Reporter::Idle,
             Action::DriverReads => state.driver = Driver::Page,
             Action::DriverPlans(hidden) => driver::plan(state, hidden, self),
+            Action::DriverGoesOn => driver::go_on(state, self),
+            Action::DriverCrashes => state.driver = Driver::Idle,
             Action::TemplateChanges => {
                 for member in state
                     .members
@@ -149,6 +178,12 @@ impl Scenario {
                 state.members[n].listed = Listed::Learner;
                 state.come_up(n);
             }
+            Action::ScaleOut(joins_as) => scaling::scale_out(state, joins_as),
+            Action::Added(n) => scaling::add(state, n),
+            Action::MemberRemoved(n) => scaling::remove(state, n),
+            Action::ScaleIn { announced } => scaling::ask_to_scale_in(state, announced, self),
+            Action::ScaledIn => scaling::scale_in(state),
+            Action::ScaleInLost => state.scales_in = false,
             Action::Promoted(n) => state.promote(n),
             Action::BudgetDeleted => {
                 state.budget = None;
@@ -156,10 +191,29 @@ impl Scenario {
             }
             Action::BudgetCreated => {
                 let warm = self.mutation == Mutation::RecreatedBudgetStartsWarm;
-                state.budget = Some(Budget::new(0, (!warm).then_some(0)));
+                state.budget = Some(Budget::new(Latched::default(), (!warm).then_some(0)));
             }
+            Action::OutOfForce(why) => outage::begin(state, why),
+            Action::InForce => outage::end(state),
+            Action::DeleteUnasked(n) => outage::delete(state, n, self),
+            Action::GuardReads => outage::read(state),
+            Action::GuardLooks => outage::look(state),
+            Action::GuardWrites => outage::write(state, self),
+            Action::GuardCrashes => state.guard.lose_race(&mut state.unwritten),
             Action::Tick => self.tick(state),
         }
+    }
+
+    /// Whether time may pass: an outage is written down within a settle time, so no ledger turns warm before.
+    fn is_in_time(&self, state: &State) -> bool {
+        let overdue = |age: u8| age + self.pace >= self.settle_time;
+        let Some(budget) = &state.budget else {
+            return true;
+        };
+        let is_unwritten =
+            state.unwritten || state.guard.knows_of_an_outage() || state.force == Force::Unlabelled;
+        let may_warm = [state.lapsed_for, budget.cold_for].into_iter().flatten();
+        budget.suspended || !is_unwritten || !may_warm.into_iter().any(overdue)
     }
 
     pub(crate) fn tick(&self, state: &mut State) {
@@ -168,6 +222,10 @@ impl Scenario {
                 request.age += 1;
             }
         }
+        state.lapsed_for = state
+            .lapsed_for
+            .map(|age| age + self.pace)
+            .filter(|age| *age < self.settle_time);
         let Some(budget) = &mut state.budget else {
             return;
         };
@@ -182,6 +240,12 @@ impl Scenario {
                 cause.age = older(cause.age);
             }
         }
+        // Whoever grows has grown by then.
+        budget.latched.growing = false;
+        if budget.suspended || budget.by_others {
+            // It begins anew when that ends.
+            return;
+        }
         if let Some(age) = &mut budget.cold_for {
             *age = older(*age);
         }
@@ -193,14 +257,17 @@ impl Scenario {
 }
 
 /// The delete takes effect, where its preconditions hold.
-fn execute(state: &mut State, slot: usize) {
+fn execute(state: &mut State, slot: usize, scenario: &Scenario) {
     let Some(request) = state.requests[slot].take() else {
         return;
     };
-    let At::Answered(permit) = request.at else {
-        return;
+    let permit = match request.at {
+        At::Answered(permit) if !permit.announced => permit,
+        At::Answered(_) | At::Unasked => return state.take_unasked(usize::from(request.target)),
+        _ => return,
     };
-    let untouched = request.by != By::Step { untouched: false };
+    let untouched = request.by != By::Step { untouched: false }
+        || scenario.mutation == Mutation::StepWithoutAFence;
     if request.stands && untouched {
         let excused = (!permit.harmless).then_some(permit.excused);
         state.delete(usize::from(request.target), excused);

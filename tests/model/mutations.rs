@@ -4,8 +4,8 @@ use crate::exhaustive::is_explored;
 use crate::exploration::explore_until_broken;
 use crate::properties::{DEAD_GO, FOUNDED, MAJORITY, NOBODY_WAITS, SETTLES};
 use crate::scenario::{
-    BLIND_ROLLOUT, FAILURES, LEARNER, OUTAGE, QUIET, RECREATION, REMOVAL, REPLACEMENT,
-    REUSED_ADDRESS, Scenario,
+    ALL_AT_ONCE, BLIND_ROLLOUT, FAILURES, HALVES, LEARNER, OUT_OF_FORCE, OUTAGE, QUIET, RECREATION,
+    REMOVAL, REPLACEMENT, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
 };
 
 /// A change of the protocol, or of what goes into the shipped code and comes out of it, that has to be caught.
@@ -32,6 +32,16 @@ pub(crate) enum Mutation {
     RecreatedBudgetStartsWarm,
     NoBudgetReadAsForeign,
     CountWhatLingersAsServing,
+    ReportOverTheLedger,
+    StepsByMaxUnavailableAlone,
+    StepWithoutAFence,
+    AnswersCountByName,
+    NoGraceAfterAScaleOut,
+    ScaleInWithoutAGrant,
+    AdmitEveryScaleIn,
+    TrustedRightAfterAnOutage,
+    TrustWhatIsWrittenOfForce,
+    OutagesUnknownUntilWritten,
     // Three more, because what has to happen in the end has to be able to fail too.
     NeverSettleWhatStands,
     CountServingAsUnknown,
@@ -46,8 +56,8 @@ struct Case {
     breaks: &'static str,
 }
 
-/// Every mutation, in the order of the issue that asked for them. Each is one that the same scenario, unmutated, is free of.
-const CASES: [Case; 19] = [
+/// Every mutation that breaks the promise. Each is one that the same scenario, unmutated, is free of.
+const CASES: [Case; 29] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -67,6 +77,16 @@ const CASES: [Case; 19] = [
     case(Mutation::RecreatedBudgetStartsWarm, RECREATION, MAJORITY),
     case(Mutation::NoBudgetReadAsForeign, RECREATION, MAJORITY),
     case(Mutation::CountWhatLingersAsServing, QUIET, MAJORITY),
+    case(Mutation::ReportOverTheLedger, REPORTS, MAJORITY),
+    case(Mutation::StepsByMaxUnavailableAlone, TWO_OUT, MAJORITY),
+    case(Mutation::StepWithoutAFence, ALL_AT_ONCE, MAJORITY),
+    case(Mutation::AnswersCountByName, HALVES, MAJORITY),
+    case(Mutation::NoGraceAfterAScaleOut, SCALING, MAJORITY),
+    case(Mutation::ScaleInWithoutAGrant, SCALING, MAJORITY),
+    case(Mutation::AdmitEveryScaleIn, SCALING, FOUNDED),
+    case(Mutation::TrustedRightAfterAnOutage, OUT_OF_FORCE, MAJORITY),
+    case(Mutation::TrustWhatIsWrittenOfForce, OUT_OF_FORCE, MAJORITY),
+    case(Mutation::OutagesUnknownUntilWritten, OUT_OF_FORCE, MAJORITY),
 ];
 
 /// Those that break what has to happen in the end.

@@ -1,12 +1,12 @@
 //! A permission, and what was true at the moment of its look.
 
-use quorumgate::quorum::{Basis, majority};
+use quorumgate::quorum::{Basis, Teardown, majority};
 
 use crate::appearance::Appearance::{
     self, Answers, Crashed, Ending, Leaderless, Lost, Missing, Refusing, Silent, Starting,
 };
-use crate::appearance::Look;
 use crate::decision::What;
+use crate::halves::Sight;
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{Budget, Listed, MEMBERS, Permit, Phase, State};
@@ -19,14 +19,16 @@ pub(crate) struct True {
     serving: Set,
     /// The voters that ran.
     able: Set,
+    /// The voters that ran when the look was over.
+    able_still: Set,
     /// Those whose processes did not.
     down: Set,
 }
 
 impl True {
     /// Of a look in one moment, what is true now; of one in many, what was true of each when it was seen, which is what was seen.
-    pub(crate) fn at(state: &State, seen: Look, scenario: &Scenario) -> Self {
-        if !scenario.torn {
+    pub(crate) fn at(state: &State, seen: Sight, scenario: &Scenario) -> Self {
+        if !scenario.torn && !scenario.halves {
             let is_down = |phase| {
                 matches!(
                     phase,
@@ -40,32 +42,46 @@ impl True {
             return Self {
                 serving: truth::serving(state),
                 able: truth::able(state),
+                able_still: truth::able(state),
                 down: state.which(|member| is_down(member.phase)),
             };
         }
-        let which =
-            |shown: &[Appearance]| Set::of((0..MEMBERS).filter(|n| shown.contains(&seen[*n])));
+        let voters = truth::voters(state);
+        let which = |shown: &[Appearance]| {
+            Set::of((0..MEMBERS).filter(|n| shown.contains(&seen.answers[*n])))
+        };
+        // One that answered may have been on its way out by then, and not yet when its pod was read.
+        let stood = Set::of((0..MEMBERS).filter(|n| seen.pods[*n] != Ending));
+        let able = which(&[Answers, Leaderless, Ending, Silent, Refusing]);
+        let able = able.and(stood).and(voters);
         Self {
-            serving: which(&[Answers]).and(truth::voters(state)),
-            able: which(&[Answers, Leaderless, Ending, Silent, Refusing]).and(truth::voters(state)),
-            down: which(&[Missing, Starting, Refusing, Crashed, Lost]),
+            serving: which(&[Answers, Ending]).and(stood).and(voters),
+            able,
+            able_still: if scenario.halves {
+                truth::able(state)
+            } else {
+                able
+            },
+            down: seen
+                .which(|shown| matches!(shown, Missing | Starting | Refusing | Crashed | Lost)),
         }
     }
 }
 
 /// A permission as it stands at the moment of the look.
-pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: u8) -> Permit {
+pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: (u8, u8)) -> Permit {
     let granted = state.budget.as_ref().map_or(Set::NONE, Budget::granted);
-    let others = true_then.able.minus(granted).without(target).count();
+    let without = |able: Set| able.minus(granted).without(target).count();
     let needed = majority(truth::voters(state).count());
     Permit {
         excused: Set::NONE,
-        harmless: others + 1 < needed,
-        spared: others >= needed,
+        harmless: without(true_then.able) + 1 < needed,
+        spared: without(true_then.able_still) >= needed,
         founded: true,
         recorded: true,
+        announced: false,
         latch,
-        look: Look::default(),
+        look: Sight::default(),
     }
 }
 
@@ -95,6 +111,10 @@ pub(crate) fn is_founded(
         }
         Basis::NotAMember => member.listed == Listed::No,
         Basis::Repair => what == What::Step && !truth::is_quorate(state),
+        Basis::Teardown(Teardown::ScaleIn) => {
+            let recorded = state.budget.and_then(|budget| budget.scale_in);
+            recorded.is_some_and(|scale_in| scale_in.founded)
+        }
         Basis::Teardown(_)
         | Basis::Override
         | Basis::Proceed

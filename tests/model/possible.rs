@@ -3,6 +3,7 @@
 use quorumgate::quorum::majority;
 
 use crate::action::Action;
+use crate::halves::Half;
 use crate::mutations::Mutation;
 use crate::scenario::Scenario;
 use crate::set::Set;
@@ -29,6 +30,11 @@ impl Scenario {
             At::Called if heard < self.gates => actions.push(Action::Read(slot)),
             At::Called => {}
             At::Page if self.torn => looks_left(state, slot, Set::NONE, actions),
+            At::Page if self.halves => actions.extend([
+                Action::LookAtHalf(slot, Half::Pods),
+                Action::LookAtHalf(slot, Half::Answers),
+            ]),
+            At::Half { .. } => actions.push(Action::LookAtOtherHalf(slot)),
             At::Looking { seen, .. } => looks_left(state, slot, seen, actions),
             At::Page => {
                 let hidden = hideable(state).subsets(self.hidden);
@@ -37,6 +43,7 @@ impl Scenario {
             At::Again(_) => actions.push(Action::DecideAgain(slot)),
             At::Decided(_) => actions.push(Action::Record(slot)),
             At::Answered(_) => actions.extend([Action::CallAgain(slot), Action::Execute(slot)]),
+            At::Unasked => actions.push(Action::Execute(slot)),
         }
     }
 
@@ -70,7 +77,9 @@ impl Scenario {
             Phase::Absent | Phase::Lost => {}
             Phase::Up => {
                 if may_fail {
-                    actions.extend(self.ailments.iter().map(|phase| Action::Fails(n, *phase)));
+                    if !(self.boots && has_read_pods(state)) {
+                        actions.extend(self.ailments.iter().map(|phase| Action::Fails(n, *phase)));
+                    }
                     if self.bypasses {
                         actions.push(Action::Bypassed(n));
                     }
@@ -86,10 +95,12 @@ impl Scenario {
                 }
             }
             Phase::Ending => actions.push(Action::Ends(n)),
-            Phase::Missing => actions.push(Action::Created(n)),
+            Phase::Missing if n < usize::from(state.replicas) => actions.push(Action::Created(n)),
+            Phase::Missing => {}
             // One that is no member any more has nothing to come back to.
             Phase::Starting | Phase::Crashed if member.listed == Listed::No => {
-                if truth::is_quorate(state) && !is_going(state, n) {
+                let comes_back = self.spare() != Some(n);
+                if comes_back && truth::is_quorate(state) && !is_going(state, n) {
                     actions.push(Action::Joins(n));
                 }
             }
@@ -110,7 +121,7 @@ impl Scenario {
 }
 
 /// Whether a member is permitted to go, or about to be.
-fn is_going(state: &State, n: usize) -> bool {
+pub(crate) fn is_going(state: &State, n: usize) -> bool {
     let asked = state
         .requests
         .iter()
@@ -126,6 +137,21 @@ fn is_being_looked_at(state: &State, n: usize) -> bool {
         _ => false,
     };
     state.requests.iter().flatten().any(has_seen)
+}
+
+/// Whether somebody has read the pods, and has yet to ask the members. One whose process ends in between looks like one that runs and does not listen
+/// yet, so where there are such, none does.
+fn has_read_pods(state: &State) -> bool {
+    let has_read = |request: &Request| {
+        matches!(
+            request.at,
+            At::Half {
+                first: Half::Pods,
+                ..
+            }
+        )
+    };
+    state.requests.iter().flatten().any(has_read)
 }
 
 fn looks_left(state: &State, slot: usize, seen: Set, actions: &mut Vec<Action>) {

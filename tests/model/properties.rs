@@ -13,6 +13,9 @@
 //! - A failure *before* the look excuses nothing: the gate could have known, and if it could not be seen (a look that misses members that run,
 //!   or is fooled about those that do not) then it has to assume the worst. A failure *after* the look is nobody's fault: a
 //!   permission cannot be recalled. So "who became fewer by something that nobody was asked about" is counted exactly.
+//! - What passes unasked while the gate is out of force, and what goes by an announced scale-in, is a failure from the moment at which it passes or
+//!   is let go, not only when it happens: a permission whose look comes in between has to reckon with it.
+//! - A voter that the owner of a scale-out adds before it runs is excused for those who looked before the scale-out, and for nobody else.
 //! - Of several taken members the one that was permitted last decides, because fewest are excused for it; asking it of each is the same.
 //! - A voter that somebody removes from etcd counts as failed, and does not lower the majority (the latch). One that is promoted raises it.
 //! - Where at the look fewer than a majority ran, even with the target, the permission takes nothing from anyone (rule 12); the same where
@@ -68,10 +71,15 @@ pub(crate) const TAKEN: &str = "something is permitted and happens";
 pub(crate) fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
     let up = truth::up(state);
     let needed = truth::needed(state, scenario);
+    // Who is to become a voter, and is none yet, excuses nothing.
+    let spare = scenario
+        .spare()
+        .filter(|n| state.members[*n].listed != Listed::Voter);
+    let counted = |excused: Set| spare.map_or(excused, |n| excused.without(n));
     state.members().all(|(_, member)| match member.out {
         Out::NotByUs => true,
         Out::Taken(_) if member.listed != Listed::Voter => true,
-        Out::Taken(excused) => up.or(excused).count() >= needed,
+        Out::Taken(excused) => up.or(counted(excused)).count() >= needed,
     })
 }
 
@@ -109,17 +117,19 @@ fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
     let Some(budget) = &state.budget else {
         return true;
     };
-    if !budget.granted().is_empty() || budget.cold_for.is_some() {
+    // While a scale-out is young, room is kept for the voter that may be added.
+    let young = budget.latched.is_young(state.replicas);
+    if !budget.granted().is_empty() || budget.cold_for.is_some() || young {
         return true;
     }
     let up = truth::serving(state);
-    let needed = truth::needed(state, scenario).max(majority(u32::from(budget.latch)));
+    let needed = truth::needed(state, scenario).max(majority(u32::from(budget.latched.voters)));
     let spare = up.count().saturating_sub(needed);
     let scene = scene(
         state,
         doctored(look(state, Set::NONE), scenario.mutation),
         scenario,
-        budget.latch,
+        budget,
     );
     spare == 0
         || up.iter().all(|target| {
@@ -139,10 +149,13 @@ fn the_dead_may_go(scenario: &Scenario, state: &State) -> bool {
     let Some(budget) = &state.budget else {
         return true;
     };
-    if !budget.granted().is_empty() || budget.cold_for.is_some() {
+    // While a scale-out is young, room is kept for the voter that may be added.
+    let young = budget.latched.is_young(state.replicas);
+    if !budget.granted().is_empty() || budget.cold_for.is_some() || young {
         return true;
     }
-    let others_suffice = truth::serving(state).count() >= truth::needed(state, scenario);
+    let needed = truth::needed(state, scenario).max(majority(u32::from(budget.latched.voters)));
+    let others_suffice = truth::serving(state).count() >= needed;
     let dead = state.which(|member| match member.phase {
         Phase::Lost => true,
         Phase::Crashed => others_suffice,
@@ -152,7 +165,7 @@ fn the_dead_may_go(scenario: &Scenario, state: &State) -> bool {
         state,
         doctored(look(state, Set::NONE), scenario.mutation),
         scenario,
-        budget.latch,
+        budget,
     );
     dead.iter().all(|target| {
         let question = Question {

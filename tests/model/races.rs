@@ -23,12 +23,17 @@ impl State {
                     At::Decided(permit) | At::Again(permit),
                     Mutation::EvidenceAcrossAResourceVersion,
                 ) => At::Again(permit),
-                (At::Page | At::Looking { .. } | At::Decided(_) | At::Again(_), _) => At::Called,
-                (at @ (At::Called | At::Answered(_)), _) => at,
+                (
+                    At::Page | At::Looking { .. } | At::Half { .. } | At::Decided(_) | At::Again(_),
+                    _,
+                ) => At::Called,
+                (at @ (At::Called | At::Answered(_) | At::Unasked), _) => at,
             };
         }
         for settler in &mut self.settlers {
             settler.lose_race();
         }
+        self.reporter.lose_race(mutation);
+        self.guard.lose_race(&mut self.unwritten);
     }
 }

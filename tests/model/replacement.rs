@@ -1,12 +1,10 @@
 //! The replacement of a volume: it holds its grant from the permission until its new voter serves, however many pods come and go meanwhile.
 
-use quorumgate::quorum::Temperature;
-
 use crate::action::Action;
 use crate::appearance::look;
-use crate::decision::{Ledger, Question, Ruling, What, rule};
+use crate::decision::{Question, Ruling, What, rule};
 use crate::ledger::{self, For};
-use crate::replica::scene;
+use crate::replica::{scene, worth};
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{Budget, Out, Phase, Replacement, State};
@@ -30,11 +28,10 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
 /// Asks for the grant, and has it or not.
 pub(crate) fn ask(state: &mut State, n: usize, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
-    let cold = ledger::told_temperature(budget.cold_for, scenario.settle_time) != Temperature::Warm;
     let question = Question {
-        scene: scene(state, look(state, Set::NONE), scenario, budget.latch),
+        scene: scene(state, look(state, Set::NONE), scenario, &budget),
         open: budget.grants,
-        ledger: if cold { Ledger::Cold } else { Ledger::Warm },
+        ledger: worth(state, &budget, scenario),
         target: n,
         what: What::Replace,
     };

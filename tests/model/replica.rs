@@ -1,15 +1,19 @@
 //! The gate: a judgement from its reading of the ledger to its answer, one effect at a time.
 
-use quorumgate::quorum::{Basis, Temperature};
+use quorumgate::quorum::{Basis, Teardown, Temperature};
 
 use crate::appearance::{Appearance, Look, Scene, look};
 use crate::decision::{Found, Ledger, Question, Ruling, What, rule};
-use crate::ledger::{self, For};
+use crate::halves::Sight;
+use crate::ledger::{self, For, Warmth, Webhooks};
 use crate::mutations::Mutation;
 use crate::permission::{True, is_founded, permit};
+use crate::scaling;
 use crate::scenario::Scenario;
 use crate::set::Set;
-use crate::state::{At, Budget, By, Driver, Listed, MEMBERS, Permit, Phase, Request, State};
+use crate::state::{
+    At, Budget, By, Driver, Force, Latched, Listed, MEMBERS, Permit, Phase, Request, State,
+};
 use crate::truth;
 
 /// What a judgement comes to.
@@ -35,9 +39,10 @@ pub(crate) fn read(state: &mut State, slot: usize, scenario: &Scenario) {
         Mutation::NoBudgetReadAsForeign => Ledger::Ignored,
         _ => Ledger::Missing,
     };
+    let none = Budget::new(Latched::default(), None);
     let question = Question {
-        scene: scene(state, look(state, Set::NONE), scenario, 0),
-        open: Budget::new(0, None).grants,
+        scene: scene(state, look(state, Set::NONE), scenario, &none),
+        open: none.grants,
         ledger,
         target,
         what: What::Delete,
@@ -45,10 +50,10 @@ pub(crate) fn read(state: &mut State, slot: usize, scenario: &Scenario) {
     // A pod that nobody guards goes unjudged.
     state.requests[slot] = match rule(question) {
         Ruling::Waived if !is_ending(state, target) => {
-            let true_then = True::at(state, Look::default(), scenario);
+            let true_then = True::at(state, Sight::default(), scenario);
             let permit = Permit {
                 recorded: false,
-                ..permit(state, true_then, target, 0)
+                ..permit(state, true_then, target, (0, 0))
             };
             Some(Request {
                 at: At::Answered(permit),
@@ -70,7 +75,7 @@ fn is_ending(state: &State, target: usize) -> bool {
 /// Looks at the cluster, except at those `hidden`, and decides.
 pub(crate) fn look_and_decide(state: &mut State, slot: usize, hidden: Set, scenario: &Scenario) {
     let seen = look(state, hidden);
-    conclude(state, slot, seen, None, scenario);
+    conclude(state, slot, seen.into(), None, scenario);
 }
 
 /// Looks at one member. When all have been seen, decides.
@@ -97,7 +102,7 @@ pub(crate) fn look_at(state: &mut State, slot: usize, n: usize, scenario: &Scena
         };
         return;
     }
-    conclude(state, slot, so_far, None, scenario);
+    conclude(state, slot, so_far.into(), None, scenario);
     let concluded = state.requests[slot].as_mut().and_then(Request::permit);
     if let Some(permit) = concluded {
         permit.excused = excused;
@@ -116,10 +121,11 @@ pub(crate) fn decide_again(state: &mut State, slot: usize, scenario: &Scenario) 
     conclude(state, slot, before.look, Some(before), scenario);
 }
 
-fn conclude(
+/// Decides on what was seen.
+pub(crate) fn conclude(
     state: &mut State,
     slot: usize,
-    seen: Look,
+    seen: Sight,
     before: Option<Permit>,
     scenario: &Scenario,
 ) {
@@ -136,6 +142,9 @@ fn conclude(
                 },
                 None => permit,
             };
+            if permit.announced && !permit.recorded {
+                state.reckon_with_failure_of(usize::from(request.target));
+            }
             let at = if permit.recorded {
                 At::Decided(permit)
             } else {
@@ -146,7 +155,7 @@ fn conclude(
     };
 }
 
-fn judge(state: &State, request: &Request, seen: Look, scenario: &Scenario) -> Outcome {
+fn judge(state: &State, request: &Request, seen: Sight, scenario: &Scenario) -> Outcome {
     let Some(budget) = &state.budget else {
         return Outcome::Refused;
     };
@@ -161,17 +170,14 @@ fn judge(state: &State, request: &Request, seen: Look, scenario: &Scenario) -> O
         By::Step { .. } if own.delete.is_some_and(|cause| cause.rollout) => What::Step,
         By::Step { .. } => What::OwnDelete,
     };
-    let latch = match scenario.mutation {
-        Mutation::ShrinkTheLatch => u8::try_from(truth::voters(state).count()).unwrap(),
-        _ => budget.latch,
-    };
+    let mut known = *budget;
+    if scenario.mutation == Mutation::ShrinkTheLatch {
+        known.latched.voters = u8::try_from(truth::voters(state).count()).unwrap();
+    }
     let question = Question {
-        scene: scene(state, doctored(seen, scenario.mutation), scenario, latch),
+        scene: scene(state, doctored(seen, scenario.mutation), scenario, &known),
         open: budget.grants,
-        ledger: match ledger::told_temperature(budget.cold_for, scenario.settle_time) {
-            Temperature::Warm => Ledger::Warm,
-            Temperature::Cold { .. } => Ledger::Cold,
-        },
+        ledger: worth(state, budget, scenario),
         target,
         what,
     };
@@ -191,6 +197,11 @@ fn judge(state: &State, request: &Request, seen: Look, scenario: &Scenario) -> O
         (Ruling::Refused { found, .. }, Mutation::OwnGrantAlwaysPasses) if own.is_open() => {
             (None, found, true)
         }
+        (Ruling::Refused { found, .. }, Mutation::StepsByMaxUnavailableAlone)
+            if request.by != By::Stranger =>
+        {
+            (None, found, true)
+        }
         (Ruling::Refused { .. }, _) => return Outcome::Refused,
         (Ruling::Waived, _) => return Outcome::Waived,
     };
@@ -198,14 +209,39 @@ fn judge(state: &State, request: &Request, seen: Look, scenario: &Scenario) -> O
     let permit = permit(state, true_then, target, found.latch);
     let founded = basis
         .is_some_and(|basis| is_founded(state, true_then, basis, target, what, scenario, &permit));
+    let lets_go = basis == Some(Basis::Teardown(Teardown::ScaleIn));
     let kept = scenario.mutation == Mutation::EvidenceAcrossAResourceVersion;
     Outcome::Yes(Permit {
         founded,
-        recorded,
+        recorded: recorded && !(lets_go && scenario.mutation == Mutation::ScaleInWithoutAGrant),
+        announced: lets_go,
         harmless: permit.harmless || basis == Some(Basis::Repair),
-        look: if kept { seen } else { Look::default() },
+        look: if kept { seen } else { Sight::default() },
         ..permit
     })
+}
+
+/// What a ledger is worth to whoever has read it and looks now.
+pub(crate) fn worth(state: &State, budget: &Budget, scenario: &Scenario) -> Ledger {
+    let mutation = scenario.mutation;
+    let told = ledger::told_temperature(Warmth {
+        cold_for: budget.cold_for,
+        suspended: budget.suspended,
+        webhooks: match state.force {
+            _ if mutation == Mutation::TrustWhatIsWrittenOfForce => Webhooks::Same,
+            Force::Unconfigured => Webhooks::Missing,
+            Force::In | Force::Unlabelled if budget.by_others => Webhooks::Others,
+            Force::In | Force::Unlabelled => Webhooks::Same,
+        },
+        lapsed_for: state
+            .lapsed_for
+            .filter(|_| mutation != Mutation::OutagesUnknownUntilWritten),
+        settle_time: scenario.settle_time,
+    });
+    match told {
+        Temperature::Warm => Ledger::Warm,
+        Temperature::Cold { .. } => Ledger::Cold,
+    }
 }
 
 fn is_recorded(mutation: Mutation, found: Found, has_grant: bool) -> bool {
@@ -218,8 +254,9 @@ fn is_recorded(mutation: Mutation, found: Found, has_grant: bool) -> bool {
 }
 
 /// What the mutated code would take the appearances for.
-pub(crate) fn doctored(mut seen: Look, mutation: Mutation) -> Look {
-    for appearance in &mut seen {
+pub(crate) fn doctored(seen: impl Into<Sight>, mutation: Mutation) -> Sight {
+    let mut seen = seen.into();
+    for appearance in seen.pods.iter_mut().chain(&mut seen.answers) {
         *appearance = match (mutation, *appearance) {
             (Mutation::CountUnknownAsServing, Appearance::Silent)
             | (Mutation::CountTerminatingAsServing, Appearance::Ending)
@@ -232,17 +269,26 @@ pub(crate) fn doctored(mut seen: Look, mutation: Mutation) -> Look {
     seen
 }
 
-pub(crate) fn scene(state: &State, look: Look, scenario: &Scenario, latch: u8) -> Scene {
+pub(crate) fn scene(
+    state: &State,
+    seen: impl Into<Sight>,
+    scenario: &Scenario,
+    budget: &Budget,
+) -> Scene {
     let mut listed = [Listed::No; MEMBERS];
     for (n, member) in state.members() {
         listed[n] = member.listed;
     }
     Scene {
-        look,
+        sight: seen.into(),
         listed,
         outdated: state.which(|member| member.outdated),
-        replicas: u8::try_from(scenario.members()).unwrap(),
-        latch,
+        unstarted: state.unstarted,
+        replicas: state.replicas,
+        latched: budget.latched,
+        young: budget.latched.is_young(state.replicas)
+            && scenario.mutation != Mutation::NoGraceAfterAScaleOut,
+        let_go: scaling::let_go(state, budget),
         nameless: scenario.mutation == Mutation::CountWhatLingersAsServing,
     }
 }
@@ -287,12 +333,18 @@ pub(crate) fn record(state: &mut State, slot: usize, scenario: &Scenario) {
     for other in &mut state.requests {
         *other = other.filter(|other| other.by != By::Driver);
     }
-    state.driver = Driver::Idle;
+    let is_own = request.by != By::Stranger;
+    if !(is_own && matches!(state.driver, Driver::Cycle(_))) {
+        state.driver = Driver::Idle;
+    }
     let written = Budget {
         grants,
-        latch: permit.latch,
+        latched: budget.latched.after(permit.latch),
         ..budget
     };
+    if permit.announced {
+        state.reckon_with_failure_of(usize::from(request.target));
+    }
     state.put(written, is_fence, scenario.mutation);
 }
 

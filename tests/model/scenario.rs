@@ -1,5 +1,6 @@
 //! What a run of the model covers, and how far.
 
+use crate::decision::Strategy;
 use crate::mutations::Mutation;
 use crate::state::Phase;
 
@@ -13,6 +14,8 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) voters: u8,
     pub(crate) learners: u8,
+    /// Whether its owner scales it out by one, and in again.
+    pub(crate) scales: bool,
     /// Replicas of the gate: so many judgements and so many settlers are under way at once.
     pub(crate) gates: usize,
     /// Deletes under way at once.
@@ -27,16 +30,26 @@ pub(crate) struct Scenario {
     pub(crate) hidden: u32,
     /// Whether a look sees each member at another moment.
     pub(crate) torn: bool,
+    /// Whether a look sees pods at one moment, and what members answer at another.
+    pub(crate) halves: bool,
     /// Whether members take part for a while before they listen.
     pub(crate) boots: bool,
     /// Voters that somebody removes from etcd, at most.
     pub(crate) removals: u8,
     /// Whether the rollout driver is at work.
     pub(crate) rollout: bool,
+    /// Whether it takes outdated members that do not serve in one cycle, as far as they may go.
+    pub(crate) all_at_once: bool,
+    /// How many members it may have out at once.
+    pub(crate) max_unavailable: u8,
+    /// Whether somebody shows in the budget what is seen of the cluster.
+    pub(crate) reports: bool,
     /// Whether volumes are replaced.
     pub(crate) replacement: bool,
     /// Whether the budget is deleted and created again.
     pub(crate) recreation: bool,
+    /// Whether the gate is out of force for a while, and pods are deleted unasked.
+    pub(crate) outages: bool,
     /// How far the fastest replica's clock moves in a tick.
     pub(crate) pace: u8,
     /// How many ticks of its own clock a replica waits before it takes back what never happened.
@@ -52,6 +65,7 @@ pub(crate) const QUIET: Scenario = Scenario {
     name: "quiet",
     voters: 3,
     learners: 0,
+    scales: false,
     gates: 2,
     requests: 2,
     failures: 0,
@@ -59,11 +73,16 @@ pub(crate) const QUIET: Scenario = Scenario {
     bypasses: false,
     hidden: 0,
     torn: false,
+    halves: false,
     boots: false,
     removals: 0,
     rollout: false,
+    all_at_once: false,
+    max_unavailable: 1,
+    reports: false,
     replacement: false,
     recreation: false,
+    outages: false,
     pace: 1,
     settle_time: 2,
     mutation: Mutation::None,
@@ -142,6 +161,24 @@ pub(crate) const TORN_FAILING: Scenario = Scenario {
     ..TORN_LOOKS
 };
 
+/// Pods are seen at one moment, and what members answer at another; a member fails, or its pod is deleted past the gate, in between.
+pub(crate) const HALVES: Scenario = Scenario {
+    name: "halves",
+    halves: true,
+    failures: 1,
+    ailments: &[Phase::Crashed],
+    bypasses: true,
+    ..QUIET
+};
+
+/// The same with two that fail, and that take part before they listen.
+pub(crate) const HALVES_LISTENING: Scenario = Scenario {
+    name: "halves listening",
+    failures: 2,
+    boots: true,
+    ..HALVES
+};
+
 /// A learner is promoted at any moment, also while its pod is on its way out.
 pub(crate) const LEARNER: Scenario = Scenario {
     name: "learner",
@@ -155,6 +192,39 @@ pub(crate) const REMOVAL: Scenario = Scenario {
     voters: 4,
     removals: 1,
     ..QUIET
+};
+
+/// The owner scales out to a fourth member, and in again, with one delete at a time.
+pub(crate) const SCALING_BESIDE_ONE: Scenario = Scenario {
+    name: "scaling beside one",
+    scales: true,
+    gates: 1,
+    requests: 1,
+    ..QUIET
+};
+
+/// The same with two deletes, and one judgement at a time.
+pub(crate) const SCALING: Scenario = Scenario {
+    name: "scaling",
+    requests: 2,
+    ..SCALING_BESIDE_ONE
+};
+
+/// The same with two judgements at a time, and reports, which write the latch too.
+pub(crate) const REPORTED_SCALING: Scenario = Scenario {
+    name: "reported scaling",
+    reports: true,
+    gates: 2,
+    ..SCALING
+};
+
+/// The same with members that fail.
+pub(crate) const SCALING_FAILING: Scenario = Scenario {
+    name: "scaling failing",
+    gates: 2,
+    failures: 1,
+    ailments: &[Phase::Crashed],
+    ..SCALING
 };
 
 /// The rollout driver at work among strangers.
@@ -179,6 +249,37 @@ pub(crate) const TROUBLED_ROLLOUT: Scenario = Scenario {
     ..ROLLOUT
 };
 
+/// Two members may be out at once, of three: the majority still needs two of them.
+pub(crate) const TWO_OUT: Scenario = Scenario {
+    name: "two out",
+    max_unavailable: 2,
+    ..ROLLOUT
+};
+
+/// Two members may be out at once, of five, and strangers are at work.
+pub(crate) const TWO_OUT_OF_FIVE: Scenario = Scenario {
+    name: "two out of five",
+    voters: 5,
+    ..TWO_OUT
+};
+
+/// Members fail, two at once, and those that do not serve are replaced in one cycle, as far as they may go.
+pub(crate) const ALL_AT_ONCE: Scenario = Scenario {
+    name: "all at once",
+    all_at_once: true,
+    failures: 2,
+    ailments: &[Phase::Crashed],
+    ..ROLLOUT
+};
+
+/// The same of five, with two that may be out.
+pub(crate) const ALL_AT_ONCE_OF_FIVE: Scenario = Scenario {
+    name: "all of five at once",
+    voters: 5,
+    max_unavailable: 2,
+    ..ALL_AT_ONCE
+};
+
 /// A volume is replaced.
 pub(crate) const REPLACEMENT: Scenario = Scenario {
     name: "replacement",
@@ -186,11 +287,47 @@ pub(crate) const REPLACEMENT: Scenario = Scenario {
     ..QUIET
 };
 
+/// What is seen of the cluster is written into the budget, between permissions and settlements.
+pub(crate) const REPORTS: Scenario = Scenario {
+    name: "reports",
+    reports: true,
+    ..QUIET
+};
+
+/// The same while a voter is removed, and comes back as a learner: the latch is written by reports too.
+pub(crate) const REPORTED_REMOVAL: Scenario = Scenario {
+    name: "reported removal",
+    reports: true,
+    ..REMOVAL
+};
+
 /// The budget is deleted and created again.
 pub(crate) const RECREATION: Scenario = Scenario {
     name: "recreation",
     recreation: true,
     ..QUIET
+};
+
+/// The gate is out of force for a while. One judgement at a time: what it may overlook is no other judgement.
+pub(crate) const OUT_OF_FORCE: Scenario = Scenario {
+    name: "out of force",
+    outages: true,
+    gates: 1,
+    ..QUIET
+};
+
+/// The same with two judgements at a time.
+pub(crate) const OUT_OF_FORCE_FOR_TWO: Scenario = Scenario {
+    name: "out of force for two",
+    gates: 2,
+    ..OUT_OF_FORCE
+};
+
+/// The same with a rollout, which asks the gate also while nobody else does.
+pub(crate) const ROLLOUT_OUT_OF_FORCE: Scenario = Scenario {
+    name: "rollout out of force",
+    outages: true,
+    ..ROLLOUT
 };
 
 /// One replica's clock runs at twice the pace of the others.
@@ -233,9 +370,27 @@ pub(crate) const THREE_FAILING: Scenario = Scenario {
 };
 
 impl Scenario {
+    /// What the owner of the rollout chose.
+    pub(crate) fn strategy(&self) -> Strategy {
+        Strategy {
+            all_at_once: self.all_at_once,
+            max_unavailable: self.max_unavailable,
+        }
+    }
+
     /// The members there are at most.
     pub(crate) fn members(&self) -> usize {
+        self.replicas() + usize::from(self.scales)
+    }
+
+    /// The replicas that the StatefulSet asks for in the beginning.
+    pub(crate) fn replicas(&self) -> usize {
         usize::from(self.voters + self.learners)
+    }
+
+    /// The member that comes and goes by scaling.
+    pub(crate) fn spare(&self) -> Option<usize> {
+        self.scales.then_some(self.replicas())
     }
 
     /// The same with a mutation.

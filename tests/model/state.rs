@@ -12,8 +12,13 @@
 //!
 //! What is left of a replica is then that so many judgements, and so many settlers, may be under way at once.
 
+use std::cmp::Ordering;
+
 use crate::appearance::Look;
+use crate::halves::{Half, Sight};
+use crate::ledger::Open;
 use crate::set::Set;
+use crate::steps::Steps;
 
 /// The most members, requests and replicas that a scenario has.
 pub(crate) const MEMBERS: usize = 5;
@@ -24,10 +29,25 @@ pub(crate) const REPLICAS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) members: [Member; MEMBERS],
+    /// The replicas that the StatefulSet asks for.
+    pub(crate) replicas: u8,
+    /// As what its owner adds new members.
+    pub(crate) joins_as: Listed,
+    /// Whether it was admitted that it asks for one less, and not stored yet.
+    pub(crate) scales_in: bool,
+    /// Members that were added to etcd and never ran: nobody knows their names.
+    pub(crate) unstarted: Set,
     /// The budget, while there is one.
     pub(crate) budget: Option<Budget>,
     pub(crate) requests: [Option<Request>; REQUESTS],
     pub(crate) settlers: [Settler; REPLICAS],
+    pub(crate) reporter: Reporter,
+    pub(crate) force: Force,
+    /// How long ago replicas last saw the gate out of force, while that matters.
+    pub(crate) lapsed_for: Option<u8>,
+    /// Whether the guard has yet to take up an outage that it was told of.
+    pub(crate) unwritten: bool,
+    pub(crate) guard: Guard,
     pub(crate) driver: Driver,
     pub(crate) replacement: Option<Replacement>,
     /// Whether a permission was ever recorded that the truth at its look did not bear out: see `properties`.
@@ -93,9 +113,35 @@ pub(crate) enum Out {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     pub(crate) grants: [Grant; MEMBERS],
-    pub(crate) latch: u8,
+    pub(crate) latched: Latched,
+    /// The last scale-in that was admitted.
+    pub(crate) scale_in: Option<ScaleIn>,
     /// For how long it has been watched while it is cold.
     pub(crate) cold_for: Option<u8>,
+    /// Whether it says that the gate is out of force.
+    pub(crate) suspended: bool,
+    /// Whether it was last in force by other webhook configurations than those that stand.
+    pub(crate) by_others: bool,
+}
+
+/// How large the cluster is known to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Latched {
+    /// The most voters seen.
+    pub(crate) voters: u8,
+    /// The replicas under which they were seen; 0 where nobody has looked yet.
+    pub(crate) replicas: u8,
+    /// Whether those grew a short while ago.
+    pub(crate) growing: bool,
+}
+
+/// A scale-in on record: the pods from `to` on and below `from` may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ScaleIn {
+    pub(crate) from: u8,
+    pub(crate) to: u8,
+    /// Whether it should have been admitted.
+    pub(crate) founded: bool,
 }
 
 /// The open grant of one member.
@@ -148,12 +194,21 @@ pub(crate) enum At {
     Page,
     /// It has seen some members, and who of them has failed since.
     Looking { seen: Set, excused: Set, look: Look },
+    /// It has one half of the evidence. These pods were replaced since, and these members have failed.
+    Half {
+        first: Half,
+        look: Look,
+        replaced: Set,
+        excused: Set,
+    },
     /// It has looked at the cluster, and decided: yes.
     Decided(Permit),
     /// By mutation: the race was lost, and its old evidence is to be used with a new page.
     Again(Permit),
     /// The write was accepted and the answer is out: the API server may delete.
     Answered(Permit),
+    /// The gate was out of force, so nobody was asked: the API server may delete.
+    Unasked,
 }
 
 /// A yes, and what is to be remembered of the moment in which it was found.
@@ -170,10 +225,12 @@ pub(crate) struct Permit {
     pub(crate) founded: bool,
     /// Whether it is to be recorded before it is said.
     pub(crate) recorded: bool,
-    /// The latch as it is to be recorded.
-    pub(crate) latch: u8,
+    /// The latch as it is to be recorded: voters, and the replicas that they were seen under.
+    pub(crate) latch: (u8, u8),
+    /// Whether somebody announced that it is to go, whatever the others do.
+    pub(crate) announced: bool,
     /// By mutation: what was seen.
-    pub(crate) look: Look,
+    pub(crate) look: Sight,
 }
 
 /// A replica that takes back grants that have ended.
@@ -188,12 +245,61 @@ pub(crate) enum Settler {
     LookedFirst(Set),
 }
 
+/// Who shows in the budget what is seen of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Reporter {
+    Idle,
+    /// It has read the ledger. Its page is the present one. By mutation: these were the grants.
+    Page(Option<Open>),
+    /// It has looked.
+    Seen {
+        /// The latch with the voters that it saw.
+        latch: (u8, u8),
+        /// By mutation: the grants as they were.
+        stale: Option<Open>,
+    },
+    /// It has written the latch, and has yet to write what people read.
+    Testified,
+}
+
+/// Whether API servers ask the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Force {
+    /// They do.
+    In,
+    /// Not all of them: the namespace has lost its label.
+    Unlabelled,
+    /// Not all of them: the webhook configurations are missing.
+    Unconfigured,
+}
+
+/// Who writes down whether the gate is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Guard {
+    Idle,
+    /// It has read the ledger. Its page is the present one. Was it told of an outage that has yet to be written down?
+    Page {
+        lapse: bool,
+    },
+    /// It has seen that the gate is out of force.
+    Out {
+        lapse: bool,
+    },
+    /// It has seen that the gate is in force. Still by the same configurations?
+    In {
+        lapse: bool,
+        still: bool,
+    },
+}
+
 /// The rollout driver, before it has chosen a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Driver {
     Idle,
     /// It has read the ledger.
     Page,
+    /// It has made a step, or asked for it, and these are to follow in the same cycle.
+    Cycle(Steps),
 }
 
 /// The replacement of a member's volume, which has its grant.
@@ -226,11 +332,14 @@ impl State {
 
 impl Budget {
     /// A budget that somebody just created.
-    pub(crate) fn new(latch: u8, cold_for: Option<u8>) -> Self {
+    pub(crate) fn new(latched: Latched, cold_for: Option<u8>) -> Self {
         Self {
             grants: [Grant::default(); MEMBERS],
-            latch,
+            latched,
+            scale_in: None,
             cold_for,
+            suspended: false,
+            by_others: false,
         }
     }
 
@@ -238,6 +347,29 @@ impl Budget {
     pub(crate) fn granted(&self) -> Set {
         let grants = self.grants.iter().enumerate();
         Set::of(grants.filter(|(_, grant)| grant.is_open()).map(|(n, _)| n))
+    }
+}
+
+impl Latched {
+    /// The latch after so many voters were seen under so many replicas.
+    pub(crate) fn after(self, (voters, replicas): (u8, u8)) -> Self {
+        let growing = match replicas.cmp(&self.replicas) {
+            _ if self.replicas == 0 => false,
+            Ordering::Less => false,
+            Ordering::Equal => self.growing,
+            Ordering::Greater => true,
+        };
+        Self {
+            voters,
+            replicas,
+            growing,
+        }
+    }
+
+    /// Whether the StatefulSet has just grown to these replicas, as far as its budget tells.
+    pub(crate) fn is_young(self, replicas: u8) -> bool {
+        let grew = self.replicas > 0 && replicas > self.replicas;
+        grew || (self.growing && replicas == self.replicas)
     }
 }
 
@@ -251,13 +383,13 @@ impl Request {
     /// Its permission, where it has one or is about to.
     pub(crate) fn permit(&mut self) -> Option<&mut Permit> {
         match &mut self.at {
-            At::Called | At::Page | At::Looking { .. } => None,
+            At::Called | At::Page | At::Looking { .. } | At::Half { .. } | At::Unasked => None,
             At::Decided(permit) | At::Again(permit) | At::Answered(permit) => Some(permit),
         }
     }
 
     /// Whether a replica is busy with it.
     pub(crate) fn is_heard(&self) -> bool {
-        !matches!(self.at, At::Called | At::Answered(_))
+        !matches!(self.at, At::Called | At::Answered(_) | At::Unasked)
     }
 }

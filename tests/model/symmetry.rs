@@ -2,13 +2,14 @@
 
 use crate::scenario::Scenario;
 use crate::set::Set;
-use crate::state::{At, MEMBERS, Out, Request, Settler, State};
+use crate::state::{At, MEMBERS, Out, Reporter, Request, Settler, State};
 
 /// The state that stands for all that are like this one. Where a rollout is at work the members have an order, and keep it.
 pub(crate) fn representative(state: &State, scenario: &Scenario) -> State {
     let mut like = *state;
     if !scenario.rollout {
-        let order = order(state, scenario.members());
+        // The one that comes and goes by scaling is like no other.
+        let order = order(state, scenario.replicas());
         if order.windows(2).any(|pair| pair[0] > pair[1]) {
             like = permuted(state, &order);
         }
@@ -53,8 +54,8 @@ fn traits_of(state: &State, n: usize) -> u64 {
             asked += stage(request);
         }
         match &request.at {
-            At::Called | At::Page => {}
-            At::Looking { look, .. } => excused += look[n] as u64,
+            At::Called | At::Page | At::Unasked => {}
+            At::Looking { look, .. } | At::Half { look, .. } => excused += look[n] as u64,
             At::Decided(permit) | At::Again(permit) | At::Answered(permit) => {
                 excused += u64::from(permit.excused.has(n));
             }
@@ -83,6 +84,9 @@ fn stage(request: &Request) -> u64 {
         At::Again(_) => 4,
         At::Answered(_) => 5,
         At::Looking { .. } => 6,
+        At::Unasked => 7,
+        // The stages of a half share a number with others: what tells them apart is what was seen.
+        At::Half { .. } => 0,
     };
     at + 8 * u64::from(request.age) + 32 * u64::from(request.stands)
 }
@@ -124,15 +128,32 @@ fn permuted(state: &State, order: &[usize; MEMBERS]) -> State {
             (*seen, *excused) = (moved(*seen), moved(*excused));
             *look = order.map(|before| look[before]);
         }
+        if let At::Half {
+            look,
+            replaced,
+            excused,
+            ..
+        } = &mut request.at
+        {
+            (*replaced, *excused) = (moved(*replaced), moved(*excused));
+            *look = order.map(|before| look[before]);
+        }
         if let Some(permit) = request.permit() {
             permit.excused = moved(permit.excused);
-            permit.look = order.map(|before| permit.look[before]);
+            permit.look = permit.look.permuted(order);
         }
     }
     for settler in &mut like.settlers {
         if let Settler::Due(due) | Settler::LookedFirst(due) = settler {
             *due = moved(*due);
         }
+    }
+    if let Reporter::Page(Some(stale))
+    | Reporter::Seen {
+        stale: Some(stale), ..
+    } = &mut like.reporter
+    {
+        *stale = order.map(|before| stale[before]);
     }
     if let Some(replacement) = &mut like.replacement {
         replacement.target = u8::try_from(place[usize::from(replacement.target)]).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::scenario::Scenario;
 use crate::set::Set;
-use crate::state::{At, By, Listed, Member, Out, Phase, State};
+use crate::state::{At, By, Driver, Listed, Member, Out, Phase, Request, State};
 use quorumgate::quorum::majority;
 
 /// The voters in etcd's list.
@@ -40,13 +40,13 @@ pub(crate) fn serving(state: &State) -> Set {
     }
 }
 
-/// The voters that run, and would take part as soon as there is a quorum.
+/// The voters that run and stay, and would take part as soon as there is a quorum. One that is on its way out completes nothing that lasts.
 pub(crate) fn able(state: &State) -> Set {
     state.which(|m| {
         m.listed == Listed::Voter
             && matches!(
                 m.phase,
-                Phase::Up | Phase::Booting | Phase::Ending | Phase::Hung | Phase::Cut
+                Phase::Up | Phase::Booting | Phase::Hung | Phase::Cut
             )
     })
 }
@@ -54,7 +54,7 @@ pub(crate) fn able(state: &State) -> Set {
 /// Members that are out by something that nobody was asked about.
 pub(crate) fn failed(state: &State) -> u32 {
     state
-        .which(|m| !takes_part(m.phase) && m.out == Out::NotByUs)
+        .which(|m| !takes_part(m.phase) && m.out == Out::NotByUs && m.listed != Listed::No)
         .count()
 }
 
@@ -65,8 +65,14 @@ impl State {
         self.members[n].out = Out::NotByUs;
         self.touch(n);
         if self.members[n].listed == Listed::Voter {
-            self.each_excuse(|excused| *excused = excused.with(n));
+            self.reckon_with_failure_of(n);
         }
+    }
+
+    /// A member is on its way out by something that nobody is to be blamed for. What is permitted from now on has to reckon with that, also
+    /// where it is a learner that may be promoted on its way.
+    pub(crate) fn reckon_with_failure_of(&mut self, n: usize) {
+        self.each_excuse(|excused| *excused = excused.with(n));
     }
 
     /// A member takes part again, or does as a learner, and its pod says so.
@@ -83,15 +89,31 @@ impl State {
     fn take_part(&mut self, n: usize, phase: Phase) {
         self.members[n].phase = phase;
         self.members[n].out = Out::NotByUs;
-        if self.members[n].listed == Listed::Voter {
+        self.unstarted = self.unstarted.without(n);
+        if self.members[n].listed == Listed::Voter && !self.goes_unasked(n) {
             self.each_excuse(|excused| *excused = excused.without(n));
         }
+    }
+
+    /// Whether a delete is on its way that counted as a failure when it passed.
+    fn goes_unasked(&self, n: usize) -> bool {
+        let passed = |request: &Request| match request.at {
+            At::Unasked => true,
+            At::Answered(permit) => permit.announced,
+            _ => false,
+        };
+        let mut requests = self.requests.iter().flatten();
+        requests.any(|request| usize::from(request.target) == n && passed(request))
     }
 
     /// A learner counts from now on, also if it is on its way out.
     pub(crate) fn promote(&mut self, n: usize) {
         self.members[n].listed = Listed::Voter;
-        self.each_excuse(|excused| *excused = excused.without(n));
+        let is_going = self.members[n].phase == Phase::Ending;
+        let by_nobody = is_going && self.members[n].out == Out::NotByUs;
+        if !by_nobody && !self.goes_unasked(n) {
+            self.each_excuse(|excused| *excused = excused.without(n));
+        }
     }
 
     /// A delete takes effect. `excused`: who has failed since the look of its permission; `None` where it can be blamed for nothing.
@@ -111,10 +133,28 @@ impl State {
         }
     }
 
+    /// A delete that nobody was asked about takes effect. It counts as a failure since it passed.
+    pub(crate) fn take_unasked(&mut self, n: usize) {
+        let member = &mut self.members[n];
+        if takes_part(member.phase) {
+            member.phase = Phase::Ending;
+            member.out = Out::NotByUs;
+            self.touch(n);
+        } else if member.phase != Phase::Ending {
+            self.end(n);
+        }
+    }
+
     /// A pod is gone. Its incarnation never comes back.
     pub(crate) fn end(&mut self, n: usize) {
         self.members[n].phase = Phase::Missing;
         self.touch(n);
+        if let Driver::Cycle(rest) = &mut self.driver {
+            *rest = rest.until(n);
+            if rest.is_empty() {
+                self.driver = Driver::Idle;
+            }
+        }
         if let Some(cause) = self
             .budget
             .as_mut()
@@ -122,6 +162,11 @@ impl State {
         {
             cause.stands = false;
             cause.age = 0;
+        }
+        for request in self.requests.iter_mut().flatten() {
+            if let At::Half { replaced, .. } = &mut request.at {
+                *replaced = replaced.with(n);
+            }
         }
         for slot in &mut self.requests {
             if let Some(request) = slot.as_mut().filter(|r| usize::from(r.target) == n) {
@@ -145,7 +190,7 @@ impl State {
         }
     }
 
-    fn each_excuse(&mut self, change: impl Fn(&mut Set)) {
+    pub(crate) fn each_excuse(&mut self, change: impl Fn(&mut Set)) {
         for member in &mut self.members {
             if let Out::Taken(excused) = &mut member.out {
                 change(excused);
@@ -156,6 +201,9 @@ impl State {
                 change(excused);
                 // Who has yet to be looked at will be seen as it is then.
                 *excused = excused.and(*seen);
+            }
+            if let At::Half { excused, .. } = &mut request.at {
+                change(excused);
             }
             if let Some(permit) = request.permit() {
                 change(&mut permit.excused);

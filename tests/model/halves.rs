@@ -1,0 +1,139 @@
+//! Looks of which the Kubernetes half and the etcd half are of different moments.
+//!
+//! Members are asked where they were found the last time while their pods are still being read. So either half may be the earlier one. Pods that were
+//! read first are asked afterwards: where one is gone by then, nobody answers at its address. Answers that came first count only where the
+//! pods turn out to be the ones that were asked; otherwise they are asked again.
+
+use crate::appearance::{Appearance, Look, look};
+use crate::mutations::Mutation;
+use crate::replica::conclude;
+use crate::scenario::Scenario;
+use crate::set::Set;
+use crate::state::{At, MEMBERS, Request, State};
+
+/// A half of the evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Half {
+    /// What the API server says of pods.
+    Pods,
+    /// What members answer.
+    Answers,
+}
+
+/// What one look showed, each half at a moment of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Sight {
+    pub(crate) pods: Look,
+    pub(crate) answers: Look,
+}
+
+impl From<Look> for Sight {
+    fn from(look: Look) -> Self {
+        Self {
+            pods: look,
+            answers: look,
+        }
+    }
+}
+
+impl Sight {
+    /// The members of which either half shows something like this.
+    pub(crate) fn which(&self, holds: impl Fn(Appearance) -> bool) -> Set {
+        Set::of((0..MEMBERS).filter(|n| holds(self.pods[*n]) || holds(self.answers[*n])))
+    }
+
+    pub(crate) fn permuted(&self, order: &[usize; MEMBERS]) -> Self {
+        Self {
+            pods: order.map(|before| self.pods[before]),
+            answers: order.map(|before| self.answers[before]),
+        }
+    }
+}
+
+/// The first half.
+pub(crate) fn look_first(state: &mut State, slot: usize, half: Half) {
+    let now = look(state, Set::NONE);
+    if let Some(request) = &mut state.requests[slot] {
+        request.at = At::Half {
+            first: half,
+            look: now,
+            replaced: Set::NONE,
+            excused: Set::NONE,
+        };
+    }
+}
+
+/// The second half, and the decision.
+pub(crate) fn look_second(state: &mut State, slot: usize, scenario: &Scenario) {
+    let now = look(state, Set::NONE);
+    let Some(Request {
+        at:
+            At::Half {
+                first,
+                look: before,
+                replaced,
+                excused,
+            },
+        ..
+    }) = state.requests[slot]
+    else {
+        return;
+    };
+    let by_name = scenario.mutation == Mutation::AnswersCountByName;
+    let (sight, excused) = match first {
+        Half::Pods => {
+            let sight = Sight {
+                pods: before,
+                answers: answers(before, now, replaced),
+            };
+            // Whoever has failed and is seen to have failed is not excused. One that still answers may be on its way out already.
+            let answering = sight.answers.map(is_answering);
+            let seen = Set::of((0..MEMBERS).filter(|n| answering[*n]));
+            (sight, excused.and(seen))
+        }
+        Half::Answers if !by_name && !(replaced.is_empty() && same_endpoints(before, now)) => {
+            return look_first(state, slot, Half::Pods);
+        }
+        Half::Answers => {
+            let ending = Set::of((0..MEMBERS).filter(|n| now[*n] == Appearance::Ending));
+            let sight = Sight {
+                pods: now,
+                answers: before,
+            };
+            (sight, excused.minus(ending).minus(replaced))
+        }
+    };
+    conclude(state, slot, sight, None, scenario);
+    if let Some(permit) = state.requests[slot].as_mut().and_then(Request::permit) {
+        permit.excused = excused;
+    }
+}
+
+/// What members answer whose pods were read before.
+fn answers(pods: Look, now: Look, replaced: Set) -> Look {
+    std::array::from_fn(|n| match pods[n] {
+        // It has no address yet: nobody asks it.
+        Appearance::Starting => Appearance::Starting,
+        // At a member's own URL, whoever is there by now answers.
+        Appearance::None | Appearance::Missing => now[n],
+        _ if replaced.has(n) => Appearance::Silent,
+        _ => now[n],
+    })
+}
+
+/// Whether the same pods would be asked now.
+fn same_endpoints(before: Look, now: Look) -> bool {
+    let endpoint = |shown: Appearance| match shown {
+        Appearance::None | Appearance::Starting => 0,
+        Appearance::Missing => 1,
+        _ => 2,
+    };
+    before.map(endpoint) == now.map(endpoint)
+}
+
+fn is_answering(shown: Appearance) -> bool {
+    matches!(
+        shown,
+        Appearance::Answers | Appearance::Leaderless | Appearance::Ending
+    )
+}

@@ -1,0 +1,170 @@
+//! The gate out of force, and the guard that writes it down: a namespace loses its label, or the webhook configurations are missing, and
+//! then deletes go through that nobody was asked about. They may still be on their way when the gate is asked again.
+//!
+//! Such a delete counts as a failure from the moment at which it passes: whoever looks afterwards has to know that there may be one. It is for
+//! one incarnation: an API server that finds another one there asks again.
+//!
+//! While the gate is out of force, some API servers may ask it all the same, because each learns of it in its own time.
+//!
+//! What is assumed: every replica's watch shows an outage when it begins, somebody writes it down within a settle time, and no replica
+//! begins before that. One guard is enough: whoever holds an old page does nothing but begin again.
+
+use crate::action::Action;
+use crate::mutations::Mutation;
+use crate::scenario::Scenario;
+use crate::state::{At, Budget, By, Force, Guard, Phase, Request, State};
+
+impl Guard {
+    /// Somebody has written: its own write would meet a conflict. What it had yet to write of an outage stays to be written.
+    pub(crate) fn lose_race(&mut self, unwritten: &mut bool) {
+        *unwritten |= self.knows_of_an_outage();
+        *self = Self::Idle;
+    }
+
+    /// Whether it has yet to write down one that it was told of.
+    pub(crate) fn knows_of_an_outage(self) -> bool {
+        match self {
+            Self::Idle => false,
+            Self::Page { lapse } | Self::Out { lapse } | Self::In { lapse, .. } => lapse,
+        }
+    }
+}
+
+/// What may happen next.
+pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
+    if !scenario.outages {
+        return;
+    }
+    match state.force {
+        Force::In => actions.extend([
+            Action::OutOfForce(Force::Unlabelled),
+            Action::OutOfForce(Force::Unconfigured),
+        ]),
+        Force::Unlabelled | Force::Unconfigured => {
+            actions.push(Action::InForce);
+            if state.free_slot(scenario.requests).is_some() {
+                let there = state.which(|m| !matches!(m.phase, Phase::Ending | Phase::Missing));
+                actions.extend(there.iter().map(Action::DeleteUnasked));
+            }
+        }
+    }
+    let Some(budget) = &state.budget else { return };
+    match state.guard {
+        // What it finds as it should be it leaves alone.
+        Guard::Idle if !state.unwritten && is_told(state, budget) => {}
+        Guard::Idle => actions.push(Action::GuardReads),
+        Guard::Page { .. } => actions.push(Action::GuardLooks),
+        Guard::Out { .. } | Guard::In { .. } => {
+            actions.extend([Action::GuardWrites, Action::GuardCrashes]);
+        }
+    }
+}
+
+fn is_told(state: &State, budget: &Budget) -> bool {
+    match state.force {
+        Force::In => !budget.suspended && !budget.by_others,
+        Force::Unlabelled | Force::Unconfigured => budget.suspended,
+    }
+}
+
+/// The gate is out of force from now on.
+pub(crate) fn begin(state: &mut State, why: Force) {
+    state.force = why;
+    if why == Force::Unlabelled {
+        state.lapsed_for = Some(0);
+        state.unwritten = true;
+    }
+}
+
+/// It is in force again. Webhook configurations that were missing have been made anew.
+pub(crate) fn end(state: &mut State) {
+    if state.force == Force::Unconfigured {
+        if let Some(budget) = &mut state.budget {
+            budget.by_others = true;
+        }
+        if let Guard::In { still, .. } = &mut state.guard {
+            *still = false;
+        }
+    }
+    state.force = Force::In;
+}
+
+/// A delete passes unasked.
+pub(crate) fn delete(state: &mut State, n: usize, scenario: &Scenario) {
+    let slot = state.free_slot(scenario.requests).unwrap();
+    state.requests[slot] = Some(Request {
+        target: u8::try_from(n).unwrap(),
+        stands: true,
+        age: 0,
+        by: By::Stranger,
+        at: At::Unasked,
+    });
+    state.reckon_with_failure_of(n);
+}
+
+/// The guard reads the ledger, with what it was told of an outage.
+pub(crate) fn read(state: &mut State) {
+    state.guard = Guard::Page {
+        lapse: state.unwritten,
+    };
+    state.unwritten = false;
+}
+
+/// It reads whether the gate is in force, and by what.
+pub(crate) fn look(state: &mut State) {
+    let Guard::Page { lapse } = state.guard else {
+        return;
+    };
+    state.guard = match state.force {
+        Force::In => Guard::In { lapse, still: true },
+        Force::Unlabelled | Force::Unconfigured => Guard::Out { lapse },
+    };
+}
+
+/// It writes. The page is the present one, so the write is accepted. An outage that is over is written down as well: first that it was, then
+/// that it is over.
+pub(crate) fn write(state: &mut State, scenario: &Scenario) {
+    let Some(budget) = state.budget else { return };
+    let suspended = Budget {
+        suspended: true,
+        cold_for: Some(0),
+        ..budget
+    };
+    let (next, written) = match state.guard {
+        Guard::Idle | Guard::Page { .. } => return,
+        Guard::Out { .. } => (Guard::Idle, suspended),
+        Guard::In { lapse: true, still } => (
+            Guard::In {
+                lapse: false,
+                still,
+            },
+            suspended,
+        ),
+        Guard::In {
+            lapse: false,
+            still,
+        } => (Guard::Idle, in_force(budget, still, scenario)),
+    };
+    // An outage that is written down is told by nobody any more.
+    state.guard = Guard::Idle;
+    if written != budget {
+        state.put(written, true, scenario.mutation);
+    }
+    state.guard = next;
+}
+
+fn in_force(budget: Budget, still: bool, scenario: &Scenario) -> Budget {
+    let changes = budget.suspended || budget.by_others;
+    let trusted = scenario.mutation == Mutation::TrustedRightAfterAnOutage;
+    Budget {
+        suspended: false,
+        // The configurations that it saw may have been made anew since.
+        by_others: !still,
+        cold_for: match budget.cold_for {
+            _ if changes && trusted => None,
+            _ if changes => Some(0),
+            known => known,
+        },
+        ..budget
+    }
+}

@@ -1,0 +1,36 @@
+//! The steps of one cycle of a rollout that have yet to be made, in their order.
+
+use crate::state::MEMBERS;
+
+/// Members, each at most once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Steps([Option<u8>; MEMBERS]);
+
+impl Steps {
+    pub(crate) fn of(members: impl IntoIterator<Item = usize>) -> Self {
+        let mut steps = Self::default();
+        for (place, member) in steps.0.iter_mut().zip(members) {
+            *place = Some(u8::try_from(member).unwrap());
+        }
+        steps
+    }
+
+    /// The first, and those after it.
+    pub(crate) fn split(self) -> Option<(usize, Self)> {
+        let first = usize::from(self.0[0]?);
+        Some((first, Self::of(self.iter().skip(1))))
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0[0].is_none()
+    }
+
+    /// Those before this member's.
+    pub(crate) fn until(self, member: usize) -> Self {
+        Self::of(self.iter().take_while(|other| *other != member))
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        self.0.into_iter().flatten().map(usize::from)
+    }
+}
