@@ -339,8 +339,7 @@ async fn the_account_lists_no_secrets_anywhere_and_writes_none() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
     let bed = quorumgate_testbed::Bed::up().await?;
-    let mut sandbox = bed.sandbox("account-endpoints").await?;
-    sandbox.add_nodes(1).await?;
+    let sandbox = bed.sandbox("account-endpoints").await?;
     // What the gate does itself passes: its replica comes into its Service. Nobody strikes a single one.
     let gate = gate();
     let gate = gate.replicas(1).keeping_endpoints().start(&sandbox).await?;
