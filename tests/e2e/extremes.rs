@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -63,6 +63,7 @@ async fn a_collection_of_a_thousand_pods_goes_up_to_the_second_member() -> Resul
         Err(dropped @ (kube::Error::Service(_) | kube::Error::HyperError(_))) => {
             Err(dropped.into())
         }
+        Err(kube::Error::Api(late)) if late.code == 504 => bail!("{}", late.message),
         answered => anyhow::Ok(refusal(answered)),
     });
     let (code, message) = answer.await??;

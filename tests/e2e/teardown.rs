@@ -55,8 +55,8 @@ async fn a_budget_goes_after_the_last_that_it_guarded() -> Result<()> {
 async fn a_pod_of_another_kind_of_set(world: &World) -> Result<()> {
     let pod = serde_json::from_value(json!({
         "metadata": {
-            "name": "etcd-0",
-            "labels": {"statefulset.kubernetes.io/pod-name": "etcd-0"},
+            "name": "etcd-next",
+            "labels": {"statefulset.kubernetes.io/pod-name": "etcd-next"},
             "ownerReferences": [{
                 "apiVersion": "apps.kruise.io/v1beta1", "kind": "StatefulSet", "name": "etcd", "uid": "k", "controller": true,
             }],
