@@ -80,6 +80,7 @@ pub(crate) fn look_second(state: &mut State, slot: usize, scenario: &Scenario) {
         return;
     };
     let by_name = scenario.mutation == Mutation::AnswersCountByName;
+    let is_confirmed = replaced.is_empty() && same_endpoints(before, now);
     let (sight, excused) = match first {
         Half::Pods => {
             let sight = Sight {
@@ -91,7 +92,7 @@ pub(crate) fn look_second(state: &mut State, slot: usize, scenario: &Scenario) {
             let seen = Set::of((0..MEMBERS).filter(|n| answering[*n]));
             (sight, excused.and(seen))
         }
-        Half::Answers if !by_name && !(replaced.is_empty() && same_endpoints(before, now)) => {
+        Half::Answers if !(by_name || is_confirmed) => {
             return look_first(state, slot, Half::Pods);
         }
         Half::Answers => {

@@ -228,23 +228,23 @@ pub(crate) fn told_temperature(warmth: Warmth) -> Temperature {
         };
         watch.hear_of_webhooks(Box::new(move || webhooks.map(str::to_owned)));
         let watched = warmth.cold_for.unwrap_or_default();
-        watch.note(&budget(&warmth, 0));
+        watch.note(&budget(warmth, 0));
         for ago in (0..=watched.max(warmth.lapsed_for.unwrap_or_default())).rev() {
             if warmth.lapsed_for == Some(ago) {
                 watch.note_lapse(None);
             }
             if watched == ago {
-                watch.note(&budget(&warmth, 1));
+                watch.note(&budget(warmth, 1));
             }
             hands.advance(TICK * u32::from(ago.min(1)));
         }
-        let page = Page::of(budget(&warmth, 1)).unwrap();
+        let page = Page::of(budget(warmth, 1)).unwrap();
         temperature(&page, &watch, TICK * u32::from(warmth.settle_time))
     })
 }
 
 /// The budget, in which the ledger has turned cold so often.
-fn budget(warmth: &Warmth, epoch: i64) -> QuorumDisruptionBudget {
+fn budget(warmth: Warmth, epoch: i64) -> QuorumDisruptionBudget {
     let mut object = QuorumDisruptionBudget::of(&ClusterRef::new("ns", NAME));
     object.metadata.uid = Some("this one".into());
     object.metadata.resource_version = Some("1".into());

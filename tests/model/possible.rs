@@ -74,7 +74,6 @@ impl Scenario {
     ) {
         let may_fail = truth::failed(state) < self.failures;
         match member.phase {
-            Phase::Absent | Phase::Lost => {}
             Phase::Up => {
                 if may_fail {
                     if !(self.boots && has_read_pods(state)) {
@@ -96,7 +95,7 @@ impl Scenario {
             }
             Phase::Ending => actions.push(Action::Ends(n)),
             Phase::Missing if n < usize::from(state.replicas) => actions.push(Action::Created(n)),
-            Phase::Missing => {}
+            Phase::Absent | Phase::Lost | Phase::Missing => {}
             // One that is no member any more has nothing to come back to.
             Phase::Starting | Phase::Crashed if member.listed == Listed::No => {
                 let comes_back = self.spare() != Some(n);

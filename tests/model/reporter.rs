@@ -46,19 +46,19 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
 pub(crate) fn read(state: &mut State, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
     // Its page is the present one, until somebody writes.
-    let stale = scenario.mutation == Mutation::ReportOverTheLedger;
-    state.reporter = Reporter::Page(stale.then_some(budget.grants));
+    let keeps_it = scenario.mutation == Mutation::ReportOverTheLedger;
+    state.reporter = Reporter::Page(keeps_it.then_some(budget.grants));
 }
 
 /// Looks at the cluster, except at those `hidden`.
 pub(crate) fn look_around(state: &mut State, hidden: Set, scenario: &Scenario) {
-    let (Some(budget), Reporter::Page(stale)) = (state.budget, state.reporter) else {
+    let (Some(budget), Reporter::Page(before)) = (state.budget, state.reporter) else {
         return;
     };
     let scene = scene(state, look(state, hidden), scenario, &budget);
     state.reporter = Reporter::Seen {
         latch: latch_of(scene),
-        stale,
+        stale: before,
     };
 }
 
