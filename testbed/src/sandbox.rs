@@ -39,7 +39,7 @@ impl Sandbox {
         let directory = bed.state().sandboxes().join(&namespace);
         fs::create_dir_all(&directory)?;
         // Before there is anything to sweep.
-        fs::write(directory.join(OWNER), Identity::myself()?.to_string())?;
+        own(&directory)?;
         let object: Namespace = serde_json::from_value(json!({
             "metadata": { "name": namespace, "labels": { NAMESPACE_LABEL: namespace } },
         }))?;
@@ -230,6 +230,15 @@ const KEEP: &str = "keep";
 /// Present when only files are left.
 const SWEPT: &str = "torn-down";
 
+/// Makes this process its owner.
+fn own(directory: &Path) -> Result<()> {
+    // Renamed, because another process's sweep takes a file that is not written yet for one without an owner.
+    let unfinished = directory.join("owner.unfinished");
+    fs::write(&unfinished, Identity::myself()?.to_string())?;
+    fs::rename(unfinished, directory.join(OWNER))?;
+    Ok(())
+}
+
 fn has_owner(directory: &Path) -> bool {
     match fs::read_to_string(directory.join(OWNER)) {
         Ok(owner) => owner.parse().is_ok_and(Identity::is_running),
@@ -326,4 +335,31 @@ fn random_suffix() -> String {
             char::from(ALPHABET.get(index).copied().unwrap_or(b'x'))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sandbox_that_is_being_created_has_an_owner_throughout() -> Result<()> {
+        let root = tempfile::tempdir()?;
+        let directories: Vec<_> = (0..2_000)
+            .map(|number| root.path().join(number.to_string()))
+            .collect();
+        for directory in &directories {
+            fs::create_dir(directory)?;
+        }
+        std::thread::scope(|scope| {
+            let creating =
+                scope.spawn(|| directories.iter().try_for_each(|directory| own(directory)));
+            for directory in &directories {
+                while !directory.join(OWNER).exists() && !creating.is_finished() {
+                    assert!(has_owner(directory), "{}", directory.display());
+                }
+                assert!(has_owner(directory), "{}", directory.display());
+            }
+            creating.join().expect("no panic")
+        })
+    }
 }
