@@ -114,6 +114,15 @@ impl<'a> Board<'a> {
         }
     }
 
+    /// The updated members that serve and whose pods are not Ready: those who reach the cluster by a Service do not reach them.
+    pub(super) fn unready(&self) -> Vec<&Slot<'a>> {
+        self.slots
+            .iter()
+            .filter(|slot| slot.revision == Revision::Updated && slot.grant == Granted::No)
+            .filter(|slot| slot.state == State::Serving && !slot.is_ready())
+            .collect()
+    }
+
     /// The target ordinals in these states.
     pub(super) fn in_state(&self, wanted: impl Fn(&Slot<'a>) -> bool) -> Vec<Absent> {
         self.slots
@@ -164,6 +173,11 @@ impl<'a> Slot<'a> {
             | State::Unknown(_) => self.revision != Revision::Kept,
         };
         absent || self.grant != Granted::No
+    }
+
+    /// Whether its pod is Ready, as Services and the StatefulSet controller see it.
+    pub(super) fn is_ready(&self) -> bool {
+        self.pod.is_some_and(|pod| pod.ready && !pod.terminating)
     }
 
     /// Whether it is one that the update revision has to be made to serve: updated already, or about to be.
@@ -248,6 +262,6 @@ fn is_above(ordinal: Ordinal, desired: &Desired) -> bool {
     ordinal.0 >= lowest
 }
 
-fn count(members: usize) -> u32 {
+pub(super) fn count(members: usize) -> u32 {
     u32::try_from(members).unwrap_or(u32::MAX)
 }

@@ -1,6 +1,7 @@
 //! Step 3: before a serving member goes, those that went before it are back.
 
-use super::board::{Board, Revision, Slot};
+use super::absence::Out;
+use super::board::{Board, Revision, Slot, count};
 use super::state::State;
 use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Membership};
@@ -36,6 +37,27 @@ impl Board<'_> {
         }
         let members = self.in_state(Slot::is_out);
         WaitingOn::UpdatedMembers { members, out }
+    }
+
+    /// The updated members that have to be Ready before this one goes, because clients that come by a Service reach it and not them. Where
+    /// clients do not reach it either, they lose nothing with it.
+    pub(super) fn needed_by_clients(&self, slot: &Slot<'_>, out: Out) -> Option<WaitingOn> {
+        if !slot.is_ready() {
+            return None;
+        }
+        let unready = self.unready();
+        let out = Out {
+            out: out.out.saturating_add(count(unready.len())),
+            ..out
+        };
+        let deadline = self.snapshot.policy.progress_deadline;
+        (!out.has_room()).then(|| WaitingOn::Unready {
+            pods: unready.iter().map(|slot| slot.name.clone()).collect(),
+            out,
+            overdue: unready
+                .iter()
+                .any(|slot| slot.pod.and_then(|pod| pod.up_for) >= Some(deadline)),
+        })
     }
 
     /// An updated member that has not served for the progress deadline, or a pod that has been missing for as long.

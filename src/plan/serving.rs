@@ -1,4 +1,5 @@
-//! Step 4: one outdated member that serves. Followers go first, the most lagging one before the others, and the leader last.
+//! Step 4: one outdated member that serves. Followers go first, of these one that is not Ready and the most lagging one before the others,
+//! and the leader last.
 
 use std::cmp::Reverse;
 
@@ -34,9 +35,10 @@ impl<'a> Board<'a> {
                 refused = refused.or_else(|| Some(self.waiting().into()));
                 continue;
             }
-            match self.take(slot) {
-                Ok(step) => return Some(Next::Act(Steps::one(step))),
-                Err(waiting) => refused = refused.or(Some(waiting)),
+            match (self.take(slot), self.needed_by_clients(slot, out)) {
+                (Ok(step), None) => return Some(Next::Act(Steps::one(step))),
+                (Ok(_), Some(waiting)) => refused = refused.or_else(|| Some(waiting.into())),
+                (Err(waiting), _) => refused = refused.or(Some(waiting)),
             }
         }
         refused.map(|waiting| Next::Wait(*waiting))
@@ -52,6 +54,7 @@ impl<'a> Board<'a> {
         slots.sort_by_key(|slot| {
             (
                 self.preference(slot),
+                slot.is_ready(),
                 Reverse(slot.lag()),
                 Reverse(slot.ordinal),
             )

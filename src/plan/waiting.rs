@@ -114,6 +114,16 @@ pub enum WaitingOn {
         /// Members out.
         out: Out,
     },
+    /// Step 3: updated members that serve, and whose pods are not Ready: a Service leads nobody to them. The rollout goes on when they are, and
+    /// starts over when the template changes.
+    Unready {
+        /// Their pods.
+        pods: Vec<PodName>,
+        /// Members out, these included.
+        out: Out,
+        /// Whether etcd's container has been running for the progress deadline in one of them.
+        overdue: bool,
+    },
     /// Step 4: leadership was moved a moment ago, and this member leads again.
     Leadership {
         /// The leader.
@@ -169,6 +179,7 @@ impl WaitingOn {
             | Self::InFlight { .. }
             | Self::Evidence { .. }
             | Self::UpdatedMembers { .. }
+            | Self::Unready { .. }
             | Self::Permission { .. }
             | Self::Failed { .. } => None,
         }
@@ -182,6 +193,7 @@ impl WaitingOn {
                 | Self::Overdue { .. }
                 | Self::Obstacle { .. }
                 | Self::Failed { .. }
+                | Self::Unready { overdue: true, .. }
         )
     }
 }
@@ -275,6 +287,9 @@ impl fmt::Display for WaitingOn {
             }
             Self::Evidence { members, out } | Self::UpdatedMembers { members, out } => {
                 write!(f, "{} ({out})", list(members))
+            }
+            Self::Unready { pods, out, .. } => {
+                write!(f, "not Ready, though serving: {} ({out})", list(pods))
             }
             Self::Leadership { leader, remaining } => write!(
                 f,

@@ -21,6 +21,7 @@ mod strangers;
 pub(crate) mod template;
 mod told;
 mod unblock;
+mod unready;
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,7 @@
 //! Under `RollingUpdate`: whom the controller may take so that the StatefulSet controller gets on.
 
+use std::time::Duration;
+
 use super::scene::*;
 use quorumgate::plan::{PodManagement, unblock};
 
@@ -51,6 +53,23 @@ fn then_and_only_then() {
     assert_eq!(unblocked(&unobserved), None, "nobody knows who is outdated");
     let on_its_way = Scene::of(3).with("c", terminating).with("a", crashed);
     assert_eq!(unblocked(&on_its_way), None, "the highest goes already");
+}
+
+#[test]
+fn a_cluster_that_never_formed_is_not_left_to_an_updated_member_that_cannot_serve_alone() {
+    let stuck = Scene::of(3)
+        .updated("c")
+        .with("ab", crashed)
+        .with("c", leaderless);
+    assert_eq!(unblocked(&stuck), None, "it may just be starting");
+    let stuck = stuck.out_for("c", Duration::from_secs(15));
+    assert_eq!(
+        unblocked(&stuck).as_deref(),
+        Some("delete b: it is outdated and is dead")
+    );
+    let serving = Scene::of(3).updated("c").with("a", crashed).led_by("b");
+    let waits = serving.with("c", unready).out_for("c", minutes(1));
+    assert_eq!(unblocked(&waits), None, "its probe mends nothing else");
 }
 
 #[test]

@@ -169,6 +169,11 @@ pub(super) fn node_gone(member: &mut Inhabitant) {
     member.pod_mut(|pod| pod.node = Node::Gone);
 }
 
+/// It serves, and its readiness probe has yet to pass.
+pub(super) fn unready(member: &mut Inhabitant) {
+    member.pod_mut(|pod| pod.ready = false);
+}
+
 /// Its pod was deleted and is not there yet again.
 pub(super) fn missing(member: &mut Inhabitant) {
     member.silent(Unanswered::Deadline);

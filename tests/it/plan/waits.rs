@@ -1,7 +1,7 @@
 //! Step 3, and everything else that holds a rollout.
 
 use super::scene::*;
-use quorumgate::plan::{Generation, Obstacle, PodManagement, WaitingOn};
+use quorumgate::plan::{Generation, MaxUnavailable, Obstacle, PodManagement, WaitingOn};
 use quorumgate::quorum::Switch;
 use quorumgate::quorum::{EvidenceMode, Scope, Teardown, Temperature};
 
@@ -83,11 +83,69 @@ fn step_3_an_updated_member_that_does_not_serve_in_time_is_overdue() {
 }
 
 #[test]
+fn step_3_holds_while_an_updated_member_serves_and_is_not_ready() {
+    let scene = Scene::of(3).updated("c").with("c", unready);
+    assert_eq!(scene.says(), "wait unready");
+    assert_eq!(
+        scene.waits_because(),
+        "not Ready, though serving: c (1 out, at most 1 may be)"
+    );
+    assert!(!scene.waits_on().is_stuck());
+    let late = scene.with("c", |member| {
+        member.pod_mut(|pod| pod.up_for = Some(minutes(10)));
+    });
+    assert!(late.waits_on().is_stuck());
+    let corrected = late.with("c", |member| {
+        member.pod_mut(|pod| pod.revision = Some("old".into()));
+    });
+    assert_eq!(corrected.says(), "delete c: it is an outdated follower");
+}
+
+#[test]
+fn one_that_is_not_ready_itself_waits_for_no_ready_ones() {
+    let scene = Scene::of(3).updated("c").with("bc", unready);
+    assert_eq!(scene.says(), "delete b: it is an outdated follower");
+    let last = Scene::of(3).updated("bc").with("abc", unready);
+    assert!(
+        last.says().contains("an outdated leader"),
+        "{}",
+        last.says()
+    );
+}
+
+#[test]
+fn followers_that_are_not_ready_go_before_those_that_are() {
+    let scene = Scene::of(5).with("b", unready);
+    assert_eq!(scene.says(), "delete b: it is an outdated follower");
+}
+
+#[test]
+fn unready_members_count_against_how_many_may_be_out() {
+    let scene = Scene::of(7)
+        .updated("fg")
+        .with("f", starting)
+        .with("g", unready)
+        .wishing(|d| d.max_unavailable = MaxUnavailable::Members(2));
+    assert_eq!(scene.says(), "wait unready");
+    let three = scene.wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
+    assert_eq!(three.says(), "delete e: it is an outdated follower");
+    let kept = Scene::of(3)
+        .with("a", unready)
+        .wishing(|d| d.partition = 1)
+        .led_by("c");
+    assert_eq!(
+        kept.says(),
+        "delete b: it is an outdated follower",
+        "a was not made unready by this rollout"
+    );
+}
+
+#[test]
 fn an_overdue_member_holds_however_many_may_be_out() {
     let scene = Scene::of(7)
         .updated("g")
         .with("g", crashed)
-        .wishing(|d| d.max_unavailable = quorumgate::plan::MaxUnavailable::Members(3));
+        .wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
     assert_eq!(scene.says(), "delete f: it is an outdated follower");
     assert_eq!(scene.out_for("g", minutes(10)).says(), "wait overdue");
 }
