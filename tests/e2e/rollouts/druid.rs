@@ -89,7 +89,12 @@ async fn a_stale_role_in_the_leases_does_not_mislead() -> Result<()> {
     let target = change(&world, "one").await?;
     finished(&world, &target).await?;
     let order = watched.end(&world, GAP).await?;
-    ensure!(order == ["etcd-2", "etcd-1", "etcd-0"], "{order:?}");
+    // Of the followers one that lags goes first.
+    ensure!(order.len() == 3, "{order:?}");
+    ensure!(
+        order.last().is_some_and(|last| last == "etcd-0"),
+        "{order:?}"
+    );
     world.close().await
 }
 
