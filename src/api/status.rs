@@ -53,6 +53,9 @@ pub struct QuorumDisruptionBudgetStatus {
     /// The etcd cluster id, hexadecimal, as the members last agreed on it.
     #[serde(default, rename = "clusterID", skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
+    /// Whether there is word that the cluster ever worked: its members agreed on a cluster id, or a kubelet called one of them ready.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub formed: bool,
     /// Pods of the StatefulSet's update revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_members: Option<i32>,

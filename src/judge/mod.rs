@@ -176,7 +176,7 @@ async fn suspend(ledger: Ledger, cluster: ClusterRef) {
             None => Ok(()),
         }
     };
-    if let Err(error) = until_written(attempt).await {
+    if let Err(error) = Box::pin(until_written(attempt)).await {
         tracing::error!(%cluster, error = %error, "could not suspend the ledger");
     }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{LedgerError, wire};
-use crate::api::{BadField, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus};
+use crate::api::{
+    BadField, MemberRole, MemberStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus,
+};
 use crate::quorum::{
     ClusterId, ClusterRef, Grants, Latch, LeaderMove, MemberId, PodName, PodUid, Policy,
 };
@@ -115,6 +117,28 @@ impl Page {
                 .find(|m| m.pod.as_deref() == Some(pod.as_str()))
         };
         by_uid.or_else(by_name)?.member_id.as_ref()?.parse().ok()
+    }
+
+    /// Whether there is word that the cluster ever worked.
+    pub fn is_formed(&self) -> bool {
+        self.cluster_id().is_some() || self.status().is_some_and(|status| status.formed)
+    }
+
+    /// The members that were last seen without a pod of this StatefulSet, and whose names cannot be those of one.
+    pub fn externals(&self) -> impl Iterator<Item = &MemberStatus> {
+        let set = self.cluster.name.as_str();
+        let members = self.status().map(|status| status.members.as_slice());
+        members.unwrap_or_default().iter().filter(move |member| {
+            member.pod.is_none() && PodName::of_member(set, &member.name).is_none()
+        })
+    }
+
+    /// How many of them vote.
+    pub fn recorded_externals(&self) -> u32 {
+        let voters = self
+            .externals()
+            .filter(|member| member.role == MemberRole::Voter);
+        u32::try_from(voters.count()).unwrap_or(u32::MAX)
     }
 
     /// The pod that each member was last seen in.

@@ -12,6 +12,8 @@ pub struct Witness {
     pub latch: Option<Latch>,
     /// The etcd cluster id that the members agree on.
     pub cluster_id: Option<ClusterId>,
+    /// Whether there is word that the cluster ever worked. Nothing takes that back.
+    pub formed: bool,
     /// The StatefulSet, and whose it is.
     pub stateful_set: Option<StatefulSetStatus>,
     /// The label selector of the members' pods.
@@ -32,6 +34,7 @@ impl Witness {
         let Self {
             latch,
             cluster_id,
+            formed,
             stateful_set,
             selector,
             temperature,
@@ -55,6 +58,7 @@ impl Witness {
         if let Some(id) = cluster_id {
             status.cluster_id = Some(id.to_string());
         }
+        status.formed |= formed;
         if stateful_set.is_some() {
             status.stateful_set = stateful_set;
         }

@@ -7,11 +7,10 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::endpoints::{self, Manner};
 use super::pods;
-use crate::api::MemberStatus;
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::ledger::Page;
+use crate::quorum::EvidenceMode;
 use crate::quorum::evidence::{Probe, Target, Unanswered};
-use crate::quorum::{EvidenceMode, PodName};
 
 /// So many external members are asked: more than a cluster can well have, and few enough that a list of made-up ones has the gate connect to little.
 const MOST_EXTERNAL: usize = 16;
@@ -55,7 +54,9 @@ pub(super) fn reach(
             )),
         }
     }
-    let externals = externals(page).filter_map(|member| endpoints::of_external(member, &manner));
+    let externals = page
+        .externals()
+        .filter_map(|member| endpoints::of_external(member, &manner));
     reach.endpoints.extend(externals.take(MOST_EXTERNAL));
     reach
 }
@@ -68,14 +69,4 @@ fn nobody(pods: &[Pod], why: &Unanswered) -> Reach {
             .map(|target| Probe::unanswered(target, why.clone()))
             .collect(),
     }
-}
-
-/// The external members: those that never had a pod and whose names cannot be those of pods of this StatefulSet. All others are asked in
-/// their pods, or not at all.
-fn externals(page: &Page) -> impl Iterator<Item = &MemberStatus> {
-    let set = page.cluster.name.as_str();
-    let members = page.status().map(|s| s.members.as_slice());
-    members.unwrap_or_default().iter().filter(move |member| {
-        member.pod.is_none() && PodName::of_member(set, &member.name).is_none()
-    })
 }

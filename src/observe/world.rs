@@ -185,12 +185,13 @@ impl World {
             update_revision: self.update_revision(),
             proceed_without_quorum: self.proceed_without_quorum(page),
             latch: page.latch,
-            formed: page.cluster_id().is_some(),
+            formed: page.is_formed(),
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
             learners_stuck_for: ages.learners_stuck_for,
             pods: pods.map(|pod| self.facts_of(page, pod)).collect(),
             recorded_pods: page.recorded_pods(),
+            recorded_externals: page.recorded_externals(),
             round,
         }
     }
@@ -203,6 +204,7 @@ impl World {
             // Without a StatefulSet nobody knows how many there should be: what is recorded stays.
             latch: set.and(snapshot).map(|snapshot| snapshot.latch),
             cluster_id: snapshot.and_then(|snapshot| snapshot.cluster_id),
+            formed: snapshot.is_some_and(|snapshot| snapshot.formed),
             stateful_set: set.and_then(remembered),
             selector: self.objects.selector.clone(),
             temperature: Some(self.objects.temperature),

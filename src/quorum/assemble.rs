@@ -33,6 +33,7 @@ impl Snapshot {
         let o = observation.clone();
         let mut pods = o.pods;
         pods.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
+        let formed = o.formed || pods.iter().any(body::is_called_ready);
         Self {
             cluster: o.cluster,
             circumstances: o.circumstances,
@@ -41,7 +42,8 @@ impl Snapshot {
             update_revision: o.update_revision,
             proceed_without_quorum: o.proceed_without_quorum,
             latch: o.latch.observe(0, o.replicas),
-            formed: o.formed,
+            formed,
+            recorded_externals: o.recorded_externals,
             scaled_out_for: o.scaled_out_for,
             quorum_lost_for: o.quorum_lost_for,
             learners_stuck_for: o.learners_stuck_for.clone(),
@@ -61,7 +63,7 @@ impl Snapshot {
         let pods = self.pods.clone();
         let answers = Answers::sort(&pods, &observation.round);
         let latch = self.latch.voters;
-        let replicas = self.replicas;
+        let replicas = self.replicas.saturating_add(self.recorded_externals);
         let bench = Bench::of(&answers, self.policy.lag_bound, |list| {
             list.map_or(replicas, List::voters).max(latch)
         });

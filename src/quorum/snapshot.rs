@@ -31,7 +31,8 @@ pub struct Observation {
     pub proceed_without_quorum: Option<String>,
     /// The most voters seen, as the budget's status keeps it.
     pub latch: Latch,
-    /// Whether its members ever agreed on a cluster id. (The latch begins anew when `spec.replicas` goes down.)
+    /// Whether there is word that the cluster ever worked: its members agreed on a cluster id, or a kubelet called one of them ready. (The
+    /// latch begins anew when `spec.replicas` goes down.)
     pub formed: bool,
     /// How long ago `spec.replicas` last went up; `None` when it did not, or longer ago than anybody remembers.
     pub scaled_out_for: Option<Duration>,
@@ -43,6 +44,8 @@ pub struct Observation {
     pub pods: Vec<Pod>,
     /// The pod that each member was last seen in, as the budget recorded it.
     pub recorded_pods: BTreeMap<MemberId, PodName>,
+    /// External voters, of those that the budget recorded. They count while no member gives a list.
+    pub recorded_externals: u32,
     /// What etcd answered. Empty with [`super::policy::EvidenceMode::Readiness`].
     pub round: Round,
 }
@@ -64,6 +67,7 @@ impl Observation {
             learners_stuck_for: BTreeMap::new(),
             pods: Vec::new(),
             recorded_pods: BTreeMap::new(),
+            recorded_externals: 0,
             round: Round::default(),
         }
     }
@@ -86,8 +90,10 @@ pub struct Snapshot {
     pub proceed_without_quorum: Option<String>,
     /// See [`Observation::latch`], with this observation's voters taken in.
     pub latch: Latch,
-    /// See [`Observation::formed`].
+    /// See [`Observation::formed`], with what kubelets say now taken in.
     pub formed: bool,
+    /// See [`Observation::recorded_externals`].
+    pub recorded_externals: u32,
     /// See [`Observation::scaled_out_for`].
     pub scaled_out_for: Option<Duration>,
     /// See [`Observation::quorum_lost_for`].

@@ -85,7 +85,8 @@ impl Snapshot {
     }
 
     /// The voters that count, before any grant. A list that no member in contact with a quorum gave may be old, so the pods that may be
-    /// voters count beside it; without any list `spec.replicas` stands in for it.
+    /// voters count beside it; without any list `spec.replicas` stands in for
+    /// it, together with the external voters of the last one.
     pub(super) fn electorate(&self, members: &[Member]) -> u32 {
         let seen = members.iter().filter(|m| m.role == Role::Voter).count();
         let latch = self.latch.voters;
@@ -94,9 +95,11 @@ impl Snapshot {
             (EvidenceMode::Live, Membership::Stale { voters }) => {
                 voters.max(latch).max(count(seen))
             }
-            (EvidenceMode::Live, Membership::Unread) | (EvidenceMode::Readiness, _) => {
-                self.replicas.max(latch).max(count(seen))
+            (EvidenceMode::Live, Membership::Unread) => {
+                let here = self.replicas.max(latch).max(count(seen));
+                here.saturating_add(self.recorded_externals)
             }
+            (EvidenceMode::Readiness, _) => self.replicas.max(latch).max(count(seen)),
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::ledger::write_tolerance;
 use crate::observe::{Access, Transport};
 use crate::quorum::evidence::{Round, Unanswered};
 use crate::quorum::{
-    Condition, EvidenceMode, Grants, Member, PodName, Role, Snapshot, Temperature, Tolerance, Why,
+    Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot, Temperature,
+    Tolerance, Why,
 };
 
 use super::condition::put;
@@ -49,10 +50,9 @@ impl Sight<'_> {
         write_tolerance(&tolerance, status);
         status.leader = leader.map(|member| member.name.clone());
         status.updated_members = self.updated();
-        let members = self.snapshot.members.iter();
-        status.members = members
-            .map(|member| self.member(member, &status.members))
-            .collect();
+        let seen = self.snapshot.members.iter();
+        let seen = seen.map(|member| self.member(member, &status.members));
+        status.members = seen.chain(self.unlisted(&status.members)).collect();
         for (kind, is, reason, message) in [
             self.quorum_healthy(&tolerance),
             self.cluster_id_consistent(),
@@ -71,6 +71,24 @@ impl Sight<'_> {
         let pods = self.snapshot.pods.iter();
         let updated = pods.filter(|pod| pod.revision.as_deref() == Some(update));
         i32::try_from(updated.count()).ok()
+    }
+
+    /// The external members that were recorded, while no member gives a list: nothing else tells of them, and where to ask them.
+    fn unlisted<'s>(
+        &self,
+        before: &'s [MemberStatus],
+    ) -> impl Iterator<Item = MemberStatus> + use<'s> {
+        let live = self.snapshot.policy.evidence == EvidenceMode::Live;
+        let unread = live && self.snapshot.membership == Membership::Unread;
+        let set = self.snapshot.cluster.name.clone();
+        let external = move |member: &&MemberStatus| {
+            unread && member.pod.is_none() && PodName::of_member(&set, &member.name).is_none()
+        };
+        before.iter().filter(external).map(|member| MemberStatus {
+            serving: false,
+            why: Some("no member gives a list of the members".into()),
+            ..member.clone()
+        })
     }
 
     /// A member, with the id it was known by where it does not say so now.

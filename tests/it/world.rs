@@ -181,6 +181,13 @@ impl World {
                 .filter(|m| m.recorded)
                 .map(|m| (m.id, m.name.as_str().into()))
                 .collect(),
+            recorded_externals: {
+                let external = |m: &&Inhabitant| m.pod.is_none() && !m.recorded;
+                let voters = self.members.iter().filter(external);
+                let voters =
+                    voters.filter(|m| matches!(m.listed, Listed::Voter | Listed::Unstarted));
+                u32::try_from(voters.count()).unwrap()
+            },
             pods: self.members.iter().filter_map(|m| m.pod.clone()).collect(),
             round: Round {
                 probes: self.members.iter().filter_map(|m| self.probe(m)).collect(),

@@ -247,6 +247,21 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
 }
 
 #[tokio::test]
+async fn that_a_cluster_once_worked_is_never_forgotten() {
+    let (_, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    assert!(!page.is_formed());
+    let formed = |formed| Witness {
+        formed,
+        ..Witness::default()
+    };
+    let after = ledger.testify(&page, formed(true)).await.unwrap().unwrap();
+    assert!(after.is_formed());
+    let again = ledger.testify(&after, formed(false)).await.unwrap();
+    assert!(again.is_none_or(|page| page.is_formed()));
+}
+
+#[tokio::test]
 async fn a_first_look_is_no_scale_out() {
     let (_, ledger, _) = ledger_with(&json!({}));
     let page = read(&ledger).await;

@@ -9,7 +9,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use super::body::{self, Body};
+use super::body::Body;
 use super::condition::Condition;
 use super::disruption::{Actor, Disruption};
 use super::evidence::Unanswered;
@@ -143,13 +143,12 @@ impl<'a> Case<'a> {
         (count(sure.count()), count(maybe.count()))
     }
 
-    /// Whether the target has yet to start in a cluster that was never seen, and of which no kubelet calls a member ready: there is no quorum
-    /// to lose.
+    /// Whether the target has yet to start in a cluster that was never seen, and of which no kubelet ever called a member ready: there is no
+    /// quorum to lose.
     fn never_formed(&self) -> bool {
         let unseen = !self.snapshot.formed && self.snapshot.latch.voters == 0;
         let unheard = self.snapshot.membership == Membership::Unread;
-        let called_ready = self.snapshot.pods.iter().any(body::is_called_ready);
-        unseen && unheard && self.body() == Body::Starting && !called_ready
+        unseen && unheard && self.body() == Body::Starting
     }
 
     /// Whether any of the others serves, or may for all that is known.

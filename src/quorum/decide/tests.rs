@@ -471,6 +471,32 @@ fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
     assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
 }
 
+/// The gate asks a wrong port, and the members' probes begin to fail: their kubelets called them ready before.
+#[test]
+fn rule_12_a_cluster_that_a_kubelet_once_called_ready_is_not_one_that_never_formed() {
+    let mut o = healthy(3);
+    o.latch.voters = 0;
+    o.formed = false;
+    for n in 0..3 {
+        silent(&mut o, n, Unanswered::Refused);
+        o.pods[n].etcd_ready = n == 0;
+    }
+    assert!(Snapshot::assemble(&o).formed, "to be remembered");
+    o.formed = Snapshot::assemble(&o).formed;
+    o.pods[0].etcd_ready = false;
+    o.pods[2].containers = Containers::Creating;
+    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
+}
+
+#[test]
+fn rule_14_an_only_pod_is_no_only_member_while_external_ones_are_on_record() {
+    let mut o = healthy(1);
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
+    o.recorded_externals = 2;
+    assert_waits(&verdict(&o, Kind::Delete, 0), "no-evidence");
+}
+
 #[test]
 fn rule_9_a_cold_ledger_lets_only_members_go_that_are_dead_for_good() {
     let mut o = healthy(3);

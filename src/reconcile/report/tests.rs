@@ -295,3 +295,29 @@ fn only_what_has_turned_is_told() {
     let kinds: Vec<&str> = turned.iter().map(|c| c.type_.as_str()).collect();
     assert_eq!(kinds, [condition::QUORUM_HEALTHY]);
 }
+
+#[test]
+fn external_members_are_not_forgotten_while_nobody_gives_a_list() {
+    let mut seen = Seen::of(vec![Condition::Serving]);
+    let mut external = member(7, Condition::Serving);
+    external.name = "outside".into();
+    external.pod_name = None;
+    external.pod = None;
+    seen.snapshot.members.push(external);
+    let before = seen.shown();
+    assert_eq!(before.members.len(), 2);
+
+    seen.snapshot = snapshot(vec![unknown()]);
+    seen.snapshot.membership = Membership::Unread;
+    let after = seen.shown_over(&before, 2);
+    let kept = after.members.get(1).unwrap();
+    assert_eq!((kept.name.as_str(), kept.serving), ("outside", false));
+    assert_eq!(seen.shown_over(&after, 3).members, after.members);
+
+    seen.snapshot.membership = Membership::Confirmed { voters: 1 };
+    assert_eq!(
+        seen.shown_over(&after, 4).members.len(),
+        1,
+        "it was removed"
+    );
+}

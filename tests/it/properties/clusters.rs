@@ -174,8 +174,8 @@ pub(super) fn possible() -> impl Strategy<Value = Cluster> {
         for state in &mut cluster.states {
             *state = match *state {
                 Reused => Hangs,
-                // A StatefulSet of one whose only voter is elsewhere: nothing but the member list tells it from a cluster of one.
-                External | Astray | Gone if cluster.replicas == 1 => Serving,
+                // A StatefulSet of one whose other voter has no pod any more: nothing but the member list tells it from a cluster of one.
+                Astray if cluster.replicas == 1 => Serving,
                 other => other,
             };
         }
@@ -210,30 +210,34 @@ fn clusters(state: impl Strategy<Value = State>) -> impl Strategy<Value = Cluste
         waits(),
         waits(),
         0_u32..3,
+        prop::bool::ANY,
     )
-        .prop_map(|(mut states, lost_for, scaled_out_for, more)| {
-            // Somebody has a pod, so that somebody can be asked for; and no cluster is without a voter.
-            if !states.iter().any(|state| has_pod(*state)) || !states.iter().any(|s| s.votes()) {
-                states[0] = Serving;
-            }
-            // The cluster of an only voter is the cluster.
-            if states.iter().filter(|state| state.votes()).count() == 1 {
-                for state in states.iter_mut().filter(|state| **state == OtherCluster) {
-                    *state = Serving;
+        .prop_map(
+            |(mut states, lost_for, scaled_out_for, more, counts_externals)| {
+                // Somebody has a pod, so that somebody can be asked for; and no cluster is without a voter.
+                if !states.iter().any(|state| has_pod(*state)) || !states.iter().any(|s| s.votes())
+                {
+                    states[0] = Serving;
                 }
-            }
-            // An address can only be mistaken for that of a member that answers.
-            if !matches!(states[0], Serving | NoSpace | Unready) {
-                for state in states.iter_mut().filter(|state| **state == Reused) {
-                    *state = Hangs;
+                // The cluster of an only voter is the cluster.
+                if states.iter().filter(|state| state.votes()).count() == 1 {
+                    for state in states.iter_mut().filter(|state| **state == OtherCluster) {
+                        *state = Serving;
+                    }
                 }
-            }
-            Cluster {
-                lost_for: lost_for.map(Duration::from_secs),
-                scaled_out_for: scaled_out_for.map(Duration::from_secs),
-                ..Cluster::of(states).with_more_replicas(more)
-            }
-        })
+                // An address can only be mistaken for that of a member that answers.
+                if !matches!(states[0], Serving | NoSpace | Unready) {
+                    for state in states.iter_mut().filter(|state| **state == Reused) {
+                        *state = Hangs;
+                    }
+                }
+                Cluster {
+                    lost_for: lost_for.map(Duration::from_secs),
+                    scaled_out_for: scaled_out_for.map(Duration::from_secs),
+                    ..Cluster::of(states).with_more_replicas(more, counts_externals)
+                }
+            },
+        )
 }
 
 fn has_pod(state: State) -> bool {
@@ -252,9 +256,13 @@ impl Cluster {
         }
     }
 
-    fn with_more_replicas(self, more: u32) -> Self {
+    /// External members are none of the StatefulSet's, but an owner may count them all the same.
+    fn with_more_replicas(self, more: u32, counts_externals: bool) -> Self {
+        let external = |state: &&State| matches!(state, External | Gone) && !counts_externals;
+        let externals = self.states.iter().filter(external).count();
+        let here = self.voters - u32::try_from(externals).unwrap();
         Self {
-            replicas: self.voters + more,
+            replicas: here.max(1) + more,
             ..self
         }
     }
@@ -294,7 +302,7 @@ impl Cluster {
         let mut world = World::of(self.states.len());
         world.replicas = self.replicas;
         world.latched_under = self.replicas;
-        world.latch = self.voters;
+        world.latch = self.voters.min(self.replicas);
         world.quorum_lost_for = self.lost_for;
         world.scaled_out_for = self.scaled_out_for;
         let leader = self.states.iter().position(|state| state.serves());
