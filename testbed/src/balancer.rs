@@ -1,8 +1,12 @@
 //! A stand-in for a Service: spreads TCP connections over the replicas behind it.
 //!
+//! Left to itself it tries one replica after the other, which no Service does. Told who stands in the Service ([`Directions`]), it sends each
+//! connection to one of those, whatever becomes of it, as kube-proxy does.
+//!
 //! A real one is the kernel's, and carries bytes whatever else goes on. So this one has a thread of its own: node agents wait for disks in the
 //! runtime of their test, and a webhook call has five seconds.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long one replica may take to accept a connection before the next is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// The same where there is no next one: longer than anybody waits for an answer.
+const NO_OTHER: Duration = Duration::from_secs(30);
 
 /// Listens on loopback and hands each connection to the next replica that accepts it.
 ///
@@ -43,6 +49,8 @@ struct Replica {
 struct Turn {
     next: usize,
     pinned: Option<usize>,
+    /// Who stands in the Service, where somebody says so.
+    standing: Option<BTreeSet<usize>>,
     /// Cancelled to close the connections that are open.
     open: CancellationToken,
 }
@@ -61,6 +69,7 @@ impl Balancer {
         let turn = Turn {
             next: 0,
             pinned: None,
+            standing: None,
             open: stop.child_token(),
         };
         let shared = Arc::new(Shared {
@@ -101,6 +110,11 @@ impl Balancer {
         self.disconnect();
     }
 
+    /// What tells it who stands in the Service.
+    pub(crate) fn directions(&self) -> Directions {
+        Directions(Arc::clone(&self.shared))
+    }
+
     /// Closes all open connections.
     pub fn disconnect(&self) {
         let fresh = self.stop.child_token();
@@ -119,6 +133,17 @@ impl Balancer {
     }
 }
 
+/// Tells a balancer who stands in the Service.
+#[derive(Debug)]
+pub(crate) struct Directions(Arc<Shared>);
+
+impl Directions {
+    /// From now on each new connection is for one of these. Open ones stay, as they do with kube-proxy.
+    pub(crate) fn send_to(&self, replicas: BTreeSet<usize>) {
+        self.0.with_turn(|turn| turn.standing = Some(replicas));
+    }
+}
+
 impl Drop for Balancer {
     fn drop(&mut self) {
         self.stop.cancel();
@@ -130,15 +155,21 @@ impl Shared {
         change(&mut self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The replicas to try for one connection, in order.
-    fn candidates(&self) -> (Vec<&Replica>, CancellationToken) {
+    /// The replicas to try for one connection, in order, and how long each may take.
+    fn candidates(&self) -> (Vec<&Replica>, Duration, CancellationToken) {
         self.with_turn(|turn| {
             let open = turn.open.clone();
             if let Some(pinned) = turn.pinned {
-                return (self.replicas.get(pinned).into_iter().collect(), open);
+                let replica = self.replicas.get(pinned);
+                return (replica.into_iter().collect(), CONNECT_TIMEOUT, open);
             }
             let first = turn.next;
             turn.next = turn.next.wrapping_add(1);
+            if let Some(standing) = &turn.standing {
+                let one = standing.iter().nth(first % standing.len().max(1));
+                let replica = one.and_then(|one| self.replicas.get(*one));
+                return (replica.into_iter().collect(), NO_OTHER, open);
+            }
             let count = self.replicas.len();
             let replicas = self
                 .replicas
@@ -146,7 +177,7 @@ impl Shared {
                 .cycle()
                 .skip(first % count.max(1))
                 .take(count);
-            (replicas.collect(), open)
+            (replicas.collect(), CONNECT_TIMEOUT, open)
         })
     }
 }
@@ -185,10 +216,10 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 
 /// Carries one connection until either side or the balancer closes it. Without a replica it is closed at once.
 async fn serve(mut client: TcpStream, shared: &Shared) {
-    let (candidates, open) = shared.candidates();
+    let (candidates, patience, open) = shared.candidates();
     for replica in candidates {
         let connect = TcpStream::connect(replica.address);
-        let Ok(Ok(mut server)) = tokio::time::timeout(CONNECT_TIMEOUT, connect).await else {
+        let Ok(Ok(mut server)) = tokio::time::timeout(patience, connect).await else {
             continue;
         };
         replica.connections.fetch_add(1, Ordering::Relaxed);
@@ -196,5 +227,54 @@ async fn serve(mut client: TcpStream, shared: &Shared) {
         // A reset on either side ends the connection like an orderly end does.
         let _ = open.run_until_cancelled(carry).await;
         return;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// A replica that says its name and hangs up.
+    async fn says(name: u8) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut caller, _)) = listener.accept().await {
+                let _ = caller.write_all(&[name]).await;
+            }
+        });
+        address
+    }
+
+    async fn call(balancer: &Balancer) -> Vec<u8> {
+        let mut stream = TcpStream::connect(balancer.address()).await.unwrap();
+        let mut said = Vec::new();
+        // Whoever is sent nowhere is hung up on.
+        let _ = stream.read_to_end(&mut said).await;
+        said
+    }
+
+    #[tokio::test]
+    async fn connections_go_to_whoever_stands_in_the_service_and_to_nobody_else() {
+        let dead = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .unwrap();
+        let balancer = Balancer::start([says(0).await, dead, says(2).await]).unwrap();
+        for _ in 0..6 {
+            assert_eq!(call(&balancer).await.len(), 1, "left to itself it goes on");
+        }
+        let directions = balancer.directions();
+        directions.send_to([2].into());
+        for _ in 0..3 {
+            assert_eq!(call(&balancer).await, [2]);
+        }
+        directions.send_to([0, 1].into());
+        let mut heard = [call(&balancer).await, call(&balancer).await];
+        heard.sort();
+        assert_eq!(heard, [vec![], vec![0]], "no other replica is tried");
+        directions.send_to(BTreeSet::new());
+        assert!(call(&balancer).await.is_empty());
     }
 }

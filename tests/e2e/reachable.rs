@@ -4,9 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
-use kube::Api;
+use anyhow::{Result, ensure};
 use quorumgate_testbed::gate::{Gate, GateBuilder};
 use quorumgate_testbed::pki::Authority;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
@@ -19,7 +17,6 @@ const OUT: Duration = Duration::from_secs(6);
 struct Service {
     gate: Gate,
     sandbox: Sandbox,
-    slices: Api<EndpointSlice>,
 }
 
 impl Service {
@@ -32,29 +29,9 @@ impl Service {
     async fn start_in(sandbox: Sandbox, gate: GateBuilder) -> Result<Self> {
         let gate = gate.replicas(3).keeping_endpoints();
         let gate = gate.start(&sandbox).await?;
-        let home = format!("{}-gate", sandbox.namespace());
-        let service = Self {
-            slices: Api::namespaced(sandbox.client(), &home),
-            gate,
-            sandbox,
-        };
+        let service = Self { gate, sandbox };
         service.comes_to([true; 3]).await?;
         Ok(service)
-    }
-
-    /// Which replicas API servers would be sent to.
-    async fn standing(&self) -> Result<[bool; 3]> {
-        let mut standing = [false; 3];
-        for (index, stands) in standing.iter_mut().enumerate() {
-            let name = format!("quorumgate-{index}");
-            let Some(slice) = self.slices.get_opt(&name).await? else {
-                continue;
-            };
-            let endpoint = slice.endpoints.first().context("no endpoint")?;
-            let conditions = endpoint.conditions.as_ref().context("no conditions")?;
-            *stands = conditions.ready == Some(true);
-        }
-        Ok(standing)
     }
 
     /// Waits for this; at no time is the Service empty. How long it took.
@@ -64,7 +41,7 @@ impl Service {
             SOON,
             format!("the endpoints come to {wanted:?}"),
             || async {
-                let standing = self.standing().await?;
+                let standing = self.gate.standing().await?;
                 ensure!(standing == wanted, "they are {standing:?}");
                 anyhow::Ok(())
             },

@@ -21,6 +21,7 @@ use crate::Sandbox;
 use crate::paths::State;
 
 pub use firewall::Cut;
+pub(crate) use network::silence;
 pub use process::Frozen;
 pub use standing::{
     Standing, crash_loop, fail_initialisation, fail_readiness, hold_in_container_creating, reject,

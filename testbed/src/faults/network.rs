@@ -8,6 +8,12 @@ use anyhow::Result;
 use super::PodFaults;
 use super::firewall::{Cut, lose, part, refuse};
 
+/// Nothing that is sent to this TCP port of the machine arrives, nor what is sent from there: the end of a process is no end of its connections
+/// then, as where the machine went with it.
+pub(crate) fn silence(port: u16) -> Result<Cut> {
+    Cut::with_rules(&["dport", "sport"].map(|end| lose(&format!("tcp {end} {port}"))))
+}
+
 /// Ports of a member.
 const CLIENTS: u16 = 2379;
 const PEERS: u16 = 2380;

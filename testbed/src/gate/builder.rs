@@ -42,6 +42,7 @@ pub struct GateBuilder {
     clocks: bool,
     everywhere: bool,
     endpoints: bool,
+    followed: bool,
 }
 
 impl GateBuilder {
@@ -56,6 +57,7 @@ impl GateBuilder {
             clocks: false,
             everywhere: false,
             endpoints: false,
+            followed: false,
         }
     }
 
@@ -94,6 +96,14 @@ impl GateBuilder {
     /// server goes on calling the balancer.
     pub fn keeping_endpoints(mut self) -> Self {
         self.endpoints = true;
+        self
+    }
+
+    /// Like [`GateBuilder::keeping_endpoints`], and the API server's calls go where the endpoints say: each to one replica that stands in the
+    /// Service, as kube-proxy would send it, whether it answers or not.
+    pub fn reached_by_endpoints(mut self) -> Self {
+        self.endpoints = true;
+        self.followed = true;
         self
     }
 
@@ -165,6 +175,10 @@ impl GateBuilder {
             )?);
         }
         let balancer = Balancer::start(replicas.iter().map(Replica::address))?;
+        let standing = self.followed.then(|| {
+            let names = replicas.iter().map(|replica| replica.name().to_owned());
+            endpoints::follow(&bed.client(), &home, names.collect(), balancer.directions())
+        });
         let authority = certificate.authority();
         let webhooks = Webhooks::new(
             &objects,
@@ -179,6 +193,8 @@ impl GateBuilder {
             bed,
             replicas,
             balancer,
+            home,
+            _standing: standing,
             certificate,
             webhooks,
             leftovers,

@@ -1,17 +1,25 @@
 //! A Service whose endpoints the replicas keep, and a pod for each replica to own one.
 //!
-//! An API server takes no loopback address for an endpoint, so the replicas have the machine's own, each with ports of its own.
+//! The slices can be followed as kube-proxy follows them, and looked at. An API server takes no loopback address for an endpoint, so the replicas have the machine's own, each with ports of its own.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Pod, Service};
-use kube::api::PostParams;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::api::{ListParams, PostParams};
+use kube::runtime::utils::Backoff;
+use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::manifests;
 use super::permissions::apply_namespaced;
+use crate::balancer::Directions;
 
 /// The address by which this machine is known to others. Nothing is sent.
 fn own_address() -> Result<IpAddr> {
@@ -76,4 +84,76 @@ pub(super) async fn create_pod(
         ("QUORUMGATE_POD_IP", own_address()?.to_string()),
     ];
     Ok(told.map(|(name, value)| (name.to_owned(), value)).to_vec())
+}
+
+/// Who stands in the Service, of the replicas with these names.
+pub(super) async fn standing(
+    client: &Client,
+    namespace: &str,
+    names: impl Iterator<Item = &str>,
+) -> Result<Vec<bool>> {
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
+    let slices = slices.list(&ListParams::default()).await?;
+    let ready: BTreeSet<String> = slices.iter().filter(|s| is_ready(s)).map(name).collect();
+    ensure!(!slices.items.is_empty(), "nobody keeps endpoints");
+    Ok(names.map(|name| ready.contains(name)).collect())
+}
+
+/// Tells a balancer who stands in the Service, until it is dropped.
+pub(super) struct Follower(JoinHandle<()>);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Follows the slices of the replicas with these names. What was said last holds while the API server is away.
+pub(super) fn follow(
+    client: &Client,
+    namespace: &str,
+    names: Vec<String>,
+    directions: Directions,
+) -> Follower {
+    let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
+    let (store, writer) = reflector::store();
+    let events = watcher(slices, watcher::Config::default()).backoff(AtOnce);
+    let events = reflector::reflector(writer, events);
+    Follower(tokio::spawn(events.for_each(move |_| {
+        let ready: BTreeSet<String> = store
+            .state()
+            .iter()
+            .filter(|slice| is_ready(slice))
+            .map(|slice| name(slice))
+            .collect();
+        let numbers = names.iter().enumerate();
+        let standing = numbers.filter(|(_, name)| ready.contains(*name));
+        directions.send_to(standing.map(|(number, _)| number).collect());
+        std::future::ready(())
+    })))
+}
+
+/// A replica's slice has its name.
+fn name(slice: &EndpointSlice) -> String {
+    slice.name_any()
+}
+
+fn is_ready(slice: &EndpointSlice) -> bool {
+    let mut conditions = slice.endpoints.iter().filter_map(|e| e.conditions.as_ref());
+    conditions.any(|conditions| conditions.ready == Some(true))
+}
+
+/// kube-proxy is back as soon as the API server is.
+struct AtOnce;
+
+impl Iterator for AtOnce {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(100))
+    }
+}
+
+impl Backoff for AtOnce {
+    fn reset(&mut self) {}
 }

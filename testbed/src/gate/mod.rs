@@ -38,6 +38,10 @@ pub struct Gate {
     bed: Bed,
     replicas: Vec<Replica>,
     balancer: Balancer,
+    /// The namespace that it lives in.
+    home: String,
+    /// Sends callers to whoever stands in the Service, where they are not sent to everybody.
+    _standing: Option<endpoints::Follower>,
     certificate: ServingCertificate,
     webhooks: Webhooks,
     leftovers: Leftovers,
@@ -74,6 +78,15 @@ impl Gate {
     /// What stands between the API server and the replicas.
     pub fn balancer(&self) -> &Balancer {
         &self.balancer
+    }
+
+    /// Which replicas stand in the Service, in their order.
+    ///
+    /// # Errors
+    /// Where the gate was not built to keep its endpoints, or the API server is away.
+    pub async fn standing(&self) -> Result<Vec<bool>> {
+        let names = self.replicas.iter().map(Replica::name);
+        endpoints::standing(&self.bed.client(), &self.home, names).await
     }
 
     /// The name of its validating and its mutating webhook configuration.

@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 
 use super::clock::Clock;
 use super::{PATIENCE, http, until_ready};
+use crate::faults::{self, Cut};
 use crate::process::{Background, Identity};
 
 /// How long a replica may take to end after SIGTERM.
@@ -110,6 +111,14 @@ impl Replica {
         clock
             .with_context(|| format!("{} has no clock of its own", self.name()))?
             .set(seconds)
+    }
+
+    /// SIGKILL, and whoever called it hears nothing of its end, as where its node lost its power. What is returned is dropped before it is
+    /// started again.
+    pub async fn power_off(&self) -> Result<Cut> {
+        let silenced = faults::silence(self.webhooks.port())?;
+        self.process.kill().await?;
+        Ok(silenced)
     }
 
     /// Sends any signal.
