@@ -1,9 +1,10 @@
 //! The two ways in which a member is asked to go, and what a refusal says.
 
 use anyhow::{Result, bail, ensure};
-use kube::api::{DeleteParams, EvictParams};
+use kube::api::{DeleteParams, EvictParams, PostParams, Preconditions};
 use kube::core::Status;
 use quorumgate_testbed::eventually;
+use serde_json::{Value, json};
 
 use crate::world::{SOON, World};
 
@@ -45,6 +46,33 @@ impl World {
         match by {
             By::Delete => self.delete(pod).await,
             By::Eviction => self.evict(pod).await,
+        }
+    }
+
+    /// Asks for this incarnation of a pod, and for no other of its name.
+    pub(crate) async fn ask_for_this(
+        &self,
+        by: By,
+        pod: &str,
+        uid: &str,
+    ) -> Result<(), kube::Error> {
+        match by {
+            By::Delete => {
+                let this = Preconditions {
+                    uid: Some(uid.to_owned()),
+                    ..Preconditions::default()
+                };
+                let delete = DeleteParams::default().preconditions(this);
+                self.pods().delete(pod, &delete).await.map(drop)
+            }
+            By::Eviction => {
+                let this = eviction(pod, &json!({"preconditions": {"uid": uid}}));
+                let answer: Result<Status, _> = self
+                    .pods()
+                    .create_subresource("eviction", pod, &PostParams::default(), &this)
+                    .await;
+                answer.map(drop)
+            }
         }
     }
 
@@ -103,6 +131,14 @@ impl World {
         })
         .await
     }
+}
+
+/// An Eviction with these deleteOptions. `EvictParams` gives them a name that the API server does not know, so they are lost there.
+pub(crate) fn eviction(pod: &str, options: &Value) -> Value {
+    json!({
+        "apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": pod}, "deleteOptions": options,
+    })
 }
 
 /// Whether one of its causes is a member that did not answer in time, or a leader that leads since a moment ago.

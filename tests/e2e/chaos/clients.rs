@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use kube::api::{DeleteParams, EvictParams, Preconditions};
 use tokio::time::sleep;
 
 use super::stage::Stage;
@@ -27,7 +26,7 @@ pub(super) async fn ask_until_it_goes(
     loop {
         let answer = {
             let _unrest = cluster.unrest.read().await;
-            ask(stage, by, member, &uid).await
+            stage.world.ask_for_this(by, member, &uid).await
         };
         match answer {
             Ok(()) => return Ok(()),
@@ -36,27 +35,6 @@ pub(super) async fn ask_until_it_goes(
             }
             Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
             Err(_) => sleep(AGAIN).await,
-        }
-    }
-}
-
-async fn ask(stage: &Stage, by: By, member: &str, uid: &str) -> Result<(), kube::Error> {
-    let this = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
-        ..DeleteParams::default()
-    };
-    let pods = stage.world.pods();
-    match by {
-        By::Delete => pods.delete(member, &this).await.map(drop),
-        By::Eviction => {
-            let eviction = EvictParams {
-                delete_options: Some(this),
-                ..EvictParams::default()
-            };
-            pods.evict(member, &eviction).await.map(drop)
         }
     }
 }

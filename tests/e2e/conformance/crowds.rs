@@ -9,8 +9,8 @@ use quorumgate_testbed::eventually;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::raw::{evict, eviction};
-use crate::asking::{By, refusal};
+use super::raw::evict;
+use crate::asking::{By, eviction, refusal};
 use crate::rollouts::template;
 use crate::vigil::Vigil;
 use crate::world::{SOON, World};

@@ -8,8 +8,8 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use quorumgate_testbed::{eventually, faults};
 use serde_json::{Value, json};
 
-use super::raw::{evict, eviction};
-use crate::asking::refusal;
+use super::raw::evict;
+use crate::asking::{eviction, refusal};
 use crate::bystanders;
 use crate::world::{SOON, World};
 

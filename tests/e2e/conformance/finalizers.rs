@@ -8,8 +8,8 @@ use kube::api::{Patch, PatchParams};
 use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
 
-use super::raw::{answered, evict, eviction};
-use crate::asking::By;
+use super::raw::{answered, evict};
+use crate::asking::{By, eviction};
 use crate::world::{SOON, World};
 
 const POD: &str = "etcd-1";

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use http::{HeaderMap, Method, Request};
 use kube::client::Body;
 use quorumgate_testbed::eventually;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::world::{SOON, World};
 
@@ -48,14 +48,6 @@ pub(super) async fn send(
         code: parts.status.as_u16(),
         headers: parts.headers,
         body: serde_json::from_slice(&body).unwrap_or_default(),
-    })
-}
-
-/// An Eviction with these deleteOptions.
-pub(super) fn eviction(pod: &str, options: &Value) -> Value {
-    json!({
-        "apiVersion": "policy/v1", "kind": "Eviction",
-        "metadata": {"name": pod}, "deleteOptions": options,
     })
 }
 

@@ -9,8 +9,8 @@ use quorumgate_testbed::etcd_cluster::{EtcdCluster, Shape, Storage};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
-use super::raw::{evict, eviction, send};
-use crate::asking::refusal;
+use super::raw::{evict, send};
+use crate::asking::{eviction, refusal};
 use crate::other_hook::{self, OtherHook};
 use crate::world::{SOON, World};
 

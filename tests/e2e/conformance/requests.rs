@@ -5,7 +5,8 @@ use http::Method;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::raw::{answered, evict, eviction, send};
+use super::raw::{answered, evict, send};
+use crate::asking::eviction;
 use crate::world::World;
 
 /// Fails where a member was granted, is on its way out or was told to be, or the ledger was written since `seq`.
