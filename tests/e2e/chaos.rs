@@ -7,17 +7,21 @@
 //! A short run belongs to the tests. `make chaos OPS=10000 SEED=7` goes on for longer, and the same seed chooses the same operations again,
 //! though not the same races.
 
+mod asked;
 mod chance;
 mod clients;
 mod drains;
 mod evidence;
 mod gates;
+mod hung;
 mod operation;
 mod pods;
 mod power;
+mod relabelled;
 mod rounds;
 mod sizes;
 mod stage;
+mod strangers;
 mod tally;
 mod timeline;
 mod verdict;
@@ -61,6 +65,7 @@ async fn whatever_happens_no_permission_takes_the_majority() -> Result<()> {
     .nodes(NODES)
     .replicas(REPLICAS)
     .clocks_of_their_own()
+    .reached_by_endpoints()
     .on_a_plane_of_its_own(|world| run(world, operations, Rng::with_seed(seed)))
     .await
     .map_err(|error| anyhow!("{error:#}\nto do the same again: {again}"))

@@ -317,6 +317,12 @@ impl WorldBuilder {
         self
     }
 
+    /// Replicas of the gate that are called as their endpoints say.
+    pub(crate) fn reached_by_endpoints(mut self) -> Self {
+        self.gate = self.gate.reached_by_endpoints();
+        self
+    }
+
     /// Does not wait for the cluster to form.
     pub(crate) fn unformed(mut self) -> Self {
         self.quorate = false;

@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::hung::{Hang, How, When};
 use super::operation::{Certificates, Operation};
+use super::relabelled::{Afterwards, End, Lost};
 use super::stage::Stage;
+use super::strangers::Stranger;
 use crate::asking::By;
 
 /// Chooses what happens to one cluster, or to what all share. It looks at nothing that a race may change.
@@ -65,14 +68,11 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
         .get(cluster)
         .map(|cluster| cluster.etcd.name());
     let name = name.unwrap_or_default();
-    let member = format!("{name}-{}", chance.u32(..members));
-    let by = if chance.bool() {
-        By::Delete
-    } else {
-        By::Eviction
-    };
+    let ordinal = chance.u32(..members);
+    let member = format!("{name}-{ordinal}");
+    let by = way(chance);
     let length = Duration::from_millis(chance.u64(200..3500));
-    match chance.u32(..200) {
+    match chance.u32(..232) {
         0..100 => Operation::AskUntilItGoes(cluster, by, member),
         100..118 => Operation::Ask(cluster, by, member),
         118..124 => Operation::Force(cluster, member),
@@ -82,6 +82,12 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
         163..171 => Operation::Freeze(cluster, member, length),
         171..179 => Operation::CutOff(cluster, member, length),
         179..191 => Operation::Rotate(certificates(cluster, chance)),
+        191..208 => {
+            let neighbour = format!("{name}-{}", (ordinal + 1) % members);
+            let (lost, afterwards) = relabelled(neighbour, chance);
+            Operation::Relabel(cluster, member, lost, afterwards)
+        }
+        208..223 => Operation::Hang(cluster, number, member, hang(chance)),
         _ => {
             size.members = if members == SIZES[0] {
                 SIZES[1]
@@ -91,6 +97,46 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
             Operation::Scale(cluster, size.members)
         }
     }
+}
+
+fn way(chance: &mut Rng) -> By {
+    if chance.bool() {
+        By::Delete
+    } else {
+        By::Eviction
+    }
+}
+
+fn relabelled(neighbour: String, chance: &mut Rng) -> (Lost, Afterwards) {
+    let lost = match chance.u32(..3) {
+        0 => Lost::Label,
+        1 => Lost::Owner,
+        _ => Lost::Labels,
+    };
+    let asked = chance.bool().then(|| (way(chance), neighbour));
+    let end = if chance.bool() {
+        End::GivenBack
+    } else {
+        End::Gone(way(chance))
+    };
+    let length = Duration::from_millis(chance.u64(200..8000));
+    (lost, Afterwards { asked, length, end })
+}
+
+/// Often for longer than the gate takes a member for one that only is slow.
+fn hang(chance: &mut Rng) -> Hang {
+    let how = if chance.bool() {
+        How::Frozen
+    } else {
+        How::CutOff
+    };
+    let when = if chance.bool() {
+        When::AtOnce
+    } else {
+        When::Midway
+    };
+    let length = Duration::from_millis(chance.u64(1000..14_000));
+    Hang { how, when, length }
 }
 
 fn certificates(cluster: usize, chance: &mut Rng) -> Certificates {
@@ -107,7 +153,7 @@ fn shared(chance: &mut Rng, stage: &Stage) -> Operation {
     let node = node.map(|node| node.name().to_owned()).unwrap_or_default();
     let replica = chance.usize(..stage.replicas.len());
     let length = Duration::from_millis(chance.u64(200..4000));
-    match chance.u32(..100) {
+    match chance.u32(..124) {
         0..18 => Operation::Drain(node),
         18..44 => Operation::DrainUntilDone(node),
         44..54 => Operation::PowerOff(node, length * 4),
@@ -119,6 +165,18 @@ fn shared(chance: &mut Rng, stage: &Stage) -> Operation {
             Operation::SetClock(replica, seconds, length * 4)
         }
         88..94 => Operation::Rotate(Certificates::Gate),
+        94..107 => {
+            // Replicas run where the seed says; at least one stays.
+            let mut replicas: Vec<usize> = (0..stage.replicas.len()).collect();
+            chance.shuffle(&mut replicas);
+            replicas.truncate(chance.usize(1..stage.replicas.len()));
+            Operation::PowerOffWithGates(node, replicas, length * 4)
+        }
+        107..118 => {
+            let stranger = chance.choice(Stranger::ALL).unwrap_or(Stranger::Silent);
+            let count = chance.usize(150..400);
+            Operation::Besiege(replica, stranger, count, length * 3)
+        }
         _ => Operation::RestartApiServer,
     }
 }

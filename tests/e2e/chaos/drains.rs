@@ -1,4 +1,4 @@
-//! `kubectl drain`, once or until it is done.
+//! `kubectl drain`, once or until it is done. With `--force`, since somebody may have taken a pod away from its StatefulSet.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use quorumgate_testbed::eventually;
 use super::stage::Stage;
 
 /// How long one `kubectl drain` goes on.
-const ONE: &str = "--timeout=20s";
+const ONE: [&str; 2] = ["--timeout=20s", "--force"];
 /// How long until a drain that is repeated has to be done: all faults are over long before.
 const DONE: Duration = Duration::from_secs(900);
 
 /// Drains a node once, whatever comes of it.
 pub(super) async fn once(stage: &Stage, node: &str) -> Result<()> {
     let _permit = stage.drains.acquire().await?;
-    let drained = stage.world.drain(node, &[ONE]).await;
+    let drained = stage.world.drain(node, &ONE).await;
     stage.uncordon(node).await?;
     drained
 }
@@ -24,7 +24,7 @@ pub(super) async fn once(stage: &Stage, node: &str) -> Result<()> {
 pub(super) async fn until_done(stage: &Stage, node: &str) -> Result<()> {
     let _permit = stage.drains.acquire().await?;
     let what = format!("{node} is drained");
-    let drained = eventually(DONE, what, || stage.world.drain(node, &[ONE])).await;
+    let drained = eventually(DONE, what, || stage.world.drain(node, &ONE)).await;
     stage.uncordon(node).await?;
     drained
 }

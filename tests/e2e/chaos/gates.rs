@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::eventually;
 use tokio::sync::MutexGuard;
 use tokio::time::sleep;
@@ -14,11 +14,9 @@ const BACK: Duration = Duration::from_secs(300);
 
 pub(super) async fn kill(stage: &Stage, replica: usize, length: Duration) -> Result<()> {
     let _turn = turn(stage, replica).await?;
-    let replica = stage.world.gate.replica(replica);
-    replica.kill().await?;
+    stage.world.gate.replica(replica).kill().await?;
     sleep(length).await;
-    // Without an API server it ends again, and a kubelet starts it again.
-    eventually(BACK, "the replica is ready again", || replica.restart()).await
+    restart(stage, replica).await
 }
 
 pub(super) async fn freeze(stage: &Stage, replica: usize, length: Duration) -> Result<()> {
@@ -43,7 +41,39 @@ pub(super) async fn set_clock(
     replica.set_clock(0)
 }
 
-async fn turn(stage: &Stage, replica: usize) -> Result<MutexGuard<'_, ()>> {
+/// The turns of all replicas, so that nobody else does anything to any.
+pub(super) async fn all_turns(stage: &Stage) -> Vec<MutexGuard<'_, ()>> {
+    let mut turns = Vec::new();
+    // In their order, as everybody takes them who takes several: nobody waits for somebody who waits for them.
+    for turn in &stage.replicas {
+        turns.push(turn.lock().await);
+    }
+    turns
+}
+
+/// Waits until these do not stand in the Service, and all others do.
+pub(super) async fn all_stand_but(stage: &Stage, out: &[usize]) -> Result<()> {
+    let gate = &stage.world.gate;
+    let what = format!("all replicas stand in the Service but {out:?}");
+    eventually(BACK, what, || async {
+        let standing = gate.standing().await?;
+        let wanted = |replica| !out.contains(&replica);
+        let right = standing.iter().enumerate();
+        let right = right.filter(|(replica, stands)| **stands == wanted(*replica));
+        ensure!(right.count() == standing.len(), "{standing:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Starts a replica again, however long that takes.
+pub(super) async fn restart(stage: &Stage, replica: usize) -> Result<()> {
+    let replica = stage.world.gate.replica(replica);
+    // Without an API server it ends again, and a kubelet starts it again.
+    eventually(BACK, "the replica is ready again", || replica.restart()).await
+}
+
+pub(super) async fn turn(stage: &Stage, replica: usize) -> Result<MutexGuard<'_, ()>> {
     let turn = stage.replicas.get(replica).context("no such replica")?;
     Ok(turn.lock().await)
 }

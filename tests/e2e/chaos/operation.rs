@@ -10,8 +10,11 @@ use quorumgate_testbed::faults::PodFaults;
 use tokio::sync::RwLockReadGuard;
 use tokio::time::sleep;
 
+use super::hung::Hang;
+use super::relabelled::{Afterwards, Lost};
 use super::stage::{Cluster, Stage};
-use super::{clients, drains, gates, power, sizes};
+use super::strangers::Stranger;
+use super::{clients, drains, gates, hung, power, relabelled, sizes, strangers};
 use crate::asking::By;
 
 /// How long the API server may take to be back, on a machine that does other things besides.
@@ -28,15 +31,19 @@ pub(super) enum Operation {
     Kill(usize, String),
     Freeze(usize, String, Duration),
     CutOff(usize, String, Duration),
+    Relabel(usize, String, Lost, Afterwards),
+    Hang(usize, usize, String, Hang),
     Scale(usize, u32),
     Rotate(Certificates),
     Drain(String),
     DrainUntilDone(String),
     PowerOff(String, Duration),
     LoseNode(String),
+    PowerOffWithGates(String, Vec<usize>, Duration),
     KillGate(usize, Duration),
     FreezeGate(usize, Duration),
     SetClock(usize, i64, Duration),
+    Besiege(usize, Stranger, usize, Duration),
     RestartApiServer,
 }
 
@@ -66,6 +73,7 @@ impl Operation {
                 Broken::Member(member.clone())
             }
             Self::PowerOff(node, _) | Self::LoseNode(node) => Broken::Node(node.clone()),
+            // Those that break somebody after a while say so themselves.
             _ => Broken::Nobody,
         }
     }
@@ -78,6 +86,9 @@ impl Operation {
                 | Self::Scale(..)
                 | Self::PowerOff(..)
                 | Self::LoseNode(_)
+                | Self::PowerOffWithGates(..)
+                | Self::Relabel(..)
+                | Self::Besiege(..)
                 | Self::KillGate(..)
                 | Self::RestartApiServer
         )
@@ -89,13 +100,26 @@ impl Operation {
             Self::DrainUntilDone(node) => drains::until_done(stage, &node).await,
             Self::PowerOff(node, length) => power::off(stage, &node, length).await,
             Self::LoseNode(node) => power::lost(stage, &node).await,
+            Self::PowerOffWithGates(node, replicas, length) => {
+                power::off_with_gates(stage, &node, &replicas, length).await
+            }
             Self::KillGate(replica, length) => gates::kill(stage, replica, length).await,
             Self::FreezeGate(replica, length) => gates::freeze(stage, replica, length).await,
             Self::SetClock(replica, seconds, length) => {
                 gates::set_clock(stage, replica, seconds, length).await
             }
+            Self::Besiege(replica, stranger, count, length) => {
+                strangers::besiege(stage, replica, stranger, count, length).await
+            }
             Self::RestartApiServer => restart_api_server(stage).await,
             Self::Rotate(certificates) => rotate(stage, certificates).await,
+            Self::Relabel(cluster, member, lost, afterwards) => {
+                relabelled::go(stage, cluster, &member, lost, afterwards).await
+            }
+            Self::Hang(cluster, number, member, hang) => {
+                change_template(stage, cluster, number).await?;
+                hung::during_a_rollout(stage, cluster, &member, hang).await
+            }
             Self::Scale(cluster, members) => sizes::reach(stage, cluster, members).await,
             Self::AskUntilItGoes(cluster, by, member) => {
                 clients::ask_until_it_goes(stage, cluster, by, &member).await
@@ -109,14 +133,7 @@ impl Operation {
                 Ok(stage.world.force(&member).await?)
             }
             Self::DeleteAll(cluster) => delete_all(stage, cluster).await,
-            Self::ChangeTemplate(cluster, number) => {
-                let marker = format!("chaos-{number}-{}", Timestamp::now());
-                Ok(stage
-                    .cluster(cluster)?
-                    .etcd
-                    .change_template(&marker)
-                    .await?)
-            }
+            Self::ChangeTemplate(cluster, number) => change_template(stage, cluster, number).await,
             Self::Kill(cluster, member) => {
                 let _unrest = unrest(stage, cluster).await?;
                 faults(stage, &member).await?.kill()
@@ -143,6 +160,12 @@ impl Stage {
     pub(super) fn cluster(&self, number: usize) -> Result<&Cluster> {
         self.clusters.get(number).context("no such cluster")
     }
+}
+
+async fn change_template(stage: &Stage, cluster: usize, number: usize) -> Result<()> {
+    let marker = format!("chaos-{number}-{}", Timestamp::now());
+    let etcd = &stage.cluster(cluster)?.etcd;
+    Ok(etcd.change_template(&marker).await?)
 }
 
 async fn unrest(stage: &Stage, cluster: usize) -> Result<RwLockReadGuard<'_, ()>> {

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
 use quorumgate_testbed::{Node, eventually};
 use tokio::time::sleep;
 
 use crate::nodes::OUT_OF_SERVICE;
 
+use super::gates;
+use super::operation::Broken;
 use super::stage::Stage;
 
 /// How long the cluster may take to notice, and a node to come back.
@@ -34,6 +37,39 @@ pub(super) async fn lost(stage: &Stage, node: &str) -> Result<()> {
     sleep(MOVED).await;
     on(node).await?;
     taint(stage, node, &[&format!("{OUT_OF_SERVICE}-")]).await
+}
+
+/// The node loses its power, and with it the replicas of the gate that run there: neither they nor their node's kernel say anything any more.
+/// Those that stay take them out of the Service meanwhile, and in the end all are in it.
+pub(super) async fn off_with_gates(
+    stage: &Stage,
+    node: &str,
+    replicas: &[usize],
+    length: Duration,
+) -> Result<()> {
+    let _turn = stage.power.lock().await;
+    let _turns = gates::all_turns(stage).await;
+    let node = found(stage, node)?;
+    ensure!(
+        replicas.len() < stage.replicas.len(),
+        "no replica would stay"
+    );
+    gates::all_stand_but(stage, &[]).await?;
+    let mut silenced = Vec::new();
+    for replica in replicas {
+        silenced.push(stage.world.gate.replica(*replica).power_off().await?);
+    }
+    let since = Timestamp::now();
+    node.power_off().await?;
+    let (out, ()) = tokio::join!(gates::all_stand_but(stage, replicas), sleep(length));
+    drop(silenced);
+    on(node).await?;
+    stage.was_broken(Broken::Node(node.name().to_owned()), since);
+    for replica in replicas {
+        gates::restart(stage, *replica).await?;
+    }
+    out?;
+    gates::all_stand_but(stage, &[]).await
 }
 
 fn found<'a>(stage: &'a Stage, node: &str) -> Result<&'a Node> {

@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures::future::try_join_all;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::eventually;
 use tokio::sync::{Mutex as Turn, RwLock, Semaphore};
 
-use super::drains;
-use super::operation::Operation;
+use super::operation::{Broken, Operation};
 use super::pods::Watch;
 use super::timeline::{Entry, Timeline};
+use super::{drains, hung};
 use crate::world::World;
 
 /// How long it may take until all is well once nothing happens any more, on a machine that does other things besides.
@@ -33,6 +34,8 @@ pub(super) struct Stage {
     pub(super) power: Turn<()>,
     /// The API server restarts once at a time.
     pub(super) api_server: Turn<()>,
+    /// One replica of the gate has strangers at its door at a time.
+    pub(super) siege: Turn<()>,
     pub(super) drains: Semaphore,
     timeline: Mutex<Timeline>,
 }
@@ -62,6 +65,7 @@ impl Stage {
             world,
             power: Turn::default(),
             api_server: Turn::default(),
+            siege: Turn::default(),
             drains: Semaphore::new(DRAINS),
             timeline: Mutex::default(),
         })
@@ -85,13 +89,25 @@ impl Stage {
         }
     }
 
-    /// Whether the machine is quiet again: every member serves, no grant is open, nothing is cordoned.
+    /// That this one was broken from then until now, for other reasons than a permission.
+    pub(super) fn was_broken(&self, who: Broken, from: Timestamp) {
+        if let Ok(mut timeline) = self.timeline.lock() {
+            timeline.broken(who, from);
+        }
+    }
+
+    /// Whether the machine is quiet again: every member serves in a pod of its StatefulSet with the last template, no grant is open, nothing is
+    /// cordoned.
     pub(super) async fn whole(&self) -> Result<()> {
         for node in self.world.sandbox.nodes() {
             self.uncordon(node.name()).await?;
         }
         let clusters = self.clusters.iter();
-        try_join_all(clusters.map(|cluster| self.world.whole_within(CALM, &cluster.etcd))).await?;
+        let whole = clusters.map(async |cluster| {
+            hung::no_rollout_is_left(cluster, CALM).await?;
+            self.world.whole_within(CALM, &cluster.etcd).await
+        });
+        try_join_all(whole).await?;
         Ok(())
     }
 

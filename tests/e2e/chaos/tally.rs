@@ -15,6 +15,8 @@ use super::verdict::hook;
 pub(super) struct Tally {
     pub(super) operations: usize,
     pub(super) took: Duration,
+    /// How often each kind of operation came about, and how often it was tried. Those that were refused, or found nobody, did not.
+    pub(super) kinds: BTreeMap<String, (usize, usize)>,
     /// By the reason that was given for them. Those for pods that were terminating already are none.
     pub(super) permissions: BTreeMap<String, usize>,
     /// By the code that was answered.
@@ -39,6 +41,7 @@ impl Tally {
         }
         Self {
             operations: timeline.len(),
+            kinds: timeline.kinds(),
             refusals,
             ..Self::default()
         }
@@ -49,6 +52,10 @@ impl AddAssign for Tally {
     fn add_assign(&mut self, other: Self) {
         self.operations += other.operations;
         self.took += other.took;
+        for (kind, (done, tried)) in other.kinds {
+            let counted = self.kinds.entry(kind).or_default();
+            *counted = (counted.0 + done, counted.1 + tried);
+        }
         for (reason, count) in other.permissions {
             *self.permissions.entry(reason).or_default() += count;
         }
@@ -77,6 +84,9 @@ impl fmt::Display for Tally {
             self.taken,
             self.acknowledged,
             self.longest_gap.as_secs_f64(),
-        )
+        )?;
+        let kinds = self.kinds.iter();
+        let kinds = kinds.map(|(kind, (done, tried))| format!("{kind} {done} of {tried}"));
+        write!(f, "; {}", kinds.collect::<Vec<_>>().join(", "))
     }
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use quorumgate_testbed::control_plane::audit::AuditEvent;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 
+use super::asked;
 use super::tally::Tally;
 use super::timeline::Timeline;
 use super::witness::{Listed, Sample};
@@ -60,6 +61,7 @@ pub(super) fn every_permission_was_right(
             );
         }
     }
+    asked::nobody_went_unasked(&prefix, samples, events)?;
     let taken = never_too_many_taken(samples, timeline)?;
     let asked = permissions.values().sum::<usize>();
     ensure!(asked > 0, "nobody got a member of {etcd:?}");

@@ -70,6 +70,12 @@ impl Sample {
         self.pods.get(member).is_some_and(|seen| seen.serves)
     }
 
+    /// Whether this one serves, and is not on its way out.
+    pub(super) fn stands(&self, member: &str) -> bool {
+        let seen = self.pods.get(member);
+        seen.is_some_and(|seen| seen.serves && !seen.terminating)
+    }
+
     /// How many serve beside this one, and are not on their way out.
     pub(super) fn others(&self, member: &str) -> usize {
         let others = self.pods.iter().filter(|(name, _)| *name != member);
