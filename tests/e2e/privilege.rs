@@ -8,14 +8,15 @@ use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::Status;
 use kube::{Api, Client, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::{Sandbox, eventually, kubeconfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::asking::refusal;
+use crate::asking::{eviction, refusal};
 use crate::world::{SOON, World, gate};
 
 /// A client with the token of the gate's account.
@@ -186,7 +187,7 @@ async fn pods_go_by_the_account_only_as_they_were_looked_at_and_where_the_webhoo
         .preconditions(exactly.clone());
     refused_for(pods.delete("etcd-0", &forced).await, "never by force")?;
     refused_for(
-        pods.evict("etcd-0", &dry_eviction(None)).await,
+        dry_eviction(&pods, "etcd-0", &json!({})).await,
         "as it was looked at",
     )?;
     // In a namespace that no webhook asks about, nothing at all.
@@ -196,15 +197,17 @@ async fn pods_go_by_the_account_only_as_they_were_looked_at_and_where_the_webhoo
         uid: stray.uid(),
         resource_version: stray.resource_version(),
     };
-    let delete = careless.clone().preconditions(exactly_that.clone());
+    let delete = careless.clone().preconditions(exactly_that);
     let name = stray.name_any();
     refused_for(
         elsewhere.delete(&name, &delete).await,
         "where the webhooks ask",
     )?;
-    let evict = dry_eviction(Some(delete.clone()));
+    let exactly_that = json!({"preconditions": {
+        "uid": stray.uid(), "resourceVersion": stray.resource_version(),
+    }});
     refused_for(
-        elsewhere.evict(&name, &evict).await,
+        dry_eviction(&elsewhere, &name, &exactly_that).await,
         "where the webhooks ask",
     )?;
     let admin: Api<Pod> = Api::namespaced(world.sandbox.client(), "default");
@@ -229,14 +232,13 @@ async fn stray(world: &World) -> Result<Pod> {
     Ok(pods.create(&PostParams::default(), &pod).await?)
 }
 
-fn dry_eviction(delete_options: Option<DeleteParams>) -> EvictParams {
-    EvictParams {
-        delete_options,
-        post_options: PostParams {
-            dry_run: true,
-            ..PostParams::default()
-        },
-    }
+async fn dry_eviction(pods: &Api<Pod>, pod: &str, options: &Value) -> Result<Status, kube::Error> {
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    pods.create_subresource("eviction", pod, &dry, &eviction(pod, options))
+        .await
 }
 
 fn refused_for<T>(answer: Result<T, kube::Error>, words: &str) -> Result<()> {
