@@ -45,3 +45,58 @@ fn every_way_to_fail_has_its_test_or_says_why_not() {
         );
     }
 }
+
+/// Where the links in a document lead, other than to web pages.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let links = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'));
+    links
+        .map(|(link, _)| link)
+        .filter(|link| !link.starts_with("http"))
+}
+
+/// The name by which a heading is linked to.
+fn anchor(heading: &str) -> String {
+    let letters = heading.trim_start_matches('#').trim().chars();
+    letters
+        .filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'))
+        .map(|letter| if letter == ' ' { '-' } else { letter })
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let is_document = |path: &Path| path.extension().is_some_and(|extension| extension == "md");
+    let folders = ["", "docs", "testbed", "certs"].map(|folder| root.join(folder));
+    let entries = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let documents = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| is_document(path));
+    let mut checked = 0;
+    for document in documents {
+        let text = std::fs::read_to_string(&document).unwrap();
+        for link in links(&text) {
+            let (path, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                document.clone()
+            } else {
+                document.parent().unwrap().join(path)
+            };
+            let broken = format!("{} links to {link}", document.display());
+            assert!(target.exists(), "{broken}");
+            if !heading.is_empty() {
+                let there = std::fs::read_to_string(&target).unwrap();
+                let mut headings = there.lines().filter(|line| line.starts_with('#'));
+                assert!(headings.any(|line| anchor(line) == heading), "{broken}");
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 30, "{checked} links were found");
+}
