@@ -11,6 +11,7 @@ mod error;
 mod force;
 mod page;
 mod recorded;
+mod sets_gone;
 mod settlement;
 mod store;
 mod temperature;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::page::{BudgetUid, Page};
+use super::sets_gone::SetsGone;
 use super::wire;
 use crate::api::QuorumDisruptionBudget;
 use crate::clock::Clock;
@@ -20,7 +21,7 @@ use crate::quorum::{ClusterRef, LeaderMove, MemberId, OpenMove, Snapshot};
 pub struct Seen {
     clock: Clock,
     clusters: Mutex<BTreeMap<ClusterRef, SeenCluster>>,
-    sets_gone: Mutex<HashMap<String, Instant>>,
+    without_budget: Mutex<SetsGone>,
     webhooks: OnceLock<Webhooks>,
 }
 
@@ -46,6 +47,7 @@ struct SeenCluster {
     leader_move: Option<(LeaderMove, Instant)>,
     leads: Option<(Leads, Instant)>,
     lapsed: Option<Instant>,
+    set_gone: Option<(String, Instant)>,
 }
 
 /// Who leads, and in which raft term.
@@ -57,7 +59,7 @@ impl Seen {
         Self {
             clock,
             clusters: Mutex::default(),
-            sets_gone: Mutex::default(),
+            without_budget: Mutex::default(),
             webhooks: OnceLock::new(),
         }
     }
@@ -137,6 +139,7 @@ impl Seen {
             leader_move,
             leads: before.as_ref().and_then(|seen| seen.leads),
             lapsed: before.as_ref().and_then(|seen| seen.lapsed),
+            set_gone: before.as_ref().and_then(|seen| seen.set_gone.clone()),
             epoch,
             since: before
                 .as_ref()
@@ -208,17 +211,43 @@ impl Seen {
         })
     }
 
-    /// For how long it has known that the StatefulSet of this UID is gone; to be asked only when it was just found gone.
-    /// A UID never comes back.
-    pub fn set_gone_for(&self, stateful_set_uid: &str) -> Duration {
-        let mut gone = self
-            .sets_gone
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+    /// For how long it has known that the StatefulSet of this UID is gone, which is the one that the budget last saw; to be asked only when it
+    /// was just found gone. A UID never comes back.
+    pub fn set_gone_for(
+        &self,
+        cluster: &ClusterRef,
+        uid: &BudgetUid,
+        stateful_set_uid: &str,
+    ) -> Duration {
         let now = self.clock.instant();
-        gone.retain(|_, since| now.saturating_duration_since(*since) < FORGET_SETS_AFTER);
-        let since = gone.entry(stateful_set_uid.to_owned()).or_insert(now);
-        now.saturating_duration_since(*since)
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = clusters.get_mut(cluster).filter(|seen| seen.uid == *uid);
+        let Some(seen) = seen else {
+            return Duration::ZERO;
+        };
+        let known = seen.set_gone.as_ref();
+        let known = known.filter(|(known, _)| known == stateful_set_uid);
+        let since = known.map_or(now, |(_, since)| *since);
+        if since == now {
+            seen.set_gone = Some((stateful_set_uid.to_owned(), now));
+        }
+        now.saturating_duration_since(since)
+    }
+
+    /// The same of a StatefulSet that only a pod of this namespace speaks of, because there is no budget.
+    pub fn set_without_budget_gone_for(&self, namespace: &str, stateful_set_uid: &str) -> Duration {
+        let now = self.clock.instant();
+        let sets = &self.without_budget;
+        let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.gone_for(namespace, stateful_set_uid, now)
+    }
+
+    /// How many StatefulSets without a budget it remembers.
+    #[cfg(test)]
+    pub fn sets_without_budget(&self) -> usize {
+        let sets = &self.without_budget;
+        let sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.len()
     }
 
     fn elapsed(
@@ -237,6 +266,3 @@ impl Seen {
             })
     }
 }
-
-/// Long after any garbage collector has finished with the pods of a StatefulSet that is gone; bounds what is remembered.
-const FORGET_SETS_AFTER: Duration = Duration::from_secs(24 * 3600);

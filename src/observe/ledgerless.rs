@@ -44,12 +44,16 @@ impl Observer {
             self.nodes(node.iter()),
             self.owner_of(cluster, &pod, set.as_ref()),
         );
+        let set_gone_for = match page {
+            Some(page) => self.recorded_set_gone_for(page, set.as_ref()),
+            None => self.set_gone_for(&cluster.namespace, &pod, set.as_ref()),
+        };
         let around = Around {
             namespace_terminating,
             set: set.as_ref(),
             owner,
             status: page.and_then(Page::status),
-            set_gone_for: self.set_gone_for(&pod, set.as_ref()),
+            set_gone_for,
             settle_time: self.settle_time(),
         };
         let circumstances = Circumstances {

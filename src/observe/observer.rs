@@ -154,7 +154,7 @@ impl Observer {
                 ..wanted.clone()
             },
         );
-        let sets_gone = self.sets_gone(first.set.as_ref(), &pods);
+        let set_gone_for = self.recorded_set_gone_for(page, first.set.as_ref());
         Ok(World::new(
             page,
             policy,
@@ -168,7 +168,7 @@ impl Observer {
                 leases: first.leases,
                 disruption_budgets: first.disruption_budgets,
                 sharing: first.sharing,
-                sets_gone,
+                set_gone_for,
                 reach,
                 temperature: temperature(page, self.ledger.seen(), self.settle_time),
                 scale_out_for: self.scale_out_for(page),
@@ -283,21 +283,30 @@ impl Observer {
         (nodes, owners, tls)
     }
 
-    /// For how long the StatefulSets that pods refer to have been gone.
-    fn sets_gone(&self, set: Option<&StatefulSet>, pods: &[Pod]) -> BTreeMap<String, Duration> {
-        let missing = pods.iter().filter_map(|pod| missing_set(pod, set));
-        missing
-            .map(|uid| {
-                let gone_for = self.ledger.seen().set_gone_for(&uid);
-                (uid, gone_for)
-            })
-            .collect()
+    /// For how long this replica has known that the StatefulSet that the budget last saw is gone; zero where it is not. What pods refer to is not
+    /// remembered: whoever may change one may have it refer to anything.
+    pub(super) fn recorded_set_gone_for(&self, page: &Page, set: Option<&StatefulSet>) -> Duration {
+        let recorded = page.status().and_then(|s| s.stateful_set.as_ref());
+        let current = set.and_then(|set| set.metadata.uid.as_deref());
+        let gone = recorded.filter(|recorded| Some(recorded.uid.as_str()) != current);
+        let seen = self.ledger.seen();
+        gone.map_or(Duration::ZERO, |gone| {
+            seen.set_gone_for(&page.cluster, &page.uid, &gone.uid)
+        })
     }
 
-    /// For how long this replica has known that the StatefulSet the pod refers to is gone; zero where it is not.
-    pub(super) fn set_gone_for(&self, pod: &Pod, set: Option<&StatefulSet>) -> Duration {
-        let missing = missing_set(pod, set);
-        missing.map_or(Duration::ZERO, |uid| self.ledger.seen().set_gone_for(&uid))
+    /// The same of the StatefulSet that the pod refers to, where there is no budget. It counts only while no other one of its name stands.
+    pub(super) fn set_gone_for(
+        &self,
+        namespace: &str,
+        pod: &Pod,
+        set: Option<&StatefulSet>,
+    ) -> Duration {
+        let seen = self.ledger.seen();
+        match (set, missing_set(pod, set)) {
+            (None, Some(uid)) => seen.set_without_budget_gone_for(namespace, &uid),
+            (Some(_), _) | (None, None) => Duration::ZERO,
+        }
     }
 
     /// For how long this replica has seen the recorded scale-out.

@@ -33,7 +33,8 @@ pub(super) struct Around<'a> {
     pub(super) owner: Owner,
     /// The budget's status.
     pub(super) status: Option<&'a QuorumDisruptionBudgetStatus>,
-    /// For how long this replica has known that the StatefulSet the pod refers to is gone.
+    /// For how long this replica has known that a StatefulSet is gone: the one that the budget last saw, or the one that the pod refers to where there
+    /// is no budget.
     pub(super) set_gone_for: Duration,
     /// After how long that needs no record any more.
     pub(super) settle_time: Duration,

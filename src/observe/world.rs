@@ -45,7 +45,8 @@ pub(super) struct Objects {
     pub(super) leases: Vec<Lease>,
     pub(super) disruption_budgets: Vec<PodDisruptionBudget>,
     pub(super) sharing: Vec<ClusterRef>,
-    pub(super) sets_gone: BTreeMap<String, Duration>,
+    /// For how long the StatefulSet that the budget last saw has been gone.
+    pub(super) set_gone_for: Duration,
     pub(super) reach: Reach,
     /// By what is written in the ledger and by how long this replica has watched it.
     pub(super) temperature: Temperature,
@@ -237,13 +238,12 @@ impl World {
 
     fn around<'a>(&'a self, page: &'a Page, pod: &PodObject) -> Around<'a> {
         let uid = scope::set_uid(&pod.metadata).unwrap_or_default();
-        let gone_for = self.objects.sets_gone.get(&uid).copied();
         Around {
             namespace_terminating: self.objects.namespace_terminating,
             set: self.objects.set.as_ref(),
             owner: self.owner_of(page, &uid),
             status: page.status(),
-            set_gone_for: gone_for.unwrap_or_default(),
+            set_gone_for: self.objects.set_gone_for,
             settle_time: self.objects.settle_time,
         }
     }

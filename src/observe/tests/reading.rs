@@ -504,6 +504,24 @@ async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it
     );
 }
 
+/// Whoever may change a pod may have it refer to another owner every time, by as long a UID as they like.
+#[tokio::test]
+async fn owners_that_pods_make_up_are_not_remembered() {
+    let site = Site::new();
+    site.put_budget(&json!({"status": {"statefulSet": {"uid": "set-1"}}}));
+    let refer_to = |uid: &str| {
+        let owners = json!({"metadata": {"ownerReferences": [super::owner_of_pods(uid)]}});
+        site.put_pod(0, &owners);
+    };
+    for made_up in 0..50 {
+        refer_to(&format!("{made_up}{}", "0".repeat(1000)));
+        assert_eq!(site.teardown().await, None);
+    }
+    assert_eq!(site.observer.ledger().seen().sets_without_budget(), 0);
+    site.hands.advance(SETTLE);
+    assert_eq!(site.teardown().await, None);
+}
+
 #[tokio::test]
 async fn without_a_stateful_set_the_recorded_replicas_count() {
     let site = Site::new();
