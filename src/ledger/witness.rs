@@ -1,5 +1,7 @@
 //! What a judgement saw of the cluster, to be kept in the same write as its grant.
 
+use std::collections::BTreeSet;
+
 use super::Page;
 use super::wire;
 use crate::api::{QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus};
@@ -16,6 +18,8 @@ pub struct Witness {
     pub formed: bool,
     /// The StatefulSet, and whose it is.
     pub stateful_set: Option<StatefulSetStatus>,
+    /// The StatefulSets whose recorded deletes may still take pods along. All others are done with, and forgotten.
+    pub unfinished_deletes: Option<BTreeSet<String>>,
     /// The label selector of the members' pods.
     pub selector: Option<String>,
     /// The temperature of the ledger: warm is written down, cold changes nothing.
@@ -36,6 +40,7 @@ impl Witness {
             cluster_id,
             formed,
             stateful_set,
+            unfinished_deletes,
             selector,
             temperature,
             scale_out_settled,
@@ -61,6 +66,10 @@ impl Witness {
         status.formed |= formed;
         if stateful_set.is_some() {
             status.stateful_set = stateful_set;
+        }
+        if let Some(unfinished) = unfinished_deletes {
+            let recorded = &mut status.recorded_deletes.stateful_sets;
+            recorded.retain(|set| unfinished.contains(&set.uid));
         }
         if selector.is_some() {
             status.selector = selector;

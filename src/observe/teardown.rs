@@ -1,5 +1,6 @@
 //! Whether a pod goes because its cluster does (rule 3).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -54,7 +55,7 @@ pub(super) fn of_pod(pod: &Pod, around: &Around<'_>) -> Option<Teardown> {
         .filter(|set| set.metadata.uid.as_deref() == Some(uid.as_str()));
     match referred {
         Some(set) => with_set(pod, &name, &uid, set, around),
-        None => without_set(&uid, around),
+        None => without_set(pod, &uid, around),
     }
 }
 
@@ -84,8 +85,12 @@ fn with_set(
 
 /// The StatefulSet is gone and the pod still refers to it: it was not orphaned, or the reference would be gone too. What a pod says of
 /// itself is no proof that there ever was such a StatefulSet: the budget has to have seen it. Without a budget nobody has; then no
-/// other one of its name may stand.
-fn without_set(uid: &str, around: &Around<'_>) -> Option<Teardown> {
+/// other one of its name may stand. Nor is it a proof that the pod was that one's: whatever the pod refers to, it is its successor's unless it
+/// was there before.
+fn without_set(pod: &Pod, uid: &str, around: &Around<'_>) -> Option<Teardown> {
+    if !around.set.is_none_or(|set| precedes(pod, set)) {
+        return None;
+    }
     if around.owner == Owner::Goes {
         return Some(Teardown::Owner);
     }
@@ -96,6 +101,27 @@ fn without_set(uid: &str, around: &Around<'_>) -> Option<Teardown> {
     };
     let for_long = around.set_gone_for >= around.settle_time;
     (admitted || (was_there && for_long)).then_some(Teardown::StatefulSet)
+}
+
+/// The StatefulSets whose recorded deletes may still take pods along, while this one stands: itself, and those that pods refer to which were there
+/// before. One that terminates needs no record any more. `None`: nobody can tell.
+pub(super) fn unfinished(set: &StatefulSet, pods: &[Pod]) -> Option<BTreeSet<String>> {
+    let current = set.metadata.uid.clone()?;
+    let staying = pods.iter().filter(|pod| {
+        let terminates = pod.metadata.deletion_timestamp.is_some();
+        !terminates && precedes(pod, set)
+    });
+    let referred = staying.filter_map(|pod| scope::set_uid(&pod.metadata));
+    Some(referred.chain([current]).collect())
+}
+
+/// Whether the pod was there before the StatefulSet. Nobody can change when an object was made. A pod that the StatefulSet adopted was there before
+/// too; so the record of a delete does not outlive the pods that it was for.
+fn precedes(pod: &Pod, set: &StatefulSet) -> bool {
+    let made = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|at| at.0);
+    made(&pod.metadata)
+        .zip(made(&set.metadata))
+        .is_some_and(|(pod, set)| pod < set)
 }
 
 /// What the budget recorded of the StatefulSet with this UID, where it is the one it last saw.

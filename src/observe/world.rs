@@ -207,6 +207,7 @@ impl World {
             cluster_id: snapshot.and_then(|snapshot| snapshot.cluster_id),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
             stateful_set: set.and_then(remembered),
+            unfinished_deletes: set.and_then(|set| teardown::unfinished(set, &self.objects.pods)),
             selector: self.objects.selector.clone(),
             temperature: Some(self.objects.temperature),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),

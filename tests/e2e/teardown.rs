@@ -1,6 +1,6 @@
 //! What is torn down on purpose is never held back; what only looks like it is.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -112,6 +112,67 @@ async fn orphaned_members_stay_gated_and_their_budget_outlives_the_set() -> Resu
     ensure!(code == 429, "{code}: {message}");
     broken.mend();
 
+    recreate(&world, set).await?;
+    world.whole().await?;
+    ensure!(
+        world.budget().await?.metadata.uid == uid,
+        "the budget was recreated with the set"
+    );
+    world.close().await
+}
+
+/// The delete that was admitted ends with the pods that it was admitted for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Result<()> {
+    let world = World::new("sts-anew").await?;
+    let set = world.etcd.stateful_set().await?;
+    let old = set.metadata.uid.clone().context("no UID")?;
+    // Without a quorum no living member goes by anything but the teardown.
+    let broken = world.crash_all(&["etcd-1", "etcd-2"]).await?;
+    sets(&world)
+        .delete("etcd", &DeleteParams::background())
+        .await?;
+    recreate(&world, set).await?;
+    drop(broken);
+    eventually(SOON, "every pod is of the new set", || async {
+        let pods = world.etcd.pods().await?;
+        ensure!(pods.len() == 3, "there are {}", pods.len());
+        for pod in pods {
+            let owners = pod.metadata.owner_references.unwrap_or_default();
+            ensure!(owners.iter().all(|owner| owner.uid != old), "{owners:?}");
+        }
+        Ok(())
+    })
+    .await?;
+    world.whole().await?;
+    world.warm().await?;
+    eventually(SOON, "the delete is forgotten", || async {
+        let status = world.budget().await?.status.unwrap_or_default();
+        let recorded = status.recorded_deletes.stateful_sets;
+        ensure!(recorded.is_empty(), "{recorded:?}");
+        Ok(())
+    })
+    .await?;
+
+    // The garbage collector takes whatever names an owner that is gone.
+    let broken = world.crash("etcd-2").await?;
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    let another = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd", "uid": old, "controller": true,
+    }]}});
+    world
+        .pods()
+        .patch("etcd-0", &PatchParams::default(), &Patch::Merge(&another))
+        .await?;
+    let (code, message) = refusal(world.delete("etcd-0").await)?;
+    ensure!(code == 429, "{code}: {message}");
+    ensure!(world.etcd.pod_uid("etcd-0").await? == uid, "it went");
+    broken.mend();
+    world.close().await
+}
+
+/// Makes a StatefulSet again that was deleted.
+async fn recreate(world: &World, set: StatefulSet) -> Result<()> {
     let recreated = StatefulSet {
         metadata: ObjectMeta {
             name: set.metadata.name,
@@ -122,15 +183,10 @@ async fn orphaned_members_stay_gated_and_their_budget_outlives_the_set() -> Resu
         spec: set.spec,
         status: None,
     };
-    sets(&world)
+    sets(world)
         .create(&PostParams::default(), &recreated)
         .await?;
-    world.whole().await?;
-    ensure!(
-        world.budget().await?.metadata.uid == uid,
-        "the budget was recreated with the set"
-    );
-    world.close().await
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

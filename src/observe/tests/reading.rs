@@ -504,6 +504,40 @@ async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it
     );
 }
 
+/// A set that is made anew adopts what was orphaned, so that its pods may be older than itself.
+#[tokio::test]
+async fn a_recorded_delete_is_forgotten_once_its_pods_are_gone_and_another_set_stands() {
+    let site = Site::new();
+    let recorded = ["set-0", "set-1", "set-2"].map(|uid| json!({"uid": uid, "by": "", "at": ""}));
+    site.put_budget(&json!({"status": {"recordedDeletes": {"statefulSets": recorded}}}));
+    let left = async || -> Vec<String> {
+        let (page, world) = site.look().await;
+        let ledger = site.observer.ledger();
+        let after = ledger.testify(&page, world.witness(None)).await.unwrap();
+        let page = after.unwrap_or(page);
+        let sets = &page.status().unwrap().recorded_deletes.stateful_sets;
+        sets.iter().map(|set| set.uid.clone()).collect()
+    };
+    site.api.remove(SET);
+    assert_eq!(left().await, ["set-0", "set-1", "set-2"], "nobody can tell");
+    site.put_set(
+        &json!({"metadata": {"uid": "set-2", "creationTimestamp": "2026-01-01T00:01:00Z"}}),
+    );
+    assert_eq!(left().await, ["set-1", "set-2"], "its pods are still there");
+    assert_eq!(site.teardown().await, Some(Teardown::StatefulSet));
+    let adopted = json!({"metadata": {"ownerReferences": [super::owner_of_pods("set-2")]}});
+    for ordinal in 0..2 {
+        site.put_pod(ordinal, &adopted);
+    }
+    site.put_pod(
+        2,
+        &json!({"metadata": {"deletionTimestamp": "2026-01-01T00:02:00Z"}}),
+    );
+    assert_eq!(left().await, ["set-2"], "the last one terminates");
+    site.put_pod(0, &json!({}));
+    assert_eq!(site.teardown().await, None, "it was set-1's once");
+}
+
 /// Whoever may change a pod may have it refer to another owner every time, by as long a UID as they like.
 #[tokio::test]
 async fn owners_that_pods_make_up_are_not_remembered() {

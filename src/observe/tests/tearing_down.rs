@@ -40,6 +40,11 @@ fn seen(uid: &str) -> QuorumDisruptionBudgetStatus {
         .unwrap()
 }
 
+/// The pods of these tests were made at 10 s past midnight.
+fn recreated_at(time: &str) -> StatefulSet {
+    set(&json!({"metadata": {"uid": "set-2", "creationTimestamp": time}}))
+}
+
 fn admitted() -> QuorumDisruptionBudgetStatus {
     status(&json!({"statefulSets": [{"uid": "set-1", "by": "ann", "at": "noon"}]}))
 }
@@ -131,7 +136,7 @@ fn rule_3_an_owner_that_goes_frees_everything() {
 #[test]
 fn rule_3_a_stateful_set_that_is_gone_needs_a_record_or_a_settle_time() {
     let pod = pod(&json!({}));
-    let recreated = set(&json!({"metadata": {"uid": "set-2"}}));
+    let recreated = recreated_at("2026-01-01T00:00:11Z");
     for set in [None, Some(&recreated)] {
         assert_eq!(of_pod(&pod, &around(set, Owner::Lives)), None);
         assert_eq!(
@@ -162,6 +167,26 @@ fn rule_3_a_stateful_set_that_is_gone_needs_a_record_or_a_settle_time() {
             ..around(set, Owner::Lives)
         };
         assert_eq!(of_pod(&pod, &long), Some(Teardown::StatefulSet));
+    }
+}
+
+/// What was torn down has ended when its successor's pods are there, whatever these are made to refer to.
+#[test]
+fn rule_3_a_recorded_delete_frees_no_pod_of_the_set_that_came_after() {
+    let made_over = pod(&json!({}));
+    let (recorded, seen) = (admitted(), seen("set-1"));
+    for at in ["2026-01-01T00:00:09Z", "2026-01-01T00:00:10Z"] {
+        let stands = recreated_at(at);
+        for owner in [Owner::None, Owner::Lives, Owner::Goes, Owner::Unknown] {
+            for status in [&recorded, &seen] {
+                let around = Around {
+                    status: Some(status),
+                    set_gone_for: SETTLE,
+                    ..around(Some(&stands), owner)
+                };
+                assert_eq!(of_pod(&made_over, &around), None, "{at}: {owner:?}");
+            }
+        }
     }
 }
 
