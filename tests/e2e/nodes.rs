@@ -1,6 +1,8 @@
 //! Nodes that die, and nodes that only seem to be gone.
 
 use anyhow::{Result, bail, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use kube::api::{DeleteParams, Preconditions};
 use quorumgate_testbed::Node;
 use quorumgate_testbed::eventually;
@@ -35,6 +37,28 @@ async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_servic
     force_away(&world, "etcd-2", &uid).await?;
     world.replaced("etcd-2", &uid).await?;
     world.whole().await?;
+    world.close().await
+}
+
+/// Whoever signs certificates or writes a token file may give somebody any name; the group of nodes is another thing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubelets_name_alone_takes_no_grace_from_a_pod_that_terminates() -> Result<()> {
+    let world = World::builder("node-name").nodes(4).start().await?;
+    let node = world.agent_of("etcd-2").await?;
+    node.power_off().await?;
+    node.wait_ready("Unknown").await?;
+    // Nobody is left who could end it: it terminates for as long as it is not forced.
+    world.lets_go(By::Delete, "etcd-2").await?;
+
+    let name = format!("system:node:{}", node.name());
+    let namesake = world.bed().client_as(&name, &["system:masters"]).await?;
+    let pods: Api<Pod> = Api::namespaced(namesake, world.namespace());
+    let now = DeleteParams::default().grace_period(0);
+    let (code, message) = refusal(pods.delete("etcd-2", &now).await)?;
+    ensure!(
+        code == 403 && message.contains("out-of-service"),
+        "{code}: {message}"
+    );
     world.close().await
 }
 
