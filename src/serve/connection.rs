@@ -24,7 +24,7 @@ use super::Shutdown;
 use super::arriving::Arriving;
 use super::handshake::Handshake;
 use super::pace::{Pace, Paced, Stage};
-use super::traffic::Traffic;
+use super::traffic::Calls;
 use crate::telemetry::strangers::STRANGERS;
 
 /// Of TLS, its frame included.
@@ -80,10 +80,10 @@ pub(super) async fn serve(
     router: Router,
     shutdown: Shutdown,
     (patience, pace): (Patience, Pace),
-    traffic: Arc<Traffic>,
+    calls: Calls,
 ) {
     let Some((acceptor, handshakes)) = acceptor else {
-        return converse(stream, None, router, shutdown, (patience, pace), &traffic).await;
+        return converse(stream, None, router, shutdown, (patience, pace), &calls).await;
     };
     let peer = stream.peer_addr().ok().map(tracing::field::display);
     let shaking = async {
@@ -99,7 +99,7 @@ pub(super) async fn serve(
             let done = Instant::now();
             let handshake = Handshake { arrived, done };
             let manner = (patience, pace);
-            converse(stream, Some(handshake), router, shutdown, manner, &traffic).await;
+            converse(stream, Some(handshake), router, shutdown, manner, &calls).await;
         }
         // Health checks of load balancers connect and go.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -119,7 +119,7 @@ async fn converse<S>(
     router: Router,
     shutdown: Shutdown,
     (patience, pace): (Patience, Pace),
-    traffic: &Traffic,
+    calls: &Calls,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -131,6 +131,7 @@ async fn converse<S>(
         {
             request.extensions_mut().insert(handshake);
         }
+        request.extensions_mut().insert(calls.peer);
         let answering = pace.answering();
         let request = request.map(|body| Arriving::new(body, pace.clone()));
         let answer = router.clone().oneshot(request);
@@ -141,7 +142,7 @@ async fn converse<S>(
                 Ok(response) => response,
                 Err(never) => match never {},
             };
-            if !traffic.keeps() || leaving.is_cancelled() {
+            if !calls.keeps() || leaving.is_cancelled() {
                 close_after(&mut response);
             }
             Ok::<_, Infallible>(response)

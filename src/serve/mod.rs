@@ -11,6 +11,7 @@ pub mod certificate;
 mod connection;
 mod handshake;
 mod pace;
+mod peer;
 mod places;
 mod traffic;
 
@@ -30,9 +31,10 @@ use tokio_util::task::TaskTracker;
 pub use callers::Callers;
 pub use connection::{IDLE, Patience};
 pub use handshake::Handshake;
+pub use peer::Peer;
 
 use places::Places;
-use traffic::Traffic;
+use traffic::{Calls, Traffic};
 
 /// How the bytes travel.
 #[derive(Clone)]
@@ -72,7 +74,7 @@ pub struct ServeLimits {
     pub drain: Duration,
     /// How long a peer may take for what it has to do.
     pub patience: Patience,
-    /// Each answer closes its connection, unless there are more calls than this in a second.
+    /// Each answer closes its connection, unless more calls than this come from its address in a second.
     pub keep_alive_above: u32,
 }
 
@@ -135,7 +137,10 @@ pub async fn serve(
             router.clone(),
             shutdown.of_a_connection(),
             (limits.patience, place.pace.clone()),
-            Arc::clone(&traffic),
+            Calls {
+                traffic: Arc::clone(&traffic),
+                peer: Peer::at(peer.ip()),
+            },
         );
         #[allow(
             clippy::disallowed_methods,

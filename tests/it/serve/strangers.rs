@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use quorumgate::serve::ServeLimits;
+use axum::routing::get;
+use axum::{Extension, Router};
+use quorumgate::serve::{Peer, ServeLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::listener::{Listener, Pki, SOON};
+use super::listener::{Client, Listener, Pki, SOON};
 use crate::admission::door::{Door, fixture};
 
 const PLACES: usize = 32;
@@ -165,4 +167,35 @@ async fn handshakes_that_one_address_leaves_undone_hold_up_no_other() {
     let begun = Instant::now();
     let ended = timeout(SOON, gate.handshake_over(own)).await.unwrap();
     assert!(begun.elapsed() > Duration::from_millis(500), "{ended:?}");
+}
+
+/// Who sends many calls has its own connections kept, and nobody else's.
+#[tokio::test]
+async fn a_stranger_who_calls_often_does_not_have_the_connections_of_others_kept() {
+    let pki = Pki::new();
+    let router = Router::new().route(
+        "/",
+        get(|Extension(peer): Extension<Peer>| async move { format!("{peer:?}") }),
+    );
+    let limits = ServeLimits {
+        keep_alive_above: 2,
+        ..ServeLimits::default()
+    };
+    let gate = Listener::start(&pki, router, limits).await;
+    let calls = async |from: u8| {
+        let plain = connect(gate.address, from).await.unwrap();
+        let stream = gate.handshake_over(plain).await.unwrap();
+        let mut client = Client::on(stream).await.unwrap();
+        client.get("/").await.unwrap()
+    };
+    for _ in 0..2 {
+        assert_eq!(calls(1).await.headers()["connection"], "close");
+    }
+    let begun = Instant::now();
+    while calls(1).await.headers().contains_key("connection") {
+        assert!(begun.elapsed() < SOON, "nobody's is ever kept");
+    }
+    let answer = calls(API_SERVER).await;
+    assert_eq!(answer.headers()["connection"], "close");
+    assert_eq!(answer.body(), "Peer(127.0.0.200)");
 }
