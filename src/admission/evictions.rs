@@ -6,7 +6,7 @@ use crate::judge::{DryRun, Question};
 use crate::quorum::Kind;
 
 use super::deadline::Deadline;
-use super::handle::{Answered, Door};
+use super::handle::{Answered, Call};
 use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
 use super::report::Subject;
@@ -102,7 +102,7 @@ fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
 }
 
 pub(super) async fn answer(
-    door: &Door,
+    call: Call<'_>,
     body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
@@ -110,7 +110,7 @@ pub(super) async fn answer(
     let subject = evicted.subject();
     let asker = actor::asker(
         evicted.request.user_info.clone(),
-        &door.admission.own_username,
+        &call.admission.own_username,
     );
     let options = evicted.eviction.delete_options.clone().unwrap_or_default();
     let question = Question {
@@ -125,7 +125,7 @@ pub(super) async fn answer(
         deadline: deadline.judge,
         seen: None,
     };
-    let ruling: Ruling = door.judged(question, deadline).await;
+    let ruling: Ruling = call.judged(question, deadline).await;
     Ok(Answered {
         review: evicted.request.uid,
         subject,

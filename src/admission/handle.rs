@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::features::Features;
 use crate::judge::{Asker, DryRun, Judging, Question};
-use crate::serve::Handshake;
+use crate::serve::{Handshake, Peer};
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::strangers::STRANGERS;
@@ -23,6 +23,7 @@ use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
 use super::mutate::evictions::Incarnations;
 use super::mutate::pods::Enrolment;
+use super::places::Places;
 use super::report::{Report, Subject};
 use super::respond::respond;
 use super::room::Room;
@@ -67,7 +68,7 @@ impl fmt::Debug for Admission {
 pub struct Limits {
     /// The longest body, bytes. A review holds up to two objects of 1.5 MiB, etcd's limit for a request.
     pub body_bytes: usize,
-    /// Judgements at one time; more answer 429 inside their review.
+    /// Judgements at one time, half of them for one address; more answer 429 inside their review.
     pub judgements: usize,
     /// Requests at one time, those that are still being read included; more answer HTTP 429 unread.
     pub requests: usize,
@@ -104,8 +105,16 @@ pub(super) struct Door {
     requests: Semaphore,
     /// What their bodies may take.
     room: Room,
-    /// One permit per judgement that may go on at one time.
-    places: Semaphore,
+    /// One for each judgement that may go on at one time.
+    places: Places,
+}
+
+/// The webhooks, as one caller has them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) admission: &'a Admission,
+    places: &'a Places,
+    peer: Option<Peer>,
 }
 
 impl Door {
@@ -120,7 +129,7 @@ impl Door {
             admission,
             requests: Semaphore::new(requests),
             room: Room::new(room_bytes, body_bytes),
-            places: Semaphore::new(judgements),
+            places: Places::new(judgements),
         }
     }
 
@@ -156,6 +165,7 @@ impl Door {
         let _place = place.map_err(|_| Problem::Overloaded)?;
         let handshake = request.extensions().get::<Handshake>();
         let asked = handshake.map_or(start, |handshake| handshake.asked(start));
+        let peer = request.extensions().get::<Peer>().copied();
         let deadline = Deadline::of(asked, request.uri().query())?;
         let arriving = self.room.take_in(request.into_body());
         let arrived = tokio::time::timeout_at(deadline.judge, arriving).await;
@@ -165,12 +175,17 @@ impl Door {
         let body = tokio::time::timeout_at(deadline.judge, turn).await;
         let body = body.map_err(|_| Problem::Overloaded)??;
         let admission = &self.admission;
+        let call = Call {
+            admission,
+            places: &self.places,
+            peer,
+        };
         // Boxed, so that the webhooks that were not called take no room in what moves through axum's layers.
         let answering = match hook {
-            Hook::Pods => pods::answer(self, body, deadline).boxed(),
-            Hook::Evictions => evictions::answer(self, body, deadline).boxed(),
-            Hook::StatefulSets => stateful_set::answer(self, body, deadline).boxed(),
-            Hook::Restarts => restarts::answer(self, body, deadline).boxed(),
+            Hook::Pods => pods::answer(call, body, deadline).boxed(),
+            Hook::Evictions => evictions::answer(call, body, deadline).boxed(),
+            Hook::StatefulSets => stateful_set::answer(call, body, deadline).boxed(),
+            Hook::Restarts => restarts::answer(call, body, deadline).boxed(),
             Hook::MutateEvictions => mutate::evictions::answer(admission, body, deadline).boxed(),
             Hook::MutateStatefulSets => {
                 mutate::stateful_sets::answer(admission, body, deadline).boxed()
@@ -204,12 +219,12 @@ impl Door {
 
 const OVERLOADED: &str = "as many requests are being judged as can be";
 
-impl Door {
+impl Call<'_> {
     /// The judge's ruling on a pod. A judge that overruns its deadline is left behind: a grant it may still record settles by itself.
     pub(super) async fn judged(&self, question: Question, deadline: Deadline) -> Ruling {
         let namespace = question.namespace.clone();
         let pod = question.pod.clone();
-        let Ok(_place) = self.places.try_acquire() else {
+        let Some(_place) = self.places.take(self.peer) else {
             return Ruling::unavailable(&format!("pod {namespace}/{pod}"), OVERLOADED);
         };
         match tokio::time::timeout_at(deadline.answer, self.admission.judge.judge(question)).await {
@@ -224,7 +239,7 @@ impl Door {
     /// The same for a StatefulSet.
     pub(super) async fn judged_set(&self, question: SetQuestion, deadline: Deadline) -> Ruling {
         let set = question.set.clone();
-        let Ok(_place) = self.places.try_acquire() else {
+        let Some(_place) = self.places.take(self.peer) else {
             return Ruling::unavailable(&format!("statefulset {set}"), OVERLOADED);
         };
         match tokio::time::timeout_at(deadline.answer, self.admission.set_judge.judge(question))

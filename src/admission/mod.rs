@@ -15,6 +15,7 @@ mod identity;
 mod malformed;
 pub mod mutate;
 mod objection;
+mod places;
 mod pods;
 mod report;
 mod respond;

@@ -6,7 +6,7 @@ use crate::judge::{Answer, Question, Yes};
 use crate::quorum::{Actor, Grace, Kind, Waiver};
 
 use super::deadline::Deadline;
-use super::handle::{Answered, Door};
+use super::handle::{Answered, Call};
 use super::hook::Hook;
 use super::malformed::Malformed;
 use super::report::Subject;
@@ -61,7 +61,7 @@ impl Pod {
 }
 
 pub(super) async fn answer(
-    door: &Door,
+    call: Call<'_>,
     body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
@@ -73,7 +73,7 @@ pub(super) async fn answer(
     let (namespace, name) = identity::of(&request, &pod.metadata)?;
     let asker = actor::asker(
         std::mem::take(&mut request.user_info),
-        &door.admission.own_username,
+        &call.admission.own_username,
     );
     let dry_run = request.dry_run();
     let grace = grace::of_delete(&request.options, &pod);
@@ -93,7 +93,7 @@ pub(super) async fn answer(
             deadline: deadline.judge,
             seen: None,
         };
-        door.judged(question, deadline).await
+        call.judged(question, deadline).await
     };
     Ok(Answered {
         review: request.uid,

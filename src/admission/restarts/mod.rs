@@ -14,7 +14,7 @@ use crate::judge::{Answer, Question, Yes};
 use crate::quorum::{Grace, Kind, Waiver};
 
 use super::deadline::Deadline;
-use super::handle::{Answered, Door};
+use super::handle::{Answered, Call};
 use super::hook::Hook;
 use super::malformed::Malformed;
 use super::report::Subject;
@@ -33,7 +33,7 @@ struct Pod {
 }
 
 pub(super) async fn answer(
-    door: &Door,
+    call: Call<'_>,
     body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
@@ -44,7 +44,7 @@ pub(super) async fn answer(
     let new = new.ok_or_else(|| request.incomplete("has no object"))?;
     let (namespace, name) = identity::of(&request, &old.metadata)?;
     let user = std::mem::take(&mut request.user_info);
-    let asker = actor::asker(user, &door.admission.own_username);
+    let asker = actor::asker(user, &call.admission.own_username);
     let dry_run = request.dry_run();
     let subject = Subject::pod(&namespace, &name, old.metadata.uid.as_deref());
     let ruling = if old.metadata.deletion_timestamp.is_some() {
@@ -62,7 +62,7 @@ pub(super) async fn answer(
             deadline: deadline.judge,
             seen: None,
         };
-        door.judged(question, deadline).await
+        call.judged(question, deadline).await
     } else {
         // Nothing has to be found out, so nobody has to be reachable.
         Ruling::on_pod(&namespace, &name, restarts_nothing())

@@ -25,7 +25,7 @@ use crate::quorum::{ClusterRef, PodUid};
 
 use super::actor;
 use super::deadline::Deadline;
-use super::handle::{Answered, Door};
+use super::handle::{Answered, Call};
 use super::malformed::Malformed;
 use super::report::Subject;
 use super::room::Readable;
@@ -93,13 +93,13 @@ pub trait SetJudging: Send + Sync + 'static {
 }
 
 pub(super) async fn answer(
-    door: &Door,
+    call: Call<'_>,
     body: Readable<'_>,
     deadline: Deadline,
 ) -> Result<Answered, Malformed> {
     let read = body.read(change::read)?;
     let subject = Subject::stateful_set(&read.set.namespace, &read.set.name, read.uid.as_deref());
-    let asker = actor::asker(read.user, &door.admission.own_username);
+    let asker = actor::asker(read.user, &call.admission.own_username);
     let ruling = match read.asks {
         // Nothing has to be found out, so nobody has to be reachable.
         Err(passing) => Ruling::on_set(&read.set, SetAnswer::passes(passing)),
@@ -114,7 +114,7 @@ pub(super) async fn answer(
                 dry_run: read.dry_run,
                 deadline: deadline.judge,
             };
-            door.judged_set(question, deadline).await
+            call.judged_set(question, deadline).await
         }
     };
     Ok(Answered {

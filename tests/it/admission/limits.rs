@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Request;
 use quorumgate::admission::Limits;
 use quorumgate::quorum::Waiver;
-use quorumgate::serve::Handshake;
+use quorumgate::serve::{Handshake, Peer};
 use tokio::time::Instant;
 
 use super::door::{Door, World, fixture, yes};
@@ -121,6 +121,41 @@ async fn more_judgements_than_there_is_room_for_wait_inside_their_review() {
             .await
             .is_allowed()
     );
+}
+
+/// Whoever may reach the port can post any number of reviews that wait for each other.
+#[tokio::test(start_paused = true)]
+async fn a_crowd_from_one_address_leaves_places_to_an_api_server() {
+    let limits = Limits {
+        requests: 4096,
+        ..Limits::default()
+    };
+    let door = Arc::new(Door::new(World {
+        judge_takes: Duration::from_secs(1),
+        limits,
+        ..World::default()
+    }));
+    let post = |from: &str| {
+        let (door, from) = (Arc::clone(&door), Peer::at(from.parse().unwrap()));
+        async move {
+            let review = Body::from(fixture("pod-delete").to_string());
+            let request = Request::post("/validate/pods").extension(from);
+            door.send(request, review).await
+        }
+    };
+    let strangers = futures::future::join_all((0..1000).map(|_| post("10.0.0.1")));
+    let mapped = futures::future::join_all((0..1000).map(|_| post("::ffff:10.0.0.1")));
+    let others = futures::future::join_all((0..1000).map(|_| post("10.0.0.2")));
+    let api_server = futures::future::join_all((0..20).map(|_| post("10.0.0.3")));
+    let (strangers, mapped, others, api_server) =
+        tokio::join!(strangers, mapped, others, api_server);
+    let answered = |replies: &[super::door::Reply]| {
+        let allowed = replies.iter().filter(|reply| reply.is_allowed());
+        allowed.count()
+    };
+    assert_eq!(answered(&api_server), 20);
+    assert_eq!(answered(&others), 64);
+    assert_eq!(answered(&strangers) + answered(&mapped), 128);
 }
 
 #[tokio::test]

@@ -1,0 +1,105 @@
+//! Places for judgements, shared among the addresses that ask for them.
+//!
+//! A judgement takes up to 4.5 s where others about the same cluster go first, so whoever may post reviews could take all places for as long as
+//! they like. Hence an address is given one more only while it has fewer than are still free: alone it gets half of them, the next one
+//! half of what is left, and whoever has none gets one as long as there is any.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::serve::Peer;
+
+/// The places. What came over no connection counts as one address.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    all: usize,
+    /// Only addresses that have one, so there are no more of them than places.
+    by: HashMap<Option<Peer>, usize>,
+}
+
+/// A place that a judgement has until this is dropped.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    places: &'a Places,
+    peer: Option<Peer>,
+}
+
+impl Places {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            taken: Mutex::default(),
+        }
+    }
+
+    /// A place for somebody who comes from there; `None` where there is none for them.
+    pub(super) fn take(&self, peer: Option<Peer>) -> Option<Place<'_>> {
+        let mut taken = self.taken();
+        let free = self.most.saturating_sub(taken.all);
+        let own = taken.by.get(&peer).copied().unwrap_or_default();
+        if own >= free {
+            return None;
+        }
+        taken.all += 1;
+        taken.by.insert(peer, own + 1);
+        Some(Place { places: self, peer })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.places.taken();
+        taken.all = taken.all.saturating_sub(1);
+        if let Some(own) = taken.by.get_mut(&self.peer) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                taken.by.remove(&self.peer);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(address: &str) -> Option<Peer> {
+        Some(Peer::at(address.parse().unwrap()))
+    }
+
+    #[test]
+    fn an_address_has_half_of_the_places_and_fewer_beside_others() {
+        let places = Places::new(12);
+        let crowd = |address: &str| -> Vec<Place<'_>> {
+            std::iter::from_fn(|| places.take(peer(address))).collect()
+        };
+        let first = crowd("10.0.0.1");
+        assert_eq!(first.len(), 6);
+        assert!(
+            places.take(peer("::ffff:10.0.0.1")).is_none(),
+            "the same address"
+        );
+        let second = crowd("10.0.0.2");
+        assert_eq!(second.len(), 3);
+        let third = crowd("fd00::3");
+        assert_eq!(third.len(), 2);
+        let fourth = crowd("fd00::4");
+        assert_eq!(fourth.len(), 1);
+        assert!(places.take(peer("fd00::5")).is_none(), "there is none left");
+        drop(first);
+        assert_eq!(crowd("fd00::5").len(), 3);
+        drop((second, third, fourth));
+        let taken = places.taken();
+        assert_eq!((taken.all, taken.by.len()), (0, 0));
+    }
+}
