@@ -32,6 +32,8 @@ struct State {
     loses_every_write: bool,
     /// Whoever asks for what begins like this panics.
     breaks: Option<String>,
+    /// What begins like one of these is never answered.
+    silent: BTreeSet<String>,
 }
 
 /// A mutating webhook: changes what is about to be stored, given what is.
@@ -48,7 +50,12 @@ impl FakeApi {
             async move {
                 let (parts, body) = request.into_parts();
                 let body = body.collect_bytes().await?;
-                server.break_for(&format!("{} {}", parts.method, parts.uri));
+                let asked = format!("{} {}", parts.method, parts.uri);
+                server.break_for(&asked);
+                if server.is_silent(&asked) {
+                    server.note(&asked);
+                    std::future::pending::<()>().await;
+                }
                 Ok::<_, kube::Error>(server.answer(&parts.method, &parts.uri, &body))
             }
         });
@@ -111,6 +118,11 @@ impl FakeApi {
         self.state().breaks = Some(request.to_owned());
     }
 
+    /// Never answers a request that begins like this, `METHOD path`.
+    pub(crate) fn silence(&self, request: &str) {
+        self.state().silent.insert(request.to_owned());
+    }
+
     /// Puts something that happened elsewhere into the sequence of the requests.
     pub(crate) fn note(&self, what: &str) {
         self.state().requests.push(what.to_owned());
@@ -129,6 +141,11 @@ impl FakeApi {
         let breaks = self.state().breaks.clone();
         let broken = breaks.is_some_and(|asked| request.starts_with(&asked));
         assert!(!broken, "{request} breaks whoever asks");
+    }
+
+    fn is_silent(&self, request: &str) -> bool {
+        let silent = &self.state().silent;
+        silent.iter().any(|asked| request.starts_with(asked))
     }
 
     fn answer(&self, method: &Method, uri: &http::Uri, body: &[u8]) -> Response<Body> {

@@ -389,3 +389,56 @@ async fn where_refusals_are_only_reported_they_pass_and_the_ledger_is_suspended(
     let (answer, _) = court.evict().await;
     assert!(answer.outcome.is_err(), "{answer:?}");
 }
+
+/// The same for readings that are never answered, such as that of an owner whose conversion webhook hangs.
+#[tokio::test(start_paused = true)]
+async fn overrides_and_teardowns_wait_for_no_reading_that_hangs() {
+    let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
+    let owned = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "name": "etcd", "uid": "etcd-1", "controller": true,
+    }]}});
+    let secrets = json!({"members": {"tls": {"caSecret": {"name": "ca"}}}});
+    let leases = json!({"members": {"evidence": "Readiness"}});
+    let silent = [
+        ("GET /apis/druid.gardener.cloud", json!({})),
+        (
+            "GET /apis/policy/v1/namespaces/db/poddisruptionbudgets",
+            json!({}),
+        ),
+        (
+            "GET /apis/quorumgate.io/v1alpha1/quorumdisruptionbudgets",
+            json!({}),
+        ),
+        ("GET /apis/coordination.k8s.io", leases),
+        ("GET /api/v1/namespaces/db/secrets", secrets),
+        ("GET /api/v1/nodes", json!({})),
+    ];
+    for (silent, spec) in silent {
+        for goes in [false, true] {
+            let court = Court::new().await;
+            court.api.put(SET, set_json(&owned));
+            let mut budget = budget_json(&json!({"status": {"clusterID": "cdf818194e3a8c32"}}));
+            json_patch::merge(&mut budget["spec"], &spec);
+            court.api.put(BUDGET, budget);
+            if goes {
+                let goes = json!({"metadata": {"name": "db", "deletionTimestamp": "2026-01-01T11:59:59Z"}});
+                court.api.put(NAMESPACE, goes);
+            } else {
+                court.put_pod(1, 1, &until);
+            }
+            court.api.silence(silent);
+            // The second time it is known from the beginning what there is to read.
+            for time in ["first", "second"] {
+                let (answer, done) = court.evict().await;
+                let passes = match &answer.outcome {
+                    Ok(Yes::Waived(Waiver::Teardown(_))) => goes,
+                    Ok(Yes::Recorded { basis, .. }) => *basis == Basis::Override && !goes,
+                    _ => false,
+                };
+                assert!(passes, "{silent}, the {time} time: {answer:?}");
+                let asked = done.iter().any(|request| request.starts_with(silent));
+                assert!(asked, "nobody asks {silent}: {done:#?}");
+            }
+        }
+    }
+}

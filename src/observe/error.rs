@@ -1,5 +1,7 @@
 //! What could not be read. Each of them ends in "wait".
 
+use std::time::Duration;
+
 use crate::api::BadField;
 use crate::ledger::LedgerError;
 
@@ -33,4 +35,12 @@ pub enum ObserveError {
     /// Budgets.
     #[error("could not read the budgets")]
     Ledger(#[source] LedgerError),
+    /// The API server keeps it waiting.
+    #[error("could not read {what} within {} s", after.as_secs())]
+    Late {
+        /// What was read.
+        what: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+    },
 }

@@ -18,6 +18,7 @@ mod nodes;
 mod observer;
 mod overrides;
 mod owner;
+mod patience;
 mod peer_tls;
 mod pods;
 mod reach;

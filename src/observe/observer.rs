@@ -16,6 +16,7 @@ use kube::Client;
 use super::ObserveError;
 use super::hints::{Hint, Hints};
 use super::owner::Owners;
+use super::patience::in_time;
 use super::reach::reach;
 use super::secrets::Identities;
 use super::teardown::Owner;
@@ -226,9 +227,12 @@ impl Observer {
                 self.set(cluster),
                 self.namespace_terminating(cluster),
                 pods,
-                self.disruption_budgets(cluster, kind),
-                self.leases(cluster, policy.evidence),
-                sharing,
+                in_time(
+                    "the PodDisruptionBudgets of the namespace",
+                    self.disruption_budgets(cluster, kind)
+                ),
+                in_time("the member Leases", self.leases(cluster, policy.evidence)),
+                in_time("the budgets", sharing),
             )
         };
         let (required, nodes, owners, tls) = tokio::join!(

@@ -9,6 +9,7 @@ use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Scope, pinned_kind};
 use kube::{Api, Client};
 
+use super::patience::soon;
 use super::teardown::{Owner, goes_with_dependents};
 use crate::api::OwnerStatus;
 
@@ -32,8 +33,13 @@ impl Owners {
         looked.unwrap_or(Owner::Unknown)
     }
 
-    /// The owner's state now, or why it cannot be found out, for people.
+    /// The owner's state now, or why it cannot be found out, for people. A webhook that converts its kind may hang.
     pub(super) async fn look(&self, namespace: &str, owner: &OwnerStatus) -> Result<Owner, String> {
+        let looked = soon(self.ask(namespace, owner)).await;
+        looked.unwrap_or_else(|late| Err(late.to_string()))
+    }
+
+    async fn ask(&self, namespace: &str, owner: &OwnerStatus) -> Result<Owner, String> {
         let (resource, scope) = self.kind(owner).await?;
         let objects: Api<DynamicObject> = match scope {
             Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),

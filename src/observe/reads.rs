@@ -11,6 +11,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::observer::Tls;
+use super::patience::soon;
 use super::teardown::Owner;
 use super::volumes::TlsSecrets;
 use super::{ObserveError, Observer, nodes, scope};
@@ -141,10 +142,10 @@ impl Observer {
         let states = names.map(|name| {
             let nodes = nodes.clone();
             async move {
-                let state = match nodes.get_opt(name).await {
-                    Ok(Some(node)) => nodes::state(&node),
-                    Ok(None) => Node::Gone,
-                    Err(_) => Node::Unread,
+                let state = match soon(nodes.get_opt(name)).await {
+                    Ok(Ok(Some(node))) => nodes::state(&node),
+                    Ok(Ok(None)) => Node::Gone,
+                    Ok(Err(_)) | Err(_) => Node::Unread,
                 };
                 (name.clone(), state)
             }
@@ -168,10 +169,11 @@ impl Observer {
         match secrets {
             None => Ok(None),
             Some(secrets) => {
-                let identity = self
-                    .tls_identities()
-                    .read(&cluster.namespace, secrets)
-                    .await;
+                let read = self.tls_identities().read(&cluster.namespace, secrets);
+                let identity = match soon(read).await {
+                    Ok(identity) => identity,
+                    Err(late) => Err(format!("its Secrets could not be read: {late}")),
+                };
                 identity.map(Some)
             }
         }
