@@ -119,9 +119,14 @@ impl Judge {
         let warns = noted.only_warns() && question.asker.actor != Actor::Gate;
         let answer = if warns { answer.only_warning() } else { answer };
         if let Some(cluster) = &answer.cluster {
+            let seen = self.bench.observer.ledger().seen();
             match &answer.outcome {
-                Ok(Yes::Ungranted) => self.distrust_ledger(cluster.clone()),
+                Ok(Yes::Ungranted) => {
+                    seen.note_ungranted(cluster);
+                    self.distrust_ledger(cluster.clone());
+                }
                 Ok(Yes::Warned(_)) if question.dry_run == DryRun::No => {
+                    seen.note_ungranted(cluster);
                     self.suspend_ledger(cluster.clone());
                 }
                 Ok(_) | Err(_) => {}
@@ -131,7 +136,7 @@ impl Judge {
     }
 
     /// Turns a ledger cold after somebody was let through past it. It is said while the answer is already on its way: the override
-    /// would not wait for it, and a ledger that could not be written a moment ago may take a while.
+    /// would not wait for it, and a ledger that could not be written a moment ago may take a while. This replica judges by it at once.
     fn distrust_ledger(&self, cluster: ClusterRef) {
         let ledger = self.bench.observer.ledger().clone();
         (self.bench.spawn)(Box::new(move || {
@@ -194,13 +199,18 @@ async fn cool(ledger: Ledger, cluster: ClusterRef) {
     }
 }
 
-/// Tries until it is written, or the budget is gone, or nobody can write it: what replaces it will be new, and cold.
+/// After what pause a write is tried again for the first time. It mostly failed because a judgement wrote first, which takes longer than this.
+const SOON: Duration = Duration::from_millis(10);
+
+/// Tries until it is written, or the budget is gone, or nobody can write it: what replaces it will be new, and cold. It waits for no turn at the
+/// ledger: judgements that lose to it begin again with a ledger that is cold, as they should.
 async fn until_written<F, W>(attempt: F) -> Result<(), LedgerError>
 where
     F: FnMut() -> W,
     W: Future<Output = Result<(), LedgerError>>,
 {
     let patiently = ExponentialBuilder::default()
+        .with_min_delay(SOON)
         .with_jitter()
         .without_max_times();
     attempt

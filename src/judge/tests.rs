@@ -14,9 +14,9 @@ use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET, budget_json, pod_json, set_json};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, temperature};
 use crate::observe::{Ages, Observer};
-use crate::quorum::{Actor, Basis, Grace, Kind, Reason, Waiver};
+use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, Reason, Temperature, Waiver};
 use crate::telemetry::metrics::Metrics;
 
 /// What stands in the sequence of requests where a member was asked.
@@ -441,4 +441,63 @@ async fn overrides_and_teardowns_wait_for_no_reading_that_hangs() {
             }
         }
     }
+}
+
+fn is_cold(ledger: &Ledger, page: &crate::ledger::Page) -> bool {
+    let now = temperature(page, ledger.seen(), Duration::from_secs(120));
+    matches!(now, Temperature::Cold { .. })
+}
+
+/// What passed without a grant is known to this replica at once, however long it takes to write that down.
+#[tokio::test(start_paused = true)]
+async fn what_passed_without_a_grant_makes_the_ledger_cold_before_anybody_has_written_so() {
+    let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
+    let warm = json!({"status": {"ledger": {"warm": true, "budgetUID": "budget-1"}}});
+    let cluster = ClusterRef::new("db", "etcd");
+    for warns in [false, true] {
+        let court = Court::new().await;
+        let ledger = court.judge.bench.observer.ledger();
+        let mut budget = budget_json(&warm);
+        if warns {
+            budget["spec"]["enforcement"] = json!("Warn");
+        } else {
+            court.put_pod(1, 1, &until);
+        }
+        court.api.put(BUDGET, budget.clone());
+        let page = ledger.read(&cluster).await.unwrap().unwrap();
+        assert!(!is_cold(ledger, &page));
+
+        court.api.silence(&format!("PUT {BUDGET}/status"));
+        let (answer, _) = court.evict().await;
+        let ungranted = match &answer.outcome {
+            Ok(Yes::Ungranted) => !warns,
+            Ok(Yes::Warned(_)) => warns,
+            _ => false,
+        };
+        assert!(ungranted, "{answer:?}");
+        budget["spec"]["enforcement"] = json!("Enforce");
+        court.api.put(BUDGET, budget);
+        let page = ledger.read(&cluster).await.unwrap().unwrap();
+        assert!(page.status().unwrap().ledger.warm, "somebody wrote");
+        assert!(is_cold(ledger, &page), "enforcement: Warn? {warns}");
+    }
+}
+
+/// Until it is written, other replicas take the ledger for warm.
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_somebody_else_writes_meanwhile_is_cold_without_a_pause() {
+    let court = Court::new().await;
+    court.api.conflict_once();
+    let begun = Instant::now();
+    let ledger = court.judge.bench.observer.ledger().clone();
+    super::cool(ledger, ClusterRef::new("db", "etcd")).await;
+    assert_eq!(
+        court.api.get(BUDGET).unwrap()["status"]["ledger"]["epoch"],
+        1
+    );
+    assert!(
+        begun.elapsed() < Duration::from_millis(100),
+        "{:?}",
+        begun.elapsed()
+    );
 }

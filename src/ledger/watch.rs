@@ -92,7 +92,16 @@ impl Seen {
         }
     }
 
-    /// Whether this replica saw the gate out of force less than so long ago, for this ledger.
+    /// Takes note that a disruption passed at this moment that the ledger of this cluster does not hold.
+    pub fn note_ungranted(&self, cluster: &ClusterRef) {
+        let now = self.clock.instant();
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = clusters.get_mut(cluster) {
+            seen.lapsed = Some(now);
+        }
+    }
+
+    /// Whether this replica saw the gate out of force, or let something pass without a grant, less than so long ago, for this ledger.
     pub(super) fn has_lapsed_within(
         &self,
         cluster: &ClusterRef,
