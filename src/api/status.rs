@@ -146,7 +146,7 @@ pub struct LedgerStatus {
     /// Whether the API server does not ask the gate at present. It stays cold for as long, and for a settle time after.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended: bool,
-    /// The webhook configurations by which the gate was last in force: their UIDs.
+    /// The webhook configurations by which the gate was last in force: their UIDs and generations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_force_by: Option<String>,
     /// Why it turned cold.

@@ -2,7 +2,8 @@
 //!
 //! While the API server does not ask the gate, pods go without a permission, and their deletes may still be on their way when
 //! it asks again. So a ledger is suspended for as long as that lasts, which is cold however long anybody watches it, and begins
-//! anew afterwards. It remembers by which webhook configurations it was in force: others may have been missing in between.
+//! anew afterwards. It remembers by which webhook configurations it was in force, and in which generation: it may have been out of
+//! force in between.
 
 use super::{Ledger, LedgerError, Page};
 
@@ -40,21 +41,24 @@ impl Ledger {
         }
     }
 
-    /// The gate is in force, by these webhook configurations. A ledger that was suspended, or in force by others, is cold for
-    /// one settle time from now. `None` where nothing changes.
+    /// The gate is in force, by these webhook configurations. A ledger that was suspended, or in force by others, or by an earlier generation that
+    /// this replica did not follow, is cold for one settle time from now. `None` where nothing changes.
     pub async fn in_force(&self, page: &Page, by: &str) -> Result<Option<Page>, LedgerError> {
         if page.budget().only_warns() {
             return self.suspend_while_it_warns(page).await;
         }
         let (_, mut status) = page.draft();
         let ledger = &mut status.ledger;
-        let others = ledger.in_force_by.as_deref().is_some_and(|was| was != by);
+        let was = ledger.in_force_by.as_deref();
+        let others = was.is_some_and(|was| self.seen().may_have_lapsed_between(was, by));
         if others || ledger.suspended {
             ledger.epoch = ledger.epoch.saturating_add(1);
             ledger.warm = false;
         }
         if others {
-            ledger.cold_because = Some("the webhook configurations were made anew".into());
+            ledger.cold_because = Some(
+                "the webhook configurations were made anew, or changed while nobody looked".into(),
+            );
         }
         ledger.suspended = false;
         ledger.in_force_by = Some(by.to_owned());

@@ -17,6 +17,7 @@ mod store;
 mod temperature;
 mod turnstile;
 mod watch;
+mod webhooks;
 mod wire;
 mod witness;
 

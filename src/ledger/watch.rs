@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::page::{BudgetUid, Page};
 use super::sets_gone::SetsGone;
+use super::webhooks::{Lineage, are_the_same};
 use super::wire;
 use crate::api::QuorumDisruptionBudget;
 use crate::clock::Clock;
@@ -23,10 +24,11 @@ pub struct Seen {
     clusters: Mutex<BTreeMap<ClusterRef, SeenCluster>>,
     without_budget: Mutex<SetsGone>,
     webhooks: OnceLock<Webhooks>,
+    lineage: Mutex<Lineage>,
 }
 
-/// Tells by which webhook configurations the API server asks the gate, as a watch last showed them: their UIDs, or nothing where one is
-/// missing.
+/// Tells by which webhook configurations the API server asks the gate, as a watch last showed them: their UIDs and generations, or nothing where
+/// one is missing or lets something pass unasked.
 pub(super) type Webhooks = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 impl fmt::Debug for Seen {
@@ -48,6 +50,8 @@ struct SeenCluster {
     leads: Option<(Leads, Instant)>,
     lapsed: Option<Instant>,
     set_gone: Option<(String, Instant)>,
+    /// Whether its namespace has been out of force since then.
+    ungated: bool,
 }
 
 /// Who leads, and in which raft term.
@@ -61,6 +65,7 @@ impl Seen {
             clusters: Mutex::default(),
             without_budget: Mutex::default(),
             webhooks: OnceLock::new(),
+            lineage: Mutex::default(),
         }
     }
 
@@ -69,11 +74,30 @@ impl Seen {
         let _ = self.webhooks.set(webhooks);
     }
 
+    /// Takes note of the webhook configurations as the watch has just shown them: no later look tells which generations there were.
+    pub fn note_webhooks(&self) {
+        self.with_lineage(|_| ());
+    }
+
     /// Whether the API server asks by other webhook configurations than these, or by none, as the watch showed them last. Where nobody watches
     /// them, nobody can tell.
     pub(super) fn are_others_than(&self, webhooks: &str) -> bool {
-        let tell = self.webhooks.get();
-        tell.is_some_and(|tell| tell().as_deref() != Some(webhooks))
+        self.webhooks.get().is_some() && !self.with_lineage(|lineage| lineage.holds(webhooks))
+    }
+
+    /// Whether the gate may have been out of force between these webhook configurations and those, unseen.
+    pub(super) fn may_have_lapsed_between(&self, then: &str, now: &str) -> bool {
+        let seen = |lineage: &Lineage| lineage.holds(then) && lineage.holds(now);
+        !are_the_same(then, now) && !self.with_lineage(seen)
+    }
+
+    /// What is in force is asked for under the lock, so that nobody takes an older state for a newer one.
+    fn with_lineage<T>(&self, with: impl FnOnce(&Lineage) -> T) -> T {
+        let mut lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tell) = self.webhooks.get() {
+            lineage.see(tell());
+        }
+        with(&lineage)
     }
 
     /// Takes note that the gate was out of force at this moment, for every ledger of a namespace, or for all of them. Budgets that nobody has seen
@@ -88,8 +112,25 @@ impl Seen {
             Some(namespace) => clusters
                 .range_mut(ClusterRef::new(namespace, "")..)
                 .take_while(|(cluster, _)| cluster.namespace == namespace)
-                .for_each(|(_, seen)| seen.lapsed = Some(now)),
+                .for_each(|(_, seen)| {
+                    seen.lapsed = Some(now);
+                    seen.ungated = true;
+                }),
         }
+    }
+
+    /// Takes note that the gate is in force in this namespace. Where it was not, that ends at this moment.
+    pub fn note_end_of_lapse(&self, namespace: &str) {
+        let now = self.clock.instant();
+        let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        clusters
+            .range_mut(ClusterRef::new(namespace, "")..)
+            .take_while(|(cluster, _)| cluster.namespace == namespace)
+            .for_each(|(_, seen)| {
+                if std::mem::take(&mut seen.ungated) {
+                    seen.lapsed = Some(now);
+                }
+            });
     }
 
     /// Takes note that a disruption passed at this moment that the ledger of this cluster does not hold.
@@ -149,6 +190,7 @@ impl Seen {
             leads: before.as_ref().and_then(|seen| seen.leads),
             lapsed: before.as_ref().and_then(|seen| seen.lapsed),
             set_gone: before.as_ref().and_then(|seen| seen.set_gone.clone()),
+            ungated: before.as_ref().is_some_and(|seen| seen.ungated),
             epoch,
             since: before
                 .as_ref()

@@ -9,7 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
@@ -278,7 +278,7 @@ pub(super) struct Standing<'a> {
 }
 
 impl Standing<'_> {
-    /// By which webhook configurations the gate is in force: their UIDs. Recreated ones are others.
+    /// By which webhook configurations the gate is in force: their UIDs and generations. Recreated ones are others.
     pub(super) fn in_force_by(&self) -> Result<String, OutOfForce> {
         let gated = |namespace: &&Namespace| is_gated(namespace);
         let namespace = self.namespace.filter(gated).ok_or(OutOfForce::NotGated)?;
@@ -294,12 +294,29 @@ impl Standing<'_> {
     }
 }
 
-/// What tells these two webhook configurations from ones that were made anew.
-pub(super) fn identity(
+/// What tells these two webhook configurations from ones that were made anew, and from what they said before.
+fn identity(
     validating: &ValidatingWebhookConfiguration,
     mutating: &MutatingWebhookConfiguration,
 ) -> Option<String> {
-    Some(format!("{},{}", validating.uid()?, mutating.uid()?))
+    let one = |of: &ObjectMeta| {
+        let uid = of.uid.as_deref()?;
+        // It grows with every change of the webhooks.
+        let generation = of.generation.map(|generation| format!("@{generation}"));
+        Some(format!("{uid}{}", generation.unwrap_or_default()))
+    };
+    let (of, and) = (one(&validating.metadata)?, one(&mutating.metadata)?);
+    Some(format!("{of},{and}"))
+}
+
+/// The same, where the API server asks the gate by them what it must, whatever the namespace.
+pub(super) fn identity_in_force(
+    by: &ValidatingWebhookConfiguration,
+    and: &MutatingWebhookConfiguration,
+) -> Option<String> {
+    validating(by, None).ok()?;
+    mutating(and, None).ok()?;
+    identity(by, and)
 }
 
 #[cfg(test)]

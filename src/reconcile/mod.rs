@@ -227,7 +227,7 @@ pub async fn run(
     observer.ledger().seen().hear_of_webhooks({
         let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());
         Box::new(move || {
-            force::identity(
+            force::identity_in_force(
                 validating.state().first()?.as_ref(),
                 mutating.state().first()?.as_ref(),
             )

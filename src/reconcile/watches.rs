@@ -72,12 +72,18 @@ impl Change {
         }
     }
 
-    /// Takes note of it where the gate was out of force.
+    /// Takes note of it where the gate is out of force, or is in force again.
     pub(super) fn note_lapse(&self, seen: &Seen) {
         match self {
-            _ if !self.is_lapse() => {}
-            Self::Namespace { name, .. } => seen.note_lapse(Some(name)),
-            _ => seen.note_lapse(None),
+            Self::Namespace { name, lapse } if lapse.is_some() => seen.note_lapse(Some(name)),
+            Self::Namespace { name, .. } => seen.note_end_of_lapse(name),
+            Self::Webhooks { lapse } => {
+                seen.note_webhooks();
+                if lapse.is_some() {
+                    seen.note_lapse(None);
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
@@ -124,6 +125,53 @@ async fn webhooks_that_were_made_anew_while_nobody_looked_make_it_cold_before_an
             .hear_of_webhooks(Box::new(move || now.map(str::to_owned)));
         assert_eq!(of(&ledger, &read(&ledger).await), expected);
     }
+}
+
+#[tokio::test]
+async fn a_new_generation_of_the_webhooks_makes_it_cold_unless_each_was_seen_in_force() {
+    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v@5,m@3"}});
+    let (followed, missed) = (["v@5,m@3", "v@6,m@3", "v@7,m@3"], ["v@7,m@3"; 3]);
+    for (shown, stays_warm) in [(followed, true), (missed, false)] {
+        let (_, ledger, _) = ledger_with(&status);
+        let now = Arc::new(Mutex::new(""));
+        let tells = Arc::clone(&now);
+        let tell = move || Some(tells.lock().unwrap().to_string());
+        ledger.seen().hear_of_webhooks(Box::new(tell));
+        for generation in shown {
+            *now.lock().unwrap() = generation;
+            ledger.seen().note_webhooks();
+        }
+        let page = read(&ledger).await;
+        assert_eq!(of(&ledger, &page) == Temperature::Warm, stays_warm);
+        let page = ledger.in_force(&page, shown[2]).await.unwrap().unwrap();
+        let written = &page.status().unwrap().ledger;
+        assert_eq!(written.in_force_by.as_deref(), Some(shown[2]));
+        assert_eq!(written.warm, stays_warm);
+        assert_eq!(of(&ledger, &page) == Temperature::Warm, stays_warm);
+    }
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_gated_again_makes_it_cold_for_a_settle_time_from_then() {
+    let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a"}});
+    let (_, ledger, hands) = ledger_with(&status);
+    let page = read(&ledger).await;
+    let namespace = cluster().namespace;
+    ledger.seen().note_end_of_lapse(&namespace);
+    assert_eq!(of(&ledger, &page), Temperature::Warm, "nothing ended");
+    ledger.seen().note_lapse(Some(&namespace));
+    // Nobody could write it down for that long.
+    hands.advance(SETTLE * 2);
+    let page = read(&ledger).await;
+    ledger.seen().note_end_of_lapse(&namespace);
+    let cold = Temperature::Cold { remaining: None };
+    assert_eq!(of(&ledger, &page), cold);
+    hands.advance(SETTLE.saturating_sub(Duration::from_secs(1)));
+    // Another event of the namespace ends nothing.
+    ledger.seen().note_end_of_lapse(&namespace);
+    assert_eq!(of(&ledger, &page), cold);
+    hands.advance(Duration::from_secs(1));
+    assert_eq!(of(&ledger, &page), Temperature::Warm);
 }
 
 #[tokio::test]

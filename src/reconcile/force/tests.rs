@@ -46,6 +46,23 @@ fn the_shipped_configurations_are_in_force_in_a_labelled_namespace_and_nowhere_e
     }
 }
 
+/// Changed so that the API server asks nobody, and back again while no replica runs: it is the same but for its generation.
+#[test]
+fn a_configuration_that_was_changed_and_changed_back_is_another_one() {
+    let mut shipped = shipped();
+    let namespace = namespace("a", true);
+    (shipped.0.metadata.generation, shipped.1.metadata.generation) = (Some(5), Some(3));
+    let before = standing(&namespace, &shipped);
+    assert_eq!(before, Ok("v@5,m@3".into()));
+    shipped.0.metadata.generation = Some(7);
+    assert_ne!(standing(&namespace, &shipped), before);
+    assert!(identity_in_force(&shipped.0, &shipped.1).is_some());
+    for hook in shipped.0.webhooks.iter_mut().flatten() {
+        hook.failure_policy = Some("Ignore".into());
+    }
+    assert_eq!(identity_in_force(&shipped.0, &shipped.1), None);
+}
+
 #[test]
 fn a_missing_configuration_is_out_of_force() {
     let (validating, _) = shipped();
