@@ -73,20 +73,20 @@ impl Drop for Place<'_> {
 mod tests {
     use super::*;
 
-    fn peer(address: &str) -> Option<Peer> {
-        Some(Peer::at(address.parse().unwrap()))
+    fn take<'a>(places: &'a Places, from: &str) -> Option<Place<'a>> {
+        places.take(Some(Peer::at(from.parse().unwrap())))
     }
 
     #[test]
     fn an_address_has_half_of_the_places_and_fewer_beside_others() {
         let places = Places::new(12);
         let crowd = |address: &str| -> Vec<Place<'_>> {
-            std::iter::from_fn(|| places.take(peer(address))).collect()
+            std::iter::from_fn(|| take(&places, address)).collect()
         };
         let first = crowd("10.0.0.1");
         assert_eq!(first.len(), 6);
         assert!(
-            places.take(peer("::ffff:10.0.0.1")).is_none(),
+            take(&places, "::ffff:10.0.0.1").is_none(),
             "the same address"
         );
         let second = crowd("10.0.0.2");
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(third.len(), 2);
         let fourth = crowd("fd00::4");
         assert_eq!(fourth.len(), 1);
-        assert!(places.take(peer("fd00::5")).is_none(), "there is none left");
+        assert!(take(&places, "fd00::5").is_none(), "there is none left");
         drop(first);
         assert_eq!(crowd("fd00::5").len(), 3);
         drop((second, third, fourth));

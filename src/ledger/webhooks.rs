@@ -48,13 +48,16 @@ pub(super) fn are_the_same(recorded: &str, known: &str) -> bool {
 
 /// Whether the second is at most one change of each configuration away from the first.
 fn follows(last: &str, now: &str) -> bool {
-    let next = |((uid, last), (same, now)): ((&str, Option<i64>), (&str, Option<i64>))| {
+    let next = |((uid, last), (same, now)): (One<'_>, One<'_>)| {
         uid == same && (now == last || now == last.and_then(|last| last.checked_add(1)))
     };
     parts(last).count() == parts(now).count() && parts(last).zip(parts(now)).all(next)
 }
 
-fn parts(identity: &str) -> impl Iterator<Item = (&str, Option<i64>)> {
+/// The UID and the generation of one.
+type One<'a> = (&'a str, Option<i64>);
+
+fn parts(identity: &str) -> impl Iterator<Item = One<'_>> {
     identity.split(',').map(|one| match one.split_once('@') {
         Some((uid, generation)) => (uid, generation.parse().ok()),
         None => (one, None),
