@@ -93,7 +93,7 @@ impl FakeApi {
         self.state().forbidden.insert(kind.to_owned());
     }
 
-    /// Drops this field of every status that is written, as the schema of an older definition does.
+    /// Drops this field of every status that is written, as the schema of an older definition does: `field`, or `parent.field`.
     pub(crate) fn prune(&self, field: &str) {
         self.state().pruned.insert(field.to_owned());
     }
@@ -220,8 +220,13 @@ impl State {
         let mut next = stored.clone();
         next["status"] = object["status"].clone();
         for field in &self.pruned {
-            if let Some(status) = next["status"].as_object_mut() {
-                status.remove(field);
+            let status = &mut next["status"];
+            let (holder, field) = match field.split_once('.') {
+                Some((parent, field)) => (status.get_mut(parent), field),
+                None => (Some(status), field.as_str()),
+            };
+            if let Some(fields) = holder.and_then(Value::as_object_mut) {
+                fields.remove(field);
             }
         }
         if next != stored {

@@ -7,8 +7,16 @@ use serde_json::{Value, json};
 
 use super::{BUDGET, ledger_with, read, yes};
 use crate::ledger::{LedgerError, Witness};
+use crate::quorum::{LeaderMove, MemberId};
 
-/// A budget's status as the release before this one wrote it, with two grants open.
+const MOVE: LeaderMove = LeaderMove {
+    from: MemberId(1),
+    to: MemberId(2),
+    term: 7,
+};
+
+/// A budget's status as a replica of the release before this one wrote it: five members, with the permissions of a rollout's step and of somebody's
+/// delete open, after a scale-in.
 fn of_the_release_before() -> Value {
     serde_json::from_str(include_str!("release_before.json")).unwrap()
 }
@@ -76,46 +84,71 @@ struct CauseBefore {
 async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_reads() {
     let (api, ledger, _) = ledger_with(&of_the_release_before());
     let page = read(&ledger).await;
-    assert!(page.grants.holds(&"etcd-0".into()) && page.grants.holds(&"etcd-2".into()));
-    assert_eq!(page.grants.last_seq(), 7);
+    assert!(page.grants.holds(&"etcd-0".into()) && page.grants.holds(&"etcd-4".into()));
+    assert_eq!(page.grants.last_seq(), 4);
 
     let grants = yes(&page.grants, 1);
-    let (_, proof) = ledger
-        .record(&page, &grants, Witness::default())
-        .await
-        .unwrap();
-    assert_eq!(proof.seq(), 8);
+    let moving = Witness {
+        leader_move: Some(MOVE),
+        ..Witness::default()
+    };
+    let (_, proof) = ledger.record(&page, &grants, moving).await.unwrap();
+    assert_eq!(proof.seq(), 5);
     let stored = api.get(BUDGET).unwrap();
     assert_eq!(stored["status"]["ledger"]["schemaVersion"], 2);
+    assert_eq!(read(&ledger).await.leader_move(), Some(MOVE));
 
-    // Back: the release before reads all three, says yes again, and writes what it knows.
+    // Back: the release before reads all three, says yes again, and writes what it knows: neither the version nor the move of leadership.
     let mut seen: Before = serde_json::from_value(stored["status"].clone()).unwrap();
     assert!(seen.ledger.warm);
     let members: Vec<&str> = seen.grants.iter().map(|g| g.member.as_str()).collect();
-    assert_eq!(members, ["etcd-0", "etcd-1", "etcd-2"]);
+    assert_eq!(members, ["etcd-0", "etcd-1", "etcd-4"]);
     for grant in &seen.grants {
         assert!(grant.unknown.is_empty(), "{grant:?}");
         assert!(grant.causes.iter().all(|cause| cause.unknown.is_empty()));
     }
-    assert_eq!(seen.ledger.last_seq, 8);
-    seen.ledger.last_seq = 9;
-    seen.grants[0].causes[0].seq = 9;
+    assert_eq!(seen.ledger.last_seq, 5);
+    seen.ledger.last_seq = 6;
+    seen.grants[0].causes[0].seq = 6;
     let mut budget = stored;
     budget["status"] = serde_json::to_value(&seen).unwrap();
     api.put(BUDGET, budget);
 
-    // And forth again: nothing is lost, and the version is written anew.
+    // And forth again: no permission is lost, and the version is written anew. A move that nobody remembers holds nobody up.
     let page = read(&ledger).await;
-    assert_eq!(page.grants.last_seq(), 9);
-    for member in ["etcd-0", "etcd-1", "etcd-2"] {
+    assert_eq!(page.leader_move(), None);
+    assert_eq!(page.grants.last_seq(), 6);
+    for member in ["etcd-0", "etcd-1", "etcd-4"] {
         assert!(page.grants.holds(&member.into()), "{member} was lost");
     }
     let grants = yes(&page.grants, 1);
     let recorded = ledger.record(&page, &grants, Witness::default()).await;
     let (_, proof) = recorded.unwrap();
-    assert_eq!(proof.seq(), 10);
+    assert_eq!(proof.seq(), 7);
     let stored = api.get(BUDGET).unwrap();
     assert_eq!(stored["status"]["ledger"]["schemaVersion"], 2);
+    let recorded = &of_the_release_before()["recordedDeletes"];
+    assert!(recorded["scaleIn"].is_object());
+    assert_eq!(&stored["status"]["recordedDeletes"], recorded);
+}
+
+/// As while a rollback has brought the older definition and not yet the older replicas, or an upgrade the newer replicas alone.
+#[tokio::test]
+async fn under_the_definition_of_the_release_before_nothing_is_permitted_and_no_grant_is_lost() {
+    let (api, ledger, _) = ledger_with(&of_the_release_before());
+    api.prune("leaderMove");
+    api.prune("ledger.schemaVersion");
+    let page = read(&ledger).await;
+    let grants = yes(&page.grants, 1);
+    let refused = ledger.record(&page, &grants, Witness::default()).await;
+    assert!(matches!(refused, Err(LedgerError::NotKept)), "{refused:?}");
+
+    // It was stored but for the version. So it counts until it settles, like every permission that nobody uses.
+    let page = read(&ledger).await;
+    assert_eq!(page.grants.last_seq(), 5);
+    for member in ["etcd-0", "etcd-1", "etcd-4"] {
+        assert!(page.grants.holds(&member.into()), "{member} was lost");
+    }
 }
 
 #[tokio::test]
