@@ -71,7 +71,7 @@ fn anchor(heading: &str) -> String {
 fn every_link_between_documents_leads_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let is_document = |path: &Path| path.extension().is_some_and(|extension| extension == "md");
-    let folders = ["", "docs", "testbed", "certs"].map(|folder| root.join(folder));
+    let folders = ["", "docs", "docs/adr", "testbed", "certs"].map(|folder| root.join(folder));
     let entries = folders
         .iter()
         .flat_map(|folder| std::fs::read_dir(folder).unwrap());
