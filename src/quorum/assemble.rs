@@ -15,6 +15,7 @@ use super::pod::Pod;
 use super::policy::EvidenceMode;
 use super::readiness;
 use super::snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
+use super::tolerance::count;
 use super::why::Why;
 
 impl Snapshot {
@@ -62,10 +63,13 @@ impl Snapshot {
     fn take_in_answers(&mut self, observation: &Observation) {
         let pods = self.pods.clone();
         let answers = Answers::sort(&pods, &observation.round);
-        let latch = self.latch.voters;
-        let replicas = self.replicas.saturating_add(self.recorded_externals);
+        let externals = self.recorded_externals;
+        let replicas = self.replicas.saturating_add(externals);
+        // The latch need not count external voters. A pod that began a cluster of its own is no majority while they are on record.
+        let here = self.latch.voters.min(count(pods.len()));
+        let known = self.latch.voters.max(here.saturating_add(externals));
         let bench = Bench::of(&answers, self.policy.lag_bound, |list| {
-            list.map_or(replicas, List::voters).max(latch)
+            list.map_or(replicas, List::voters).max(known)
         });
         let mapping = Mapping::draw(
             &pods,
