@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::quorum::PodName;
+
 /// A member as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -43,6 +45,13 @@ pub struct MemberStatus {
     /// Where it serves clients, for an external member.
     #[serde(default, rename = "clientURLs", skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
+}
+
+impl MemberStatus {
+    /// Whether it is none of this StatefulSet's: it was last seen without a pod, and its name cannot be that of one.
+    pub fn is_external_to(&self, set: &str) -> bool {
+        self.pod.is_none() && PodName::of_member(set, &self.name).is_none()
+    }
 }
 
 /// Voter or learner.

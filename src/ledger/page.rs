@@ -124,13 +124,12 @@ impl Page {
         self.cluster_id().is_some() || self.status().is_some_and(|status| status.formed)
     }
 
-    /// The members that were last seen without a pod of this StatefulSet, and whose names cannot be those of one.
+    /// The external members that are on record.
     pub fn externals(&self) -> impl Iterator<Item = &MemberStatus> {
         let set = self.cluster.name.as_str();
         let members = self.status().map(|status| status.members.as_slice());
-        members.unwrap_or_default().iter().filter(move |member| {
-            member.pod.is_none() && PodName::of_member(set, &member.name).is_none()
-        })
+        let members = members.unwrap_or_default().iter();
+        members.filter(move |member| member.is_external_to(set))
     }
 
     /// How many of them vote.

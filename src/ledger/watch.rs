@@ -109,13 +109,10 @@ impl Seen {
             None => clusters
                 .values_mut()
                 .for_each(|seen| seen.lapsed = Some(now)),
-            Some(namespace) => clusters
-                .range_mut(ClusterRef::new(namespace, "")..)
-                .take_while(|(cluster, _)| cluster.namespace == namespace)
-                .for_each(|(_, seen)| {
-                    seen.lapsed = Some(now);
-                    seen.ungated = true;
-                }),
+            Some(namespace) => of_namespace(&mut clusters, namespace).for_each(|seen| {
+                seen.lapsed = Some(now);
+                seen.ungated = true;
+            }),
         }
     }
 
@@ -123,14 +120,11 @@ impl Seen {
     pub fn note_end_of_lapse(&self, namespace: &str) {
         let now = self.clock.instant();
         let mut clusters = self.clusters.lock().unwrap_or_else(PoisonError::into_inner);
-        clusters
-            .range_mut(ClusterRef::new(namespace, "")..)
-            .take_while(|(cluster, _)| cluster.namespace == namespace)
-            .for_each(|(_, seen)| {
-                if std::mem::take(&mut seen.ungated) {
-                    seen.lapsed = Some(now);
-                }
-            });
+        for seen in of_namespace(&mut clusters, namespace) {
+            if std::mem::take(&mut seen.ungated) {
+                seen.lapsed = Some(now);
+            }
+        }
     }
 
     /// Takes note that a disruption passed at this moment that the ledger of this cluster does not hold.
@@ -316,4 +310,14 @@ impl Seen {
                 self.clock.instant().saturating_duration_since(since)
             })
     }
+}
+
+fn of_namespace<'s>(
+    clusters: &'s mut BTreeMap<ClusterRef, SeenCluster>,
+    namespace: &'s str,
+) -> impl Iterator<Item = &'s mut SeenCluster> {
+    clusters
+        .range_mut(ClusterRef::new(namespace, "")..)
+        .take_while(move |(cluster, _)| cluster.namespace == namespace)
+        .map(|(_, seen)| seen)
 }

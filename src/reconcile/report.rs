@@ -81,10 +81,8 @@ impl Sight<'_> {
         let live = self.snapshot.policy.evidence == EvidenceMode::Live;
         let unread = live && self.snapshot.membership == Membership::Unread;
         let set = self.snapshot.cluster.name.clone();
-        let external = move |member: &&MemberStatus| {
-            unread && member.pod.is_none() && PodName::of_member(&set, &member.name).is_none()
-        };
-        before.iter().filter(external).map(|member| MemberStatus {
+        let kept = move |member: &&MemberStatus| unread && member.is_external_to(&set);
+        before.iter().filter(kept).map(|member| MemberStatus {
             serving: false,
             why: Some("no member gives a list of the members".into()),
             ..member.clone()

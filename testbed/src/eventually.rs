@@ -3,10 +3,27 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use kube::runtime::utils::Backoff;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// How long [`eventually`] rests between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The pauses of a watch that is back as soon as the API server is, as kube-proxy's and those of tests are.
+#[derive(Debug)]
+pub struct AtOnce;
+
+impl Iterator for AtOnce {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::from_millis(100))
+    }
+}
+
+impl Backoff for AtOnce {
+    fn reset(&mut self) {}
+}
 
 /// What a look at the world may answer: there yet, or not yet and why.
 pub trait Observation {

@@ -4,14 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::{ListParams, PostParams};
-use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -20,6 +18,7 @@ use tokio::task::JoinHandle;
 use super::manifests;
 use super::permissions::apply_namespaced;
 use crate::balancer::Directions;
+use crate::eventually::AtOnce;
 
 /// The address by which this machine is known to others. Nothing is sent.
 fn own_address() -> Result<IpAddr> {
@@ -141,19 +140,4 @@ fn name(slice: &EndpointSlice) -> String {
 fn is_ready(slice: &EndpointSlice) -> bool {
     let mut conditions = slice.endpoints.iter().filter_map(|e| e.conditions.as_ref());
     conditions.any(|conditions| conditions.ready == Some(true))
-}
-
-/// kube-proxy is back as soon as the API server is.
-struct AtOnce;
-
-impl Iterator for AtOnce {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        Some(Duration::from_millis(100))
-    }
-}
-
-impl Backoff for AtOnce {
-    fn reset(&mut self) {}
 }

@@ -2,16 +2,15 @@
 //! server is away.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::reflector::{self, Store};
-use kube::runtime::utils::Backoff;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::eventually::AtOnce;
 use tokio::task::JoinHandle;
 
 /// Watches until it is dropped.
@@ -65,19 +64,4 @@ impl Pods {
 
 pub(super) fn address(pod: &Pod) -> Option<IpAddr> {
     pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
-}
-
-/// Whoever watches for a test is back as soon as the API server is.
-struct AtOnce;
-
-impl Iterator for AtOnce {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        Some(Duration::from_millis(100))
-    }
-}
-
-impl Backoff for AtOnce {
-    fn reset(&mut self) {}
 }
