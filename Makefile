@@ -5,6 +5,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 IMAGE ?= quorumgate:dev
 export RUST_BACKTRACE ?= 1
+# The chain of an error says where it comes from; pages of frames would hide it.
+export RUST_LIB_BACKTRACE ?= 0
 
 .PHONY: demo test check unit mutants e2e chaos bench crds conformance image setup testbed
 
