@@ -30,15 +30,17 @@ pub(super) fn nobody_went_unasked(
         let Some(sample) = before.filter(|sample| sample.stands(member)) else {
             continue;
         };
-        // What terminates may be told so again without a question.
-        let earlier = events.iter().any(|other| {
-            let this = went(other) && other.object_ref.name == member;
+        // What terminates may be told so again without a question. The request that made it terminate may have come later than this one,
+        // where this one took longer.
+        let terminated = events.iter().any(|other| {
+            let this =
+                went(other) && other.object_ref.name == member && !std::ptr::eq(other, event);
             (this || of_all(other))
-                && other.request_received_timestamp < at
+                && other.request_received_timestamp < event.stage_timestamp
                 && other.stage_timestamp > sample.begun - LATE
         });
         ensure!(
-            earlier,
+            terminated,
             "{} of {member} by {} at {at} was carried out, and the gate was not asked",
             event.verb,
             event.user.username
@@ -54,4 +56,70 @@ fn of_all(event: &AuditEvent) -> bool {
 
 fn went(event: &AuditEvent) -> bool {
     hook(event).is_some() && (200..300).contains(&event.response_status.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::witness::{Listed, Seen};
+    use super::*;
+
+    const ASKED: bool = true;
+
+    #[test]
+    fn a_delete_that_nobody_asked_about_is_found() {
+        assert!(went_unasked(&[delete("00:10", "00:11", !ASKED)]));
+        assert!(!went_unasked(&[delete("00:10", "00:11", ASKED)]));
+    }
+
+    #[test]
+    fn a_pod_that_terminates_may_be_deleted_again_without_a_question() {
+        let again = delete("00:12", "00:13", !ASKED);
+        assert!(!went_unasked(&[delete("00:10", "00:11", ASKED), again]));
+    }
+
+    #[test]
+    fn the_delete_that_made_it_terminate_may_have_come_while_this_one_was_under_way() {
+        let slow = delete("00:10", "00:17", !ASKED);
+        assert!(!went_unasked(&[slow, delete("00:11", "00:16", ASKED)]));
+        let slow = delete("00:10", "00:17", !ASKED);
+        assert!(went_unasked(&[slow, delete("00:18", "00:19", ASKED)]));
+    }
+
+    fn went_unasked(events: &[AuditEvent]) -> bool {
+        let seen = Seen {
+            uid: "uid".to_owned(),
+            terminating: false,
+            node: None,
+            serves: true,
+        };
+        let sample = Sample {
+            begun: at("00:09"),
+            ended: at("00:09"),
+            pods: [("etcd-0".to_owned(), seen)].into(),
+            listed: Listed::default(),
+        };
+        nobody_went_unasked("etcd-", &[sample], events).is_err()
+    }
+
+    fn delete(received: &str, ended: &str, asked: bool) -> AuditEvent {
+        let verdict = json!({"pods.quorumgate.io/verdict": "allow"});
+        let event = json!({
+            "auditID": "",
+            "requestURI": "",
+            "verb": "delete",
+            "user": {"username": "admin"},
+            "objectRef": {"resource": "pods", "name": "etcd-0"},
+            "responseStatus": {"code": 200},
+            "annotations": if asked { verdict } else { json!({}) },
+            "requestReceivedTimestamp": at(received),
+            "stageTimestamp": at(ended),
+        });
+        serde_json::from_value(event).expect("an event of an audit log")
+    }
+
+    fn at(minute: &str) -> jiff::Timestamp {
+        format!("2026-01-01T00:{minute}Z").parse().expect("a time")
+    }
 }
