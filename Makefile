@@ -20,9 +20,9 @@ check: setup                 ## format, lints, docs, licences, generated files
 	scripts/check
 
 unit: setup                  ## unit, scenario, property, HTTP and TLS tests, and the model
-	$(CARGO) test --locked --workspace --lib --bins --test it --test fuzz --test model
+	$(CARGO) test --locked --workspace --lib --bins --test core --test it --test fuzz --test model
 
-mutants: setup               ## are the tests of src/quorum and src/plan worth anything? Half an hour; FILES=src/plan/board.rs for less
+mutants: setup               ## are the tests of core/ worth anything? Half an hour; FILES=core/src/plan/board.rs for less
 	scripts/mutants $(FILES)
 
 testbed: setup               ## builds the control plane and etcd into the cache, once

@@ -13,14 +13,14 @@ pub mod judge;
 pub mod ledger;
 pub mod observe;
 mod pem;
-pub mod plan;
-pub mod quorum;
 pub mod reachability;
 pub mod reconcile;
 pub mod serve;
 pub mod strategy;
 pub mod supervise;
 pub mod telemetry;
+
+pub use quorumgate_core::{plan, quorum};
 
 #[cfg(test)]
 mod fake_api;

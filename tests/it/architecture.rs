@@ -203,15 +203,18 @@ fn tests_inside_a_file_are_not_part_of_it() {
     assert!(!words.contains(&"unwrap".into()));
 }
 
-/// Every file under `src` that belongs to a module: `lib.rs` and `main.rs` belong to none.
+/// Every file of the program and of its core that belongs to a module: `lib.rs` and `main.rs` belong to none.
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut paths = Vec::new();
-    collect(&root, &mut paths);
-    let sources: Vec<Source> = paths
-        .into_iter()
-        .filter_map(|path| {
-            let inside = path.strip_prefix(&root).unwrap().to_path_buf();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = ["src", "core/src"].map(|sources| root.join(sources));
+    let files = crates.iter().flat_map(|sources| {
+        let mut paths = Vec::new();
+        collect(sources, &mut paths);
+        paths.into_iter().map(move |path| (sources, path))
+    });
+    let sources: Vec<Source> = files
+        .filter_map(|(sources, path)| {
+            let inside = path.strip_prefix(sources).unwrap().to_path_buf();
             let first = inside.iter().next().unwrap().to_str().unwrap();
             let top = first.trim_end_matches(".rs").to_owned();
             let tests_only = inside.file_stem().is_some_and(|stem| stem == "tests")

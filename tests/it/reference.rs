@@ -16,7 +16,7 @@ const REFERENCE: &str = "docs/reference.md";
 
 /// Where the words stand that a refused caller reads.
 const SENTENCES: [&str; 4] = [
-    "src/quorum/verdict.rs",
+    "core/src/quorum/verdict.rs",
     "src/admission/stateful_set/decide.rs",
     "src/admission/ruling.rs",
     "src/admission/malformed.rs",

@@ -13,10 +13,10 @@ pub(crate) struct Tests {
 }
 
 impl Tests {
-    /// Reads `src` and `tests`, without the rows themselves: to be named there is no proof of being called.
+    /// Reads `src`, `tests` and `core`, without the rows themselves: to be named there is no proof of being called.
     pub(crate) fn read() -> Self {
         let mut files = Vec::new();
-        for folder in ["src", "tests"] {
+        for folder in ["src", "tests", "core"] {
             visit(Path::new(env!("CARGO_MANIFEST_DIR")), folder, &mut files);
         }
         Self::among(&files)
@@ -78,7 +78,7 @@ fn visit(root: &Path, path: &str, files: &mut Vec<(String, String)>) {
     let extension = full.extension().and_then(|extension| extension.to_str());
     let is_wanted = match extension {
         Some("rs") => !path.starts_with("tests/it/conformance/rows/"),
-        Some("txt") => path.starts_with("tests/it/scenarios/"),
+        Some("txt") => path.starts_with("core/tests/core/scenarios/"),
         _ => false,
     };
     if is_wanted {

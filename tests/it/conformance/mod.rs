@@ -1,6 +1,6 @@
 //! What the tests of other gates assert, row by row, and what we answer. The rows are data; `docs/conformance.md` is made from them.
 //!
-//! Tests that a row names are wherever they belong. Those that exist for a row's sake alone are here, in `tests/it/scenarios` and in
+//! Tests that a row names are wherever they belong. Those that exist for a row's sake alone are here, in `core/tests/core/scenarios` and in
 //! `tests/e2e/conformance`, and their names begin with its id.
 
 mod druid;

@@ -1,0 +1,926 @@
+//! Each rule on its own, on the smallest cluster that shows it. `core/tests/core/scenarios` has them together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{decide, decide_early, decide_without_ledger};
+use crate::quorum::circumstances::{
+    Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
+};
+use crate::quorum::condition::Condition;
+use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
+use crate::quorum::pod::{Containers, Node, Pod};
+use crate::quorum::{
+    Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind,
+    Latch, MemberId, Observation, Ordinal, Permission, Permitted, Reason, SmallCluster, Snapshot,
+    TargetPod, Verdict, Waiver,
+};
+
+/// Voters `m-0`, `m-1`, … that all serve; `m-0` leads.
+fn healthy(voters: u32) -> Observation {
+    let list: Vec<ListedMember> = (0..voters).map(listed).collect();
+    Observation {
+        latch: Latch {
+            voters,
+            replicas: voters,
+        },
+        pods: (0..voters).map(pod).collect(),
+        round: Round {
+            probes: (0..voters).map(|n| probe(n, &list)).collect(),
+        },
+        ..Observation::before_any_look(ClusterRef::new("ns", "m"), voters)
+    }
+}
+
+fn listed(n: u32) -> ListedMember {
+    ListedMember {
+        id: MemberId(u64::from(n) + 1),
+        name: format!("m-{n}"),
+        learner: false,
+        peer_urls: vec![format!("https://m-{n}:2380")],
+        client_urls: vec![format!("https://m-{n}:2379")],
+    }
+}
+
+fn pod(n: u32) -> Pod {
+    Pod {
+        name: format!("m-{n}").as_str().into(),
+        uid: format!("uid-{n}").as_str().into(),
+        ordinal: Some(Ordinal(n)),
+        terminating: false,
+        has_address: true,
+        node: Node::Ready,
+        containers: Containers::Running,
+        etcd_ready: true,
+        up_for: None,
+        sidecar_failing: false,
+        ready: true,
+        revision: None,
+        lease_role: None,
+        recorded_id: Some(MemberId(u64::from(n) + 1)),
+    }
+}
+
+fn probe(n: u32, list: &[ListedMember]) -> Probe {
+    Probe {
+        target: Target::Pod(format!("uid-{n}").as_str().into()),
+        status: Ok(Status {
+            cluster_id: ClusterId(1),
+            member_id: MemberId(u64::from(n) + 1),
+            leader: Some(MemberId(1)),
+            term: 2,
+            raft_index: 10,
+            applied_index: 10,
+            learner: false,
+            alarms: Vec::new(),
+            db_size: 0,
+            db_size_in_use: 0,
+            db_size_quota: None,
+            version: "3.6.16".into(),
+        }),
+        read: Ok(()),
+        members: Ok(list.to_vec()),
+    }
+}
+
+fn silent(observation: &mut Observation, n: usize, why: Unanswered) {
+    let target = observation.round.probes[n].target.clone();
+    observation.round.probes[n] = Probe::unanswered(target, why);
+}
+
+fn crashed(observation: &mut Observation, n: usize) {
+    silent(observation, n, Unanswered::Refused);
+    observation.pods[n].containers = Containers::EtcdFailed {
+        reason: "Error".into(),
+    };
+}
+
+fn leaderless(observation: &mut Observation, n: usize) {
+    let probe = &mut observation.round.probes[n];
+    probe.status.as_mut().unwrap().leader = None;
+    probe.read = Err(Unanswered::NoLeader);
+}
+
+fn learner(observation: &mut Observation, n: usize) {
+    for probe in &mut observation.round.probes {
+        // A learner gives no list.
+        if let Ok(members) = &mut probe.members {
+            members[n].learner = true;
+        }
+    }
+    let probe = &mut observation.round.probes[n];
+    probe.status.as_mut().unwrap().learner = true;
+    probe.read = Err(Unanswered::Learner);
+    probe.members = Err(Unanswered::Learner);
+    observation.latch.voters -= 1;
+}
+
+fn quorum_lost() -> Observation {
+    let mut observation = healthy(3);
+    leaderless(&mut observation, 0);
+    crashed(&mut observation, 1);
+    crashed(&mut observation, 2);
+    observation
+}
+
+fn ask(kind: Kind, n: u32) -> Disruption {
+    Disruption {
+        target: TargetPod {
+            name: format!("m-{n}").as_str().into(),
+            uid: format!("uid-{n}").as_str().into(),
+        },
+        kind,
+        actor: match kind {
+            Kind::Delete | Kind::Evict | Kind::Restart(_) => Actor::Stranger,
+            Kind::RolloutStep | Kind::RolloutEviction | Kind::Defragment | Kind::Replace => {
+                Actor::Gate
+            }
+        },
+        grace: Grace::Graceful,
+        precondition: None,
+    }
+}
+
+fn force(n: u32) -> Disruption {
+    Disruption {
+        grace: Grace::Forced,
+        ..ask(Kind::Delete, n)
+    }
+}
+
+fn granted(pods: &[u32]) -> Grants {
+    pods.iter().fold(Grants::default(), |grants, n| {
+        let what = Permitted::Delete {
+            uid: format!("uid-{n}").as_str().into(),
+            rollout: false,
+        };
+        let name = format!("m-{n}").as_str().into();
+        grants.issue(&name, what, "somebody".into(), String::new())
+    })
+}
+
+fn judge(observation: &Observation, grants: &Grants, disruption: &Disruption) -> Verdict {
+    decide(&Snapshot::assemble(observation), grants, disruption)
+}
+
+fn verdict(observation: &Observation, kind: Kind, n: u32) -> Verdict {
+    judge(observation, &Grants::default(), &ask(kind, n))
+}
+
+fn waived(waiver: Waiver) -> Verdict {
+    Verdict::Allow(Permission::Waived(waiver))
+}
+
+fn based(basis: Basis) -> Verdict {
+    Verdict::Allow(Permission::Grant(basis))
+}
+
+#[track_caller]
+fn assert_waits(verdict: &Verdict, slug: &str) {
+    match verdict {
+        Verdict::Wait(reason) => assert_eq!(reason.slug(), slug),
+        other => panic!("{other:?} instead of Wait {slug}"),
+    }
+}
+
+#[test]
+fn rule_1_a_foreign_pod_passes_and_an_enrolled_one_needs_its_budget() {
+    let mut o = healthy(1);
+    o.circumstances.scope = Scope::Foreign;
+    assert_eq!(verdict(&o, Kind::Delete, 0), waived(Waiver::Foreign));
+    o.circumstances.scope = Scope::NoLedger;
+    assert_eq!(
+        verdict(&o, Kind::Delete, 0),
+        Verdict::Wait(Reason::NoLedger)
+    );
+    o.circumstances.scope = Scope::NoDefinition;
+    assert_eq!(
+        verdict(&o, Kind::Delete, 0),
+        Verdict::Wait(Reason::NoDefinition)
+    );
+}
+
+#[test]
+fn rule_1_needs_neither_pod_nor_member() {
+    let foreign = Circumstances {
+        scope: Scope::Foreign,
+        ..Circumstances::ordinary()
+    };
+    let disruption = ask(Kind::Evict, 7);
+    assert_eq!(
+        decide_early(&foreign, None, &disruption),
+        Some(waived(Waiver::Foreign))
+    );
+    assert_eq!(
+        decide_early(&Circumstances::ordinary(), None, &disruption),
+        None
+    );
+}
+
+#[test]
+fn rule_2_a_terminating_pod_finishes() {
+    let mut o = quorum_lost();
+    o.pods[0].terminating = true;
+    assert_eq!(verdict(&o, Kind::Delete, 0), waived(Waiver::Terminating));
+}
+
+#[test]
+fn rule_2_its_grace_is_shortened_only_where_it_cannot_run_on() {
+    let mut o = healthy(3);
+    o.pods[0].terminating = true;
+    let none = Grants::default();
+    assert_eq!(judge(&o, &none, &force(0)), waived(Waiver::Terminating));
+    o.pods[0].node = Node::NotReady;
+    assert!(matches!(judge(&o, &none, &force(0)), Verdict::Deny(_)));
+    let kubelet = Disruption {
+        actor: Actor::NodeOrPodGc,
+        ..force(0)
+    };
+    assert_eq!(judge(&o, &none, &kubelet), waived(Waiver::Terminating));
+}
+
+#[test]
+fn rule_3_a_teardown_passes_and_what_stays_listed_is_granted() {
+    let mut o = quorum_lost();
+    for teardown in [Teardown::Namespace, Teardown::StatefulSet, Teardown::Owner] {
+        o.circumstances.teardown = Some(teardown);
+        assert_eq!(
+            verdict(&o, Kind::Delete, 0),
+            waived(Waiver::Teardown(teardown))
+        );
+    }
+    for teardown in [Teardown::Hibernation, Teardown::ScaleIn] {
+        o.circumstances.teardown = Some(teardown);
+        assert_eq!(
+            verdict(&o, Kind::Delete, 0),
+            based(Basis::Teardown(teardown))
+        );
+    }
+}
+
+#[test]
+fn rule_4_a_request_for_another_incarnation_passes() {
+    let o = quorum_lost();
+    let for_uid = |uid: &str| Disruption {
+        precondition: Some(uid.into()),
+        ..ask(Kind::Evict, 0)
+    };
+    let none = Grants::default();
+    assert_eq!(
+        judge(&o, &none, &for_uid("uid-before")),
+        waived(Waiver::WrongIncarnation)
+    );
+    assert_waits(&judge(&o, &none, &for_uid("uid-0")), "quorum-lost");
+}
+
+#[test]
+fn rule_5_force_needs_proof_that_the_pod_cannot_run_on() {
+    let mut o = healthy(3);
+    silent(&mut o, 0, Unanswered::Deadline);
+    let mut forced = |node| {
+        o.pods[0].node = node;
+        judge(&o, &Grants::default(), &force(0))
+    };
+    assert!(matches!(
+        forced(Node::NotReady),
+        Verdict::Deny(Reason::AtMostOnce { .. })
+    ));
+    assert_waits(&forced(Node::Unread), "unavailable");
+    for passes in [Node::Ready, Node::OutOfService, Node::Gone] {
+        assert!(matches!(forced(passes), Verdict::Allow(_)), "{passes:?}");
+    }
+}
+
+#[test]
+fn rule_5_is_lifted_by_an_override_on_the_pod_alone() {
+    let mut o = healthy(3);
+    o.pods[0].node = Node::NotReady;
+    let mut forced = |on| {
+        o.circumstances.lifted = Some(Override {
+            on,
+            until: String::new(),
+        });
+        judge(&o, &Grants::default(), &force(0))
+    };
+    assert_eq!(forced(OverrideOn::Pod), based(Basis::Override));
+    assert!(matches!(forced(OverrideOn::StatefulSet), Verdict::Deny(_)));
+    assert!(matches!(forced(OverrideOn::Budget), Verdict::Deny(_)));
+}
+
+#[test]
+fn rule_6_an_override_is_for_others_never_for_the_gates_own_steps() {
+    let mut o = quorum_lost();
+    o.circumstances.lifted = Some(Override {
+        on: OverrideOn::Budget,
+        until: String::new(),
+    });
+    assert_eq!(verdict(&o, Kind::Evict, 0), based(Basis::Override));
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "quorum-lost");
+}
+
+#[test]
+fn rule_7_a_pod_that_is_no_member_passes() {
+    let mut o = healthy(4);
+    o.latch.voters = 3;
+    crashed(&mut o, 0);
+    for probe in &mut o.round.probes {
+        if let Ok(members) = &mut probe.members {
+            members.truncate(3);
+        }
+    }
+    assert_eq!(
+        verdict(&o, Kind::Evict, 3),
+        Verdict::Allow(Permission::Grant(Basis::NotAMember))
+    );
+}
+
+#[test]
+fn a_restart_in_place_of_a_member_is_refused_whatever_the_others_do() {
+    for by in [InPlace::Image, InPlace::Deadline, InPlace::Resize] {
+        let refused = Verdict::Deny(Reason::RestartByDelete(by));
+        let asked = Kind::Restart(by);
+        assert_eq!(verdict(&healthy(3), asked, 0), refused);
+        assert_eq!(verdict(&healthy(1), asked, 0), refused);
+        assert_eq!(verdict(&quorum_lost(), asked, 1), refused);
+        let mut cold = healthy(3);
+        cold.circumstances.ledger = Temperature::Cold { remaining: None };
+        assert_eq!(verdict(&cold, asked, 0), refused);
+    }
+}
+
+#[test]
+fn a_restart_in_place_passes_by_an_override_and_where_no_member_is_touched() {
+    let asked = Kind::Restart(InPlace::Image);
+    let mut o = healthy(3);
+    o.circumstances.lifted = Some(Override {
+        on: OverrideOn::Budget,
+        until: String::new(),
+    });
+    assert_eq!(verdict(&o, asked, 0), based(Basis::Override));
+    o.circumstances.teardown = Some(Teardown::Namespace);
+    let torn_down = waived(Waiver::Teardown(Teardown::Namespace));
+    assert_eq!(verdict(&o, asked, 0), torn_down);
+    o.circumstances.scope = Scope::Foreign;
+    assert_eq!(verdict(&o, asked, 0), waived(Waiver::Foreign));
+    let mut o = healthy(3);
+    o.pods[0].terminating = true;
+    assert_eq!(verdict(&o, asked, 0), waived(Waiver::Terminating));
+}
+
+#[test]
+fn without_a_ledger_only_teardown_a_terminating_pod_and_a_persons_word_pass() {
+    let o = healthy(3);
+    let asked = ask(Kind::Evict, 1);
+    let decided = |circumstances: &Circumstances, pod: &Pod| {
+        decide_without_ledger(circumstances, pod, &asked, Reason::NoLedger)
+    };
+    let pod = &o.pods[1];
+    let mut around = Circumstances::ordinary();
+    assert_eq!(decided(&around, pod), Verdict::Wait(Reason::NoLedger));
+    let terminating = Pod {
+        terminating: true,
+        ..pod.clone()
+    };
+    assert_eq!(decided(&around, &terminating), waived(Waiver::Terminating));
+    around.lifted = Some(Override {
+        on: OverrideOn::StatefulSet,
+        until: "2026-11-21T12:00:00Z".into(),
+    });
+    let by_override = Verdict::Allow(Permission::Grant(Basis::Override));
+    assert_eq!(decided(&around, pod), by_override);
+    around.teardown = Some(Teardown::Owner);
+    let torn_down = waived(Waiver::Teardown(Teardown::Owner));
+    assert_eq!(decided(&around, pod), torn_down);
+}
+
+#[test]
+fn rule_12_no_more_dead_members_go_at_once_than_a_recovery_could_spare() {
+    let mut o = healthy(5);
+    for n in 0..5 {
+        crashed(&mut o, n);
+    }
+    let asked = ask(Kind::Delete, 2);
+    let with_open = |open: &[u32]| decide(&Snapshot::assemble(&o), &granted(open), &asked);
+    let free = Verdict::Allow(Permission::Grant(Basis::CostsNothing));
+    assert_eq!(with_open(&[]), free);
+    assert_eq!(with_open(&[0]), free);
+    assert_waits(&with_open(&[0, 1]), "may-complete");
+}
+
+#[test]
+fn rule_8_a_cluster_with_two_budgets_waits() {
+    // m-2 belongs in a pod elsewhere, whatever its name is.
+    let mut o = without_its_pod();
+    o.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
+    assert_waits(&verdict(&o, Kind::Evict, 1), "shared-cluster");
+
+    let mut unread = healthy(3);
+    for n in 0..3 {
+        silent(&mut unread, n, Unanswered::Deadline);
+    }
+    unread.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
+    assert_waits(&verdict(&unread, Kind::Evict, 1), "shared-cluster");
+}
+
+/// Anybody may write a cluster id into the status of a budget, or have an etcd report it.
+#[test]
+fn rule_8_another_budgets_claim_holds_nobody_where_every_member_has_a_pod_here() {
+    let mut o = healthy(3);
+    o.circumstances.shared_with = Some(ClusterRef::new("a-stranger", "etcd"));
+    assert_eq!(
+        verdict(&o, Kind::Evict, 1),
+        verdict(&healthy(3), Kind::Evict, 1)
+    );
+    assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
+}
+
+/// A client port that is not the one that the gate asks, or a network policy that refuses in the members' name: all of them serve.
+#[test]
+fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay() {
+    for (formed, latch) in [(true, 3), (false, 0)] {
+        let mut o = healthy(3);
+        o.formed = formed;
+        o.latch.voters = latch;
+        for n in 0..3 {
+            silent(&mut o, n, Unanswered::Refused);
+        }
+        for kind in [Kind::Delete, Kind::Evict, Kind::RolloutStep] {
+            assert_waits(&verdict(&o, kind, 2), "no-evidence");
+        }
+        // One that its kubelet does not call ready is starting, and may be the one that two others need.
+        o.pods[1].etcd_ready = false;
+        for kind in [Kind::Delete, Kind::RolloutStep] {
+            assert_waits(&verdict(&o, kind, 1), "may-complete");
+        }
+    }
+}
+
+/// Whoever hibernated, or was made smaller while nobody was heard, has a latch like a cluster that never was.
+#[test]
+fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
+    let mut o = healthy(3);
+    o.latch.voters = 0;
+    o.formed = true;
+    for n in 0..3 {
+        silent(&mut o, n, Unanswered::Refused);
+        o.pods[n].etcd_ready = false;
+    }
+    o.pods[2].containers = Containers::Creating;
+    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
+    o.formed = false;
+    assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
+}
+
+/// The gate asks a wrong port, and the members' probes begin to fail: their kubelets called them ready before.
+#[test]
+fn rule_12_a_cluster_that_a_kubelet_once_called_ready_is_not_one_that_never_formed() {
+    let mut o = healthy(3);
+    o.latch.voters = 0;
+    o.formed = false;
+    for n in 0..3 {
+        silent(&mut o, n, Unanswered::Refused);
+        o.pods[n].etcd_ready = n == 0;
+    }
+    assert!(Snapshot::assemble(&o).formed, "to be remembered");
+    o.formed = Snapshot::assemble(&o).formed;
+    o.pods[0].etcd_ready = false;
+    o.pods[2].containers = Containers::Creating;
+    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
+}
+
+#[test]
+fn rule_14_an_only_pod_is_no_only_member_while_external_ones_are_on_record() {
+    let mut o = healthy(1);
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
+    o.recorded_externals = 2;
+    assert_waits(&verdict(&o, Kind::Delete, 0), "no-evidence");
+}
+
+#[test]
+fn rule_9_a_cold_ledger_lets_only_members_go_that_are_dead_for_good() {
+    let mut o = healthy(3);
+    o.circumstances.ledger = Temperature::Cold {
+        remaining: Some(Duration::from_secs(7)),
+    };
+    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-cold");
+    crashed(&mut o, 1);
+    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-cold");
+    o.pods[1].node = Node::Gone;
+    assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
+}
+
+#[test]
+fn rule_10_an_eviction_that_a_disruption_budget_refuses_takes_no_grant() {
+    let mut o = healthy(3);
+    o.circumstances.disruption_budget = DisruptionBudget::Refuses { name: "m".into() };
+    assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
+    assert!(matches!(verdict(&o, Kind::Delete, 1), Verdict::Allow(_)));
+    o.circumstances.disruption_budget = DisruptionBudget::Several {
+        names: vec!["m".into(), "n".into()],
+    };
+    assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
+}
+
+#[test]
+fn rule_11_a_learner_goes_while_one_more_voter_could_be_borne() {
+    let mut o = healthy(4);
+    learner(&mut o, 3);
+    assert_eq!(verdict(&o, Kind::Evict, 3), based(Basis::Learner));
+    crashed(&mut o, 1);
+    assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
+    let deadline = o.policy.progress_deadline;
+    o.learners_stuck_for = BTreeMap::from([(listed(3).id, deadline)]);
+    assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
+    assert_eq!(verdict(&o, Kind::RolloutStep, 3), based(Basis::Learner));
+    o.learners_stuck_for.clear();
+    crashed(&mut o, 3);
+    assert_eq!(verdict(&o, Kind::Evict, 3), based(Basis::Learner));
+}
+
+#[test]
+fn rule_11_a_learner_that_catches_up_stays_while_another_is_stuck() {
+    let mut o = healthy(5);
+    learner(&mut o, 3);
+    learner(&mut o, 4);
+    crashed(&mut o, 1);
+    o.learners_stuck_for = BTreeMap::from([
+        (listed(3).id, Duration::ZERO),
+        (listed(4).id, o.policy.progress_deadline),
+    ]);
+    assert_eq!(verdict(&o, Kind::RolloutStep, 4), based(Basis::Learner));
+    assert_waits(&verdict(&o, Kind::RolloutStep, 3), "learner");
+}
+
+#[test]
+fn rule_12_a_member_that_is_down_is_free_while_a_majority_is_out_of_reach() {
+    let mut o = healthy(5);
+    leaderless(&mut o, 0);
+    (1..5).for_each(|n| crashed(&mut o, n));
+    assert_eq!(verdict(&o, Kind::Evict, 1), based(Basis::CostsNothing));
+}
+
+#[test]
+fn rule_12_one_that_may_complete_the_majority_waits_for_proof_or_for_the_gate() {
+    let mut o = quorum_lost();
+    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 1),
+        based(Basis::CostsNothing)
+    );
+    o.pods[1].node = Node::OutOfService;
+    assert_eq!(verdict(&o, Kind::Evict, 1), based(Basis::CostsNothing));
+}
+
+#[test]
+fn rule_12_those_that_could_not_be_asked_may_serve() {
+    let mut o = healthy(3);
+    silent(&mut o, 0, Unanswered::Deadline);
+    silent(&mut o, 2, Unanswered::Deadline);
+    crashed(&mut o, 1);
+    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+}
+
+#[test]
+fn rule_13_an_alive_member_waits_while_quorum_is_lost() {
+    let mut o = quorum_lost();
+    assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");
+    o.quorum_lost_for = Some(
+        o.policy
+            .quorum_loss_grace
+            .saturating_sub(Duration::from_secs(1)),
+    );
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "quorum-lost");
+    o.quorum_lost_for = Some(o.policy.quorum_loss_grace);
+    assert_eq!(verdict(&o, Kind::RolloutStep, 0), based(Basis::Repair));
+    assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");
+    assert_waits(&verdict(&o, Kind::Defragment, 0), "quorum-lost");
+}
+
+#[test]
+fn rule_13_where_one_still_served_quorum_was_not_lost_for_long() {
+    let mut o = healthy(3);
+    crashed(&mut o, 0);
+    crashed(&mut o, 2);
+    o.quorum_lost_for = Some(Duration::from_hours(1));
+    assert!(Snapshot::assemble(&o).quorum_lost);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "quorum-lost");
+}
+
+#[test]
+fn rule_13_a_revision_that_may_go_on_without_quorum_takes_outdated_members_one_by_one() {
+    let mut o = healthy(3);
+    o.update_revision = Some("new".into());
+    o.pods[2].revision = Some("new".into());
+    silent(&mut o, 2, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    o.proceed_without_quorum = Some("another".into());
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+    o.proceed_without_quorum = Some("new".into());
+    assert_eq!(verdict(&o, Kind::RolloutStep, 1), based(Basis::Proceed));
+    assert_waits(&verdict(&o, Kind::Evict, 1), "no-headroom");
+    assert_waits(&verdict(&o, Kind::Defragment, 1), "no-headroom");
+    let alone = judge(&o, &granted(&[0]), &ask(Kind::RolloutStep, 1));
+    assert_waits(&alone, "no-headroom");
+    let mut sound = o.clone();
+    sound.round = healthy(3).round;
+    assert!(
+        matches!(
+            verdict(&sound, Kind::RolloutStep, 1),
+            Verdict::Allow(Permission::Grant(Basis::Majority { .. }))
+        ),
+        "nobody has to accept anything while the others make the majority"
+    );
+    o.pods[1].revision = Some("new".into());
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+}
+
+#[test]
+fn rule_13_never_rests_on_readiness() {
+    let mut o = quorum_lost();
+    o.policy.evidence = EvidenceMode::Readiness;
+    o.quorum_lost_for = Some(Duration::from_hours(1));
+    o.pods.iter_mut().for_each(|pod| pod.ready = false);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-headroom");
+}
+
+#[test]
+fn rule_13_all_unknown_is_no_lost_quorum() {
+    let mut o = healthy(3);
+    (0..3).for_each(|n| silent(&mut o, n, Unanswered::Deadline));
+    o.quorum_lost_for = Some(Duration::from_hours(1));
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-evidence");
+}
+
+#[test]
+fn rule_14_one_member_goes_by_its_policy() {
+    let mut o = healthy(1);
+    assert_eq!(verdict(&o, Kind::Evict, 0), based(Basis::SingleMember));
+    o.policy.single_member = SmallCluster::AllowRollout;
+    assert_waits(&verdict(&o, Kind::Evict, 0), "too-small");
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 0),
+        based(Basis::SingleMember)
+    );
+    o.policy.single_member = SmallCluster::Never;
+    assert_waits(&verdict(&o, Kind::RolloutStep, 0), "too-small");
+}
+
+#[test]
+fn rule_14_one_of_two_goes_by_its_policy_while_the_other_serves() {
+    let mut o = healthy(2);
+    assert_waits(&verdict(&o, Kind::Evict, 1), "too-small");
+    assert_eq!(verdict(&o, Kind::RolloutStep, 1), based(Basis::TwoMembers));
+    let other = granted(&[0]);
+    assert_waits(
+        &judge(&o, &other, &ask(Kind::RolloutStep, 1)),
+        "no-headroom",
+    );
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-headroom");
+}
+
+#[test]
+fn rule_15_the_others_make_the_majority() {
+    let o = healthy(3);
+    let two_left = based(Basis::Majority {
+        others: 2,
+        majority: 2,
+    });
+    assert_eq!(verdict(&o, Kind::Evict, 1), two_left);
+    assert_eq!(
+        judge(&o, &granted(&[1]), &ask(Kind::Evict, 1)),
+        two_left,
+        "its own grant is left out"
+    );
+    assert_waits(
+        &judge(&o, &granted(&[2]), &ask(Kind::Evict, 1)),
+        "no-headroom",
+    );
+}
+
+#[test]
+fn rule_15_keeps_the_majority_of_one_more_after_a_scale_out() {
+    let mut o = healthy(3);
+    o.replicas = 5;
+    o.scaled_out_for = Some(Duration::from_secs(1));
+    assert_waits(&verdict(&o, Kind::Evict, 1), "no-headroom");
+    o.scaled_out_for = Some(o.policy.scale_out_grace);
+    assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
+}
+
+#[test]
+fn rule_16_nobody_could_be_asked() {
+    let mut o = healthy(3);
+    (0..3).for_each(|n| silent(&mut o, n, Unanswered::Deadline));
+    let Verdict::Wait(Reason::NoEvidence { because }) = verdict(&o, Kind::Evict, 1) else {
+        panic!("not NoEvidence");
+    };
+    assert_eq!(because.len(), 3);
+    assert_eq!(because[0], "m-0: it did not answer in time");
+}
+
+#[test]
+fn rule_17_names_what_is_missing() {
+    let mut o = healthy(3);
+    crashed(&mut o, 2);
+    let Verdict::Wait(reason @ Reason::NoHeadroom(_)) = verdict(&o, Kind::Evict, 1) else {
+        panic!("not NoHeadroom");
+    };
+    assert_eq!(
+        reason.to_string(),
+        "m-1 has to stay: 2 of 3 voters serve, 1 without it, and 2 are needed; \
+         not serving: m-2 (dead: it refused the connection)"
+    );
+}
+
+#[test]
+fn a_pod_that_nobody_knows_counts_as_an_unknown_voter() {
+    let mut o = healthy(3);
+    assert!(matches!(verdict(&o, Kind::Evict, 7), Verdict::Allow(_)));
+    crashed(&mut o, 0);
+    crashed(&mut o, 1);
+    leaderless(&mut o, 2);
+    assert_waits(&verdict(&o, Kind::Evict, 7), "quorum-lost");
+}
+
+#[test]
+fn a_voter_without_a_pod_never_started_only_where_it_published_nothing() {
+    let mut o = healthy(3);
+    o.pods.truncate(2);
+    o.round.probes.truncate(2);
+    let why = |o: &Observation| {
+        let members = Snapshot::assemble(o).members;
+        members.last().unwrap().condition.why().unwrap().slug()
+    };
+    let lists = |o: &mut Observation, change: fn(&mut ListedMember)| {
+        for probe in &mut o.round.probes {
+            change(&mut probe.members.as_mut().unwrap()[2]);
+        }
+    };
+    assert_eq!(why(&o), "no-pod");
+    lists(&mut o, |listed| listed.client_urls.clear());
+    assert_eq!(why(&o), "no-pod");
+    lists(&mut o, |listed| listed.name.clear());
+    assert_eq!(why(&o), "unstarted");
+    lists(&mut o, |listed| "elsewhere".clone_into(&mut listed.name));
+    assert_eq!(why(&o), "elsewhere");
+}
+
+/// Three voters, of which the last has no pod and answers at its client URL.
+fn without_its_pod() -> Observation {
+    let mut o = healthy(3);
+    o.pods.truncate(2);
+    o.round.probes[2].target = Target::External(MemberId(3));
+    o
+}
+
+#[test]
+fn a_voter_that_belongs_in_a_pod_serves_in_it_or_not_at_all() {
+    assert_waits(&verdict(&without_its_pod(), Kind::Delete, 1), "no-headroom");
+    // An external member may have any name that no pod of the set can have.
+    let mut external = without_its_pod();
+    for probe in &mut external.round.probes {
+        "m-x".clone_into(&mut probe.members.as_mut().unwrap()[2].name);
+    }
+    let two_left = based(Basis::Majority {
+        others: 2,
+        majority: 2,
+    });
+    assert_eq!(verdict(&external, Kind::Delete, 1), two_left);
+    // Unless the budget knows that it had a pod here.
+    external.recorded_pods = [(MemberId(3), "m-2".into())].into();
+    assert_waits(&verdict(&external, Kind::Delete, 1), "no-headroom");
+}
+
+#[test]
+fn a_grant_holds_for_the_name_however_the_member_is_reached() {
+    let mut o = without_its_pod();
+    o.recorded_pods = [(MemberId(3), "m-2".into())].into();
+    let snapshot = Snapshot::assemble(&o);
+    let grants = granted(&[2]);
+    let mut served = snapshot.clone();
+    served.members[2].condition = Condition::Serving;
+    assert_eq!(served.serving(&Grants::default(), None), 3);
+    assert_eq!(served.serving(&grants, None), 2, "however it is reached");
+}
+
+/// Runs, and its client port refuses: a wrapper that initialises, or the time before etcd listens.
+fn about_to_listen(observation: &mut Observation, n: usize) {
+    silent(observation, n, Unanswered::Refused);
+    observation.pods[n].ready = false;
+    observation.pods[n].etcd_ready = false;
+}
+
+fn none_listens(voters: u32) -> Observation {
+    let mut o = healthy(voters);
+    for n in 0..o.pods.len() {
+        about_to_listen(&mut o, n);
+    }
+    o
+}
+
+#[test]
+fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
+    let mut o = none_listens(3);
+    for latch in [0, 3] {
+        // A cluster that never formed was never seen: what its owner asked for counts.
+        o.latch.voters = latch;
+        let open = judge(&o, &Grants::default(), &ask(Kind::Delete, 2));
+        assert_eq!(open, based(Basis::CostsNothing));
+        let with_one = judge(&o, &granted(&[2]), &ask(Kind::Delete, 1));
+        assert_waits(&with_one, "may-complete");
+        let step = judge(&o, &granted(&[2]), &ask(Kind::RolloutStep, 1));
+        assert_eq!(step, based(Basis::CostsNothing));
+    }
+}
+
+#[test]
+fn rule_12_one_of_two_that_may_listen_a_moment_later_stays_while_the_third_is_dead() {
+    let mut o = none_listens(3);
+    crashed(&mut o, 0);
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_eq!(verdict(&o, Kind::Delete, 0), based(Basis::CostsNothing));
+}
+
+#[test]
+fn rule_12_one_without_a_pod_that_refuses_may_listen_a_moment_later() {
+    let mut o = healthy(3);
+    leaderless(&mut o, 0);
+    crashed(&mut o, 1);
+    o.pods.truncate(2);
+    o.round.probes[2] = Probe::unanswered(Target::External(MemberId(3)), Unanswered::Refused);
+    // With the first one, either of the others makes the majority; without it, both do.
+    o.pods[0].terminating = true;
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 1),
+        based(Basis::CostsNothing)
+    );
+}
+
+#[test]
+fn rule_12_a_cluster_that_was_never_seen_has_no_majority_to_complete() {
+    let mut o = none_listens(3);
+    // The first one was mended: it waits for its peers, and serves nobody before it has found them.
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    o.latch.voters = 0;
+    assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
+    let second = judge(&o, &granted(&[1]), &ask(Kind::Delete, 2));
+    assert_waits(&second, "may-complete");
+}
+
+#[test]
+fn rule_12_one_that_does_not_listen_stays_even_for_a_step_while_others_may_have_a_quorum_with_it() {
+    let mut o = healthy(3);
+    about_to_listen(&mut o, 1);
+    crashed(&mut o, 2);
+    for kind in [Kind::Delete, Kind::RolloutStep] {
+        assert_waits(&verdict(&o, kind, 1), "may-complete");
+    }
+    assert_eq!(
+        verdict(&o, Kind::RolloutStep, 2),
+        based(Basis::CostsNothing)
+    );
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "may-complete");
+    let mut lost = healthy(3);
+    leaderless(&mut lost, 0);
+    about_to_listen(&mut lost, 1);
+    crashed(&mut lost, 2);
+    assert_waits(&verdict(&lost, Kind::Delete, 1), "may-complete");
+    assert_eq!(
+        verdict(&lost, Kind::RolloutStep, 1),
+        based(Basis::CostsNothing)
+    );
+}
+
+#[test]
+fn a_port_that_refuses_proves_nothing_where_the_node_is_silent_or_time_ran_out() {
+    let mut o = none_listens(3);
+    for pod in &mut o.pods {
+        pod.node = Node::NotReady;
+    }
+    assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+    let mut slow = none_listens(3);
+    for n in 0..3 {
+        silent(&mut slow, n, Unanswered::Deadline);
+    }
+    assert_waits(&verdict(&slow, Kind::Delete, 1), "no-evidence");
+}
+
+#[test]
+fn rule_12_a_pod_that_its_kubelet_rejected_is_dead_for_good() {
+    let mut o = healthy(2);
+    leaderless(&mut o, 0);
+    silent(&mut o, 1, Unanswered::NoAddress);
+    o.pods[1].has_address = false;
+    o.pods[1].containers = Containers::Rejected {
+        reason: "OutOfcpu".into(),
+    };
+    assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
+    // What a node last said before it fell silent proves nothing.
+    o.pods[1].node = Node::NotReady;
+    assert_waits(&verdict(&o, Kind::Delete, 1), "quorum-lost");
+}

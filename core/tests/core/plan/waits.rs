@@ -1,0 +1,497 @@
+//! Step 3, and everything else that holds a rollout.
+
+use super::scene::*;
+use quorumgate_core::plan::{Generation, MaxUnavailable, Obstacle, PodManagement, WaitingOn};
+use quorumgate_core::quorum::Switch;
+use quorumgate_core::quorum::{EvidenceMode, Scope, Teardown, Temperature};
+
+#[test]
+fn step_3_holds_while_an_updated_member_does_not_serve() {
+    for state in [crashed, starting, leaderless, hung, on_a_lost_node] {
+        let scene = Scene::of(5).updated("e").with("e", state);
+        assert_eq!(scene.says(), "wait updated-members");
+    }
+    let scene = Scene::of(5).updated("e").with("e", starting);
+    assert_eq!(
+        scene.waits_because(),
+        "e is starting (1 out, at most 1 may be)"
+    );
+}
+
+#[test]
+fn step_3_names_only_those_that_it_waits_for() {
+    let scene = Scene::of(5)
+        .updated("e")
+        .with("ae", crashed)
+        .wishing(|d| d.partition = 1);
+    assert_eq!(
+        scene.waits_because(),
+        "e is dead (1 out, at most 1 may be)",
+        "a was not broken by this rollout"
+    );
+}
+
+#[test]
+fn step_3_holds_while_a_pod_is_missing() {
+    let scene = Scene::of(5).with("e", missing);
+    assert_eq!(scene.says(), "wait missing-pods");
+    assert_eq!(
+        scene.waits_because(),
+        "etcd-4 has no pod (1 out, at most 1 may be)"
+    );
+}
+
+#[test]
+fn step_3_holds_while_a_grant_is_open() {
+    assert_eq!(Scene::of(5).granted("b", false).says(), "wait in-flight");
+    assert_eq!(Scene::of(5).with("e", terminating).says(), "wait in-flight");
+}
+
+#[test]
+fn a_grant_of_a_pod_that_is_no_target_counts_too() {
+    let leaving = Scene::of(4)
+        .granted("d", false)
+        .in_world(|w| w.replicas = 3);
+    assert_eq!(leaving.says(), "wait in-flight");
+}
+
+#[test]
+fn a_step_that_has_its_grant_is_finished_before_another_begins() {
+    let scene = Scene::of(3).granted("b", true);
+    assert_eq!(scene.says(), "delete b: it is an outdated follower");
+    let dead = Scene::of(5).with("bd", crashed).granted("b", true);
+    assert_eq!(dead.says(), "delete b: it is outdated and is dead");
+}
+
+#[test]
+fn step_3_an_updated_member_that_does_not_serve_in_time_is_overdue() {
+    let scene = Scene::of(5)
+        .updated("e")
+        .with("e", crashed)
+        .out_for("e", minutes(10));
+    assert_eq!(scene.says(), "wait overdue");
+    assert_eq!(
+        scene.waits_because(),
+        "e is dead, for 600 s; after 600 s the rollout holds, until it serves or the template changes"
+    );
+    let early = scene.clone().out_for("e", minutes(9));
+    assert_eq!(early.says(), "wait updated-members");
+    let missing = Scene::of(5)
+        .with("e", missing)
+        .out_for("etcd-4", minutes(10));
+    assert_eq!(missing.says(), "wait overdue");
+}
+
+#[test]
+fn step_3_holds_while_an_updated_member_serves_and_is_not_ready() {
+    let scene = Scene::of(3).updated("c").with("c", unready);
+    assert_eq!(scene.says(), "wait unready");
+    assert_eq!(
+        scene.waits_because(),
+        "not Ready, though serving: c (1 out, at most 1 may be)"
+    );
+    assert!(!scene.waits_on().is_stuck());
+    let late = scene.with("c", |member| {
+        member.pod_mut(|pod| pod.up_for = Some(minutes(10)));
+    });
+    assert!(late.waits_on().is_stuck());
+    let corrected = late.with("c", |member| {
+        member.pod_mut(|pod| pod.revision = Some("old".into()));
+    });
+    assert_eq!(corrected.says(), "delete c: it is an outdated follower");
+}
+
+#[test]
+fn one_that_is_not_ready_itself_waits_for_no_ready_ones() {
+    let scene = Scene::of(3).updated("c").with("bc", unready);
+    assert_eq!(scene.says(), "delete b: it is an outdated follower");
+    let last = Scene::of(3).updated("bc").with("abc", unready);
+    assert!(
+        last.says().contains("an outdated leader"),
+        "{}",
+        last.says()
+    );
+}
+
+#[test]
+fn followers_that_are_not_ready_go_before_those_that_are() {
+    let scene = Scene::of(5).with("b", unready);
+    assert_eq!(scene.says(), "delete b: it is an outdated follower");
+}
+
+#[test]
+fn unready_members_count_against_how_many_may_be_out() {
+    let scene = Scene::of(7)
+        .updated("fg")
+        .with("f", starting)
+        .with("g", unready)
+        .wishing(|d| d.max_unavailable = MaxUnavailable::Members(2));
+    assert_eq!(scene.says(), "wait unready");
+    let three = scene.wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
+    assert_eq!(three.says(), "delete e: it is an outdated follower");
+    let kept = Scene::of(3)
+        .with("a", unready)
+        .wishing(|d| d.partition = 1)
+        .led_by("c");
+    assert_eq!(
+        kept.says(),
+        "delete b: it is an outdated follower",
+        "a was not made unready by this rollout"
+    );
+}
+
+#[test]
+fn an_overdue_member_holds_however_many_may_be_out() {
+    let scene = Scene::of(7)
+        .updated("g")
+        .with("g", crashed)
+        .wishing(|d| d.max_unavailable = MaxUnavailable::Members(3));
+    assert_eq!(scene.says(), "delete f: it is an outdated follower");
+    assert_eq!(scene.out_for("g", minutes(10)).says(), "wait overdue");
+}
+
+#[test]
+fn an_overdue_member_that_recovers_lets_the_rollout_go_on() {
+    let scene = Scene::of(3).updated("c").out_for("c", minutes(10));
+    assert_eq!(
+        scene.says(),
+        "delete b: it is an outdated follower",
+        "it serves"
+    );
+}
+
+#[test]
+fn a_template_that_is_rolled_back_replaces_the_member_it_broke() {
+    let broken = Scene::of(3)
+        .updated("ab")
+        .with("c", |member| {
+            member.crashed();
+            member.pod_mut(|pod| pod.revision = Some("bad".into()));
+        })
+        .out_for("c", minutes(60));
+    assert_eq!(broken.says(), "delete c: it is outdated and is dead");
+}
+
+#[test]
+fn a_template_change_midway_makes_updated_pods_outdated_again() {
+    let midway = Scene::of(3).with("c", |m| {
+        m.pod_mut(|pod| pod.revision = Some("newer".into()));
+    });
+    assert_eq!(midway.says(), "delete c: it is an outdated follower");
+}
+
+#[test]
+fn nothing_is_done_on_unknown_evidence() {
+    for unknown in [hung, on_a_lost_node] {
+        let scene = Scene::of(3).with("c", unknown);
+        assert_eq!(scene.says(), "wait evidence");
+        assert_eq!(Scene::of(3).with("abc", unknown).says(), "wait evidence");
+    }
+}
+
+#[test]
+fn scale_out_joins_new_members_before_old_ones_restart() {
+    let grown = |state: fn(&mut crate::world::Inhabitant)| {
+        Scene::of(3)
+            .updated("bc")
+            .with("bc", not_listed)
+            .with("b", state)
+            .in_world(|world| world.latch = 1)
+            .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Percent(100))
+    };
+    assert_eq!(grown(|_| {}).says(), "wait joining");
+    assert_eq!(
+        grown(|_| {}).waits_because(),
+        "new members join first, 1 of 3 are voters: b is not a member of the cluster, c is not a member of the cluster"
+    );
+    let learning = grown(|member| {
+        member.answers = crate::world::Answers::Itself;
+        learner(member);
+        member.applied -= 7;
+    });
+    assert_eq!(learning.says(), "wait learner");
+    assert_eq!(
+        learning.waits_because(),
+        "b is a learner and catches up, 7 entries behind"
+    );
+}
+
+#[test]
+fn scale_out_waits_for_pods_that_are_missing() {
+    let scene = Scene::of(3)
+        .with("bc", |member| {
+            not_listed(member);
+            member.pod = None;
+        })
+        .in_world(|world| world.latch = 1);
+    assert_eq!(scene.says(), "wait joining");
+}
+
+#[test]
+fn scale_out_waits_for_a_learner_that_does_not_serve() {
+    for (state, what) in [
+        (crashed as fn(&mut _), "is dead"),
+        (starting, "is starting"),
+        (leaderless, "does not serve (it knows no leader)"),
+        (hung, "is not known to serve (it did not answer in time)"),
+    ] {
+        let scene = Scene::of(4)
+            .updated("d")
+            .with("d", learner)
+            .with("d", state)
+            .in_world(|world| world.latch = 3)
+            .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Members(2));
+        assert_eq!(
+            scene.waits_because(),
+            format!("new members join first, 3 of 4 are voters: d {what}")
+        );
+    }
+}
+
+#[test]
+fn scale_out_broken_members_still_go_first() {
+    let scene = Scene::of(5)
+        .updated("de")
+        .with("de", not_listed)
+        .with("b", crashed)
+        .in_world(|world| world.latch = 3);
+    assert_eq!(scene.says(), "delete b: it is outdated and is dead");
+}
+
+#[test]
+fn paused_stops_new_steps() {
+    let paused = Scene::of(3).with("a", crashed).wishing(|d| d.paused = true);
+    assert_eq!(paused.says(), "wait paused");
+    assert_eq!(
+        paused.waits_because(),
+        "the rollout is paused, with 0 of 3 pods updated"
+    );
+    assert_eq!(paused.updated("abc").says(), "done");
+}
+
+#[test]
+fn partition_keeps_lower_ordinals() {
+    let scene = Scene::of(3).wishing(|d| d.partition = 2);
+    assert_eq!(scene.says(), "delete c: it is an outdated follower");
+    assert_eq!(scene.updated("c").says(), "done");
+    let broken = Scene::of(5).with("a", crashed).wishing(|d| d.partition = 2);
+    assert_eq!(
+        broken.says(),
+        "delete e: it is an outdated follower",
+        "it was not broken by this rollout"
+    );
+}
+
+#[test]
+fn the_generation_is_waited_for() {
+    let generation = Generation {
+        desired: 3,
+        observed: 2,
+    };
+    let scene = Scene::of(3)
+        .updated("abc")
+        .wishing(|d| d.generation = generation);
+    assert_eq!(scene.says(), "wait observation");
+    assert_eq!(
+        scene.waits_because(),
+        "the StatefulSet controller has read generation 2 of 3"
+    );
+}
+
+#[test]
+fn a_revision_that_is_not_computed_is_waited_for() {
+    let scene = Scene::of(3);
+    let mut observation = scene.world.observation();
+    observation.update_revision = None;
+    let snapshot = quorumgate_core::quorum::Snapshot::assemble(&observation);
+    let next = quorumgate_core::plan::next_step(&snapshot, &scene.grants, &scene.desired);
+    assert_eq!(
+        next,
+        quorumgate_core::plan::Next::Wait(quorumgate_core::plan::WaitingOn::Revision)
+    );
+    assert_eq!(
+        quorumgate_core::plan::progress(&snapshot, &scene.desired),
+        None
+    );
+}
+
+#[test]
+fn a_cluster_that_is_torn_down_is_not_rolled() {
+    let gone = Scene::of(3).in_world(|w| w.circumstances.teardown = Some(Teardown::Owner));
+    assert_eq!(gone.says(), "wait teardown");
+}
+
+#[test]
+fn a_set_that_is_not_enrolled_is_not_rolled() {
+    for scope in [Scope::Foreign, Scope::NoLedger, Scope::NoDefinition] {
+        let scene = Scene::of(3).in_world(|world| world.circumstances.scope = scope.clone());
+        assert_eq!(scene.says(), "wait enrolment");
+    }
+}
+
+#[test]
+fn what_the_judge_would_refuse_is_not_proposed() {
+    let cold = Temperature::Cold {
+        remaining: Some(minutes(1)),
+    };
+    let scene = Scene::of(3).in_world(|world| world.circumstances.ledger = cold);
+    assert_eq!(scene.says(), "wait permission");
+    let gone = scene.with("b", node_gone);
+    assert_eq!(
+        gone.says(),
+        "delete b: it is outdated and is dead",
+        "dead for good goes"
+    );
+}
+
+#[test]
+fn ordered_ready_nothing_goes_above_an_unready_lower_ordinal() {
+    let ordered = |scene: Scene| scene.wishing(|d| d.management = PodManagement::OrderedReady);
+    let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);
+    let serving = ordered(Scene::of(3).updated("a").with("a", unready));
+    assert_eq!(serving.says(), "wait lower-ordinal");
+    assert_eq!(
+        serving.waits_because(),
+        "c would not be created again before a is ready (OrderedReady)"
+    );
+    let broken = ordered(Scene::of(5).with("b", leaderless).with("d", crashed));
+    assert!(broken.says().starts_with("delete b"), "{}", broken.says());
+    let stuck = ordered(
+        Scene::of(5)
+            .updated("a")
+            .with("a", starting)
+            .with("d", crashed),
+    );
+    assert_eq!(
+        stuck.waits_because(),
+        "d would not be created again before a is ready (OrderedReady), which is starting"
+    );
+}
+
+#[test]
+fn a_change_that_cannot_be_rolled_one_by_one_holds() {
+    let scene = Scene::of(3)
+        .with("b", crashed)
+        .wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    assert_eq!(scene.says(), "wait obstacle");
+    assert_eq!(
+        scene.waits_because(),
+        "this change cannot be rolled one by one: it switches TLS between the members on, and members with it do not talk to those \
+         without; to accept the outage, annotate the budget with quorumgate.io/proceed-without-quorum: new"
+    );
+    let other = scene.in_world(|w| w.proceed_without_quorum = Some("old".into()));
+    assert_eq!(
+        other.says(),
+        "wait obstacle",
+        "exactly the annotated revision"
+    );
+}
+
+#[test]
+fn a_single_member_has_nobody_to_be_kept_from() {
+    let scene = Scene::of(1).wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    assert_eq!(scene.says(), "delete a: it is an outdated leader");
+}
+
+#[test]
+fn the_annotated_revision_goes_on_one_member_at_a_time() {
+    let accepted = |scene: Scene| {
+        scene
+            .wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::Off)))
+            .in_world(|w| w.proceed_without_quorum = Some("new".into()))
+    };
+    let first = accepted(Scene::of(3));
+    assert_eq!(first.says(), "delete c: it is an outdated follower");
+    let on_its_way = accepted(Scene::of(3).updated("c").with("c", missing));
+    assert_eq!(on_its_way.says(), "wait missing-pods");
+    let starts = accepted(Scene::of(3).updated("c").with("c", starting));
+    assert_eq!(starts.says(), "wait updated-members");
+    let runs = accepted(Scene::of(3).updated("c").with("c", hung)).out_for("c", minutes(60));
+    assert_eq!(runs.says(), "delete b: it is an outdated follower");
+    let judged = quorumgate_core::quorum::decide(&runs.snapshot(), &runs.grants, &ask(&runs));
+    assert!(
+        matches!(judged, quorumgate_core::quorum::Verdict::Allow(_)),
+        "{judged:?}"
+    );
+    let busy = runs.granted("a", false);
+    assert_eq!(busy.says(), "wait in-flight");
+}
+
+fn ask(scene: &Scene) -> quorumgate_core::quorum::Disruption {
+    match scene.next() {
+        quorumgate_core::plan::Next::Act(steps) => steps.iter().next().unwrap().disruption(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn readiness_evidence_of_a_node_that_is_not_ready_is_no_evidence() {
+    let scene = Scene::of(3)
+        .with("c", on_a_lost_node)
+        .in_world(|world| world.policy.evidence = EvidenceMode::Readiness);
+    assert_eq!(scene.says(), "wait evidence");
+}
+
+/// Its update may be what mends it, and nobody else can go before.
+#[test]
+fn ordered_ready_a_serving_leader_that_keeps_all_others_from_going_goes_first() {
+    let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);
+    let scene = Scene::of(3)
+        .with("a", unready)
+        .wishing(|d| d.management = PodManagement::OrderedReady);
+    let says = scene.says();
+    assert!(
+        says.starts_with("move leadership from a to member"),
+        "{says}"
+    );
+    assert!(
+        says.ends_with("then delete a: it is an outdated leader"),
+        "{says}"
+    );
+}
+
+#[test]
+fn an_annotation_takes_no_quorum_from_a_change_that_can_be_rolled() {
+    let scene = Scene::of(3)
+        .with("b", hung)
+        .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Members(2))
+        .in_world(|world| world.proceed_without_quorum = Some("new".into()));
+    assert_eq!(scene.says(), "wait permission");
+}
+
+#[test]
+fn a_wait_that_ends_by_time_alone_says_how_long_it_lasts() {
+    let remaining = |scene: &Scene| scene.waits_on().remaining();
+    let lost = Scene::of(3)
+        .with("abc", leaderless)
+        .in_world(|world| world.quorum_lost_for = Some(minutes(4)));
+    assert_eq!(remaining(&lost), Some(minutes(1)), "{}", lost.says());
+    let learning = Scene::of(4)
+        .with("d", learner)
+        .in_world(|world| world.learners_are_stuck_for(minutes(8)));
+    assert_eq!(remaining(&learning), Some(minutes(2)));
+    let resting = Scene::of(3).updated("bc").wishing(|desired| {
+        desired.handover = quorumgate_core::plan::Handover::Resting {
+            remaining: minutes(3),
+        };
+    });
+    assert_eq!(remaining(&resting), Some(minutes(3)));
+    let missing = Scene::of(3).with("c", missing);
+    assert_eq!(remaining(&missing), None, "it ends when the pod comes");
+}
+
+#[test]
+fn a_rollout_is_stuck_where_somebody_has_to_do_something() {
+    let is_stuck = |scene: &Scene| scene.waits_on().is_stuck();
+    let updating = Scene::of(3).updated("c").with("c", crashed);
+    assert!(!is_stuck(&updating));
+    assert!(is_stuck(&updating.clone().out_for("c", minutes(10))));
+    let apart = updating.wishing(|d| d.obstacle = Some(Obstacle::PeerTls(Switch::On)));
+    assert!(is_stuck(&apart));
+    let failed = WaitingOn::Failed {
+        pod: "c".into(),
+        because: "forbidden".into(),
+    };
+    assert!(failed.is_stuck());
+    assert_eq!(failed.to_string(), "c could not be taken: forbidden");
+}

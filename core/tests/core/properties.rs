@@ -1,0 +1,284 @@
+//! What holds of every decision, whatever the cluster looks like.
+
+mod clusters;
+mod plan;
+mod truth;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use clusters::{Cluster, Loss, State};
+use quorumgate_core::quorum::evidence::{Probe, Unanswered};
+use quorumgate_core::quorum::pod::{Containers, Node};
+use quorumgate_core::quorum::{
+    Basis, Grants, InPlace, Kind, Membership, Observation, Permission, Permitted, PodName,
+    Snapshot, Verdict, Waiver, decide, majority,
+};
+
+use crate::world::ask;
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        Just(Kind::Delete),
+        Just(Kind::Evict),
+        Just(Kind::RolloutStep),
+        Just(Kind::Defragment),
+        Just(Kind::Replace),
+        Just(Kind::Restart(InPlace::Image)),
+    ]
+}
+
+fn permit(target: &str) -> Permitted {
+    Permitted::Delete {
+        uid: format!("{target}-1").as_str().into(),
+        rollout: false,
+    }
+}
+
+fn issue(grants: &Grants, target: &str) -> Grants {
+    grants.issue(
+        &target.into(),
+        permit(target),
+        "somebody".into(),
+        String::new(),
+    )
+}
+
+fn grants_of(cluster: &Cluster, granted: &[Index]) -> Grants {
+    let names = cluster.names();
+    granted.iter().fold(Grants::default(), |grants, index| {
+        issue(&grants, &names[index.index(names.len())])
+    })
+}
+
+/// How much a verdict gives away: the more, the smaller.
+fn strictness(verdict: &Verdict) -> u8 {
+    match verdict {
+        Verdict::Allow(Permission::Waived(_)) => 0,
+        Verdict::Allow(Permission::Grant(_)) => 1,
+        Verdict::Wait(_) | Verdict::Deny(_) => 2,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_allow_leaves_the_majority_or_takes_what_does_not_serve_or_names_its_policy(
+        cluster in clusters::any(),
+        granted in prop::collection::vec(any::<Index>(), 0..3),
+        target in any::<Index>(),
+        kind in kinds(),
+    ) {
+        let pods = cluster.pods();
+        let target = target.get(&pods).as_str();
+        let grants = grants_of(&cluster, &granted);
+        let snapshot = Snapshot::assemble(&cluster.world().observation());
+        let Verdict::Allow(permission) = decide(&snapshot, &grants, &ask(target, kind)) else {
+            return Ok(());
+        };
+        if let Kind::Restart(_) = kind {
+            let free = Permission::Grant(Basis::NotAMember);
+            let ends = Permission::Waived(Waiver::Terminating);
+            prop_assert!(permission == free || permission == ends, "{:?}", permission);
+        }
+        let state = cluster.state(target);
+        match permission {
+            Permission::Waived(Waiver::Terminating) => prop_assert_eq!(state, State::Terminating),
+            Permission::Grant(Basis::NotAMember) => prop_assert!(!state.is_listed(), "{:?}", state),
+            Permission::Waived(other) => prop_assert!(false, "nothing is waived as {:?}", other),
+            Permission::Grant(Basis::Majority { .. }) => {
+                let left = truth::serving_without(&cluster, &grants, target);
+                let needed = majority(truth::voters(&cluster, &grants, target));
+                prop_assert!(left >= needed, "{} of {}", left, needed);
+            }
+            Permission::Grant(Basis::Learner) => prop_assert!(state.is_learner(), "{:?}", state),
+            Permission::Grant(Basis::CostsNothing) => prop_assert!(state.is_down(), "{:?}", state),
+            Permission::Grant(Basis::Repair) => {
+                prop_assert_eq!(kind, Kind::RolloutStep);
+                let serving = truth::serving_without(&cluster, &Grants::default(), "");
+                prop_assert!(serving < majority(cluster.voters), "{} of {}", serving, cluster.voters);
+            }
+            Permission::Grant(Basis::Proceed) => prop_assert!(false, "nobody let this revision proceed"),
+            // One that began a cluster of its own is the only member of that, and none of the others miss it.
+            Permission::Grant(Basis::SingleMember) => {
+                prop_assert!(cluster.voters == 1 || state == State::OtherCluster, "{:?}", state);
+            }
+            Permission::Grant(Basis::TwoMembers) => prop_assert_eq!(cluster.voters, 2),
+            Permission::Grant(other @ (Basis::Teardown(_) | Basis::Override)) => {
+                prop_assert!(false, "nobody asked for {:?}", other);
+            }
+        }
+    }
+
+    #[test]
+    fn less_evidence_never_loosens_a_verdict(
+        cluster in clusters::possible(),
+        granted in prop::collection::vec(any::<Index>(), 0..2),
+        losses in prop::collection::vec((any::<Index>(), clusters::losses()), 1..5),
+        target in any::<Index>(),
+        kind in kinds(),
+    ) {
+        let pods = cluster.pods();
+        let target = target.get(&pods).as_str();
+        let grants = grants_of(&cluster, &granted);
+        let full = cluster.world().observation();
+        let mut less = full.clone();
+        for (index, loss) in &losses {
+            lose(&mut less, *index, *loss);
+        }
+        // Without the one who contradicts, the others agree: that is not less of the same evidence.
+        if is_disputed(&full) != is_disputed(&less) {
+            return Ok(());
+        }
+        let disruption = ask(target, kind);
+        let (full, less) = (Snapshot::assemble(&full), Snapshot::assemble(&less));
+        let before = decide(&full, &grants, &disruption);
+        let after = decide(&less, &grants, &disruption);
+        // Without a list that a quorum stands by, a pod that is no voter counts as one, and hides that another voter is missing.
+        let confirmed = matches!(less.membership, Membership::Confirmed { .. });
+        let no_voters = [State::Learner, State::DeadLearner, State::Removed, State::RemovedSilent];
+        if !confirmed && cluster.states.iter().any(|state| no_voters.contains(state)) {
+            return Ok(());
+        }
+        prop_assert!(
+            strictness(&after) >= strictness(&before),
+            "{:?} became {:?}", before, after
+        );
+    }
+
+    #[test]
+    fn order_never_matters(
+        cluster in clusters::any(),
+        granted in prop::collection::vec(any::<Index>(), 0..3),
+        target in any::<Index>(),
+        kind in kinds(),
+        shuffled in any::<u64>(),
+    ) {
+        let pods = cluster.pods();
+        let disruption = ask(&pods[target.index(pods.len())], kind);
+        let grants = grants_of(&cluster, &granted);
+        let ordered = cluster.world().observation();
+        let mixed = mix(&ordered, shuffled);
+        let (one, other) = (Snapshot::assemble(&ordered), Snapshot::assemble(&mixed));
+        prop_assert_eq!(&one, &other);
+        prop_assert_eq!(
+            decide(&one, &grants, &disruption),
+            decide(&other, &grants, &disruption)
+        );
+    }
+
+    #[test]
+    fn a_second_judgement_of_a_granted_pod_never_exceeds_the_budget(
+        cluster in clusters::any(),
+        granted in prop::collection::vec(any::<Index>(), 0..3),
+        target in any::<Index>(),
+        kind in kinds(),
+    ) {
+        let pods = cluster.pods();
+        let target = target.get(&pods).as_str();
+        let names = cluster.names();
+        let others: Vec<Index> = granted.into_iter().filter(|g| g.get(&names) != target).collect();
+        let first = grants_of(&cluster, &others);
+        let again = issue(&first, target);
+        let snapshot = Snapshot::assemble(&cluster.world().observation());
+        let disruption = ask(target, kind);
+        prop_assert_eq!(
+            decide(&snapshot, &first, &disruption),
+            decide(&snapshot, &again, &disruption)
+        );
+    }
+
+    #[test]
+    fn no_sequence_of_yeses_and_settlements_exceeds_the_headroom(
+        voters in 3_usize..=7,
+        learners in 0_usize..=1,
+        steps in prop::collection::vec((any::<Index>(), kinds(), any::<bool>()), 1..24),
+    ) {
+        let mut states = vec![State::Serving; voters];
+        states.extend(vec![State::Learner; learners]);
+        let cluster = Cluster::of(states);
+        let snapshot = Snapshot::assemble(&cluster.world().observation());
+        let pods = cluster.pods();
+        let mut grants = Grants::default();
+        for (index, kind, settles) in steps {
+            let pod = index.get(&pods).as_str();
+            let name = PodName::from(pod);
+            if settles {
+                let seq = grants.of(&name).and_then(|g| g.causes.first()).map(|c| c.seq);
+                grants = seq.and_then(|seq| grants.settle(&name, seq)).unwrap_or(grants);
+            } else if let Verdict::Allow(Permission::Grant(_)) =
+                decide(&snapshot, &grants, &ask(pod, kind))
+            {
+                let before = grants.last_seq();
+                grants = issue(&grants, pod);
+                prop_assert!(grants.last_seq() > before, "every yes changes the ledger");
+            }
+            let tolerance = snapshot.tolerance(&grants);
+            prop_assert!(tolerance.headroom() >= 0, "{:?}", tolerance);
+        }
+    }
+}
+
+/// Whether members speak of different etcd clusters.
+fn is_disputed(observation: &Observation) -> bool {
+    let answers = observation.round.probes.iter();
+    let mut clusters = answers.filter_map(|probe| Some(probe.status.as_ref().ok()?.cluster_id));
+    let first = clusters.next();
+    clusters.any(|other| Some(other) != first)
+}
+
+fn lose(observation: &mut Observation, index: Index, loss: Loss) {
+    let probes = &mut observation.round.probes;
+    if !probes.is_empty() {
+        let at = index.index(probes.len());
+        let probe = &mut probes[at];
+        match loss {
+            Loss::Status => {
+                *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+            }
+            Loss::Read if probe.read.is_ok() => probe.read = Err(Unanswered::Deadline),
+            Loss::List if probe.members.is_ok() => probe.members = Err(Unanswered::Deadline),
+            Loss::Probe => drop(probes.remove(at)),
+            Loss::Read | Loss::List | Loss::Node | Loss::Containers | Loss::Record => {}
+        }
+    }
+    if !observation.pods.is_empty() {
+        let at = index.index(observation.pods.len());
+        let pod = &mut observation.pods[at];
+        match loss {
+            Loss::Node => pod.node = Node::Unread,
+            Loss::Containers => pod.containers = Containers::Unreported,
+            Loss::Record => pod.recorded_id = None,
+            Loss::Status | Loss::Read | Loss::List | Loss::Probe => {}
+        }
+    }
+}
+
+/// The same observation with everything in another order.
+fn mix(observation: &Observation, seed: u64) -> Observation {
+    let mut mixed = observation.clone();
+    let mut state = seed | 1;
+    shuffle(&mut mixed.pods, &mut state);
+    shuffle(&mut mixed.round.probes, &mut state);
+    for probe in &mut mixed.round.probes {
+        if let Ok(members) = &mut probe.members {
+            shuffle(members, &mut state);
+        }
+        if let Ok(status) = &mut probe.status {
+            shuffle(&mut status.alarms, &mut state);
+        }
+    }
+    mixed
+}
+
+fn shuffle<T>(items: &mut [T], state: &mut u64) {
+    for end in (1..items.len()).rev() {
+        // Numerical Recipes' generator: any order will do, as long as a failure can be repeated.
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let at = usize::try_from(*state >> 33).unwrap() % (end + 1);
+        items.swap(end, at);
+    }
+}
