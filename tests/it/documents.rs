@@ -100,3 +100,23 @@ fn every_link_between_documents_leads_somewhere() {
     }
     assert!(checked > 30, "{checked} links were found");
 }
+
+#[test]
+fn the_image_is_built_from_every_crate_it_needs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    let manifest = read("Cargo.toml");
+    let members = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("members = "))
+        .unwrap();
+    let context = read(".dockerignore");
+    let members: Vec<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.contains(&"core"), "{members:?}");
+    for member in members.into_iter().filter(|member| *member != ".") {
+        for part in ["Cargo.toml", "src"] {
+            let line = format!("!{member}/{part}");
+            assert!(context.lines().any(|l| l == line), "no {line}");
+        }
+    }
+}
