@@ -8,7 +8,7 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit mutants e2e chaos bench crds conformance image setup testbed
+.PHONY: demo test check unit mutants e2e cluster chaos bench crds conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked
@@ -30,6 +30,9 @@ testbed: setup               ## builds the control plane and etcd into the cache
 
 e2e: setup testbed           ## against real etcd processes and a real control plane
 	scripts/e2e $(TESTS)
+
+cluster:                     ## the core cases on the cluster that KUBECONFIG names, with quorumgate installed; CASES=drain for some
+	$(CARGO) test --locked --test cluster -- $(CASES)
 
 chaos: setup testbed         ## everything at once and at random, on a control plane of its own; OPS=10000 SEED=7
 	$(CARGO) build --locked
