@@ -120,3 +120,19 @@ fn the_image_is_built_from_every_crate_it_needs() {
         }
     }
 }
+
+#[test]
+fn the_oldest_rust_that_is_promised_is_the_one_that_everything_is_built_with() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    let manifest = read("Cargo.toml");
+    let promised = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "))
+        .unwrap();
+    let promised = promised.trim_matches('"');
+    let channel = format!("channel = \"{promised}.");
+    assert!(read("rust-toolchain.toml").contains(&channel), "{promised}");
+    let image = format!("FROM rust:{promised}.");
+    assert!(read("Dockerfile").contains(&image), "{promised}");
+}
