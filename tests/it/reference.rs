@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube::CustomResourceExt as _;
 use quorumgate::admission::Problem;
 use quorumgate::admission::stateful_set::SetReason;
 use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate::plan::WaitingOn;
 use quorumgate::quorum::Reason;
 use serde_json::{Value, json};
 use strum::VariantNames as _;
@@ -138,4 +139,78 @@ fn every_field_of_a_budgets_spec_is_told() {
         .flat_map(|path| path.split('.'))
         .collect();
     assert_eq!(told, known);
+}
+
+/// The words of a source that are spelled like the reasons of conditions.
+fn camel_case_literals(source: &str) -> BTreeSet<String> {
+    let program = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let literals = program.split('"').skip(1).step_by(2);
+    let camel = literals.filter(|text| {
+        text.starts_with(|c: char| c.is_ascii_uppercase())
+            && text.len() > 3
+            && text.chars().all(|c| c.is_ascii_alphanumeric())
+            && !["True", "False", "Unknown"].contains(text)
+    });
+    camel.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_condition_and_each_of_its_reasons_is_told() {
+    let rows = rows(REFERENCE, "## Conditions of a budget");
+    let told: BTreeSet<String> = rows
+        .iter()
+        .flat_map(|row| quoted(&row[0]))
+        .map(str::to_owned)
+        .collect();
+    let status = read("src/api/status.rs");
+    let (_, conditions) = status.split_once("pub mod condition {").unwrap();
+    assert_eq!(told, camel_case_literals(conditions));
+
+    let told: BTreeSet<String> = rows
+        .iter()
+        .flat_map(|row| quoted(&row[1]))
+        .map(str::to_owned)
+        .collect();
+    let mut known = camel_case_literals(&read("src/reconcile/report.rs"));
+    let force = read("src/reconcile/force.rs");
+    let (_, reasons) = force.split_once("fn reason(&self)").unwrap();
+    let (reasons, _) = reasons.split_once("impl fmt::Display").unwrap();
+    known.extend(camel_case_literals(reasons));
+    known.extend(["Complete", "Stepping"].map(str::to_owned));
+    assert_eq!(told, known);
+}
+
+#[test]
+fn everything_that_a_rollout_waits_for_has_its_row() {
+    let told = first_words("## What a rollout waits for");
+    assert_same(&told, WaitingOn::VARIANTS.iter().copied());
+}
+
+#[test]
+fn every_warning_that_is_told_is_given() {
+    let mut sources = String::new();
+    for folder in ["src/judge", "src/admission", "src/observe"] {
+        every_source(
+            &PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder),
+            &mut sources,
+        );
+    }
+    for row in rows(REFERENCE, "## Warnings") {
+        for part in row[0].split('…').map(str::trim) {
+            assert!(
+                part.len() > 7 && sources.contains(part),
+                "nothing says {part:?}"
+            );
+        }
+    }
+}
+
+fn every_source(path: &Path, text: &mut String) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            every_source(&entry.unwrap().path(), text);
+        }
+    } else {
+        text.push_str(&fs::read_to_string(path).unwrap());
+    }
 }

@@ -9,7 +9,7 @@ use super::desired::{Generation, Obstacle};
 use crate::quorum::{PodName, Reason, Teardown};
 
 /// Why there is no step now. `Display` is a sentence for people; [`WaitingOn::slug`] is for metrics and status.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum WaitingOn {
     /// The StatefulSet is not enrolled, or its budget does not exist yet.
