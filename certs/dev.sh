@@ -1,8 +1,8 @@
 #!/bin/sh
 # Certificates for development: a throwaway authority and a serving certificate signed by it.
 #
-#   certs/dev.sh DIR [NAME...]    writes DIR/{ca.crt,ca.key,tls.crt,tls.key}; NAMEs (DNS names or IP addresses) are
-#                                 added to the Service's names and to localhost
+#   certs/dev.sh DIR [NAME...]    writes DIR/{ca.crt,ca.key,tls.crt,tls.key}; each NAME (a DNS name or an IP
+#                                 address) is added to the Service's names and to localhost
 #   certs/dev.sh --install DIR    puts DIR's certificate into the cluster that kubectl talks to: the Secret, and the
 #                                 authority into both webhook configurations
 #

@@ -29,7 +29,7 @@ fn a_lease_given_back_is_taken_at_once() {
 }
 
 #[test]
-fn anothers_lease_is_taken_only_after_its_duration_unchanged_on_this_clock() {
+fn another_replicas_lease_is_taken_only_after_its_duration_unchanged_on_this_clock() {
     let now = Instant::now();
     let seen = held_by("b", now);
     assert_eq!(
