@@ -182,7 +182,7 @@ fn members(count: &Count) -> Vec<Cause> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::{Body, NotServing, Why};
+    use crate::quorum::{NotServing, ProcessState, Why};
 
     #[test]
     fn each_member_behind_a_refusal_is_a_cause_of_its_own() {
@@ -196,7 +196,7 @@ mod tests {
             in_flight: vec!["etcd-1".into()],
             not_serving: vec![NotServing {
                 member: "etcd-2".to_owned(),
-                body: Body::Dead,
+                process: ProcessState::Dead,
                 why: Why::NoLeader,
             }],
         });

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use quorumgate::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
 use quorumgate::quorum::{
-    Actor, Basis, Body, Circumstances, Disruption, Grace, Kind, Latch, Permission, Reason, Role,
-    Scope, Snapshot, TargetPod, Teardown, Temperature, Verdict, decide,
+    Actor, Basis, Circumstances, Disruption, Grace, Kind, Latch, Permission, ProcessState, Reason,
+    Role, Scope, Snapshot, TargetPod, Teardown, Temperature, Verdict, decide,
 };
 
 use crate::appearance::{Scene, pod_name, uid};
@@ -198,8 +198,12 @@ fn found(snapshot: &Snapshot, target: usize) -> Found {
     let member = snapshot.member(&pod_name(target));
     Found {
         latch: latch(snapshot),
-        is_down: member
-            .is_some_and(|m| matches!(m.body, Body::Dead | Body::DeadForGood | Body::Starting)),
+        is_down: member.is_some_and(|m| {
+            matches!(
+                m.process,
+                ProcessState::Dead | ProcessState::DeadForGood | ProcessState::Starting
+            )
+        }),
         is_learner: member.is_some_and(|m| m.role == Role::Learner),
     }
 }

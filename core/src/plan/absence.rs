@@ -16,14 +16,14 @@ pub struct Absent {
 
 /// How many members are out, of how many that may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Out {
+pub struct Unavailability {
     /// Members that do not serve, have no pod, or have a grant.
     pub out: u32,
     /// What `maxUnavailable` comes to.
     pub limit: u32,
 }
 
-impl Out {
+impl Unavailability {
     /// Whether one more may go.
     pub(super) fn has_room(self) -> bool {
         self.out < self.limit
@@ -36,7 +36,7 @@ impl fmt::Display for Absent {
     }
 }
 
-impl fmt::Display for Out {
+impl fmt::Display for Unavailability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} out, at most {} may be", self.out, self.limit)
     }

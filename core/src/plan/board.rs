@@ -3,7 +3,7 @@
 use crate::quorum::pod::Pod;
 use crate::quorum::{Grants, Member, Ordinal, Permitted, PodName, Role, Snapshot, TargetPod};
 
-use super::absence::{Absent, Out};
+use super::absence::{Absent, Unavailability};
 use super::desired::Desired;
 use super::state::State;
 use super::targets::{Target, targets};
@@ -32,7 +32,7 @@ pub(super) struct Slot<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Revision {
     /// There is no pod: the one to come will be updated.
-    None,
+    NoPod,
     /// It carries the update revision.
     Updated,
     /// It does not.
@@ -49,7 +49,7 @@ pub(super) enum Granted {
     /// To a step of a rollout that has not happened: it is finished before another begins.
     ToRollout,
     /// To somebody else, or for something else: its holder is waited for.
-    Otherwise,
+    ToAnother,
 }
 
 /// How far a rollout is.
@@ -95,7 +95,7 @@ impl<'a> Board<'a> {
     }
 
     /// How many members are out if `aside`, which is to go next, is not counted. Granted pods beyond the target ordinals count too.
-    pub(super) fn out(&self, aside: Option<&PodName>) -> Out {
+    pub(super) fn out(&self, aside: Option<&PodName>) -> Unavailability {
         let here = self
             .slots
             .iter()
@@ -108,7 +108,7 @@ impl<'a> Board<'a> {
             .desired
             .max_unavailable
             .limit(self.snapshot.replicas, self.desired.partition);
-        Out {
+        Unavailability {
             out: count(here.count() + elsewhere.count()),
             limit,
         }
@@ -158,7 +158,7 @@ impl<'a> Slot<'a> {
         self.revision == Revision::Outdated
             && self.pod.is_some()
             && self.state != State::Terminating
-            && self.grant != Granted::Otherwise
+            && self.grant != Granted::ToAnother
     }
 
     /// Whether it counts against `maxUnavailable`. One that the partition keeps was not broken by this rollout, and waits for nobody.
@@ -182,7 +182,7 @@ impl<'a> Slot<'a> {
 
     /// Whether it is one that the update revision has to be made to serve: updated already, or about to be.
     pub(super) fn should_serve_updated(&self) -> bool {
-        let updated = matches!(self.revision, Revision::None | Revision::Updated);
+        let updated = matches!(self.revision, Revision::NoPod | Revision::Updated);
         (updated && self.state != State::Serving) || self.state == State::Terminating
     }
 
@@ -229,7 +229,7 @@ impl<'a> Slot<'a> {
 impl Revision {
     fn of(ordinal: Ordinal, pod: Option<&Pod>, snapshot: &Snapshot, desired: &Desired) -> Self {
         match pod {
-            None => Self::None,
+            None => Self::NoPod,
             Some(pod) if pod.revision == snapshot.update_revision => Self::Updated,
             Some(_) if !is_above(ordinal, desired) => Self::Kept,
             Some(_) => Self::Outdated,
@@ -251,7 +251,7 @@ impl Granted {
         if grant.causes.iter().all(|cause| of_this_step(&cause.what)) {
             Self::ToRollout
         } else {
-            Self::Otherwise
+            Self::ToAnother
         }
     }
 }

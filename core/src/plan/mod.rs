@@ -25,7 +25,7 @@ mod targets;
 mod waiting;
 mod without_quorum;
 
-pub use absence::{Absent, Out};
+pub use absence::{Absent, Unavailability};
 pub use board::{Progress, progress};
 pub use desired::{Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal};
 pub use max_unavailable::MaxUnavailable;

@@ -12,10 +12,10 @@ use super::waiting::WaitingOn;
 use crate::quorum::{Grants, Permitted};
 
 /// A process that has run for so long does not crash again and again.
-const LASTING: Duration = Duration::from_secs(20);
+const LASTS_AFTER: Duration = Duration::from_secs(20);
 
 /// One that has been silent for so long hangs. (One that is only slow leads, perhaps, and could hand leadership over a moment later.)
-const HANGS: Duration = Duration::from_secs(4);
+const HANGS_AFTER: Duration = Duration::from_secs(4);
 
 /// In which order they go: the less a member could still give, the earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,7 +129,7 @@ impl Board<'_> {
             .filter(|other| {
                 // One that is on its way out makes room for a new one, which has to be seen first.
                 let leaving = other.state == State::Terminating;
-                leaving || matches!(other.revision, Revision::None | Revision::Updated)
+                leaving || matches!(other.revision, Revision::NoPod | Revision::Updated)
             })
             .peekable();
         tried.peek()?;
@@ -142,14 +142,14 @@ impl Board<'_> {
     /// Whether the member has not served for so long that it is not just slow.
     fn hangs(&self, slot: &Slot<'_>) -> bool {
         let out_for = self.desired.out_for.get(&slot.name);
-        out_for.is_some_and(|out_for| *out_for >= HANGS)
+        out_for.is_some_and(|out_for| *out_for >= HANGS_AFTER)
     }
 }
 
 /// Whether its process has been running for a while.
 fn lasts(slot: &Slot<'_>) -> bool {
     let up_for = slot.pod.and_then(|pod| pod.up_for);
-    !slot.state.is_down() && slot.state != State::Terminating && up_for >= Some(LASTING)
+    !slot.state.is_down() && slot.state != State::Terminating && up_for >= Some(LASTS_AFTER)
 }
 
 /// The ledger as it will be once this step has its grant.

@@ -48,7 +48,7 @@ impl Board<'_> {
                 Revision::Updated if slot.is_ready() => {}
                 Revision::Updated => return self.needs_others(slot),
                 Revision::Outdated => return !self.controller_may_delete(slot),
-                Revision::None | Revision::Kept => return false,
+                Revision::NoPod | Revision::Kept => return false,
             }
         }
         false

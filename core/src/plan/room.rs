@@ -1,6 +1,6 @@
 //! Step 3: before a serving member goes, those that went before it are back.
 
-use super::absence::Out;
+use super::absence::Unavailability;
 use super::board::{Board, Revision, Slot, count};
 use super::state::State;
 use super::waiting::WaitingOn;
@@ -41,12 +41,16 @@ impl Board<'_> {
 
     /// The updated members that have to be Ready before this one goes, because clients that come by a Service reach it and not them. Where
     /// clients do not reach it either, they lose nothing with it.
-    pub(super) fn needed_by_clients(&self, slot: &Slot<'_>, out: Out) -> Option<WaitingOn> {
+    pub(super) fn needed_by_clients(
+        &self,
+        slot: &Slot<'_>,
+        out: Unavailability,
+    ) -> Option<WaitingOn> {
         if !slot.is_ready() {
             return None;
         }
         let unready = self.unready();
-        let out = Out {
+        let out = Unavailability {
             out: out.out.saturating_add(count(unready.len())),
             ..out
         };

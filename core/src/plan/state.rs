@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::pod::Pod;
-use crate::quorum::{Body, Condition, Member, Role, Snapshot, Why};
+use crate::quorum::{Condition, Member, ProcessState, Role, Snapshot, Why};
 
 /// What has become of one target ordinal. `Display` completes "etcd-main-0 …".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,10 +53,10 @@ impl State {
         if member.serves_quorum() {
             return Self::Serving;
         }
-        match member.body {
-            Body::Dead | Body::DeadForGood => return Self::Dead,
-            Body::Starting => return Self::Starting,
-            Body::Alive | Body::Elsewhere => {}
+        match member.process {
+            ProcessState::Dead | ProcessState::DeadForGood => return Self::Dead,
+            ProcessState::Starting => return Self::Starting,
+            ProcessState::Alive | ProcessState::Elsewhere => {}
         }
         match &member.condition {
             Condition::Failing(why) => Self::Failing(why.clone()),

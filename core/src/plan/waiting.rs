@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::absence::{Absent, Out};
+use super::absence::{Absent, Unavailability};
 use super::board::Progress;
 use super::desired::{Generation, Obstacle};
 use crate::quorum::{PodName, Reason, Teardown};
@@ -91,28 +91,28 @@ pub enum WaitingOn {
         /// Their ordinals' names.
         pods: Vec<Absent>,
         /// Members out.
-        out: Out,
+        out: Unavailability,
     },
     /// Step 3: pods that are terminating, or that somebody has permission to take.
     InFlight {
         /// The pods.
         pods: Vec<PodName>,
         /// Members out.
-        out: Out,
+        out: Unavailability,
     },
     /// Step 3: outdated members of which nobody knows whether they serve.
     Evidence {
         /// The members.
         members: Vec<Absent>,
         /// Members out.
-        out: Out,
+        out: Unavailability,
     },
     /// Step 3: updated members that do not serve yet.
     UpdatedMembers {
         /// The members.
         members: Vec<Absent>,
         /// Members out.
-        out: Out,
+        out: Unavailability,
     },
     /// Step 3: updated members that serve, and whose pods are not Ready: a Service leads nobody to them. The rollout goes on when they are, and
     /// starts over when the template changes.
@@ -120,7 +120,7 @@ pub enum WaitingOn {
         /// Their pods.
         pods: Vec<PodName>,
         /// Members out, these included.
-        out: Out,
+        out: Unavailability,
         /// Whether etcd's container has been running for the progress deadline in one of them.
         overdue: bool,
     },

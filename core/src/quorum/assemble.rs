@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::answers::{Answer, Answers};
-use super::body::{self, Body, Silence};
-use super::condition::{self, Bench, Condition};
+use super::condition::{self, Condition, Consensus};
 use super::evidence::{ListedMember, Status, Unanswered};
 use super::id::{MemberId, PodName};
 use super::loss;
@@ -13,6 +12,7 @@ use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
 use super::pod::Pod;
 use super::policy::EvidenceMode;
+use super::process::{self, ProcessState, Silence};
 use super::readiness;
 use super::snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 use super::tolerance::count;
@@ -34,7 +34,7 @@ impl Snapshot {
         let o = observation.clone();
         let mut pods = o.pods;
         pods.sort_by(|a, b| (&a.name, &a.uid).cmp(&(&b.name, &b.uid)));
-        let formed = o.formed || pods.iter().any(body::is_called_ready);
+        let formed = o.formed || pods.iter().any(process::is_called_ready);
         Self {
             cluster: o.cluster,
             circumstances: o.circumstances,
@@ -68,32 +68,32 @@ impl Snapshot {
         // The latch need not count external voters. A pod that began a cluster of its own is no majority while they are on record.
         let here = self.latch.voters.min(count(pods.len()));
         let known = self.latch.voters.max(here.saturating_add(externals));
-        let bench = Bench::of(&answers, self.policy.lag_bound, |list| {
+        let consensus = Consensus::of(&answers, self.policy.lag_bound, |list| {
             list.map_or(replicas, List::voters).max(known)
         });
         let mapping = Mapping::draw(
             &pods,
             &answers,
-            bench.cluster.map(|agreed| agreed.on),
-            bench.list.as_ref(),
+            consensus.cluster.map(|agreed| agreed.on),
+            consensus.list.as_ref(),
         );
-        self.cluster_id = bench.cluster.map(|agreed| agreed.on);
+        self.cluster_id = consensus.cluster.map(|agreed| agreed.on);
         self.cluster_ids = super::agreement::clusters(&answers);
-        self.leader = bench.leadership.map(|agreed| agreed.on.0);
-        self.term = bench.leadership.map(|agreed| agreed.on.1);
-        self.membership = List::membership(bench.list.as_ref());
+        self.leader = consensus.leadership.map(|agreed| agreed.on.0);
+        self.term = consensus.leadership.map(|agreed| agreed.on.1);
+        self.membership = List::membership(consensus.list.as_ref());
         if let Membership::Confirmed { voters } = self.membership {
             self.latch = self.latch.observe(voters, self.replicas);
         }
-        self.not_members = strays(&pods, &mapping, &bench);
-        let view = View {
+        self.not_members = proven_non_members(&pods, &mapping, &consensus);
+        let sources = MemberSources {
             set: &observation.cluster.name,
             recorded_pods: &observation.recorded_pods,
             answers: &answers,
             mapping: &mapping,
-            bench: &bench,
+            consensus: &consensus,
         };
-        self.members = view.members(&pods, &self.not_members);
+        self.members = sources.members(&pods, &self.not_members);
         self.quorum_lost = loss::is_lost(&self.members, self.electorate(&self.members));
         if self.proves_quorum() {
             // It is lost for no longer than a moment, whatever was watched until then.
@@ -104,11 +104,11 @@ impl Snapshot {
 
 /// The pods that are proven not to be members. A list proves it only with a majority of the known voters behind its cluster: a
 /// cluster that one member started for itself lists nobody else either.
-fn strays(pods: &[Pod], mapping: &Mapping, bench: &Bench<'_>) -> Vec<PodName> {
-    let backed = bench
+fn proven_non_members(pods: &[Pod], mapping: &Mapping, consensus: &Consensus<'_>) -> Vec<PodName> {
+    let backed = consensus
         .cluster
-        .is_some_and(|agreed| bench.outvotes(agreed.votes));
-    let Some(list) = bench.confirmed_list().filter(|_| backed) else {
+        .is_some_and(|agreed| consensus.outvotes(agreed.votes));
+    let Some(list) = consensus.confirmed_list().filter(|_| backed) else {
         return Vec::new();
     };
     pods.iter()
@@ -118,25 +118,25 @@ fn strays(pods: &[Pod], mapping: &Mapping, bench: &Bench<'_>) -> Vec<PodName> {
 }
 
 /// All that the members are made from.
-struct View<'a, 'b> {
+struct MemberSources<'a, 'b> {
     set: &'b str,
     recorded_pods: &'b BTreeMap<MemberId, PodName>,
     answers: &'b Answers<'a>,
     mapping: &'b Mapping,
-    bench: &'b Bench<'a>,
+    consensus: &'b Consensus<'a>,
 }
 
-impl View<'_, '_> {
+impl MemberSources<'_, '_> {
     fn members(&self, pods: &[Pod], not_members: &[PodName]) -> Vec<Member> {
-        let strays: BTreeSet<&PodName> = not_members.iter().collect();
+        let excluded: BTreeSet<&PodName> = not_members.iter().collect();
         let here: Vec<Member> = pods
             .iter()
-            .filter(|pod| !strays.contains(&pod.name))
+            .filter(|pod| !excluded.contains(&pod.name))
             .map(|pod| self.with_pod(pod))
             .collect();
         let doubtful = here
             .iter()
-            .any(|member| member.id.is_none() && member.body == Body::Alive);
+            .any(|member| member.id.is_none() && member.process == ProcessState::Alive);
         here.into_iter().chain(self.elsewhere(doubtful)).collect()
     }
 
@@ -150,22 +150,22 @@ impl View<'_, '_> {
         let condition = if pod.terminating {
             Condition::Failing(Why::Terminating)
         } else if matches!(answer, Answer::Silent(Unanswered::Refused))
-            && body::is_called_ready(pod)
+            && process::is_called_ready(pod)
         {
             Condition::Unknown(Why::RefusesThoughReady)
         } else {
-            as_role(role, condition::of_answer(answer, self.bench))
+            as_role(role, condition::of_answer(answer, self.consensus))
         };
         Member {
             id,
             name: pod.name.to_string(),
-            leader: id.is_some() && id == self.bench.leadership.map(|agreed| agreed.on.0),
+            leader: id.is_some() && id == self.consensus.leadership.map(|agreed| agreed.on.0),
             role,
-            body: self.body(pod, answer),
+            process: self.process(pod, answer),
             leaderless: self.is_leaderless(status),
-            lag: id.and_then(|id| self.bench.lag(id)),
+            lag: id.and_then(|id| self.consensus.lag(id)),
             sizes: status.map(sizes),
-            alarms: id.map(|id| self.bench.alarms(id)).unwrap_or_default(),
+            alarms: id.map(|id| self.consensus.alarms(id)).unwrap_or_default(),
             condition,
             pod_name: Some(pod.name.clone()),
             pod: Some(MemberPod {
@@ -181,7 +181,7 @@ impl View<'_, '_> {
     fn elsewhere(&self, doubtful: bool) -> Vec<Member> {
         let with_pod = self.mapping.with_pod();
         let mut listed: Vec<&ListedMember> = self
-            .bench
+            .consensus
             .list
             .iter()
             .flat_map(|list| list.members)
@@ -202,11 +202,11 @@ impl View<'_, '_> {
         let status = answer.and_then(Answer::heard).map(|heard| heard.status);
         let role = self.role(Identity::Answered(listed.id), status);
         let unstarted = listed.name.is_empty() && listed.client_urls.is_empty();
-        let condition = match answer.map(|answer| condition::of_answer(answer, self.bench)) {
+        let condition = match answer.map(|answer| condition::of_answer(answer, self.consensus)) {
             Some(Condition::Serving) if pod_name.is_some() => Condition::Unknown(Why::NoPod),
             Some(Condition::Serving) if doubtful => Condition::Unknown(Why::MayBeAPod),
             Some(condition) => as_role(role, condition),
-            None if unstarted && self.bench.confirmed_list().is_some() => {
+            None if unstarted && self.consensus.confirmed_list().is_some() => {
                 Condition::Failing(Why::Unstarted)
             }
             None if pod_name.is_some() => Condition::Unknown(Why::NoPod),
@@ -222,13 +222,13 @@ impl View<'_, '_> {
             pod_name,
             pod: None,
             role,
-            leader: Some(listed.id) == self.bench.leadership.map(|agreed| agreed.on.0),
+            leader: Some(listed.id) == self.consensus.leadership.map(|agreed| agreed.on.0),
             condition,
-            body: Body::Elsewhere,
+            process: ProcessState::Elsewhere,
             leaderless: !doubtful && self.is_leaderless(status),
-            lag: self.bench.lag(listed.id),
+            lag: self.consensus.lag(listed.id),
             sizes: status.map(sizes),
-            alarms: self.bench.alarms(listed.id),
+            alarms: self.consensus.alarms(listed.id),
         }
     }
 
@@ -246,7 +246,7 @@ impl View<'_, '_> {
     /// A learner is one that the list calls so, where the list is known to be new or the member says so itself. All others count.
     fn role(&self, identity: Identity, status: Option<&Status>) -> Role {
         let listed = identity.id().and_then(|id| {
-            let list = self.bench.list.as_ref()?;
+            let list = self.consensus.list.as_ref()?;
             list.entry(id).map(|entry| (entry.learner, list.confirmed))
         });
         match listed {
@@ -258,11 +258,11 @@ impl View<'_, '_> {
     }
 
     /// What its process does: one that answers is alive, whatever the API says. (An answer from another cluster came from a reused address.)
-    fn body(&self, pod: &Pod, answer: &Answer<'_>) -> Body {
+    fn process(&self, pod: &Pod, answer: &Answer<'_>) -> ProcessState {
         match answer {
-            Answer::Heard(heard) if !self.is_foreign(heard.status) => Body::Alive,
-            Answer::Heard(_) | Answer::Shared { .. } => body::of_silent(pod, Silence::Unproven),
-            Answer::Silent(unanswered) => body::of_silent(pod, Silence::of(unanswered, pod)),
+            Answer::Heard(heard) if !self.is_foreign(heard.status) => ProcessState::Alive,
+            Answer::Heard(_) | Answer::Shared { .. } => process::of_silent(pod, Silence::Unproven),
+            Answer::Silent(unanswered) => process::of_silent(pod, Silence::of(unanswered, pod)),
         }
     }
 
@@ -271,8 +271,8 @@ impl View<'_, '_> {
     }
 
     fn is_foreign(&self, status: &Status) -> bool {
-        self.bench.cluster.is_some_and(|agreed| {
-            agreed.on != status.cluster_id && self.bench.outvotes(agreed.votes)
+        self.consensus.cluster.is_some_and(|agreed| {
+            agreed.on != status.cluster_id && self.consensus.outvotes(agreed.votes)
         })
     }
 }

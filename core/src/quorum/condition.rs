@@ -38,7 +38,7 @@ impl Condition {
 
 /// What one answer is compared with: what the others say.
 #[derive(Debug)]
-pub(super) struct Bench<'a> {
+pub(super) struct Consensus<'a> {
     pub(super) cluster: Option<Agreed<ClusterId>>,
     pub(super) leadership: Option<Agreed<Leadership>>,
     pub(super) list: Option<List<'a>>,
@@ -49,7 +49,7 @@ pub(super) struct Bench<'a> {
     lag_bound: u64,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Consensus<'a> {
     /// What the answers agree on. `size` makes the number of voters that count from the member list.
     pub(super) fn of(
         answers: &Answers<'a>,
@@ -113,9 +113,9 @@ impl<'a> Bench<'a> {
 }
 
 /// Judges the answer of a listed member, or of one that may be.
-pub(super) fn of_answer(answer: &Answer<'_>, bench: &Bench<'_>) -> Condition {
+pub(super) fn of_answer(answer: &Answer<'_>, consensus: &Consensus<'_>) -> Condition {
     match answer {
-        Answer::Heard(heard) => of_heard(heard, bench),
+        Answer::Heard(heard) => of_heard(heard, consensus),
         Answer::Silent(Unanswered::Refused) => Condition::Failing(Why::Silent(Unanswered::Refused)),
         Answer::Silent(unanswered) => Condition::Unknown(Why::Silent(unanswered.clone())),
         Answer::Shared { id, with } => Condition::Unknown(Why::SharedIdentity {
@@ -125,32 +125,32 @@ pub(super) fn of_answer(answer: &Answer<'_>, bench: &Bench<'_>) -> Condition {
     }
 }
 
-fn of_heard(heard: &Heard<'_>, bench: &Bench<'_>) -> Condition {
-    let found = in_cluster(heard, bench)
-        .or_else(|| healthy(heard, bench))
-        .or_else(|| following(heard, bench));
+fn of_heard(heard: &Heard<'_>, consensus: &Consensus<'_>) -> Condition {
+    let found = in_cluster(heard, consensus)
+        .or_else(|| healthy(heard, consensus))
+        .or_else(|| following(heard, consensus));
     if let Some(amiss) = found {
         return amiss;
     }
     let id = heard.status.member_id;
-    match bench
+    match consensus
         .list
         .as_ref()
         .and_then(|list| list.entry(id).map(|e| (e.learner, list.confirmed)))
     {
         Some((true, _)) => Condition::Learning,
         Some((false, _)) if heard.status.learner => Condition::Unknown(Why::NotPromoted),
-        Some((false, true)) => confirmed(heard, bench, id),
-        None if bench.list.is_some() => Condition::Unknown(Why::NotListed),
+        Some((false, true)) => confirmed(heard, consensus, id),
+        None if consensus.list.is_some() => Condition::Unknown(Why::NotListed),
         Some((false, false)) | None => unconfirmed(heard, Why::NoMemberList),
     }
 }
 
-fn in_cluster(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
+fn in_cluster(heard: &Heard<'_>, consensus: &Consensus<'_>) -> Option<Condition> {
     let own = heard.status.cluster_id;
-    match bench.cluster {
+    match consensus.cluster {
         Some(agreed) if agreed.on == own => None,
-        Some(agreed) if bench.outvotes(agreed.votes) => {
+        Some(agreed) if consensus.outvotes(agreed.votes) => {
             Some(Condition::Failing(Why::OtherCluster {
                 own,
                 agreed: agreed.on,
@@ -160,21 +160,21 @@ fn in_cluster(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
     }
 }
 
-fn healthy(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
-    bench
+fn healthy(heard: &Heard<'_>, consensus: &Consensus<'_>) -> Option<Condition> {
+    consensus
         .alarms(heard.status.member_id)
         .contains(&AlarmKind::Corrupt)
         .then_some(Condition::Failing(Why::Corrupt))
 }
 
-fn following(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
+fn following(heard: &Heard<'_>, consensus: &Consensus<'_>) -> Option<Condition> {
     let Some(leader) = heard.status.leader else {
         return Some(Condition::Failing(Why::NoLeader));
     };
     let own = (leader, heard.status.term);
-    match bench.leadership {
+    match consensus.leadership {
         Some(agreed) if agreed.on == own => None,
-        Some(agreed) if bench.outvotes(agreed.votes) => {
+        Some(agreed) if consensus.outvotes(agreed.votes) => {
             Some(Condition::Failing(Why::OtherLeader {
                 own,
                 agreed: agreed.on,
@@ -184,11 +184,11 @@ fn following(heard: &Heard<'_>, bench: &Bench<'_>) -> Option<Condition> {
     }
 }
 
-fn confirmed(heard: &Heard<'_>, bench: &Bench<'_>, id: MemberId) -> Condition {
-    match bench.lag(id) {
-        Some(behind) if behind > bench.lag_bound => Condition::Failing(Why::Lagging {
+fn confirmed(heard: &Heard<'_>, consensus: &Consensus<'_>, id: MemberId) -> Condition {
+    match consensus.lag(id) {
+        Some(behind) if behind > consensus.lag_bound => Condition::Failing(Why::Lagging {
             behind,
-            bound: bench.lag_bound,
+            bound: consensus.lag_bound,
         }),
         _ => match heard.read {
             Ok(()) => Condition::Serving,

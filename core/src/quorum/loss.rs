@@ -3,8 +3,8 @@
 //! Without a quorum every etcd process gives up its leader within an election timeout, so a voter that answers and names a leader, or
 //! that cannot be asked, may still be part of one.
 
-use super::body::Body;
 use super::condition::Condition;
+use super::process::ProcessState;
 use super::snapshot::{Member, Role};
 use super::tolerance::majority;
 use super::why::Why;
@@ -20,9 +20,9 @@ pub(super) fn is_lost(members: &[Member], voters: u32) -> bool {
 }
 
 fn is_without_quorum(member: &Member) -> bool {
-    let dead = match member.body {
-        Body::Dead | Body::DeadForGood => true,
-        Body::Starting | Body::Alive | Body::Elsewhere => false,
+    let dead = match member.process {
+        ProcessState::Dead | ProcessState::DeadForGood => true,
+        ProcessState::Starting | ProcessState::Alive | ProcessState::Elsewhere => false,
     };
     dead || member.leaderless || member.condition == Condition::Failing(Why::NoLeader)
 }

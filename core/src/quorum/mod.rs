@@ -6,7 +6,6 @@
 mod agreement;
 mod answers;
 mod assemble;
-mod body;
 mod circumstances;
 mod condition;
 mod decide;
@@ -21,6 +20,7 @@ mod mapping;
 mod membership;
 pub mod pod;
 mod policy;
+mod process;
 mod readiness;
 mod settlement;
 mod snapshot;
@@ -30,7 +30,6 @@ mod tolerance;
 mod verdict;
 mod why;
 
-pub use body::Body;
 pub use circumstances::{
     Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
 };
@@ -43,6 +42,7 @@ pub use latch::Latch;
 pub use leader::leader_to_move;
 pub use membership::Membership;
 pub use policy::{EvidenceMode, Policy, SmallCluster};
+pub use process::ProcessState;
 pub use settlement::{
     Defragmentation, Incarnation, Look, Replacement, Seen, Settlement, settlement,
 };

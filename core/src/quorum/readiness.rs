@@ -2,9 +2,9 @@
 //!
 //! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because nothing such a node last said is current.
 
-use super::body::{self, Body, Silence};
 use super::condition::Condition;
 use super::pod::{LeaseRole, Node, Pod};
+use super::process::{self, ProcessState, Silence};
 use super::snapshot::{Member, MemberPod, Role, Snapshot};
 use super::tolerance::{count, majority};
 use super::why::Why;
@@ -24,11 +24,11 @@ pub(super) fn take_in(snapshot: &mut Snapshot) {
 
 fn member(pod: &Pod, leader: bool) -> Member {
     let condition = condition(pod);
-    let body = match condition {
-        Condition::Serving => Body::Alive,
+    let process = match condition {
+        Condition::Serving => ProcessState::Alive,
         // The kubelet's word has to do: there is no endpoint to try.
         Condition::Learning | Condition::Failing(_) | Condition::Unknown(_) => {
-            body::of_silent(pod, Silence::NoAddress)
+            process::of_silent(pod, Silence::NoAddress)
         }
     };
     Member {
@@ -44,7 +44,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
         role: Role::Voter,
         leader,
         condition,
-        body,
+        process,
         leaderless: false,
         lag: None,
         sizes: None,

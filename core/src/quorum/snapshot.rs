@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::body::Body;
 use super::circumstances::Circumstances;
 use super::condition::Condition;
 use super::evidence::{AlarmKind, Round};
@@ -12,6 +11,7 @@ use super::latch::Latch;
 use super::membership::Membership;
 use super::pod::Pod;
 use super::policy::Policy;
+use super::process::ProcessState;
 
 /// Everything one judgement may know: read from the Kubernetes API, asked of etcd, or kept in the budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub struct Member {
     /// Whether it takes part in quorum.
     pub condition: Condition,
     /// What is known of its process beyond etcd's answers.
-    pub body: Body,
+    pub process: ProcessState,
     /// Whether it answered and named no leader.
     pub leaderless: bool,
     /// Raft entries it lags behind the leader, where both are known.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::body::Body;
 use super::circumstances::Teardown;
 use super::disruption::InPlace;
 use super::id::{ClusterRef, PodName};
 use super::policy::SmallCluster;
+use super::process::ProcessState;
 use super::tolerance::majority;
 use super::why::Why;
 
@@ -168,16 +168,20 @@ pub struct NotServing {
     /// Its name.
     pub member: String,
     /// What is known of its process.
-    pub body: Body,
+    pub process: ProcessState,
     /// Why it does not count.
     pub why: Why,
 }
 
 impl fmt::Display for NotServing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { member, body, why } = self;
-        if body.is_down() {
-            write!(f, "{member} ({body}: {why})")
+        let Self {
+            member,
+            process,
+            why,
+        } = self;
+        if process.is_down() {
+            write!(f, "{member} ({process}: {why})")
         } else {
             write!(f, "{member} ({why})")
         }
@@ -236,7 +240,7 @@ impl fmt::Display for Reason {
             ),
             Self::QuorumLost(count) => {
                 write!(f, "quorum is lost and {} is alive, so it is needed to bring quorum back: {count}", count.target)?;
-                if count.not_serving.iter().any(|other| other.body.is_down()) {
+                if count.not_serving.iter().any(|other| other.process.is_down()) {
                     f.write_str("; repair the members that are down first")?;
                 }
                 Ok(())

@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::observe::{Access, Transport};
 use crate::quorum::{
-    Body, ClusterId, ClusterRef, Grants, Latch, MemberId, MemberPod, Membership, Observation,
-    Permitted, PodName, PodUid,
+    ClusterId, ClusterRef, Grants, Latch, MemberId, MemberPod, Membership, Observation, Permitted,
+    PodName, PodUid, ProcessState,
 };
 
 fn member(index: u64, condition: Condition) -> Member {
@@ -22,7 +22,7 @@ fn member(index: u64, condition: Condition) -> Member {
         role: Role::Voter,
         leader: index == 0,
         condition,
-        body: Body::Alive,
+        process: ProcessState::Alive,
         leaderless: false,
         lag: Some(0),
         sizes: None,

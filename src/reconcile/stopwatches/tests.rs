@@ -64,7 +64,7 @@ fn what_was_seen_long_ago_says_nothing_of_now() {
 mod learners {
     use super::*;
     use crate::quorum::evidence::{Probe, Status, Target};
-    use crate::quorum::{Body, ClusterId, Member};
+    use crate::quorum::{ClusterId, Member, ProcessState};
 
     const ID: MemberId = MemberId(7);
 
@@ -77,7 +77,7 @@ mod learners {
             role: Role::Learner,
             leader: false,
             condition: Condition::Learning,
-            body: Body::Alive,
+            process: ProcessState::Alive,
             leaderless: false,
             lag: Some(lag),
             sizes: None,

@@ -1,7 +1,7 @@
 //! How answers look, and what they leave behind.
 
 use quorumgate::judge::{Refusal, Yes};
-use quorumgate::quorum::{Basis, Body, Count, NotServing, Reason, Why};
+use quorumgate::quorum::{Basis, Count, NotServing, ProcessState, Reason, Why};
 use serde_json::json;
 
 use super::door::{Door, World, answer, deny, fixture, wait, with};
@@ -17,7 +17,7 @@ fn no_headroom() -> Reason {
         in_flight: vec!["etcd-main-0".into()],
         not_serving: vec![NotServing {
             member: "etcd-main-2".to_owned(),
-            body: Body::Alive,
+            process: ProcessState::Alive,
             why: Why::NoLeader,
         }],
     })

@@ -1,11 +1,11 @@
 //! Rules 11 to 17: what the members' condition and the sum over them say.
 
 use super::Case;
-use crate::quorum::body::Body;
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::membership::Membership;
 use crate::quorum::policy::{EvidenceMode, SmallCluster};
+use crate::quorum::process::ProcessState;
 use crate::quorum::snapshot::{Member, Role};
 use crate::quorum::tolerance::{in_flight, majority};
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
@@ -18,7 +18,10 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
         return None;
     }
     let needed = majority(case.voters.saturating_add(1));
-    let dead = matches!(case.body(), Body::Dead | Body::DeadForGood);
+    let dead = matches!(
+        case.process(),
+        ProcessState::Dead | ProcessState::DeadForGood
+    );
     let failing = case
         .member
         .is_some_and(|member| matches!(member.condition, Condition::Failing(_)));
@@ -42,23 +45,23 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
 /// talk to its peers. Unless all others are known to be without a quorum, this member may be the one that completes it.
 pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
-    if !case.body().is_down() || case.others >= needed || lets_single_member_go(case) {
+    if !case.process().is_down() || case.others >= needed || lets_single_member_go(case) {
         return None;
     }
-    let least = needed.min(case.least_majority());
-    let at_most = case.others_at_most();
+    let least = needed.min(case.smallest_majority());
+    let at_most = case.others_that_may_serve();
     let (sure, maybe) = case.others_about_to_listen();
     let with_target = at_most.saturating_add(sure).saturating_add(1);
     let completes = (with_target..=with_target.saturating_add(maybe)).contains(&least);
     let may_complete = !case.never_formed() && (at_most.saturating_add(1) >= least || completes);
-    let all_may_return = case.others_in_time().saturating_add(1) >= least;
-    let too_many_going = case.others_going().saturating_add(1) > case.least_spare();
+    let all_may_return = case.others_that_may_return().saturating_add(1) >= least;
+    let too_many_going = case.others_with_a_grant().saturating_add(1) > case.spare_at_smallest();
     let is_about_to_listen = case
         .member
         .is_some_and(|member| case.is_about_to_listen(member));
     let is_fenced = case.is_own_step() && !(is_about_to_listen && case.others_may_have_quorum());
     if (may_complete || (all_may_return && too_many_going))
-        && case.body() != Body::DeadForGood
+        && case.process() != ProcessState::DeadForGood
         && !is_fenced
     {
         return Some(Verdict::Wait(Reason::MayComplete(case.count(needed))));
@@ -91,7 +94,7 @@ pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
         return Some(granted(Basis::Proceed));
     }
     let live = snapshot.policy.evidence == EvidenceMode::Live;
-    if !live || !snapshot.quorum_lost || case.body().is_down() || lets_single_member_go(case) {
+    if !live || !snapshot.quorum_lost || case.process().is_down() || lets_single_member_go(case) {
         return None;
     }
     let lost_for_long = snapshot

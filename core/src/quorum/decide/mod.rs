@@ -9,7 +9,6 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-use super::body::Body;
 use super::condition::Condition;
 use super::disruption::{Actor, Disruption};
 use super::evidence::Unanswered;
@@ -17,6 +16,7 @@ use super::grants::Grants;
 use super::id::PodName;
 use super::membership::Membership;
 use super::pod::Containers;
+use super::process::ProcessState;
 use super::snapshot::{Member, Role, Snapshot};
 use super::tolerance::{count, in_flight, majority};
 use super::verdict::{Count, NotServing, Verdict};
@@ -100,15 +100,16 @@ impl<'a> Case<'a> {
         &self.disruption.target.name
     }
 
-    fn body(&self) -> Body {
-        self.member.map_or(Body::Alive, |member| member.body)
+    fn process(&self) -> ProcessState {
+        self.member
+            .map_or(ProcessState::Alive, |member| member.process)
     }
 
     /// Whether a member's container runs and its client port refuses: it may be in its initialisation, and may talk to its peers already.
     fn is_about_to_listen(&self, member: &Member) -> bool {
         let pod = member.pod_name().and_then(|pod| self.snapshot.pod(pod));
         let runs = pod.is_some_and(|pod| pod.containers == Containers::Running);
-        runs && member.body == Body::Starting
+        runs && member.process == ProcessState::Starting
     }
 
     fn role(&self) -> Role {
@@ -126,12 +127,12 @@ impl<'a> Case<'a> {
 
     /// The others that serve, or that would as soon as there is a leader to follow, or that may for all that is known: also those that are
     /// expected and were not seen.
-    fn others_at_most(&self) -> u32 {
+    fn others_that_may_serve(&self) -> u32 {
         let out = self
             .other_voters()
             .filter(|other| !may_serve(other))
             .count();
-        count(self.other_voters().count() - out).saturating_add(self.unseen())
+        count(self.other_voters().count() - out).saturating_add(self.unseen_voters())
     }
 
     /// The others that run and do not listen yet, and those that may for all that is known: they refuse, and nobody says that they do not run. (Of
@@ -139,7 +140,7 @@ impl<'a> Case<'a> {
     fn others_about_to_listen(&self) -> (u32, u32) {
         let refusing = || self.other_voters().filter(|other| refuses(other));
         let sure = refusing().filter(|other| self.is_about_to_listen(other));
-        let maybe = refusing().filter(|other| !other.body.is_down());
+        let maybe = refusing().filter(|other| !other.process.is_down());
         (count(sure.count()), count(maybe.count()))
     }
 
@@ -148,17 +149,17 @@ impl<'a> Case<'a> {
     fn never_formed(&self) -> bool {
         let unseen = !self.snapshot.formed && self.snapshot.latch.voters == 0;
         let unheard = self.snapshot.membership == Membership::Unread;
-        unseen && unheard && self.body() == Body::Starting
+        unseen && unheard && self.process() == ProcessState::Starting
     }
 
     /// Whether any of the others serves, or may for all that is known.
     fn others_may_have_quorum(&self) -> bool {
-        let without = |other: &Member| other.body.is_down() || other.leaderless;
-        self.unseen() > 0 || !self.other_voters().all(without)
+        let without = |other: &Member| other.process.is_down() || other.leaderless;
+        self.unseen_voters() > 0 || !self.other_voters().all(without)
     }
 
     /// Voters that are expected and that nobody saw.
-    fn unseen(&self) -> u32 {
+    fn unseen_voters(&self) -> u32 {
         let present = self
             .snapshot
             .members
@@ -170,26 +171,26 @@ impl<'a> Case<'a> {
     }
 
     /// The others that are up or may come back by themselves.
-    fn others_in_time(&self) -> u32 {
+    fn others_that_may_return(&self) -> u32 {
         let lasting = self
             .other_voters()
-            .filter(|other| other.body != Body::DeadForGood);
-        count(lasting.count()).saturating_add(self.unseen())
+            .filter(|other| other.process != ProcessState::DeadForGood);
+        count(lasting.count()).saturating_add(self.unseen_voters())
     }
 
     /// The others that are on their way out by a grant.
-    fn others_going(&self) -> u32 {
+    fn others_with_a_grant(&self) -> u32 {
         count(in_flight(self.grants, Some(self.target())).len())
     }
 
     /// The smallest majority that there may be. Without a list from a quorum the voters that count are a safe guess, and too many for a
     /// rule that lets members go because a majority is out of reach.
-    fn least_majority(&self) -> u32 {
-        majority(self.least_voters())
+    fn smallest_majority(&self) -> u32 {
+        majority(self.smallest_size())
     }
 
     /// Of a cluster that nobody ever saw, the size that its owner asked for is all there is to go by.
-    fn least_voters(&self) -> u32 {
+    fn smallest_size(&self) -> u32 {
         match (self.snapshot.membership, self.snapshot.latch.voters) {
             (Membership::Confirmed { .. }, _)
             | (Membership::Stale { .. } | Membership::Unread, 0) => self.voters,
@@ -198,8 +199,8 @@ impl<'a> Case<'a> {
     }
 
     /// How many voters the smallest cluster that it may be can spare.
-    fn least_spare(&self) -> u32 {
-        let voters = self.least_voters().min(self.voters);
+    fn spare_at_smallest(&self) -> u32 {
+        let voters = self.smallest_size().min(self.voters);
         voters.saturating_sub(majority(voters))
     }
 
@@ -257,7 +258,7 @@ fn refuses(member: &Member) -> bool {
 
 /// Whether a voter serves, would as soon as there is a leader to follow, or may for all that is known.
 fn may_serve(member: &Member) -> bool {
-    !member.body.is_down()
+    !member.process.is_down()
         && match &member.condition {
             Condition::Serving | Condition::Learning | Condition::Unknown(_) => true,
             Condition::Failing(why) => matches!(
@@ -270,7 +271,7 @@ fn may_serve(member: &Member) -> bool {
 fn not_serving(member: &Member) -> Option<NotServing> {
     Some(NotServing {
         member: member.name.clone(),
-        body: member.body,
+        process: member.process,
         why: member.condition.why().cloned().or_else(|| {
             // Only a learner can be neither serving nor amiss, and a promoted one says so.
             (!member.serves_quorum()).then_some(Why::NotPromoted)

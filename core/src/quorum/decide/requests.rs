@@ -2,10 +2,10 @@
 
 use super::Case;
 use super::early::shortens_grace;
-use crate::quorum::body::Body;
 use crate::quorum::circumstances::{Circumstances, DisruptionBudget, OverrideOn, Temperature};
 use crate::quorum::disruption::{Actor, Disruption, Grace, Kind};
 use crate::quorum::pod::{Node, Pod};
+use crate::quorum::process::ProcessState;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 
 /// Rule 5: force on a pod that may still run on an unreachable node would let a second one start beside it.
@@ -89,7 +89,7 @@ pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
 /// Rule 9: while the ledger may lack open grants, only members that are dead for good go.
 pub(super) fn rule_9_cold_ledger(case: &Case<'_>) -> Option<Verdict> {
     match case.snapshot.circumstances.ledger {
-        Temperature::Cold { remaining } if case.body() != Body::DeadForGood => {
+        Temperature::Cold { remaining } if case.process() != ProcessState::DeadForGood => {
             Some(Verdict::Wait(Reason::LedgerCold { remaining }))
         }
         Temperature::Cold { .. } | Temperature::Warm => None,

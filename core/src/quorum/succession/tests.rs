@@ -1,6 +1,6 @@
 use super::*;
-use crate::quorum::body::Body;
 use crate::quorum::condition::Condition;
+use crate::quorum::process::ProcessState;
 use crate::quorum::snapshot::{MemberPod, Observation, Role};
 use crate::quorum::why::Why;
 use crate::quorum::{Actor, ClusterRef, Grace, Kind, Permitted, PodName, TargetPod};
@@ -36,7 +36,7 @@ fn member(n: u64, leader: u64) -> Member {
         role: Role::Voter,
         leader: id == leader,
         condition: Condition::Serving,
-        body: Body::Alive,
+        process: ProcessState::Alive,
         leaderless: false,
         lag: Some(n),
         sizes: None,

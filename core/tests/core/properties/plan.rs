@@ -129,7 +129,7 @@ proptest! {
                     continue;
                 };
                 let unknown = matches!(member.condition, Condition::Unknown(_));
-                prop_assert!(!unknown || member.body.is_down(), "{}: {:?}", step, member);
+                prop_assert!(!unknown || member.process.is_down(), "{}: {:?}", step, member);
                 prop_assert!(!member.pod.as_ref().is_some_and(|pod| pod.terminating), "{}", step);
             }
         }

@@ -138,7 +138,7 @@ fn show(setting: &Setting, snapshot: &Snapshot) -> String {
         let leads = if member.leader { ", leader" } else { "" };
         lines.push(format!(
             "{} is a {}{leads}, {}, {condition}",
-            member.name, member.role, member.body
+            member.name, member.role, member.process
         ));
     }
     for pod in &snapshot.not_members {

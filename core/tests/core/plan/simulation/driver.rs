@@ -122,7 +122,8 @@ impl Cluster {
 
     fn never_on_unknown_evidence(&self, snapshot: &Snapshot, step: &Step) {
         if let Some(member) = snapshot.member(&step.pod.name) {
-            let known = !matches!(member.condition, Condition::Unknown(_)) || member.body.is_down();
+            let known =
+                !matches!(member.condition, Condition::Unknown(_)) || member.process.is_down();
             // One that hangs may be restarted while the others make the majority without it.
             let others = snapshot.serving(&self.grants, Some(&step.pod.name));
             let spared = others >= majority(snapshot.voters(&self.grants, Some(&step.pod.name)));

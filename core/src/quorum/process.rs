@@ -6,7 +6,7 @@ use super::pod::{Containers, Node, Pod};
 /// What is known of a member's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
-pub enum Body {
+pub enum ProcessState {
     /// It does not run, and this incarnation may start again.
     Dead,
     /// It does not run and nothing will start this incarnation again: its node is gone or out of service, or it has finished.
@@ -21,7 +21,7 @@ pub enum Body {
     Elsewhere,
 }
 
-impl Body {
+impl ProcessState {
     /// Whether its process is known not to run.
     pub fn is_down(self) -> bool {
         match self {
@@ -61,25 +61,27 @@ pub(super) fn is_called_ready(pod: &Pod) -> bool {
 }
 
 /// What is known of the process of a pod that gave no status of its own.
-pub(super) fn of_silent(pod: &Pod, silence: Silence) -> Body {
+pub(super) fn of_silent(pod: &Pod, silence: Silence) -> ProcessState {
     match pod.node {
-        Node::Gone | Node::OutOfService => Body::DeadForGood,
-        Node::Unscheduled => Body::Starting,
-        Node::NotReady | Node::Unread => Body::Alive,
+        Node::Gone | Node::OutOfService => ProcessState::DeadForGood,
+        Node::Unscheduled => ProcessState::Starting,
+        Node::NotReady | Node::Unread => ProcessState::Alive,
         Node::Ready => reported(pod, silence),
     }
 }
 
-fn reported(pod: &Pod, silence: Silence) -> Body {
+fn reported(pod: &Pod, silence: Silence) -> ProcessState {
     match (&pod.containers, silence) {
         (Containers::AllTerminated { finished: true } | Containers::Rejected { .. }, _) => {
-            Body::DeadForGood
+            ProcessState::DeadForGood
         }
         (Containers::AllTerminated { finished: false }, _)
-        | (Containers::EtcdFailed { .. }, Silence::Refused | Silence::NoAddress) => Body::Dead,
-        (Containers::Creating, Silence::Refused | Silence::NoAddress) => Body::Starting,
-        (Containers::Running, Silence::Refused) if !is_called_ready(pod) => Body::Starting,
+        | (Containers::EtcdFailed { .. }, Silence::Refused | Silence::NoAddress) => {
+            ProcessState::Dead
+        }
+        (Containers::Creating, Silence::Refused | Silence::NoAddress) => ProcessState::Starting,
+        (Containers::Running, Silence::Refused) if !is_called_ready(pod) => ProcessState::Starting,
         (Containers::EtcdFailed { .. } | Containers::Creating, Silence::Unproven)
-        | (Containers::Running | Containers::Unreported, _) => Body::Alive,
+        | (Containers::Running | Containers::Unreported, _) => ProcessState::Alive,
     }
 }
