@@ -1,29 +1,31 @@
-//! What more than half of the answers agree on: the cluster they belong to, and the leader and term they name.
+//! The cluster id, the leader and the term that more than half of the answers agree on.
 //!
-//! A majority of the answers is enough to call a member serving, because a verdict only counts those that serve together and needs a
-//! majority of all voters. To say that a member is *wrong*, a majority of all voters has to say otherwise.
+//! More than half of the *answers* is enough to call a member serving. A decision counts only
+//! members that serve together, and demands a majority of all voters from them. To call a member
+//! *wrong* (in another cluster, or behind another leader), a majority of all *voters* has to
+//! contradict it.
 
 use std::collections::BTreeMap;
 
 use super::answers::Answers;
 use super::id::{ClusterId, MemberId};
 
-/// What more than half of the answers say, and how many do.
+/// A value that more than half of the answers agree on, and the number of those answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Agreed<T> {
     pub(super) on: T,
     pub(super) votes: u32,
 }
 
-/// The leader that a member names, with the term.
+/// The leader that a member names, and the raft term.
 pub(super) type Leadership = (MemberId, u64);
 
-/// The cluster id that more than half of the answers carry.
+/// The cluster id in more than half of the answers.
 pub(super) fn cluster(answers: &Answers<'_>) -> Option<Agreed<ClusterId>> {
     most(answers.heard().map(|heard| heard.status.cluster_id))
 }
 
-/// Every cluster id that was answered, in order.
+/// Every cluster id in the answers, sorted.
 pub(super) fn clusters(answers: &Answers<'_>) -> Vec<ClusterId> {
     let mut ids: Vec<ClusterId> = answers.heard().map(|h| h.status.cluster_id).collect();
     ids.sort();
@@ -31,7 +33,8 @@ pub(super) fn clusters(answers: &Answers<'_>) -> Vec<ClusterId> {
     ids
 }
 
-/// The leader and term that more than half of the answering voters of `cluster` name. One that names nobody has a vote too.
+/// The leader and term that more than half of the answering voters of `cluster` name. A voter that
+/// names no leader counts among the answering ones.
 pub(super) fn leadership(answers: &Answers<'_>, cluster: ClusterId) -> Option<Agreed<Leadership>> {
     let named = most(
         answers

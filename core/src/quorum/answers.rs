@@ -1,4 +1,7 @@
-//! Who answered in a round: one answer per pod and per external member, contradictions told apart from silence.
+//! The answers of one probe round, sorted by member.
+//!
+//! A contradictory answer (two pods with one member id, an endpoint that answers differently twice)
+//! is kept apart from a missing one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +9,15 @@ use super::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
 use super::id::{MemberId, PodName, PodUid};
 use super::pod::Pod;
 
-/// What one endpoint had to say.
+/// The answer of one endpoint.
 #[derive(Debug, Clone)]
 pub(super) enum Answer<'a> {
-    /// Its status, and what came after it.
+    /// A status, and the read and the member list that followed it.
     Heard(Heard<'a>),
-    /// No status.
+    /// No status, and the reason.
     Silent(Unanswered),
-    /// A status with a member id that other pods answered with too: nobody knows whose it is.
+    /// A status whose member id other pods answered with too. Nobody can tell which pod is that
+    /// member.
     Shared { id: MemberId, with: Vec<PodName> },
 }
 
@@ -25,7 +29,7 @@ pub(super) struct Heard<'a> {
     pub(super) members: &'a Result<Vec<ListedMember>, Unanswered>,
 }
 
-/// The answers of one round, by whom they belong to.
+/// The answers of one round, sorted by pod and by external member.
 #[derive(Debug)]
 pub(super) struct Answers<'a> {
     pods: BTreeMap<&'a PodUid, Answer<'a>>,
@@ -33,7 +37,8 @@ pub(super) struct Answers<'a> {
 }
 
 impl<'a> Answers<'a> {
-    /// Sorts a round by pod and external member. Answers of pods that are not among `pods` are of no use: another incarnation gave them.
+    /// Sorts the answers of a round. Answers of pods that are not in `pods` are dropped, because an
+    /// earlier incarnation gave them.
     pub(super) fn sort(pods: &'a [Pod], round: &'a Round) -> Self {
         let mut by_target: BTreeMap<&Target, Vec<&Probe>> = BTreeMap::new();
         for probe in &round.probes {
@@ -61,12 +66,12 @@ impl<'a> Answers<'a> {
         sorted
     }
 
-    /// What a pod answered.
+    /// The answer of a pod.
     pub(super) fn of_pod(&self, uid: &PodUid) -> Option<&Answer<'a>> {
         self.pods.get(uid)
     }
 
-    /// What answered at the client URL of a member without a pod.
+    /// The answer from the client URL of a member without a pod.
     pub(super) fn of_external(&self, id: MemberId) -> Option<&Answer<'a>> {
         self.external.get(&id)
     }
@@ -109,7 +114,7 @@ impl<'a> Answers<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// The status, where it belongs to exactly one member.
+    /// The status, if it belongs to exactly one member.
     pub(super) fn heard(&self) -> Option<&Heard<'a>> {
         match self {
             Self::Heard(heard) => Some(heard),

@@ -1,5 +1,7 @@
-//! Puts a [`Snapshot`] together from an [`Observation`]: who answered, what they agree on, which list counts, which pod is which member,
-//! and then the condition of each.
+//! [`Snapshot::assemble`]: from an [`Observation`] to a [`Snapshot`].
+//!
+//! The steps: sort the answers, find what the answers agree on, choose the member list that counts,
+//! match pods with members, and work out the condition of each member.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,8 @@ use super::tolerance::count;
 use super::why::Why;
 
 impl Snapshot {
-    /// Puts together what was observed. The order of pods, probes and listed members never matters.
+    /// Works out the state of a cluster from what was observed. The order of pods, probes and
+    /// listed members makes no difference.
     pub fn assemble(observation: &Observation) -> Self {
         let mut snapshot = Self::blank(observation);
         match observation.policy.evidence {
@@ -29,7 +32,8 @@ impl Snapshot {
         snapshot
     }
 
-    /// What was read, with nothing asked yet.
+    /// The snapshot as far as the Kubernetes API and the budget determine it, without any answer of
+    /// etcd.
     fn blank(observation: &Observation) -> Self {
         let o = observation.clone();
         let mut pods = o.pods;
@@ -65,7 +69,8 @@ impl Snapshot {
         let answers = Answers::sort(&pods, &observation.round);
         let externals = self.recorded_externals;
         let replicas = self.replicas.saturating_add(externals);
-        // The latch need not count external voters. A pod that began a cluster of its own is no majority while they are on record.
+        // The latch is at most `spec.replicas`, so it may leave external voters out. They are added
+        // to the pods: a pod that started a cluster of its own must not look like the majority.
         let here = self.latch.voters.min(count(pods.len()));
         let known = self.latch.voters.max(here.saturating_add(externals));
         let consensus = Consensus::of(&answers, self.policy.lag_bound, |list| {
@@ -96,14 +101,17 @@ impl Snapshot {
         self.members = sources.members(&pods, &self.not_members);
         self.quorum_lost = loss::is_lost(&self.members, self.electorate(&self.members));
         if self.proves_quorum() {
-            // It is lost for no longer than a moment, whatever was watched until then.
+            // A voter that serves proves a quorum, so the time watched until now does not count.
             self.quorum_lost_for = None;
         }
     }
 }
 
-/// The pods that are proven not to be members. A list proves it only with a majority of the known voters behind its cluster: a
-/// cluster that one member started for itself lists nobody else either.
+/// The pods that are proven not to be members.
+///
+/// A member list is a proof only if a majority of the known voters belongs to the cluster of that
+/// list. Otherwise the list may come from a member that started a cluster of its own: such a list
+/// names nobody else.
 fn proven_non_members(pods: &[Pod], mapping: &Mapping, consensus: &Consensus<'_>) -> Vec<PodName> {
     let backed = consensus
         .cluster
@@ -117,7 +125,7 @@ fn proven_non_members(pods: &[Pod], mapping: &Mapping, consensus: &Consensus<'_>
         .collect()
 }
 
-/// All that the members are made from.
+/// The data from which the members are built.
 struct MemberSources<'a, 'b> {
     set: &'b str,
     recorded_pods: &'b BTreeMap<MemberId, PodName>,
@@ -177,7 +185,8 @@ impl MemberSources<'_, '_> {
         }
     }
 
-    /// Members without a pod. Where a pod could not be identified, an answer from elsewhere may be that pod's, and does not count.
+    /// The listed members without a pod. `doubtful` says that some pod could not be matched with a
+    /// member: an answer from a client URL may be the answer of that pod, and does not count then.
     fn elsewhere(&self, doubtful: bool) -> Vec<Member> {
         let with_pod = self.mapping.with_pod();
         let mut listed: Vec<&ListedMember> = self
@@ -194,8 +203,10 @@ impl MemberSources<'_, '_> {
             .collect()
     }
 
-    /// One that belongs in a pod of this StatefulSet serves in that pod or not at all: what answers at its URL is on its way out, or is
-    /// not the member that is meant.
+    /// A listed member without a pod.
+    ///
+    /// A member that belongs in a pod of this StatefulSet serves in that pod or not at all. An
+    /// answer from its client URL comes from a pod that is going away, or from another member.
     fn without_pod(&self, listed: &ListedMember, doubtful: bool) -> Member {
         let pod_name = self.belongs_in(listed);
         let answer = self.answers.of_external(listed.id);
@@ -232,7 +243,8 @@ impl MemberSources<'_, '_> {
         }
     }
 
-    /// The pod that a listed member has when it has one: by its name, by its peer URL while it has never started, or as the budget recorded it.
+    /// The name of the pod that a listed member belongs in. It follows from the member's name, from
+    /// its peer URL if the member has never started, or from the budget's record.
     fn belongs_in(&self, listed: &ListedMember) -> Option<PodName> {
         let urls = || {
             let mut urls = listed.peer_urls.iter().filter(|_| listed.name.is_empty());
@@ -243,7 +255,8 @@ impl MemberSources<'_, '_> {
             .or_else(|| self.recorded_pods.get(&listed.id).cloned())
     }
 
-    /// A learner is one that the list calls so, where the list is known to be new or the member says so itself. All others count.
+    /// The role of a member. A member is a learner only if the member list says so, and if that
+    /// list is confirmed or the member itself says so too. Every other member counts as a voter.
     fn role(&self, identity: Identity, status: Option<&Status>) -> Role {
         let listed = identity.id().and_then(|id| {
             let list = self.consensus.list.as_ref()?;
@@ -257,7 +270,8 @@ impl MemberSources<'_, '_> {
         }
     }
 
-    /// What its process does: one that answers is alive, whatever the API says. (An answer from another cluster came from a reused address.)
+    /// The state of a member's process. A member that answers is alive, whatever the Kubernetes API
+    /// says. An answer from another cluster does not count, because it came from a reused address.
     fn process(&self, pod: &Pod, answer: &Answer<'_>) -> ProcessState {
         match answer {
             Answer::Heard(heard) if !self.is_foreign(heard.status) => ProcessState::Alive,
@@ -277,7 +291,8 @@ impl MemberSources<'_, '_> {
     }
 }
 
-/// A voter cannot be Learning, nor a learner Serving: what the list says of the role goes before the condition.
+/// Makes a condition fit the role in the member list: a voter cannot be Learning, and a learner
+/// cannot be Serving.
 fn as_role(role: Role, condition: Condition) -> Condition {
     match (role, condition) {
         (Role::Voter, Condition::Learning) => Condition::Unknown(Why::NoMemberList),

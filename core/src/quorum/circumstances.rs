@@ -1,28 +1,29 @@
-//! What surrounds a request: facts about the cluster's objects that decide before any member is looked at (rules 1 to 10).
+//! The facts about a cluster's Kubernetes objects that are judged before any member (rules 1 to
+//! 10).
 
 use std::time::Duration;
 
 use super::id::ClusterRef;
 
-/// Facts about the budget, the StatefulSet and what holds them.
+/// The facts about the budget, the StatefulSet, its owner and its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Circumstances {
     /// Whether the pod belongs to an enrolled cluster (rule 1).
     pub scope: Scope,
-    /// Whether the cluster, or this ordinal of it, is being torn down (rule 3).
+    /// The teardown of the cluster or of this ordinal, if there is one (rule 3).
     pub teardown: Option<Teardown>,
-    /// A valid override (rule 6; on the pod itself it also lifts rule 5).
+    /// A valid override (rule 6). An override on the pod itself also lifts rule 5.
     pub lifted: Option<Override>,
     /// Another budget whose members report the same etcd cluster id (rule 8).
     pub shared_with: Option<ClusterRef>,
-    /// Whether the ledger has been watched for long enough to be complete (rule 9).
+    /// Whether the ledger is known to hold every open grant (rule 9).
     pub ledger: Temperature,
-    /// What the pod's `PodDisruptionBudget`s would say to an eviction now (rule 10).
+    /// The answer that the pod's `PodDisruptionBudget`s would give to an eviction now (rule 10).
     pub disruption_budget: DisruptionBudget,
 }
 
 impl Circumstances {
-    /// An enrolled cluster with a warm ledger, and nothing else to say about it.
+    /// An enrolled cluster with a warm ledger: no teardown, no override, no refusal.
     pub fn ordinary() -> Self {
         Self {
             scope: Scope::Enrolled,
@@ -35,48 +36,51 @@ impl Circumstances {
     }
 }
 
-/// Whether a pod is the gate's business.
+/// Whether a pod belongs to an enrolled cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// A pod of a cluster with a budget.
+    /// The pod belongs to a cluster with a budget.
     Enrolled,
-    /// No budget and no enrolment: not ours.
+    /// The StatefulSet has no budget and is not enrolled. The gate lets the pod go.
     Foreign,
-    /// The StatefulSet is enrolled and has no budget yet.
+    /// The StatefulSet is enrolled, and its budget does not exist yet.
     NoLedger,
-    /// The definition of budgets is missing from the API server.
+    /// The `CustomResourceDefinition` of budgets is missing from the API server.
     NoDefinition,
 }
 
-/// What is being torn down. Each variant is a way in which a delete is no longer a loss.
+/// The kinds of teardown. In each of them the owner wants the member gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Teardown {
     /// The namespace is terminating.
     Namespace,
-    /// The StatefulSet that the pod refers to goes, on purpose and not orphaning its pods.
+    /// The StatefulSet of the pod is being deleted together with its pods (not with
+    /// `--cascade=orphan`).
     StatefulSet,
-    /// The StatefulSet's owner goes.
+    /// The owner of the StatefulSet is being deleted.
     Owner,
-    /// `spec.replicas` is 0: hibernation. Granted, so that it counts while it lasts.
+    /// `spec.replicas` is 0 (hibernation). The delete takes a grant, because etcd still lists the
+    /// member.
     Hibernation,
-    /// The pod's ordinal left the range by a recorded scale-in. Granted, so that it counts while it lasts.
+    /// The pod's ordinal left the range by a recorded scale-in. The delete takes a grant, because
+    /// etcd may still list the member.
     ScaleIn,
 }
 
-/// A person's decision to go on against the gate's advice, limited in time.
+/// A person's annotation that lets disruptions pass against the rules for a limited time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Override {
-    /// Where it stands.
+    /// The object that carries the annotation.
     pub on: OverrideOn,
-    /// Until when, as written (RFC 3339).
+    /// The end of the override, as written (RFC 3339).
     pub until: String,
 }
 
 /// The object that carries an override.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverrideOn {
-    /// The pod itself: this also lifts rule 5.
+    /// The pod. Only this override also lifts rule 5.
     Pod,
     /// The StatefulSet.
     StatefulSet,
@@ -87,28 +91,30 @@ pub enum OverrideOn {
 /// Whether the ledger is known to hold every open grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Temperature {
-    /// It is.
+    /// The ledger holds every open grant.
     Warm,
-    /// It is new, or its gate was not in force for a while: grants given elsewhere may be open.
+    /// The ledger is new, or the gate was not in force for a while. Grants that the ledger does not
+    /// show may be open.
     Cold {
-        /// How long this replica still has to watch it; `None` while its gate is not in force: that time does not count.
+        /// The time that this replica still has to watch the ledger. `None` while the gate is not
+        /// in force, because that time does not count.
         remaining: Option<Duration>,
     },
 }
 
-/// What the `PodDisruptionBudget`s that select the pod would say to its eviction.
+/// The answer that the `PodDisruptionBudget`s of the pod would give to an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DisruptionBudget {
-    /// None selects it, or the one that does would let it go.
+    /// No `PodDisruptionBudget` selects the pod, or the only one allows the eviction.
     Permits,
-    /// It would answer 429.
+    /// The `PodDisruptionBudget` would refuse: the API server answers 429.
     Refuses {
-        /// Its name.
+        /// The name of the `PodDisruptionBudget`.
         name: String,
     },
-    /// Several select it: the API server answers 500.
+    /// Several `PodDisruptionBudget`s select the pod: the API server answers 500.
     Several {
-        /// Their names.
+        /// The names of the `PodDisruptionBudget`s.
         names: Vec<String>,
     },
 }

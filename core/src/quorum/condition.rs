@@ -1,7 +1,8 @@
-//! Whether a member takes part in quorum, from what etcd answered.
+//! The condition of a member: whether it takes part in quorum, from what etcd answered.
 //!
-//! Failing is said only on positive evidence; whatever could not be found out is Unknown. So evidence that goes missing turns Serving and
-//! Failing into Unknown, and nothing into Serving.
+//! A member is Failing only by positive evidence. A member about which the evidence is missing is
+//! Unknown. So a lost answer can turn Serving or Failing into Unknown, and can never make a member
+//! Serving.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,18 +17,18 @@ use super::why::Why;
 /// Whether a member takes part in quorum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// A voter that proved just now that it does.
+    /// A voter that has just proved that it takes part.
     Serving,
-    /// A learner that follows the leader. It takes no part in quorum.
+    /// A learner that follows the leader. Learners take no part in quorum.
     Learning,
-    /// It answered, or something vouches, that it does not.
+    /// A member that is known not to take part, and the reason.
     Failing(Why),
-    /// Nobody could ask.
+    /// A member of which nobody knows whether it takes part, and the reason.
     Unknown(Why),
 }
 
 impl Condition {
-    /// Why it does not serve; `None` for Serving and Learning.
+    /// The reason why the member does not serve; `None` for Serving and Learning.
     pub fn why(&self) -> Option<&Why> {
         match self {
             Self::Serving | Self::Learning => None,
@@ -36,13 +37,13 @@ impl Condition {
     }
 }
 
-/// What one answer is compared with: what the others say.
+/// The views that the answers of a round share. One answer is judged by comparing it with them.
 #[derive(Debug)]
 pub(super) struct Consensus<'a> {
     pub(super) cluster: Option<Agreed<ClusterId>>,
     pub(super) leadership: Option<Agreed<Leadership>>,
     pub(super) list: Option<List<'a>>,
-    /// Voters that count.
+    /// The number of voters that count.
     pub(super) voters: u32,
     alarms: BTreeMap<MemberId, BTreeSet<AlarmKind>>,
     applied: BTreeMap<MemberId, u64>,
@@ -50,7 +51,8 @@ pub(super) struct Consensus<'a> {
 }
 
 impl<'a> Consensus<'a> {
-    /// What the answers agree on. `size` makes the number of voters that count from the member list.
+    /// The views that `answers` share. `size` returns the number of voters that count, given the
+    /// member list that counts.
     pub(super) fn of(
         answers: &Answers<'a>,
         lag_bound: u64,
@@ -91,17 +93,19 @@ impl<'a> Consensus<'a> {
             .unwrap_or_default()
     }
 
-    /// The list, where it comes from a member in contact with a quorum.
+    /// The member list, if a member in contact with a quorum gave it.
     pub(super) fn confirmed_list(&self) -> Option<&List<'a>> {
         self.list.as_ref().filter(|list| list.confirmed)
     }
 
-    /// Whether `votes` are a majority of the voters that count, so that whoever says otherwise is wrong.
+    /// Whether `votes` are a majority of the voters that count, so that a member that contradicts
+    /// them is wrong.
     pub(super) fn outvotes(&self, votes: u32) -> bool {
         votes >= majority(self.voters)
     }
 
-    /// Raft entries that a member lags behind its leader; behind the most advanced member where the leader did not answer.
+    /// The number of raft entries that a member is behind its leader. Where the leader did not
+    /// answer, the most advanced member takes its place.
     pub(super) fn lag(&self, id: MemberId) -> Option<u64> {
         let own = self.applied.get(&id)?;
         let leader = self
@@ -112,7 +116,7 @@ impl<'a> Consensus<'a> {
     }
 }
 
-/// Judges the answer of a listed member, or of one that may be.
+/// The condition of a member by its answer.
 pub(super) fn of_answer(answer: &Answer<'_>, consensus: &Consensus<'_>) -> Condition {
     match answer {
         Answer::Heard(heard) => of_heard(heard, consensus),
@@ -198,7 +202,8 @@ fn confirmed(heard: &Heard<'_>, consensus: &Consensus<'_>, id: MemberId) -> Cond
     }
 }
 
-/// Says why the read failed, where it did: that is nearer to the cause than the missing list.
+/// The condition of a member whose membership no confirmed list shows. A failed read is the better
+/// reason, where there is one, because it is nearer to the cause than `otherwise`.
 fn unconfirmed(heard: &Heard<'_>, otherwise: Why) -> Condition {
     match heard.read {
         Err(Unanswered::NoLeader) => Condition::Failing(Why::NoLeader),

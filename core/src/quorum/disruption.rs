@@ -1,89 +1,93 @@
-//! What somebody wants to do to a member.
+//! Disruptions: requests to take a member out on purpose.
 
 use super::id::{PodName, PodUid};
 
-/// One disruption that asks for permission.
+/// A request to take one member out, as [`decide()`](super::decide()) judges it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disruption {
-    /// The pod it would take.
+    /// The pod that would go.
     pub target: TargetPod,
-    /// What would be done.
+    /// The kind of disruption.
     pub kind: Kind,
-    /// Who asks.
+    /// The asker.
     pub actor: Actor,
-    /// Whether the pod gets its grace period.
+    /// Whether the pod keeps its grace period.
     pub grace: Grace,
-    /// The UID that the request insists on (a precondition), if any.
+    /// The UID in the request's preconditions, if it has one.
     pub precondition: Option<PodUid>,
 }
 
-/// The incarnation of a pod that a disruption is about.
+/// A pod of a given name and UID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetPod {
-    /// Its name.
+    /// The name of the pod.
     pub name: PodName,
-    /// The incarnation that would go.
+    /// The UID of the incarnation that would go.
     pub uid: PodUid,
 }
 
-/// What would be done to the member.
+/// The kinds of disruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// `DELETE pods`.
+    /// A `DELETE pods` request.
     Delete,
-    /// `CREATE pods/eviction`. The API server asks the pod's `PodDisruptionBudget` after us (rule 10).
+    /// A `CREATE pods/eviction` request. After the gate the API server asks the pod's
+    /// `PodDisruptionBudget` (rule 10).
     Evict,
-    /// A rollout replaces the pod by one of the update revision: it deletes it.
+    /// A rollout deletes the pod, to have it created again with the update revision.
     RolloutStep,
-    /// The same, by an eviction, so that `PodDisruptionBudget`s have their say (rule 10).
+    /// A rollout evicts the pod, so that `PodDisruptionBudget`s are respected (rule 10).
     RolloutEviction,
-    /// The member's backend is defragmented: it blocks meanwhile.
+    /// A defragmentation of the member's database. The member blocks until it is done.
     Defragment,
-    /// The member's volume is replaced.
+    /// A replacement of the member's volume.
     Replace,
-    /// The pod is updated in place, and its kubelet acts on that when it will.
+    /// An update of the pod in place. The kubelet acts on such an update at a time of its own
+    /// choosing.
     Restart(InPlace),
 }
 
 impl Kind {
-    /// Whether a rollout does it.
+    /// Whether a rollout asks for this disruption.
     pub fn is_rollout_step(self) -> bool {
         matches!(self, Self::RolloutStep | Self::RolloutEviction)
     }
 
-    /// Whether `PodDisruptionBudget`s are asked.
+    /// Whether `PodDisruptionBudget`s apply to this disruption.
     pub fn is_eviction(self) -> bool {
         matches!(self, Self::Evict | Self::RolloutEviction)
     }
 }
 
-/// What about an update of a pod takes its member out.
+/// The kinds of pod updates that take a member out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InPlace {
-    /// A new image restarts etcd's container.
+    /// A new image: etcd's container restarts.
     Image,
-    /// `activeDeadlineSeconds` ends the pod.
+    /// `activeDeadlineSeconds`: the pod ends.
     Deadline,
-    /// A resize restarts etcd's container, by the `resizePolicy` of a resource that changes.
+    /// A resize of a resource whose `resizePolicy` is `RestartContainer`: etcd's container
+    /// restarts.
     Resize,
 }
 
-/// Who asks.
+/// The asker of a disruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
-    /// Anyone who is not named below.
+    /// Every asker except the two below.
     Stranger,
-    /// A kubelet or the pod garbage collector: what they delete has ended already.
+    /// A kubelet or the pod garbage collector. They delete only pods that have ended.
     NodeOrPodGc,
-    /// This product's own controllers.
+    /// The controllers of quorumgate.
     Gate,
 }
 
-/// Whether the pod gets its grace period.
+/// Whether a pod keeps its grace period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grace {
-    /// The pod's containers are stopped by its kubelet before the object goes.
+    /// The kubelet stops the containers before the pod object is removed.
     Graceful,
-    /// Grace 0 asked for by the caller: the object goes at once, whether or not the containers still run.
+    /// The caller asked for grace 0. The pod object is removed at once, even if its containers
+    /// still run.
     Forced,
 }

@@ -1,34 +1,38 @@
-//! What etcd itself answered: the raw result of one round of probes, before anybody judged it.
+//! The raw answers of etcd in one round of probes, before any judgement.
 //!
-//! A probe asks one endpoint three things, in this order: `Maintenance.Status`, a linearizable read, and the member list
-//! (not linearizable). Each failure is kept, because "nobody answered" and "it answered that it is ill" are different evidence.
+//! A probe asks one endpoint for three things, in this order: `Maintenance.Status`, a linearizable
+//! read, and the member list (not linearizable). Every failure is kept, because "it did not answer"
+//! and "it answered that it is ill" are different evidence.
 
 use super::id::{ClusterId, MemberId, PodUid};
 
-/// The answers of every endpoint that was asked in one round, all under one deadline.
+/// The answers of all endpoints in one round. All of them were asked under one deadline.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Round {
-    /// One entry per endpoint.
+    /// The probes, one per endpoint.
     pub probes: Vec<Probe>,
 }
 
 /// The answers of one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// Whom the endpoint belongs to, as far as the asker knew.
+    /// The owner of the endpoint, as far as the asker knew.
     pub target: Target,
-    /// `Maintenance.Status`: local, answered without quorum.
+    /// The answer to `Maintenance.Status`. A member answers it from local state, without a quorum.
     pub status: Result<Status, Unanswered>,
-    /// A linearizable read: proves contact with a quorum. etcd's "permission denied" counts as passed. Not asked of a learner
-    /// ([`Unanswered::Learner`]), nor of a voter whose status names no leader ([`Unanswered::NoLeader`]).
+    /// The result of a linearizable read, which proves contact with a quorum. etcd's "permission
+    /// denied" counts as passed, because etcd confirms the read index first. A learner is not asked
+    /// ([`Unanswered::Learner`]), nor is a voter whose status names no leader
+    /// ([`Unanswered::NoLeader`]).
     pub read: Result<(), Unanswered>,
-    /// The member list this endpoint holds. Where the read passed, it was asked after it, and so is at least as new as the
-    /// moment the round began; where the read failed, it is what the member last knew.
+    /// The member list that the endpoint holds. It was asked for after the read. If the read
+    /// passed, the list is at least as new as the beginning of the round. If the read failed, the
+    /// list is the last one that the member knew.
     pub members: Result<Vec<ListedMember>, Unanswered>,
 }
 
 impl Probe {
-    /// The probe of an endpoint that answered nothing at all, or that could not even be asked.
+    /// A probe without any answer, because none came or because nobody could ask.
     pub fn unanswered(target: Target, why: Unanswered) -> Self {
         Self {
             target,
@@ -39,106 +43,108 @@ impl Probe {
     }
 }
 
-/// Whose client endpoint was asked.
+/// The owner of a client endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
-    /// A pod of the StatefulSet, by the incarnation whose address was used.
+    /// A pod of the StatefulSet, by the UID whose address was asked.
     Pod(PodUid),
-    /// A voter without a pod (an external member), by its client URL.
+    /// A voter without a pod (an external member), asked at its client URL.
     External(MemberId),
 }
 
 /// The answer to `Maintenance.Status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// The cluster the endpoint belongs to.
+    /// The id of the cluster that the member belongs to.
     pub cluster_id: ClusterId,
-    /// The member that answered.
+    /// The id of the member that answered.
     pub member_id: MemberId,
-    /// The leader it knows, if any.
+    /// The leader that the member knows, if it knows one.
     pub leader: Option<MemberId>,
-    /// Its raft term.
+    /// The member's raft term.
     pub term: u64,
-    /// The raft index it has received.
+    /// The last raft index that the member has received.
     pub raft_index: u64,
-    /// The raft index it has applied. etcd 3.3 and older leave it 0.
+    /// The last raft index that the member has applied. etcd 3.3 and older report 0.
     pub applied_index: u64,
-    /// Whether it says of itself that it is a learner.
+    /// Whether the member calls itself a learner.
     pub learner: bool,
-    /// Every alarm it knows; an alarm of one member shows on all of them.
+    /// The alarms that the member knows. An alarm of one member shows on all of them.
     pub alarms: Vec<Alarm>,
-    /// Size of the backend database file, bytes.
+    /// The size of the database file, in bytes.
     pub db_size: u64,
-    /// Bytes of it in use.
+    /// The bytes in use in the database file.
     pub db_size_in_use: u64,
-    /// Its space quota in bytes, where the version reports it (3.6 and later).
+    /// The space quota in bytes, where the version reports it (3.6 and later).
     pub db_size_quota: Option<u64>,
-    /// etcd's version, for example `3.6.16`.
+    /// The version of etcd, for example `3.6.16`.
     pub version: String,
 }
 
-/// An alarm as it stands in the `errors` of a status.
+/// An alarm in the `errors` of a status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Alarm {
-    /// The member that raised it.
+    /// The member that raised the alarm.
     pub member: MemberId,
-    /// What it says.
+    /// The kind of alarm.
     pub kind: AlarmKind,
 }
 
-/// What an alarm says.
+/// The kinds of alarms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlarmKind {
-    /// The member's database reached its quota: the cluster refuses writes until it is disarmed.
+    /// The member's database reached its quota. The cluster refuses writes until the alarm is
+    /// disarmed.
     NoSpace,
     /// The member's data differs from that of the others.
     Corrupt,
 }
 
-/// One entry of etcd's member list.
+/// An entry of etcd's member list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedMember {
-    /// Its id.
+    /// The id of the member.
     pub id: MemberId,
-    /// Its name; empty while it has never started.
+    /// The name of the member; empty while the member has never started.
     pub name: String,
-    /// Whether it is a learner.
+    /// Whether the member is a learner.
     pub learner: bool,
-    /// Its peer URLs.
+    /// The peer URLs of the member.
     pub peer_urls: Vec<String>,
-    /// Its client URLs; empty while it has never started.
+    /// The client URLs of the member; empty while the member has never started.
     pub client_urls: Vec<String>,
 }
 
-/// Why an endpoint gave no answer.
+/// The reason why an endpoint gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Unanswered {
     /// The pod has no address.
     #[error("it has no address")]
     NoAddress,
-    /// Nothing listens: the kernel of the pod's host refused the connection. With a Ready node's word, proof that etcd is down.
+    /// The connection was refused, so nothing listens at the address. Together with the report of a
+    /// Ready node this proves that etcd is down.
     #[error("it refused the connection")]
     Refused,
-    /// No answer before the deadline. Proves slowness only.
+    /// No answer came before the deadline. A timeout proves slowness only.
     #[error("it did not answer in time")]
     Deadline,
-    /// The TLS handshake failed, or the certificates to use could not be read.
+    /// The TLS handshake failed, or the certificates could not be read.
     #[error("TLS failed: {0}")]
     Tls(String),
-    /// etcd refused the call: authentication is on and the gate's user may not ask.
+    /// etcd refused the call: authentication is on, and the gate's user lacks the permission.
     #[error("etcd refused to answer: {0}")]
     Denied(String),
-    /// etcd says it has no leader.
+    /// etcd says that it has no leader.
     #[error("it knows no leader")]
     NoLeader,
-    /// A learner answers nothing but its status.
+    /// The member is a learner, and learners answer only `Status`.
     #[error("it is a learner")]
     Learner,
-    /// An earlier question to this endpoint went unanswered, so this one was not asked.
+    /// The endpoint was not asked, because an earlier question to it went unanswered.
     #[error("it was not asked")]
     NotAsked,
-    /// Anything else.
+    /// Any other failure.
     #[error("{0}")]
     Other(String),
 }

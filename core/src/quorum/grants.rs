@@ -1,68 +1,91 @@
-//! The pure half of the ledger: which members may be on their way out, why, and until when they count as gone.
+//! Grants: the recorded permissions to take members out.
 //!
-//! A member with a grant does not count as serving, whatever its probes say, until every cause of the grant has settled.
-//! Every yes, also a repeated one, raises `seq`: a write that changes nothing would be no fence.
+//! A member with a grant does not count as serving, whatever its probes say, until every cause of
+//! the grant has settled (see [`settlement()`](super::settlement())). Every permission raises the
+//! sequence number, a repeated one too. A write that changes nothing would leave the budget's
+//! resourceVersion as it is, and a decision that another replica made before would still be
+//! accepted.
 
 use std::collections::BTreeMap;
 
 use super::id::{PodName, PodUid};
 
-/// The open grants of one cluster, one entry per member, keyed by pod name.
+/// The open grants of one cluster, one per member, keyed by pod name.
+///
+/// A `Grants` is a value: [`Grants::issue`] and [`Grants::settle`] return a changed copy, which the
+/// ledger then writes to the budget by compare-and-swap.
+///
+/// ```
+/// use quorumgate_core::quorum::{Grants, Permitted, PodName};
+///
+/// let pod = PodName::new("etcd-main-2");
+/// let deletion = Permitted::Delete { uid: "uid-2".into(), rollout: false };
+/// let none = Grants::default();
+/// let open = none.issue(&pod, deletion, "kubectl".into(), "2026-11-21T12:00:00Z".into());
+/// assert!(open.holds(&pod));
+///
+/// // The pod of this UID is gone: the only cause settles, and the member is free again.
+/// let free = open.settle(&pod, open.last_seq()).unwrap();
+/// assert!(!free.holds(&pod));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Grants {
     entries: BTreeMap<PodName, Grant>,
     last_seq: u64,
 }
 
-/// Why one member may be on its way out. Never empty while it is in [`Grants`].
+/// The open grant of one member. A grant in [`Grants`] has at least one cause.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Grant {
-    /// At most one per kind of cause.
+    /// The causes of the grant, at most one of each kind.
     pub causes: Vec<Cause>,
 }
 
-/// One reason for which a member was permitted to go.
+/// A single permission within a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// What was permitted.
+    /// The disruption that was permitted.
     pub what: Permitted,
-    /// The sequence number of the latest yes to it; unique within the ledger and rising.
+    /// The sequence number of the latest permission. Numbers rise and are never used twice within a
+    /// ledger.
     pub seq: u64,
-    /// Who was told yes last: a username, for people.
+    /// The username of the latest asker, for people to read.
     pub by: String,
-    /// When, RFC 3339, by the clock of the replica that said it: for people only, nothing is decided by it.
+    /// The time of the latest permission (RFC 3339), by the clock of the replica that gave it.
+    /// People read it; no rule does.
     pub at: String,
 }
 
-/// What was permitted, with what its settlement needs.
+/// A permitted disruption, with the data that its settlement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permitted {
-    /// This incarnation may be deleted or evicted.
+    /// Permission to delete or evict one incarnation of a pod.
     Delete {
-        /// The incarnation. A newer one replaces it.
+        /// The UID of the incarnation. Permission for a newer incarnation replaces this one.
         uid: PodUid,
         /// Whether a rollout asked for it.
         rollout: bool,
     },
-    /// The member may be defragmented.
+    /// Permission to defragment the member's database.
     Defragment {
-        /// The replica that does it.
+        /// The replica that carries out the defragmentation.
         holder: String,
-        /// The longest it may take, seconds.
+        /// The longest time that the defragmentation may take, in seconds.
         timeout_seconds: u64,
     },
-    /// The member's volume may be replaced.
+    /// Permission to replace the member's volume.
     Replace,
 }
 
 impl Permitted {
-    /// Whether both are the same kind of cause, so that one replaces the other.
+    /// Whether both are of the same kind, so that one replaces the other.
     pub fn same_kind(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 
-    /// This cause, given again while `open` was. A rollout's own delete is known by its grant, so a stranger who asks for the same
-    /// incarnation in between must not turn it into a stranger's.
+    /// The cause to record when `self` is permitted while `open` is recorded. A rollout's
+    /// permission to delete stays a rollout's when another asker wants the same incarnation: the
+    /// rollout recognises its own delete by the grant.
     fn again(self, open: &Self) -> Self {
         match (self, open) {
             (
@@ -81,7 +104,8 @@ impl Permitted {
 }
 
 impl Grants {
-    /// The grants as they were recorded. `last_seq` is the highest sequence number ever given in this ledger.
+    /// The grants as a budget records them. `last_seq` is the highest sequence number that this
+    /// ledger has given.
     pub fn recorded(entries: BTreeMap<PodName, Grant>, last_seq: u64) -> Self {
         let highest = entries
             .values()
@@ -95,17 +119,17 @@ impl Grants {
         }
     }
 
-    /// Every member with a grant.
+    /// The members with a grant.
     pub fn iter(&self) -> impl Iterator<Item = (&PodName, &Grant)> {
         self.entries.iter()
     }
 
-    /// The grant of one member.
+    /// The grant of a member.
     pub fn of(&self, member: &PodName) -> Option<&Grant> {
         self.entries.get(member)
     }
 
-    /// Whether the member has a grant.
+    /// Whether a member has a grant.
     pub fn holds(&self, member: &PodName) -> bool {
         self.entries.contains_key(member)
     }
@@ -115,7 +139,8 @@ impl Grants {
         self.last_seq
     }
 
-    /// Says yes to one more cause, or again to one that is open: the returned ledger differs from this one in any case.
+    /// Adds one more permission for `member`, or repeats an open one. The result always differs
+    /// from `self`, because the sequence number rises.
     #[must_use]
     pub fn issue(&self, member: &PodName, what: Permitted, by: String, at: String) -> Self {
         let mut next = self.clone();
@@ -138,8 +163,8 @@ impl Grants {
         next
     }
 
-    /// Takes one cause back after its settlement was observed: only if it is still the one with this `seq`.
-    /// `None` where nothing changes.
+    /// Removes the cause with the sequence number `seq`, after its settlement was observed. `None`
+    /// if no such cause is open, for example because it was permitted again meanwhile.
     pub fn settle(&self, member: &PodName, seq: u64) -> Option<Self> {
         let mut next = self.clone();
         let grant = next.entries.get_mut(member)?;

@@ -1,4 +1,7 @@
-//! The names of things, each a type of its own, so that a pod's name is never taken for a member's.
+//! Names and ids. Each has a type of its own, so that a pod's name is never taken for a member's.
+//!
+//! An *incarnation* of a pod is one pod object, known by its UID. A StatefulSet gives the same name
+//! to every incarnation.
 
 use std::fmt;
 
@@ -9,7 +12,7 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// Takes the text as it is.
+            /// Wraps a text without checking it.
             pub fn new(text: impl Into<String>) -> Self {
                 Self(text.into())
             }
@@ -35,7 +38,7 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// The name of a pod. It outlives the pod's incarnations, so grants are keyed by it.
+    /// The name of a pod. All incarnations of a pod share it, so grants are keyed by it.
     PodName
 }
 
@@ -67,21 +70,23 @@ macro_rules! hex_id {
 }
 
 hex_id! {
-    /// etcd's id of a member; written in hexadecimal, as `etcdctl member list` does.
+    /// The id that etcd gives a member. `Display` writes it in hexadecimal, as `etcdctl member
+    /// list` does.
     MemberId
 }
 
 hex_id! {
-    /// etcd's id of a cluster; written in hexadecimal.
+    /// The id that etcd gives a cluster. `Display` writes it in hexadecimal.
     ClusterId
 }
 
-/// One etcd cluster: the namespace and name of its StatefulSet, which are those of its budget too.
+/// The namespace and name of a cluster's StatefulSet. The cluster's budget has the same namespace
+/// and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterRef {
-    /// Kubernetes namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Name of the StatefulSet and of its `QuorumDisruptionBudget`.
+    /// The name of the StatefulSet and of its `QuorumDisruptionBudget`.
     pub name: String,
 }
 
@@ -101,26 +106,28 @@ impl fmt::Display for ClusterRef {
     }
 }
 
-/// The ordinal of a pod in its StatefulSet: the number its name ends in.
+/// The ordinal of a pod in its StatefulSet: the number at the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ordinal(pub u32);
 
 impl PodName {
-    /// Whether a member or a Lease of this name is named after the pod: like it, or with a prefix before a dash (etcd-druid's
-    /// `memberNamePrefix`).
+    /// Whether `member`, the name of a member or of a Lease, is the pod's name, perhaps with a
+    /// prefix and a dash before it (etcd-druid's `memberNamePrefix`).
     pub fn names(&self, member: &str) -> bool {
         member
             .strip_suffix(self.as_str())
             .is_some_and(|prefix| prefix.is_empty() || prefix.ends_with('-'))
     }
 
-    /// Whether this is a name that the StatefulSet `set` gives: its own, a dash and an ordinal.
+    /// Whether the StatefulSet `set` gives this name to a pod: the name of the set, a dash and an
+    /// ordinal.
     pub fn is_given_by(&self, set: &str) -> bool {
         let of_set = |(prefix, _): (&str, &str)| prefix == set;
         self.as_str().rsplit_once('-').is_some_and(of_set) && Ordinal::of(self).is_some()
     }
 
-    /// The pod of the StatefulSet `set` that a member is named after; `None` where the member's name cannot be that of one of its pods.
+    /// The pod of the StatefulSet `set` that a member is named after. `None` if no pod of the set
+    /// can have that name.
     pub fn of_member(set: &str, member: &str) -> Option<Self> {
         let (prefix, digits) = member.rsplit_once('-')?;
         prefix
@@ -129,7 +136,7 @@ impl PodName {
             .filter(|pod| pod.is_given_by(set) && pod.names(member))
     }
 
-    /// The pod of the StatefulSet `set` that a URL leads to, as its DNS name begins with the pod's.
+    /// The pod of the StatefulSet `set` whose name is the first label of the URL's host.
     pub fn of_url(set: &str, url: &str) -> Option<Self> {
         let host = url.split_once("://").map_or(url, |(_, rest)| rest);
         let first = host.split(['.', ':', '/']).next()?;
@@ -138,7 +145,7 @@ impl PodName {
 }
 
 impl Ordinal {
-    /// The ordinal in a pod's name; `None` where the name does not end in `-<number>`.
+    /// The ordinal in a pod's name. `None` if the name does not end in `-<number>`.
     pub fn of(pod: &PodName) -> Option<Self> {
         let (_, digits) = pod.as_str().rsplit_once('-')?;
         let canonical = digits == "0" || !digits.starts_with('0');

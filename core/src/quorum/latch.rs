@@ -1,18 +1,20 @@
-//! The latch: how large the cluster is known to be, so that the majority never shrinks with the members it has lost.
+//! The latch: the size that the cluster is known to have had. The majority is computed from it, so
+//! that losing members does not lower the majority.
 
-/// The most voters seen since `spec.replicas` last went down, never above `spec.replicas`.
+/// The most voters seen since `spec.replicas` last went down, never more than `spec.replicas`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Latch {
     /// The most voters seen.
     pub voters: u32,
-    /// The `spec.replicas` under which they were seen.
+    /// The `spec.replicas` at that time.
     pub replicas: u32,
 }
 
 impl Latch {
-    /// The latch after `voters` were seen under `replicas`.
+    /// The latch after `voters` were seen while `spec.replicas` was `replicas`.
     ///
-    /// When `spec.replicas` went down the count starts anew from the voters seen now: members leave on purpose.
+    /// After a scale-in the count starts again from the voters seen now, because members leave on
+    /// purpose.
     #[must_use]
     pub fn observe(self, voters: u32, replicas: u32) -> Self {
         let kept = if replicas < self.replicas {

@@ -1,4 +1,4 @@
-//! Whom leadership moves to before a leader goes.
+//! The choice of the member that takes leadership over before the leader goes.
 
 use std::cmp::Reverse;
 
@@ -7,9 +7,12 @@ use super::grants::Grants;
 use super::id::MemberId;
 use super::snapshot::{Member, Snapshot};
 
-/// The member to move leadership to before the target of an allowed disruption goes: the most caught-up serving follower without a grant
-/// or a `deletionTimestamp`; in a rollout one of the update revision rather than another. `None` where the target does not lead, or
-/// nobody qualifies.
+/// The member that leadership moves to before the target of an allowed disruption goes. `None` if
+/// the target does not lead, or if no member can take over.
+///
+/// Candidates are serving followers without a grant and without a `deletionTimestamp`. In a
+/// rollout, members of the update revision come first. Then members with a pod come before those
+/// without, and the most caught-up member before the others.
 pub fn leader_to_move(
     snapshot: &Snapshot,
     grants: &Grants,
@@ -18,7 +21,7 @@ pub fn leader_to_move(
     heirs(snapshot, grants, disruption).into_iter().next()
 }
 
-/// Everybody who could take leadership over from the target, the best first.
+/// Every candidate to take leadership over from the target, the best one first.
 pub(super) fn heirs(
     snapshot: &Snapshot,
     grants: &Grants,

@@ -1,7 +1,7 @@
-//! Whether quorum is lost: only by positive evidence.
+//! Whether quorum is lost. Only positive evidence counts.
 //!
-//! Without a quorum every etcd process gives up its leader within an election timeout, so a voter that answers and names a leader, or
-//! that cannot be asked, may still be part of one.
+//! Without a quorum every etcd process gives up its leader within an election timeout. So a voter
+//! that names a leader, or that could not be asked, may still be part of a quorum.
 
 use super::condition::Condition;
 use super::process::ProcessState;
@@ -9,7 +9,8 @@ use super::snapshot::{Member, Role};
 use super::tolerance::majority;
 use super::why::Why;
 
-/// Whether the voters that answered and name no leader, together with the dead ones, leave fewer than a majority of others.
+/// Whether quorum is lost: fewer than a majority of voters would be left without the dead ones and
+/// without those that answered and know no leader.
 pub(super) fn is_lost(members: &[Member], voters: u32) -> bool {
     let without = members
         .iter()

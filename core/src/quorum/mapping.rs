@@ -1,4 +1,7 @@
-//! Which pod is which member: by its own answer, else by what was recorded, else by its name. And which pod is none: only by proof.
+//! The match between pods and members, and the proof that a pod is no member.
+//!
+//! A pod is matched by its own answer. Without an answer it is matched by the budget's record, or
+//! else by its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,21 +11,22 @@ use super::id::{ClusterId, MemberId, PodUid};
 use super::membership::List;
 use super::pod::Pod;
 
-/// Who a pod is, and how that is known.
+/// The member that a pod is, and how that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Identity {
-    /// It said so itself, just now.
+    /// The pod answered with this id just now.
     Answered(MemberId),
-    /// The budget recorded it, and nobody else answers with that id.
+    /// The budget recorded this id for the pod, and no other pod answers with it.
     Recorded(MemberId),
-    /// The member list has an entry of its name that nobody claims. A hint, not a proof.
+    /// The member list names an entry like the pod, and no other pod claims it. This is a hint and
+    /// no proof.
     Named(MemberId),
-    /// Nobody knows.
+    /// The member is not known.
     Unidentified,
 }
 
 impl Identity {
-    /// The member, however it is known.
+    /// The member's id, however it is known.
     pub(super) fn id(self) -> Option<MemberId> {
         match self {
             Self::Answered(id) | Self::Recorded(id) | Self::Named(id) => Some(id),
@@ -38,14 +42,14 @@ impl Identity {
     }
 }
 
-/// The identity of every pod of a cluster.
+/// The identities of all pods of a cluster.
 #[derive(Debug)]
 pub(super) struct Mapping {
     of: BTreeMap<PodUid, Identity>,
 }
 
 impl Mapping {
-    /// Maps `pods` to members. `cluster` is the id that the answers agree on.
+    /// Matches `pods` with members. `cluster` is the cluster id that the answers agree on.
     pub(super) fn draw(
         pods: &[Pod],
         answers: &Answers<'_>,
@@ -70,7 +74,7 @@ impl Mapping {
         Self { of }
     }
 
-    /// Who a pod is.
+    /// The identity of a pod.
     pub(super) fn of(&self, uid: &PodUid) -> Identity {
         self.of.get(uid).copied().unwrap_or(Identity::Unidentified)
     }
@@ -83,9 +87,11 @@ impl Mapping {
             .collect()
     }
 
-    /// Whether a confirmed `list` proves that the pod is not a member: its own answer is absent from it, or every id in it belongs to
-    /// another pod. (An id that was only recorded for the pod proves nothing by being absent: it may have joined anew under one that is
-    /// listed and that no other pod answers to.)
+    /// Whether a confirmed `list` proves that the pod is not a member: the pod answered with an id
+    /// that the list does not have, or every id in the list belongs to another pod.
+    ///
+    /// A recorded id that is missing from the list proves nothing. The pod may have joined again
+    /// under another id, which is listed and which no other pod answers with.
     pub(super) fn proves_no_member(&self, pod: &Pod, list: &List<'_>) -> bool {
         match self.of(&pod.uid) {
             Identity::Answered(id) => list.entry(id).is_none(),
@@ -111,7 +117,8 @@ fn by_answer(pod: &Pod, answers: &Answers<'_>, cluster: Option<ClusterId>) -> Id
     }
 }
 
-/// Gives each unidentified pod the identity that `find` finds, unless two pods would get the same.
+/// Gives each unidentified pod the identity that `find` returns, unless two pods would get the same
+/// one.
 fn assign(
     pods: &[Pod],
     of: &mut BTreeMap<PodUid, Identity>,
@@ -133,8 +140,8 @@ fn assign(
     }
 }
 
-/// The only listed member of the pod's name, or else the only one of that name with a prefix; one that never started has no name
-/// yet, but a peer URL that leads to the pod.
+/// The only listed member that has the pod's name, or else the only one that has it with a prefix.
+/// A member that never started has no name; its peer URL has to lead to the pod.
 fn named(pod: &Pod, list: &List<'_>) -> Option<MemberId> {
     let exactly = |listed: &ListedMember| {
         if listed.name.is_empty() {
@@ -157,7 +164,7 @@ fn only(list: &List<'_>, is_meant: impl Fn(&ListedMember) -> bool) -> Option<Mem
     }
 }
 
-/// Whether the host of a URL begins with the pod's name, as its DNS name does.
+/// Whether the host of a URL begins with the pod's name, as the pod's DNS name does.
 fn leads_to(url: &str, pod: &Pod) -> bool {
     let host = url.split_once("://").map_or(url, |(_, rest)| rest);
     host.strip_prefix(pod.name.as_str())

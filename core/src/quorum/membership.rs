@@ -1,4 +1,4 @@
-//! Which member list counts, and how far it can be trusted.
+//! The member list that counts, and how reliable it is.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,26 @@ use super::answers::{Answers, Heard};
 use super::evidence::ListedMember;
 use super::id::{ClusterId, MemberId};
 
-/// How many voters etcd lists, and how good that word is.
+/// The number of voters in etcd's member list, and how reliable the list is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Membership {
     /// No list could be read.
     Unread,
-    /// From a member that did not prove contact with a quorum: it may be old.
+    /// The list comes from a member that did not prove contact with a quorum, so it may be out of
+    /// date.
     Stale {
-        /// Voters listed.
+        /// The number of voters listed.
         voters: u32,
     },
-    /// From a voter whose linearizable read passed before it gave the list.
+    /// The list comes from a voter whose linearizable read passed before.
     Confirmed {
-        /// Voters listed.
+        /// The number of voters listed.
         voters: u32,
     },
 }
 
-/// The member list that counts: that of the voter with the highest applied index, those that passed their read first.
+/// The member list that counts. Lists of members whose read passed come first, and among these the
+/// list of the voter with the highest applied index.
 #[derive(Debug, Clone)]
 pub(super) struct List<'a> {
     pub(super) members: &'a [ListedMember],
@@ -39,7 +41,8 @@ impl<'a> List<'a> {
             .filter(|heard| heard.status.cluster_id == cluster && !heard.status.learner)
             .filter_map(candidate)
             .max_by_key(|(list, applied)| {
-                // Equal indices carry equal lists; should they ever not, the larger cluster is the safer guess.
+                // Equal indices mean equal lists. Should that ever not hold, the larger cluster is
+                // the safer guess.
                 let mut ids: Vec<MemberId> = list.members.iter().map(|m| m.id).collect();
                 ids.sort();
                 (list.confirmed, *applied, list.voters(), ids)
@@ -58,7 +61,7 @@ impl<'a> List<'a> {
         u32::try_from(voters).unwrap_or(u32::MAX)
     }
 
-    /// What it says of the cluster's size.
+    /// The size of the cluster by `list`, and how reliable it is.
     pub(super) fn membership(list: Option<&Self>) -> Membership {
         match list {
             None => Membership::Unread,

@@ -1,7 +1,25 @@
-//! What is true of an etcd cluster, and what may be taken from it. Pure: no clock, no IO, no async.
+//! The state of an etcd cluster, and the decision whether a member may be taken out.
 //!
-//! The invariant: among the voters that count, those that serve and have no grant make a majority, or became fewer by something
-//! that nobody was asked about. [`decide()`] keeps it for one disruption; the ledger keeps it for any number of them at once.
+//! The way from facts to a decision:
+//!
+//! 1. The caller reads the Kubernetes API and asks every member. The result is an [`Observation`].
+//! 2. [`Snapshot::assemble`] works out the members: the role of each, and whether it serves.
+//! 3. [`decide()`] judges one [`Disruption`] by the snapshot and by the open [`Grants`].
+//!
+//! A member *serves* if it has just proved that it takes part in quorum. The *voters that count*
+//! are the voters of which a majority has to serve: those that etcd lists, but never fewer than the
+//! cluster is known to have had ([`Latch`]), so that losing members does not lower the majority.
+//!
+//! A *grant* is a recorded permission to take one member out. The *ledger* is the list of all open
+//! grants; it is kept in the status of the cluster's budget (`QuorumDisruptionBudget`).
+//!
+//! The invariant: the serving voters without a grant make a majority of the voters that count. They
+//! fall below it only through failures, through repairs of a lost quorum, and through what the
+//! owner accepts (a teardown, an override, the policy of a small cluster, a revision that goes on
+//! without quorum). [`decide()`] keeps the invariant for one disruption. The ledger keeps it for
+//! any number of disruptions at once.
+//!
+//! The numbers of rules (rule 1 to rule 17) are those of the table in ARCHITECTURE.md.
 
 mod agreement;
 mod answers;
@@ -11,6 +29,7 @@ mod condition;
 mod decide;
 mod disruption;
 pub mod evidence;
+pub mod example;
 mod grants;
 mod id;
 mod latch;

@@ -1,43 +1,50 @@
-//! What the Kubernetes API says of one pod of a cluster: facts, refined by its node, that never decide alone.
+//! A pod of a cluster, as the Kubernetes API and the pod's node report it.
+//!
+//! These facts explain a member's silence. They never decide alone.
 
 use std::time::Duration;
 
 use super::id::{MemberId, Ordinal, PodName, PodUid};
 
-/// A pod of the cluster's StatefulSet, read uncached.
+/// A pod of the cluster's StatefulSet, read from the API server without a cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fact as the API states it, and they do not exclude each other"
 )]
 pub struct Pod {
-    /// Its name.
+    /// The name of the pod.
     pub name: PodName,
-    /// Its incarnation.
+    /// The UID of this incarnation.
     pub uid: PodUid,
-    /// Its ordinal, where its name has one.
+    /// The ordinal, if the name ends in one.
     pub ordinal: Option<Ordinal>,
-    /// Whether it has a `deletionTimestamp`: it serves no quorum from then on, whatever it answers.
+    /// Whether the pod has a `deletionTimestamp`. The member does not serve from then on, whatever
+    /// it answers.
     pub terminating: bool,
-    /// Whether it has an address.
+    /// Whether the pod has an IP address.
     pub has_address: bool,
-    /// What its node says, or fails to say.
+    /// The state of the pod's node.
     pub node: Node,
-    /// What its node last reported of the containers. Worth something only while the node is [`Node::Ready`].
+    /// The containers as the node last reported them. The report is current only while the node is
+    /// [`Node::Ready`].
     pub containers: Containers,
-    /// `containerStatuses[etcd].ready`.
+    /// The value of `containerStatuses[etcd].ready`.
     pub etcd_ready: bool,
-    /// For how long etcd's container has been running, where it is. No part of quorum either: it tells a rollout whether a process lasts.
+    /// The time since etcd's container started, if it runs. A rollout sees by it whether a process
+    /// lasts; no rule on quorum reads it.
     pub up_for: Option<Duration>,
-    /// Whether a container beside etcd's is reported as not ready. No part of quorum: it only bears on the order of a rollout.
+    /// Whether a container other than etcd's is reported as not ready. Only the order of a rollout
+    /// depends on it.
     pub sidecar_failing: bool,
-    /// The pod's `Ready` condition.
+    /// Whether the pod's `Ready` condition is true.
     pub ready: bool,
-    /// Its `controller-revision-hash`.
+    /// The value of the label `controller-revision-hash`.
     pub revision: Option<String>,
-    /// The role in its member Lease, where there is one. Used only with `evidence: Readiness`; may be stale.
+    /// The role in the member's Lease, if there is one. Only `evidence: Readiness` uses it, and it
+    /// may be out of date.
     pub lease_role: Option<LeaseRole>,
-    /// The member id last recorded in the budget for this UID, or else for this member's name.
+    /// The member id that the budget last recorded for this UID, or else for this member's name.
     pub recorded_id: Option<MemberId>,
 }
 
@@ -46,49 +53,52 @@ pub struct Pod {
 pub enum Node {
     /// The pod is not bound to a node yet.
     Unscheduled,
-    /// The node object exists and is Ready: what it reports of containers is current.
+    /// The node exists and is Ready, so its reports on containers are current.
     Ready,
-    /// The node is not Ready (or its condition unknown): what it last reported proves nothing.
+    /// The node is not Ready, or its condition is unknown. Its last report proves nothing.
     NotReady,
-    /// The node is not Ready and carries the out-of-service taint: somebody vouches that it is off.
+    /// The node is not Ready and carries the taint `node.kubernetes.io/out-of-service`: a person
+    /// vouches that it is off.
     OutOfService,
-    /// The node object is gone.
+    /// The Node object is gone.
     Gone,
-    /// The node could not be read. Missing evidence.
+    /// The node could not be read, so the evidence is missing.
     Unread,
 }
 
 /// The containers of a pod as its node last reported them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Containers {
-    /// All containers are reported terminated.
+    /// All containers are reported as terminated.
     AllTerminated {
-        /// Whether the pod's phase is Failed or Succeeded: they will not be started again.
+        /// Whether the pod's phase is Failed or Succeeded, so that they will not be started again.
         finished: bool,
     },
-    /// etcd's container is terminated, or waits with a reason that names a failure (`CrashLoopBackOff`, `ErrImagePull`, …).
+    /// etcd's container is terminated, or waits for a reason that names a failure
+    /// (`CrashLoopBackOff`, `ErrImagePull`, …).
     EtcdFailed {
-        /// The reason reported.
+        /// The reported reason.
         reason: String,
     },
-    /// Its kubelet rejected the pod: none of its containers ever ran, nor will.
+    /// The kubelet rejected the pod. None of its containers ever ran, and none will.
     Rejected {
-        /// The reason reported.
+        /// The reported reason.
         reason: String,
     },
-    /// Containers are being created, or init containers run: etcd has not started in this incarnation.
+    /// Containers are being created, or init containers run. etcd has not started in this
+    /// incarnation.
     Creating,
     /// etcd's container runs.
     Running,
-    /// Nothing usable was reported.
+    /// The node reported nothing that can be used.
     Unreported,
 }
 
-/// The role that a member Lease names.
+/// The role in a member's Lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseRole {
-    /// `Leader`.
+    /// The Lease says `Leader`.
     Leader,
-    /// `Member`, or any other.
+    /// The Lease says `Member`, or anything else.
     Follower,
 }

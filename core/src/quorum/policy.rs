@@ -1,23 +1,25 @@
-//! What the owner of a cluster chose: the part of a budget's `spec` that decisions read.
+//! The owner's choices: the part of a budget's `spec` that decisions read.
 
 use std::time::Duration;
 
-/// The choices a decision depends on.
+/// The owner's choices that a decision depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Where evidence comes from.
+    /// The source of evidence.
     pub evidence: EvidenceMode,
-    /// Rule 14, for a cluster of one.
+    /// The rule for a cluster of one (rule 14).
     pub single_member: SmallCluster,
-    /// Rule 14, for a cluster of two.
+    /// The rule for a cluster of two (rule 14).
     pub two_members: SmallCluster,
-    /// How long after a scale-out the majority of one voter more is kept free (rule 15).
+    /// The time after a scale-out during which the majority of one voter more is kept (rule 15).
     pub scale_out_grace: Duration,
-    /// How long quorum must have been lost, without a gap, before a rollout step may take an alive member (rule 13).
+    /// The time for which quorum must have been lost without a gap before a rollout step may take
+    /// an alive member (rule 13).
     pub quorum_loss_grace: Duration,
-    /// How long a learner may make no progress before a rollout step may replace it (rule 11).
+    /// The time that a learner may make no progress before a rollout step may replace it (rule 11).
+    /// A rollout also holds when an updated member does not serve for so long.
     pub progress_deadline: Duration,
-    /// How many raft entries a voter's applied index may lag behind its leader's and still serve.
+    /// The number of raft entries that a serving voter may be behind its leader.
     pub lag_bound: u64,
 }
 
@@ -35,23 +37,24 @@ impl Default for Policy {
     }
 }
 
-/// Where evidence comes from.
+/// The source of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EvidenceMode {
-    /// From etcd itself.
+    /// Answers of etcd.
     #[default]
     Live,
-    /// From readiness and member Leases alone: weaker, up to 30 s behind, and reported as such everywhere.
+    /// Readiness of pods and member Leases. This evidence is weaker and up to 30 s behind, and is
+    /// reported as such.
     Readiness,
 }
 
-/// Who may take a member of a cluster too small to spare one.
+/// The askers that may take a member of a cluster which is too small to spare one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SmallCluster {
-    /// Anyone.
+    /// Every asker.
     Allow,
-    /// Only a rollout step; strangers wait.
+    /// Only a step of a rollout.
     AllowRollout,
-    /// Nobody without an override.
+    /// No asker without an override.
     Never,
 }

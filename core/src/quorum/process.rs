@@ -1,28 +1,32 @@
-//! What is known of a member's process from the Kubernetes API. It refines what etcd did not say, and never speaks against what it said.
+//! The state of a member's process, from the Kubernetes API.
+//!
+//! It explains why a member did not answer. It never contradicts an answer of etcd.
 
 use super::evidence::Unanswered;
 use super::pod::{Containers, Node, Pod};
 
-/// What is known of a member's process.
+/// The state of a member's process. `Display` gives the word that refusals use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum ProcessState {
-    /// It does not run, and this incarnation may start again.
+    /// The process does not run. The same incarnation of the pod may start it again.
     Dead,
-    /// It does not run and nothing will start this incarnation again: its node is gone or out of service, or it has finished.
+    /// The process does not run, and this incarnation of the pod will not start it again: the node
+    /// is gone or out of service, the pod has finished, or the kubelet rejected the pod.
     #[strum(serialize = "dead for good")]
     DeadForGood,
-    /// It has not started in this incarnation: its containers are being created, or etcd's container runs, is not ready, and nothing listens
-    /// yet. It does not serve, and may soon.
+    /// The process has not started to serve in this incarnation. Either the containers are being
+    /// created, or etcd's container runs, is not ready, and nothing listens at the client port yet.
+    /// The member may serve a moment later.
     Starting,
-    /// It runs, or it may.
+    /// The process runs, or nothing proves that it does not.
     Alive,
-    /// It has no pod here.
+    /// The member has no pod in this StatefulSet.
     Elsewhere,
 }
 
 impl ProcessState {
-    /// Whether its process is known not to run.
+    /// Whether the process is known not to serve: dead, dead for good, or starting.
     pub fn is_down(self) -> bool {
         match self {
             Self::Dead | Self::DeadForGood | Self::Starting => true,
@@ -31,19 +35,20 @@ impl ProcessState {
     }
 }
 
-/// What a missing status says beyond what the pod's node reports.
+/// The proof that a missing status gives, apart from the node's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// Connections are refused: nothing listens at the pod's address.
+    /// The connection was refused: nothing listens at the pod's address.
     Refused,
-    /// There is no address to connect to, or nobody may connect (`evidence: Readiness`): the node's word has to do.
+    /// The pod has no address, or nobody may connect (`evidence: Readiness`). The node's report is
+    /// taken alone.
     NoAddress,
-    /// It timed out, or failed in another way: proves nothing.
+    /// A timeout or another failure, which proves nothing.
     Unproven,
 }
 
 impl Silence {
-    /// What a missing status proves.
+    /// The proof in a missing status of `pod`.
     pub(super) fn of(unanswered: &Unanswered, pod: &Pod) -> Self {
         match unanswered {
             _ if !pod.has_address => Self::NoAddress,
@@ -53,14 +58,17 @@ impl Silence {
     }
 }
 
-/// Whether its kubelet calls etcd's container ready, and is to be believed. A member that refuses the gate may serve then: the gate may
-/// have asked a wrong port, and a network policy may refuse in the member's name, where its kubelet asks from elsewhere. One without any
-/// readiness probe is called ready as soon as it runs, which proves as little.
+/// Whether the kubelet of a Ready node reports etcd's container as ready.
+///
+/// Such a member may serve although it refused the gate's connection. The gate may have asked the
+/// wrong port, or a network policy may reject the gate's connections but not the kubelet's. A
+/// container without a readiness probe is reported ready as soon as it runs; that proves no more,
+/// but the cautious answer is the same.
 pub(super) fn is_called_ready(pod: &Pod) -> bool {
     pod.node == Node::Ready && pod.containers == Containers::Running && pod.etcd_ready
 }
 
-/// What is known of the process of a pod that gave no status of its own.
+/// The state of the process in a pod that gave no status.
 pub(super) fn of_silent(pod: &Pod, silence: Silence) -> ProcessState {
     match pod.node {
         Node::Gone | Node::OutOfService => ProcessState::DeadForGood,

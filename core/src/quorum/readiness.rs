@@ -1,6 +1,8 @@
-//! `evidence: Readiness`: what readiness and member Leases say where etcd itself cannot be asked. Weaker, and up to 30 s behind.
+//! The members by `evidence: Readiness`, for clusters whose etcd cannot be asked (DEP-07's rule).
+//! This evidence is weaker and up to 30 s behind.
 //!
-//! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because nothing such a node last said is current.
+//! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because the
+//! last report of such a node is out of date.
 
 use super::condition::Condition;
 use super::pod::{LeaseRole, Node, Pod};
@@ -9,7 +11,7 @@ use super::snapshot::{Member, MemberPod, Role, Snapshot};
 use super::tolerance::{count, majority};
 use super::why::Why;
 
-/// Makes the members from the snapshot's pods.
+/// Builds the members from the snapshot's pods.
 pub(super) fn take_in(snapshot: &mut Snapshot) {
     let leader = sole_leader(&snapshot.pods);
     let members: Vec<Member> = snapshot
@@ -26,7 +28,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
     let condition = condition(pod);
     let process = match condition {
         Condition::Serving => ProcessState::Alive,
-        // The kubelet's word has to do: there is no endpoint to try.
+        // There is no endpoint to try, so the kubelet's report is taken alone.
         Condition::Learning | Condition::Failing(_) | Condition::Unknown(_) => {
             process::of_silent(pod, Silence::NoAddress)
         }
@@ -63,7 +65,7 @@ fn condition(pod: &Pod) -> Condition {
     }
 }
 
-/// The pod whose Lease names it leader, where there is exactly one.
+/// The pod whose Lease names it leader, if there is exactly one such pod.
 fn sole_leader(pods: &[Pod]) -> Option<&Pod> {
     let mut leaders = pods
         .iter()

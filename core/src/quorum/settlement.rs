@@ -1,52 +1,54 @@
-//! When a cause of a grant settles, so that its member is free again.
+//! The rules by which a cause of a grant settles, so that its member counts again.
 //!
-//! Ages are those of the settler's own monotonic clock since it first saw the cause's sequence number, so that neither a clock that is
-//! wrong nor a replica that has just started settles too early. A request of one's own that failed settles nothing: an API server may
-//! still be carrying it out.
+//! *Settling* removes a cause from the ledger: either the disruption has happened and is over, or
+//! it can no longer happen. The *settler* is the replica that does so. Ages are measured by the
+//! settler's own monotonic clock since it first saw the cause's sequence number. A wrong clock or a
+//! replica that has just started can therefore not settle too early. A request that failed settles
+//! nothing, because an API server may still be carrying it out.
 
 use std::time::Duration;
 
 use super::grants::{Cause, Permitted};
 use super::id::PodUid;
 
-/// What the settler saw, after it had read the ledger in which it would settle.
+/// The settler's observation, made after it read the ledger in which it settles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// For [`Permitted::Delete`]: what an uncached read of the pod showed.
+    /// The pod's state in an uncached read, for [`Permitted::Delete`].
     Incarnation(Incarnation),
-    /// For [`Permitted::Defragment`].
+    /// The progress of a defragmentation, for [`Permitted::Defragment`].
     Defragmentation(Defragmentation),
-    /// For [`Permitted::Replace`].
+    /// The progress of a replacement, for [`Permitted::Replace`].
     Replacement(Replacement),
 }
 
-/// What an uncached read showed of a pod, after the ledger was read.
+/// The result of an uncached read of a pod by name, made after the ledger was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     /// There is no pod of that name.
     Gone,
-    /// There is one.
+    /// There is a pod of that name.
     Here {
-        /// Which incarnation.
+        /// The UID of the pod.
         uid: PodUid,
-        /// Whether it is terminating.
+        /// Whether the pod is terminating.
         terminating: bool,
     },
 }
 
-/// What such a look says of the incarnation that was permitted to go.
+/// The state of the incarnation that was permitted to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incarnation {
-    /// There is no pod of this UID any more.
+    /// No pod of this UID is left.
     Gone,
-    /// It is on its way out.
+    /// The pod is terminating.
     Terminating,
-    /// It stands as if nothing had been asked.
+    /// The pod is not terminating: the delete has not taken effect.
     Stands,
 }
 
 impl Incarnation {
-    /// What a look at the pod's name says of one incarnation.
+    /// The state of the incarnation `permitted`, by a read of the pod's name.
     pub fn of(permitted: &PodUid, look: &Look) -> Self {
         match look {
             Look::Here {
@@ -59,42 +61,63 @@ impl Incarnation {
     }
 }
 
-/// How far a defragmentation is, as its settler knows.
+/// The progress of a defragmentation, as far as its settler knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defragmentation {
-    /// The settler is its holder, the call has returned, and the member serves again.
+    /// The settler carried it out, the call has returned, and the member serves again.
     Returned,
-    /// The settler is its holder, and the call still runs or the member does not serve yet.
+    /// The settler carries it out. The call still runs, or the member does not serve yet.
     Running,
-    /// Somebody else holds it, or held it.
+    /// Another replica carries it out, or did.
     NotMine,
 }
 
-/// How far the replacement of a volume is.
+/// The progress of the replacement of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replacement {
     /// The new voter serves.
     Serves,
-    /// The step was undone: the old member stays.
+    /// The step was undone, and the old member stays.
     Undone,
-    /// Neither.
+    /// The step is neither done nor undone.
     Underway,
 }
 
-/// Whether a cause settles, and as what.
+/// Whether a cause settles, and for which reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Settlement {
-    /// It stays.
+    /// The cause stays open.
     Keep,
-    /// What was permitted has happened and is over.
+    /// The permitted disruption has happened and is over.
     Done,
-    /// It never happened: whoever asked has been gone for longer than any request lives.
+    /// The permitted disruption never happened, and the asker's request can no longer be alive.
     NeverHappened,
 }
 
-/// Whether `cause` settles. `age` is the time since the settler first saw this cause's `seq`; `settle_time` is far above any API
-/// request's life. What was seen has to be of the cause's own kind, otherwise it stays.
+/// Decides whether `cause` settles.
+///
+/// `age` is the time since the settler first saw this cause's `seq`. `settle_time` is far longer
+/// than any API request lives. An observation of another kind than the cause settles nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use quorumgate_core::quorum::{Cause, Incarnation, Permitted, Seen, Settlement, settlement};
+///
+/// let cause = Cause {
+///     what: Permitted::Delete { uid: "uid-2".into(), rollout: false },
+///     seq: 7,
+///     by: "kubectl".into(),
+///     at: "2026-11-21T12:00:00Z".into(),
+/// };
+/// let settle_time = Duration::from_secs(120);
+/// let after = |seen, seconds| {
+///     settlement(&cause, Seen::Incarnation(seen), Duration::from_secs(seconds), settle_time)
+/// };
+/// assert_eq!(after(Incarnation::Gone, 0), Settlement::Done);
+/// assert_eq!(after(Incarnation::Stands, 119), Settlement::Keep);
+/// assert_eq!(after(Incarnation::Stands, 120), Settlement::NeverHappened);
+/// ```
 pub fn settlement(cause: &Cause, seen: Seen, age: Duration, settle_time: Duration) -> Settlement {
     match (&cause.what, seen) {
         (Permitted::Delete { .. }, Seen::Incarnation(incarnation)) => match incarnation {

@@ -1,4 +1,5 @@
-//! What is true of a cluster at one moment, put together from what was observed.
+//! The state of a cluster at one moment ([`Snapshot`]), and the observation that it is built from
+//! ([`Observation`]).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,45 +14,51 @@ use super::pod::Pod;
 use super::policy::Policy;
 use super::process::ProcessState;
 
-/// Everything one judgement may know: read from the Kubernetes API, asked of etcd, or kept in the budget.
+/// The input of one decision: facts read from the Kubernetes API, answers of etcd, and the budget's
+/// records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
     /// The cluster.
     pub cluster: ClusterRef,
-    /// What surrounds it.
+    /// The facts about the cluster's Kubernetes objects.
     pub circumstances: Circumstances,
-    /// What its owner chose.
+    /// The owner's choices.
     pub policy: Policy,
-    /// The StatefulSet's `spec.replicas`; where the StatefulSet is gone, the last one that the budget recorded.
+    /// The StatefulSet's `spec.replicas`. If the StatefulSet is gone, the last value that the
+    /// budget recorded.
     pub replicas: u32,
-    /// The StatefulSet's `status.updateRevision`, where it has one: what a rollout moves the pods to.
+    /// The StatefulSet's `status.updateRevision`, to which a rollout moves the pods.
     pub update_revision: Option<String>,
-    /// The update revision that the cluster's owner lets roll on without quorum, as annotated on the budget; `None` where nothing was seen
-    /// that keeps its members apart from the others.
+    /// The update revision that the owner lets roll on without quorum, from the annotation on the
+    /// budget. `None` if nothing was seen that keeps updated members apart from the others.
     pub proceed_without_quorum: Option<String>,
-    /// The most voters seen, as the budget's status keeps it.
+    /// The most voters seen, from the budget's status.
     pub latch: Latch,
-    /// Whether there is word that the cluster ever worked: its members agreed on a cluster id, or a kubelet called one of them ready. (The
-    /// latch begins anew when `spec.replicas` goes down.)
+    /// Whether the cluster is known to have worked once: its members agreed on a cluster id, or a
+    /// kubelet called one of them ready. (The latch does not say so, because it starts again after
+    /// a scale-in.)
     pub formed: bool,
-    /// How long ago `spec.replicas` last went up; `None` when it did not, or longer ago than anybody remembers.
+    /// The time since `spec.replicas` last went up. `None` if it never did, or too long ago to be
+    /// remembered.
     pub scaled_out_for: Option<Duration>,
-    /// For how long quorum has been lost without a gap, as confirmed outside of admission; `None` when it is not.
+    /// The time for which quorum has been lost without a gap, confirmed outside of admission.
+    /// `None` if it is not lost.
     pub quorum_lost_for: Option<Duration>,
-    /// For how long each learner has made no progress, as watched outside of admission.
+    /// The time for which each learner has made no progress, watched outside of admission.
     pub learners_stuck_for: BTreeMap<MemberId, Duration>,
-    /// The pods of the cluster, by their names, whatever their labels and owners say.
+    /// The pods of the cluster, found by name. Their labels and owners make no difference.
     pub pods: Vec<Pod>,
-    /// The pod that each member was last seen in, as the budget recorded it.
+    /// The pod in which each member was last seen, from the budget's record.
     pub recorded_pods: BTreeMap<MemberId, PodName>,
-    /// External voters, of those that the budget recorded. They count while no member gives a list.
+    /// The number of external voters in the budget's record. It counts while no member gives a
+    /// member list.
     pub recorded_externals: u32,
-    /// What etcd answered. Empty with [`super::policy::EvidenceMode::Readiness`].
+    /// The answers of etcd. Empty with [`super::policy::EvidenceMode::Readiness`].
     pub round: Round,
 }
 
 impl Observation {
-    /// What there is before anybody has looked: no pod, no answer, no latch, and nothing out of the ordinary.
+    /// An observation without pods and answers: nothing read, nothing asked, nothing recorded.
     pub fn before_any_look(cluster: ClusterRef, replicas: u32) -> Self {
         Self {
             cluster,
@@ -73,14 +80,30 @@ impl Observation {
     }
 }
 
-/// What is true of a cluster: its members, each with a role and a condition.
+/// The state of a cluster at one moment: its members, the role of each, and whether it serves.
+///
+/// ```
+/// use quorumgate_core::quorum::evidence::{Probe, Unanswered};
+/// use quorumgate_core::quorum::{Condition, Membership, Snapshot, example};
+///
+/// let mut observation = example::healthy("etcd-main", 3);
+/// let cut_off = observation.round.probes[2].target.clone();
+/// observation.round.probes[2] = Probe::unanswered(cut_off, Unanswered::Deadline);
+///
+/// let snapshot = Snapshot::assemble(&observation);
+/// assert_eq!(snapshot.membership, Membership::Confirmed { voters: 3 });
+/// assert_eq!(snapshot.members[0].condition, Condition::Serving);
+/// // A timeout proves nothing: the member neither serves nor is known to fail.
+/// assert!(matches!(snapshot.members[2].condition, Condition::Unknown(_)));
+/// assert!(!snapshot.quorum_lost);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
     /// The cluster.
     pub cluster: ClusterRef,
-    /// What surrounds it.
+    /// The facts about the cluster's Kubernetes objects.
     pub circumstances: Circumstances,
-    /// What its owner chose.
+    /// The owner's choices.
     pub policy: Policy,
     /// `spec.replicas`.
     pub replicas: u32,
@@ -88,9 +111,9 @@ pub struct Snapshot {
     pub update_revision: Option<String>,
     /// See [`Observation::proceed_without_quorum`].
     pub proceed_without_quorum: Option<String>,
-    /// See [`Observation::latch`], with this observation's voters taken in.
+    /// See [`Observation::latch`]. The voters of this observation are taken into account.
     pub latch: Latch,
-    /// See [`Observation::formed`], with what kubelets say now taken in.
+    /// See [`Observation::formed`]. The kubelets' present reports are taken into account.
     pub formed: bool,
     /// See [`Observation::recorded_externals`].
     pub recorded_externals: u32,
@@ -100,98 +123,99 @@ pub struct Snapshot {
     pub quorum_lost_for: Option<Duration>,
     /// See [`Observation::learners_stuck_for`].
     pub learners_stuck_for: BTreeMap<MemberId, Duration>,
-    /// The etcd cluster id that more than half of the answers carry; `None` while there is none such.
+    /// The cluster id in more than half of the answers. `None` if there is no such id.
     pub cluster_id: Option<ClusterId>,
-    /// Every cluster id that was answered, in order: more than one is a condition to report.
+    /// Every cluster id in the answers, sorted. More than one is reported as a condition.
     pub cluster_ids: Vec<ClusterId>,
     /// The leader that the majority names.
     pub leader: Option<MemberId>,
-    /// The raft term in which it leads; `None` where etcd was not asked.
+    /// The raft term in which the leader leads. `None` if etcd was not asked.
     pub term: Option<u64>,
-    /// What etcd's member list says of the cluster's size, and how good that word is.
+    /// The number of voters in etcd's member list, and how reliable the list is.
     pub membership: Membership,
-    /// Members, those with pods first, by name: the order is canonical and means nothing.
+    /// The members. Those with pods come first; each part is sorted by name.
     pub members: Vec<Member>,
-    /// Pods of the StatefulSet that are proven not to be members (rule 7).
+    /// The pods of the StatefulSet that are proven not to be members (rule 7).
     pub not_members: Vec<PodName>,
-    /// The pods of the StatefulSet, by name.
+    /// The pods of the StatefulSet, sorted by name.
     pub pods: Vec<Pod>,
-    /// Whether the members that answered are positive evidence of a lost quorum.
+    /// Whether quorum is lost, by positive evidence.
     pub quorum_lost: bool,
 }
 
 /// A member of the cluster, or a pod that counts as one until the contrary is proven.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its id, where it is known.
+    /// The member's id, if it is known.
     pub id: Option<MemberId>,
-    /// Its pod's name, or its name in etcd, or its id.
+    /// The name of the member's pod. Without a pod, the member's name in etcd, or else its id.
     pub name: String,
-    /// The name that its pod has, also while there is no such pod; `None` for an external member, whose name cannot be that of a pod of
-    /// this StatefulSet. A grant holds for this name, however the member is reached.
+    /// The name of the pod that the member belongs in, even if that pod does not exist now. `None`
+    /// for an external member, whose name cannot be that of a pod of this StatefulSet. A grant
+    /// holds for this name, however the member is reached.
     pub pod_name: Option<PodName>,
-    /// Its pod, if it has one now.
+    /// The member's pod, if it exists now.
     pub pod: Option<MemberPod>,
     /// Voter or learner.
     pub role: Role,
-    /// Whether it is the leader that the majority names.
+    /// Whether the majority names this member as the leader.
     pub leader: bool,
-    /// Whether it takes part in quorum.
+    /// Whether the member takes part in quorum.
     pub condition: Condition,
-    /// What is known of its process beyond etcd's answers.
+    /// The state of the member's process.
     pub process: ProcessState,
-    /// Whether it answered and named no leader.
+    /// Whether the member answered and named no leader.
     pub leaderless: bool,
-    /// Raft entries it lags behind the leader, where both are known.
+    /// The number of raft entries that the member is behind the leader, if both are known.
     pub lag: Option<u64>,
-    /// Size of its database and the part in use, bytes, as it reported them.
+    /// The sizes of the member's database, as the member reported them.
     pub sizes: Option<Sizes>,
-    /// Alarms that stand against it, as any member of its cluster reported them.
+    /// The alarms against the member, as any member of its cluster reported them.
     pub alarms: Vec<AlarmKind>,
 }
 
 /// The pod of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberPod {
-    /// Its name.
+    /// The name of the pod.
     pub name: PodName,
-    /// Its incarnation.
+    /// The UID of the pod.
     pub uid: PodUid,
-    /// Whether it is terminating.
+    /// Whether the pod is terminating.
     pub terminating: bool,
-    /// Its `controller-revision-hash`.
+    /// The value of the label `controller-revision-hash`.
     pub revision: Option<String>,
 }
 
-/// Voter or learner.
+/// The role of a member in raft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum Role {
-    /// Counts for quorum.
+    /// A member whose vote counts for the majority.
     Voter,
-    /// Does not, yet.
+    /// A member that receives the log and has no vote yet.
     Learner,
 }
 
-/// Sizes of a member's database.
+/// The sizes of a member's database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
-    /// File size, bytes.
+    /// The size of the file, in bytes.
     pub db: u64,
-    /// Bytes in use.
+    /// The bytes in use.
     pub in_use: u64,
-    /// The quota in bytes, where the member reports it.
+    /// The space quota in bytes, if the member reports it.
     pub quota: Option<u64>,
 }
 
 impl Snapshot {
-    /// The member that is in the pod of this name now.
+    /// The member whose pod of this name exists now.
     pub fn member(&self, pod: &PodName) -> Option<&Member> {
         self.members
             .iter()
             .find(|member| member.pod.as_ref().is_some_and(|here| here.name == *pod))
     }
 
-    /// For how long a learner has made no progress, where that was watched.
+    /// The time for which a learner has made no progress, if that was watched.
     pub fn stuck_for(&self, member: &Member) -> Option<Duration> {
         self.learners_stuck_for.get(&member.id?).copied()
     }
@@ -203,14 +227,15 @@ impl Snapshot {
             .is_some_and(|stuck| stuck >= deadline)
     }
 
-    /// Whether a quorum gave the member list, and each of its members has a pod of this StatefulSet. A name alone is not enough: members that
-    /// run elsewhere may have names like those of its pods.
+    /// Whether the member list is confirmed and each of its members has a pod of this StatefulSet
+    /// now. A name is not enough: members that run elsewhere may have names like those of the pods.
     pub fn has_all_members_here(&self) -> bool {
         let confirmed = matches!(self.membership, Membership::Confirmed { .. });
         confirmed && self.members.iter().all(|member| member.pod.is_some())
     }
 
-    /// Whether a voter has just proven that there was a quorum a moment ago, even where the others that answered make it a lost one by now.
+    /// Whether some voter has just proved a quorum. By the other answers, which may be newer,
+    /// quorum may be lost already.
     pub fn proves_quorum(&self) -> bool {
         self.members.iter().any(Member::serves_quorum)
     }
@@ -227,7 +252,7 @@ impl Member {
         self.pod_name.as_ref()
     }
 
-    /// Whether it is a voter that serves.
+    /// Whether the member is a voter and serves.
     pub fn serves_quorum(&self) -> bool {
         self.role == Role::Voter && self.condition == Condition::Serving
     }

@@ -1,11 +1,11 @@
-//! Which way something is switched.
+//! The direction in which a setting changes.
 
-/// Which way something is switched.
+/// The direction in which a setting changes, for example TLS between members in the pod template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Switch {
-    /// It was off.
+    /// From off to on.
     On,
-    /// It was on.
+    /// From on to off.
     Off,
 }

@@ -1,4 +1,4 @@
-//! The arithmetic of quorum: how many voters count, how many serve, how many may go.
+//! The arithmetic of quorum: how many voters count, how many serve, and how many may go.
 
 use super::circumstances::Temperature;
 use super::grants::Grants;
@@ -12,28 +12,45 @@ pub fn majority(voters: u32) -> u32 {
     voters / 2 + 1
 }
 
-/// How much a cluster can still lose, with the grants that are open.
+/// The number of members that a cluster can still lose while the given grants are open.
+///
+/// ```
+/// use quorumgate_core::quorum::{Grants, Permitted, Snapshot, example};
+///
+/// let cluster = Snapshot::assemble(&example::healthy("etcd-main", 5));
+/// let deletion = Permitted::Delete { uid: "uid-4".into(), rollout: false };
+/// let grants = Grants::default();
+/// let one = grants.issue(&"etcd-main-4".into(), deletion, "anna".into(), String::new());
+///
+/// let tolerance = cluster.tolerance(&one);
+/// assert_eq!((tolerance.voters, tolerance.majority), (5, 3));
+/// // The member with a grant does not count as serving any more, although it still answers.
+/// assert_eq!(tolerance.serving, 4);
+/// assert_eq!(tolerance.disruptions_allowed(), 1);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tolerance {
-    /// Voters that count (`V`).
+    /// The number of voters that count.
     pub voters: u32,
-    /// Serving voters without a grant.
+    /// The number of serving voters without a grant.
     pub serving: u32,
     /// The majority of `voters`.
     pub majority: u32,
-    /// Pods with an open grant.
+    /// The pods with an open grant.
     pub in_flight: Vec<PodName>,
-    /// Whether the ledger is cold, so that grants given elsewhere may be open and nothing that serves may go (rule 9).
+    /// Whether the ledger is cold: grants that it does not show may be open, so no serving member
+    /// may go (rule 9).
     pub is_cold: bool,
 }
 
 impl Tolerance {
-    /// Serving voters without a grant, minus the majority: negative when quorum is lost or not proven.
+    /// The serving voters without a grant, minus the majority. A negative number means that quorum
+    /// is lost or not proven.
     pub fn headroom(&self) -> i64 {
         i64::from(self.serving) - i64::from(self.majority)
     }
 
-    /// How many serving voters may go now.
+    /// The number of serving voters that may go now.
     pub fn disruptions_allowed(&self) -> u32 {
         if self.is_cold {
             return 0;
@@ -43,7 +60,7 @@ impl Tolerance {
 }
 
 impl Snapshot {
-    /// How much the cluster can still lose.
+    /// The number of members that the cluster can still lose.
     pub fn tolerance(&self, grants: &Grants) -> Tolerance {
         let voters = self.voters(grants, None);
         Tolerance {
@@ -55,8 +72,9 @@ impl Snapshot {
         }
     }
 
-    /// The voters that count: those in the member list plus the learners with a grant (which may be promoted while it is open), and never
-    /// fewer than the latch. `aside` is left out as a learner with a grant.
+    /// The number of voters that count: the voters of the member list and the learners with a
+    /// grant, but never fewer than the latch. A learner with a grant counts because it may be
+    /// promoted while the grant is open. `aside` is not counted as such a learner.
     pub fn voters(&self, grants: &Grants, aside: Option<&PodName>) -> u32 {
         let promotable = self
             .members
@@ -69,7 +87,7 @@ impl Snapshot {
             .max(listed(self.membership).saturating_add(count(promotable)))
     }
 
-    /// Serving voters without a grant and without `aside`.
+    /// The number of serving voters without a grant, `aside` left out.
     pub fn serving(&self, grants: &Grants, aside: Option<&PodName>) -> u32 {
         let serving = self
             .members
@@ -84,9 +102,11 @@ impl Snapshot {
         count(serving)
     }
 
-    /// The voters that count, before any grant. A list that no member in contact with a quorum gave may be old, so the pods that may be
-    /// voters count beside it; without any list `spec.replicas` stands in for
-    /// it, together with the external voters of the last one.
+    /// The number of voters that count, grants left aside.
+    ///
+    /// An unconfirmed member list may be old, so the pods that may be voters are counted too.
+    /// Without any list `spec.replicas` takes its place, together with the external voters on
+    /// record.
     pub(super) fn electorate(&self, members: &[Member]) -> u32 {
         let seen = members.iter().filter(|m| m.role == Role::Voter).count();
         let latch = self.latch.voters;
@@ -104,7 +124,7 @@ impl Snapshot {
     }
 }
 
-/// The pods with an open grant, without `aside`.
+/// The pods with an open grant, `aside` left out.
 pub(super) fn in_flight(grants: &Grants, aside: Option<&PodName>) -> Vec<PodName> {
     grants
         .iter()
@@ -114,7 +134,7 @@ pub(super) fn in_flight(grants: &Grants, aside: Option<&PodName>) -> Vec<PodName
         .collect()
 }
 
-/// A number of members.
+/// The number of members as `u32`.
 pub(super) fn count(members: usize) -> u32 {
     u32::try_from(members).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The answer to a disruption: allow, wait or deny, each with the reason it stands on.
+//! The answer to a disruption (allow, wait or deny) and the reason for it.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,40 +15,40 @@ use super::why::Why;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It may go, once what the permission asks for has been done.
+    /// The disruption may happen, once the conditions of the permission are met.
     Allow(Permission),
-    /// Not now: the same request may pass later.
+    /// The disruption may not happen now. The same request may pass later.
     Wait(Reason),
-    /// Not like this: asking again does not help.
+    /// The disruption may not happen. Repeating the request does not help.
     Deny(Reason),
 }
 
-/// What an allow stands on, and so what has to happen before it is said.
+/// The ground of a permission, on which it depends whether a grant has to be recorded first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permission {
-    /// Takes nothing from the cluster: no grant, no ledger.
+    /// The disruption takes nothing from the cluster, so no grant is recorded.
     Waived(Waiver),
-    /// A grant must be recorded before anyone is told yes.
+    /// A grant has to be recorded before anyone is told yes.
     Grant(Basis),
 }
 
-/// Why a disruption needs no grant.
+/// The reason why a disruption needs no grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Waiver {
-    /// Rule 1: not a pod of an enrolled cluster.
+    /// Rule 1: the pod belongs to no enrolled cluster.
     Foreign,
-    /// Rule 2: the pod is already terminating.
+    /// Rule 2: the pod is terminating already.
     Terminating,
     /// Rule 3: the cluster is being torn down.
     Teardown(Teardown),
-    /// Rule 4: the request is for another incarnation; the API server answers 409.
+    /// Rule 4: the request is for another incarnation, so the API server answers 409.
     WrongIncarnation,
-    /// The update restarts nothing of a member's and ends no pod. The webhook's own; no rule gives it.
+    /// The update restarts no member and ends no pod. The webhook gives this reason; no rule does.
     RestartsNothing,
 }
 
-/// Why a disruption may have a grant.
+/// The reason why a disruption may have a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Basis {
@@ -56,120 +56,127 @@ pub enum Basis {
     Teardown(Teardown),
     /// Rule 6: a valid override.
     Override,
-    /// Rule 7: the pod is not a member. It may become one while its delete is on its way, hence the grant.
+    /// Rule 7: the pod is not a member. The grant is needed because it may become one before its
+    /// delete takes effect.
     NotAMember,
-    /// Rule 11: a learner that is not needed.
+    /// Rule 11: the cluster can spare the learner.
     Learner,
-    /// Rule 12: the member is dead or has not started, and the others make no majority anyway: it costs nothing.
+    /// Rule 12: the member is dead or has not started, and the others make no majority anyway. The
+    /// disruption costs nothing.
     CostsNothing,
     /// Rule 13: quorum has been lost for the grace period, and the new revision may be the repair.
     Repair,
     /// Rule 13: the owner lets this revision go on without quorum.
     Proceed,
-    /// Rule 14: the policy for a cluster of one.
+    /// Rule 14: the policy of a cluster of one.
     SingleMember,
-    /// Rule 14: the policy for a cluster of two.
+    /// Rule 14: the policy of a cluster of two.
     TwoMembers,
     /// Rule 15: the others make the majority.
     Majority {
-        /// Serving voters left without this member and without every granted one.
+        /// The number of serving voters without this member and without every other one that has a
+        /// grant.
         others: u32,
-        /// What is needed.
+        /// The number of serving voters that is needed.
         majority: u32,
     },
 }
 
-/// Why a disruption is refused. One variant per cause, carrying its numbers; `Display` is what people read.
+/// The reason why a disruption is refused, with its numbers. `Display` is the text of the refusal.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Reason {
-    /// Rule 1: enrolled, but the budget that holds the grants does not exist yet.
+    /// Rule 1: the cluster is enrolled, and the budget that holds its grants does not exist yet.
     NoLedger,
-    /// Rule 1: the definition of budgets is missing.
+    /// Rule 1: the `CustomResourceDefinition` of budgets is missing.
     NoDefinition,
-    /// Rule 5: a forced removal of a pod that may still run.
+    /// Rule 5: the forced delete of a pod that may still run.
     AtMostOnce {
         /// The pod.
         pod: PodName,
     },
     /// Rule 8: two budgets guard one etcd cluster.
     SharedCluster {
-        /// The other one.
+        /// The other budget.
         other: ClusterRef,
     },
-    /// Rule 9.
+    /// Rule 9: the ledger may lack open grants.
     LedgerCold {
-        /// Time left until it may be warm; `None` while its gate is not in force.
+        /// The time until the ledger may be warm. `None` while the gate is not in force.
         remaining: Option<Duration>,
     },
-    /// Rule 10: the pod's `PodDisruptionBudget` would refuse.
+    /// Rule 10: the pod's `PodDisruptionBudget` would refuse the eviction, or several select the
+    /// pod.
     DisruptionBudget {
-        /// Names of those that select it.
+        /// The names of the `PodDisruptionBudget`s.
         names: Vec<String>,
     },
-    /// Rule 11: a learner that the cluster cannot spare now.
+    /// Rule 11: the cluster cannot spare the learner now.
     Learner(Count),
-    /// Rule 12: this member may be the one that completes a majority.
+    /// Rule 12: the member may be the one that completes a majority.
     MayComplete(Count),
-    /// Rule 13: quorum is lost and this member is alive.
+    /// Rule 13: quorum is lost, and the member is alive.
     QuorumLost(Count),
-    /// Rule 14: the policy of a small cluster keeps the asker out.
+    /// Rule 14: the policy of a small cluster excludes the asker.
     TooSmall {
-        /// Voters: 1 or 2.
+        /// The number of voters: 1 or 2.
         voters: u32,
-        /// What the policy says.
+        /// The policy.
         policy: SmallCluster,
     },
-    /// Rule 16: nobody could be asked.
+    /// Rule 16: no voter could be asked.
     NoEvidence {
-        /// What the probes met, a line per member.
+        /// The reasons, a line per member.
         because: Vec<String>,
     },
-    /// Rule 17.
+    /// Rule 17: the cluster cannot spare the member.
     NoHeadroom(Count),
-    /// The member may go, but leads, and leadership has only just been moved.
+    /// The member may go, but it leads, and leadership moved a moment ago.
     LeadershipMoved {
-        /// Time left until it can be moved again.
+        /// The time until leadership may move again.
         remaining: Duration,
     },
-    /// Evidence or ledger could not be read or written in time. The shell's reason; no rule gives it.
+    /// Evidence could not be read, or the ledger not be written, in time. Mostly the shell gives
+    /// this reason; rule 5 does where a node could not be read.
     Unavailable {
-        /// What was not to be had.
+        /// The missing thing, in words.
         what: String,
     },
-    /// A restart in place: delete or evict instead.
+    /// The update would restart the member in place. A delete or an eviction has to take its place.
     RestartByDelete(InPlace),
 }
 
 /// The numbers and names behind a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Count {
-    /// The member that was asked for.
+    /// The member that the request is about.
     pub target: String,
-    /// Voters that count (`V`).
+    /// The number of voters that count.
     pub voters: u32,
-    /// Voters serving now, the target among them, without those that have a grant.
+    /// The number of serving voters without a grant, the target included.
     pub serving: u32,
-    /// How many of those would be left.
+    /// The number of them that would be left without the target.
     pub left: u32,
-    /// How many are needed: the majority of `V`, or of one more while a voter may join.
+    /// The number of serving voters that is needed: the majority, or the majority of one voter more
+    /// while a voter may join.
     pub needed: u32,
-    /// Voters that count although they are neither listed by etcd nor a pod here: members that were lost count on.
+    /// The number of voters that count although etcd does not list them and no pod is theirs. They
+    /// are members that the cluster has lost.
     pub missing: u32,
-    /// Members with an open grant.
+    /// The members with an open grant.
     pub in_flight: Vec<PodName>,
-    /// Voters that do not serve.
+    /// The voters that do not serve.
     pub not_serving: Vec<NotServing>,
 }
 
-/// A voter that does not serve, and why.
+/// A voter that does not serve, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotServing {
-    /// Its name.
+    /// The name of the member.
     pub member: String,
-    /// What is known of its process.
+    /// The state of the member's process.
     pub process: ProcessState,
-    /// Why it does not count.
+    /// The reason why the member does not serve.
     pub why: Why,
 }
 
@@ -189,7 +196,7 @@ impl fmt::Display for NotServing {
 }
 
 impl Reason {
-    /// A stable word for metrics, audit annotations and causes.
+    /// The stable identifier of the reason, for metrics, audit annotations and causes.
     pub fn slug(&self) -> &'static str {
         self.into()
     }

@@ -1,86 +1,89 @@
-//! Why a member does not serve, in words that an operator can act on.
+//! The reasons why a member does not serve, in words that an operator can act on.
 
 use std::fmt;
 
 use super::evidence::Unanswered;
 use super::id::{ClusterId, MemberId, PodName};
 
-/// Why a member is not known to serve. `Display` completes "member x: …"; [`Why::slug`] is for metrics and status.
+/// The reason why a member is not known to serve. `Display` completes the sentence "member x: …".
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Why {
-    /// Its pod has a `deletionTimestamp`: it is on its way out, whatever it still answers.
+    /// The pod has a `deletionTimestamp`. The member is on its way out, whatever it still answers.
     Terminating,
-    /// It gave no status.
+    /// The member gave no status.
     Silent(Unanswered),
-    /// It refused the connection, and its kubelet calls it ready: one of the two asked the wrong port, or is kept from it.
+    /// The member refused the connection, and its kubelet reports it as ready. Either the gate or
+    /// the kubelet asks a wrong port or is kept from the member.
     RefusesThoughReady,
-    /// Other pods answer with the same member id, so nobody knows whose answer it was (a reused address).
+    /// Other pods answer with the same member id (a reused address). Nobody can tell whose answer
+    /// it was.
     SharedIdentity {
-        /// The id.
+        /// The member id.
         id: MemberId,
         /// The other pods.
         with: Vec<PodName>,
     },
-    /// It belongs to another etcd cluster than the majority.
+    /// The member belongs to another etcd cluster than the majority.
     OtherCluster {
-        /// Its own.
+        /// The member's cluster id.
         own: ClusterId,
-        /// That of the majority.
+        /// The majority's cluster id.
         agreed: ClusterId,
     },
-    /// The members report different cluster ids, and no majority stands behind one.
+    /// The members report different cluster ids, and no majority agrees on one.
     ClusterDisputed {
-        /// Its own.
+        /// The member's cluster id.
         own: ClusterId,
     },
-    /// A CORRUPT alarm stands against it.
+    /// A CORRUPT alarm stands against the member.
     Corrupt,
-    /// It knows no leader.
+    /// The member knows no leader.
     NoLeader,
-    /// The majority names another leader, or another term.
+    /// The majority names another leader or another term.
     OtherLeader {
-        /// Whom it names, and in which term.
+        /// The leader and term that the member names.
         own: (MemberId, u64),
-        /// Whom the majority names, and in which term.
+        /// The leader and term that the majority names.
         agreed: (MemberId, u64),
     },
-    /// The members name different leaders, and no majority stands behind one.
+    /// The members name different leaders, and no majority agrees on one.
     LeaderDisputed {
-        /// Whom it names, and in which term.
+        /// The leader and term that the member names.
         own: (MemberId, u64),
     },
-    /// Its applied index is too far behind its leader's.
+    /// The member's applied index is too far behind the leader's.
     Lagging {
-        /// Raft entries behind.
+        /// The number of raft entries that the member is behind.
         behind: u64,
-        /// The most that still serves.
+        /// The largest number with which a member still serves.
         bound: u64,
     },
-    /// Its linearizable read did not pass: contact with a quorum is not proven.
+    /// The linearizable read failed, so contact with a quorum is not proven.
     Unconfirmed(Unanswered),
     /// No member that is in contact with a quorum gave a member list.
     NoMemberList,
-    /// It is not in the member list, but that is not proof enough.
+    /// The member list does not have the member, and that list is not proof enough.
     NotListed,
-    /// It is listed as a voter and still takes itself for a learner.
+    /// The member list calls the member a voter, and the member still calls itself a learner.
     NotPromoted,
-    /// It was added to the cluster and has never started.
+    /// The member was added to the cluster and has never started.
     Unstarted,
-    /// It belongs in a pod of this StatefulSet, and there is no such pod now.
+    /// The member belongs in a pod of this StatefulSet, and that pod does not exist now.
     NoPod,
-    /// It has no pod here and no endpoint that could be asked.
+    /// The member has no pod here and no endpoint that could be asked.
     Elsewhere,
-    /// It answers, but may be one of the pods that could not be identified.
+    /// The answer from the member's client URL may be that of a pod which could not be identified.
     MayBeAPod,
-    /// Its pod is not ready (`evidence: Readiness`).
+    /// The pod is not ready (`evidence: Readiness`).
     NotReady,
-    /// Its node is not Ready, so nothing it last reported counts (`evidence: Readiness`).
+    /// The node is not Ready, so its last report does not count (`evidence: Readiness`).
     NodeNotReady,
 }
 
 impl Why {
-    /// A stable word for metrics and status.
+    /// The stable identifier of the reason, for metrics and status. A missing answer is named by
+    /// its own cause.
     pub fn slug(&self) -> &'static str {
         match self {
             Self::Silent(unanswered) | Self::Unconfirmed(unanswered) => unanswered.into(),

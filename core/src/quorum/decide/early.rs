@@ -1,4 +1,4 @@
-//! Rules 1 to 4: what can be answered without a look at any member.
+//! Rules 1 to 4, which are answered before any member is asked.
 
 use super::requests::{at_most_once, lifted};
 use crate::quorum::circumstances::{Circumstances, Scope, Teardown};
@@ -6,8 +6,9 @@ use crate::quorum::disruption::{Actor, Disruption, Grace};
 use crate::quorum::pod::Pod;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 
-/// Rules 1 to 4, which need no look at any member: `None` where a member has to be looked at.
-/// `target` is the pod as it was read; `None` when the pod is not one of the set's.
+/// Rules 1 to 4. `None` means that none of them applies, so that the members have to be asked.
+///
+/// `target` is the pod as the API server has it; `None` if the pod is not one of the StatefulSet's.
 pub fn decide_early(
     circumstances: &Circumstances,
     target: Option<&Pod>,
@@ -19,8 +20,11 @@ pub fn decide_early(
         .or_else(|| rule_4_other_incarnation(target, disruption))
 }
 
-/// What may go from a cluster whose ledger is missing or unreadable, which is what `because` says: whatever goes without a look at any member,
-/// and whatever a person takes responsibility for. Nothing else, and a permission that would need a grant has none.
+/// The decision where the ledger is missing or cannot be read, for the reason `because`.
+///
+/// Only what needs no look at a member passes: terminating pods, teardown, requests for another
+/// incarnation, and overrides. Where [`decide()`](super::decide()) would demand a grant, none is
+/// recorded.
 pub fn decide_without_ledger(
     circumstances: &Circumstances,
     target: &Pod,
@@ -35,7 +39,8 @@ pub fn decide_without_ledger(
         .unwrap_or(Verdict::Wait(because))
 }
 
-/// Rule 1: not a pod of an enrolled cluster. Enrolled without a budget waits until the gate has created it.
+/// Rule 1: a pod outside every enrolled cluster passes. A cluster that is enrolled and has no
+/// budget waits until the gate has created one.
 fn rule_1_scope(scope: &Scope) -> Option<Verdict> {
     match scope {
         Scope::Enrolled => None,
@@ -45,18 +50,21 @@ fn rule_1_scope(scope: &Scope) -> Option<Verdict> {
     }
 }
 
-/// Rule 2: the pod is already terminating. Shortening its grace to 0 falls under rule 5, except for those who only delete what has ended.
+/// Rule 2: a pod that is terminating already passes. A request that shortens its grace period to 0
+/// is left to rule 5.
 fn rule_2_terminating(target: Option<&Pod>, disruption: &Disruption) -> Option<Verdict> {
     let terminating = target.is_some_and(|pod| pod.terminating);
     (terminating && !shortens_grace(disruption)).then(|| waived(Waiver::Terminating))
 }
 
-/// Whether the request takes away the time that a terminating pod has left.
+/// Whether the request takes the rest of its grace period from a terminating pod. Kubelets and the
+/// pod garbage collector are excepted, because they delete only pods that have ended.
 pub(super) fn shortens_grace(disruption: &Disruption) -> bool {
     disruption.grace == Grace::Forced && disruption.actor != Actor::NodeOrPodGc
 }
 
-/// Rule 3: teardown. What stays in etcd's member list meanwhile (hibernation, scale-in) goes with a grant.
+/// Rule 3: a teardown passes. Hibernation and scale-in take a grant, because etcd still lists the
+/// member meanwhile.
 fn rule_3_teardown(teardown: Option<Teardown>) -> Option<Verdict> {
     let teardown = teardown?;
     Some(match teardown {
@@ -69,7 +77,7 @@ fn rule_3_teardown(teardown: Option<Teardown>) -> Option<Verdict> {
     })
 }
 
-/// Rule 4: the request insists on another incarnation; the API server answers 409.
+/// Rule 4: a request for another incarnation passes, because the API server refuses it with 409.
 fn rule_4_other_incarnation(target: Option<&Pod>, disruption: &Disruption) -> Option<Verdict> {
     let present = target.map_or(&disruption.target.uid, |pod| &pod.uid);
     let wanted = disruption.precondition.as_ref()?;

@@ -1,4 +1,4 @@
-//! Rules 11 to 17: what the members' condition and the sum over them say.
+//! Rules 11 to 17, which depend on the members' conditions and on how many of them serve.
 
 use super::Case;
 use crate::quorum::condition::Condition;
@@ -11,8 +11,11 @@ use crate::quorum::tolerance::{in_flight, majority};
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
 use crate::quorum::why::Why;
 
-/// Rule 11: a learner. It may be promoted while it is on its way out, so the majority of one voter more has to serve; one that is dead, or
-/// that a rollout finds failing or stuck, is not worth waiting for.
+/// Rule 11: a learner.
+///
+/// The learner may become a voter while its delete is on the way. So it goes only if the others
+/// make the majority of one voter more. A dead learner goes always. A rollout step also takes a
+/// learner that fails or makes no progress.
 pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
     if case.role() != Role::Learner {
         return None;
@@ -34,15 +37,25 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
     Some(Verdict::Wait(Reason::Learner(case.count(needed))))
 }
 
-/// Rule 12: a member that does not run costs nothing, where the others make no majority. But the delete may land after the member has come
-/// back: while one more would complete the majority, that may be this one. (Those that run without a leader would serve with it, those
-/// that could not be asked may serve already, and so may those that do not listen yet, a moment later.) A cluster that was never seen has
-/// no majority to complete. And several that are down for one reason may all come back at once: no more
-/// may be on their way than the cluster can spare then. Otherwise only one that cannot come back goes, or a step of the gate's own, which is fenced
-/// by resourceVersion.
+/// Rule 12: a member that does not run costs nothing, if the others make no majority without it
+/// anyway.
 ///
-/// No such fence helps where etcd's container runs and nothing listens at its client port yet: its pod does not change when etcd begins to
-/// talk to its peers. Unless all others are known to be without a quorum, this member may be the one that completes it.
+/// But a delete may reach the API server after the member has come back. So the member stays in two
+/// cases:
+///
+/// 1. The member may be the one that completes a majority. The others that may help it: those that
+///    serve, those that run and know no leader, those that could not be asked, and those that may
+///    listen a moment later. A cluster that never formed has no majority to complete.
+/// 2. All members that are down may come back at once, since one cause may have stopped them all,
+///    and this grant would make more of them leave than the cluster could spare then.
+///
+/// In both cases two kinds of members go all the same. One is dead for good. The other is taken by
+/// a step of the gate, whose delete carries the judged resourceVersion and so fails if the pod has
+/// changed.
+///
+/// That precondition does not help where etcd's container runs and does not listen at its client
+/// port yet, because the pod does not change when etcd begins to talk to its peers. Such a member
+/// goes only if all others are known to be without a quorum.
 pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
     if !case.process().is_down() || case.others >= needed || lets_single_member_go(case) {
@@ -69,8 +82,9 @@ pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
     Some(granted(Basis::CostsNothing))
 }
 
-/// Rule 13, for a revision of which the owner has said that it goes on without quorum, because its members and the others do not form one:
-/// a rollout step takes an outdated member, alone.
+/// Rule 13, its exception: the owner lets this revision go on without quorum, because its members
+/// and the outdated ones do not form one. A rollout step takes an outdated member while no other
+/// has a grant.
 fn proceeds(case: &Case<'_>) -> bool {
     let snapshot = case.snapshot;
     let (Some(update), Some(accepted)) =
@@ -85,9 +99,11 @@ fn proceeds(case: &Case<'_>) -> bool {
     case.is_rollout_step() && update == accepted && outdated && alone
 }
 
-/// Rule 13: quorum is lost and this member is alive, so it is needed to bring quorum back. A rollout step may take it once quorum has been
-/// lost for the grace period: the new revision may be the repair. One that could not be asked stays: it may be a learner, which rule 11
-/// would spare. Readiness is no evidence for any of this.
+/// Rule 13: quorum is lost and the member is alive, so the member is needed to bring quorum back.
+///
+/// A rollout step may take it once quorum has been lost for the grace period, because the new
+/// revision may be the repair (DEP-06, scenarios 2 and 3). A member that could not be asked stays:
+/// it may be a learner, which rule 11 would spare. Nothing here rests on `evidence: Readiness`.
 pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
     let snapshot = case.snapshot;
     if case.others < needed_after(case) && proceeds(case) {
@@ -108,7 +124,8 @@ pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
     Some(Verdict::Wait(Reason::QuorumLost(count)))
 }
 
-/// Rule 14: a cluster of one or two cannot spare a member; its policy says who may take one all the same. Of two, only while the other serves.
+/// Rule 14: a cluster of one or two cannot spare a member, and the owner's policy says who may take
+/// one. One of two goes only while the other serves.
 pub(super) fn rule_14_small_cluster(case: &Case<'_>) -> Option<Verdict> {
     if is_single(case) {
         let policy = case.snapshot.policy.single_member;
@@ -128,7 +145,8 @@ pub(super) fn rule_14_small_cluster(case: &Case<'_>) -> Option<Verdict> {
     (case.others >= 1 && knows_both(case)).then(|| granted(Basis::TwoMembers))
 }
 
-/// Rule 15: the others make the majority. While a scale-out may add a voter at any moment, the majority of one more.
+/// Rule 15: the others make the majority. While a scale-out may add a voter at any moment, they
+/// have to make the majority of one voter more.
 pub(super) fn rule_15_majority(case: &Case<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
     (case.others >= needed).then(|| {
@@ -161,7 +179,7 @@ pub(super) fn rule_16_no_evidence(case: &Case<'_>) -> Option<Verdict> {
     Some(Verdict::Wait(Reason::NoEvidence { because }))
 }
 
-/// Rule 17: otherwise.
+/// Rule 17: no other rule applies, and the cluster cannot spare the member.
 pub(super) fn rule_17_no_headroom(case: &Case<'_>) -> Verdict {
     Verdict::Wait(Reason::NoHeadroom(case.count(needed_after(case))))
 }
@@ -170,7 +188,7 @@ fn granted(basis: Basis) -> Verdict {
     Verdict::Allow(Permission::Grant(basis))
 }
 
-/// Whether the one that serves does so in a cluster of both: not in one that it started for itself.
+/// Whether the other voter serves in a cluster of both, and not in one that it started for itself.
 fn knows_both(case: &Case<'_>) -> bool {
     match case.snapshot.policy.evidence {
         EvidenceMode::Live => case.snapshot.membership == Membership::Confirmed { voters: 2 },
@@ -197,12 +215,14 @@ fn is_single(case: &Case<'_>) -> bool {
     case.snapshot.replicas == 1 && case.voters == 1 && case.snapshot.members.len() <= 1
 }
 
-/// Who may take the only member while it serves may take it while it does not: rules 12 and 13 guard a majority that others would be part of.
+/// Whether the policy of a cluster of one lets its member go. Rules 12 and 13 do not apply then:
+/// they guard a majority that other members would be part of.
 fn lets_single_member_go(case: &Case<'_>) -> bool {
     is_single(case) && permits(case.snapshot.policy.single_member, case)
 }
 
-/// How many have to serve without the target: the majority, or that of one voter more while a scale-out may add one at any moment.
+/// The number of members that have to serve without the target: the majority, or the majority of
+/// one voter more while a scale-out may add one.
 fn needed_after(case: &Case<'_>) -> u32 {
     let snapshot = case.snapshot;
     let recent = snapshot
@@ -213,7 +233,7 @@ fn needed_after(case: &Case<'_>) -> u32 {
     majority(case.voters.saturating_add(u32::from(joining)))
 }
 
-/// Whether anything at all is known of a member's part in quorum.
+/// Whether etcd answered anything about the member's part in quorum.
 fn was_asked(member: &Member) -> bool {
     match &member.condition {
         Condition::Serving | Condition::Learning => true,

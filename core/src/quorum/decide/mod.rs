@@ -1,7 +1,9 @@
-//! The decision: rules 1 to 17, in order; the first that applies answers. Only rule 10 waits for the rules after it.
+//! The decision: rules 1 to 17. The first rule that applies answers.
 //!
-//! [`decide_early`] holds the rules that look at no member, so that a foreign or torn-down pod never waits for etcd. [`decide`] begins with
-//! them and goes on with those that need the snapshot. Each rule is a function of its own, named after its number.
+//! Only rule 10 is asked after the rules that follow it. [`decide_early`] holds rules 1 to 4, which
+//! need no look at any member, so that a foreign pod or a teardown never waits for etcd. [`decide`]
+//! begins with them and goes on with those that need the snapshot. Each rule is a function named
+//! after its number.
 
 mod early;
 mod members;
@@ -24,10 +26,10 @@ use super::why::Why;
 
 pub use early::{decide_early, decide_without_ledger};
 
-/// A rule: its verdict where it applies.
+/// A rule. The result is `None` if the rule does not apply.
 type Rule = fn(&Case<'_>) -> Option<Verdict>;
 
-/// Rules 5 to 9 in order. What restarts a member in place ends after rule 7.
+/// Rules 5 to 9, in order. Restarts in place are refused after rule 7.
 const BEFORE_MEMBERS: [Rule; 6] = [
     requests::rule_5_at_most_once,
     requests::rule_6_override,
@@ -37,7 +39,7 @@ const BEFORE_MEMBERS: [Rule; 6] = [
     requests::rule_9_cold_ledger,
 ];
 
-/// Rules 11 to 16 in order. Rule 17 answers what is left.
+/// Rules 11 to 16, in order. Rule 17 answers if none of them applies.
 const MEMBERS: [Rule; 6] = [
     members::rule_11_learner,
     members::rule_12_costs_nothing,
@@ -47,9 +49,34 @@ const MEMBERS: [Rule; 6] = [
     members::rule_16_no_evidence,
 ];
 
-/// The verdict on one disruption of a cluster in which the given grants are open.
+/// Decides on one disruption of a cluster, while the given grants are open.
 ///
-/// A target that already has a grant is judged again as if it had none: its own grant is left out of every sum.
+/// A target that has a grant already is judged as if it had none: its own grant is left out of
+/// every sum.
+///
+/// ```
+/// use quorumgate_core::quorum::{
+///     Actor, Disruption, Grace, Grants, Kind, Permitted, Snapshot, TargetPod, Verdict, decide,
+///     example,
+/// };
+///
+/// let cluster = Snapshot::assemble(&example::healthy("etcd-main", 3));
+/// let drain = Disruption {
+///     target: TargetPod { name: "etcd-main-2".into(), uid: "uid-2".into() },
+///     kind: Kind::Evict,
+///     actor: Actor::Stranger,
+///     grace: Grace::Graceful,
+///     precondition: None,
+/// };
+/// let none = Grants::default();
+/// assert!(matches!(decide(&cluster, &none, &drain), Verdict::Allow(_)));
+///
+/// // Another member of the three is on its way out, so this one has to stay.
+/// let deletion = Permitted::Delete { uid: "uid-1".into(), rollout: false };
+/// let one = none.issue(&"etcd-main-1".into(), deletion, "anna".into(), String::new());
+/// let Verdict::Wait(reason) = decide(&cluster, &one, &drain) else { panic!() };
+/// assert_eq!(reason.slug(), "no-headroom");
+/// ```
 pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> Verdict {
     let name = &disruption.target.name;
     if let Some(verdict) = decide_early(&snapshot.circumstances, snapshot.pod(name), disruption) {
@@ -64,22 +91,25 @@ pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> 
         .find_map(|rule| rule(&case))
         .unwrap_or_else(|| members::rule_17_no_headroom(&case));
     match verdict {
-        // Rule 10 has the last word over a yes. A no of the members' says more than "a budget allows nothing".
+        // Rule 10 is asked only about a yes. A refusal by the other rules names members and
+        // numbers, which says more than "a budget allows nothing".
         Verdict::Allow(_) => requests::rule_10_disruption_budget(&case).unwrap_or(verdict),
         Verdict::Wait(_) | Verdict::Deny(_) => verdict,
     }
 }
 
-/// One question with everything that the rules look at.
+/// A request, with the data that the rules look at.
 struct Case<'a> {
     snapshot: &'a Snapshot,
     grants: &'a Grants,
     disruption: &'a Disruption,
-    /// The member; `None` for a pod that the snapshot does not know, which counts as an unknown voter.
+    /// The member in the target pod. `None` if the snapshot does not know the pod; it counts as a
+    /// voter of unknown condition then.
     member: Option<&'a Member>,
-    /// Voters that count.
+    /// The number of voters that count.
     voters: u32,
-    /// Serving voters without this member and without every other granted one.
+    /// The number of serving voters without the target and without every other member that has a
+    /// grant.
     others: u32,
 }
 
@@ -105,7 +135,8 @@ impl<'a> Case<'a> {
             .map_or(ProcessState::Alive, |member| member.process)
     }
 
-    /// Whether a member's container runs and its client port refuses: it may be in its initialisation, and may talk to its peers already.
+    /// Whether etcd's container runs and its client port refuses connections. Such a member may be
+    /// initialising, and may already talk to its peers.
     fn is_about_to_listen(&self, member: &Member) -> bool {
         let pod = member.pod_name().and_then(|pod| self.snapshot.pod(pod));
         let runs = pod.is_some_and(|pod| pod.containers == Containers::Running);
@@ -116,7 +147,7 @@ impl<'a> Case<'a> {
         self.member.map_or(Role::Voter, |member| member.role)
     }
 
-    /// A step of the gate's own, fenced by resourceVersion.
+    /// Whether the gate itself asks. The gate's deletes carry a resourceVersion as a precondition.
     fn is_own_step(&self) -> bool {
         self.disruption.actor == Actor::Gate
     }
@@ -125,8 +156,9 @@ impl<'a> Case<'a> {
         self.is_own_step() && self.disruption.kind.is_rollout_step()
     }
 
-    /// The others that serve, or that would as soon as there is a leader to follow, or that may for all that is known: also those that are
-    /// expected and were not seen.
+    /// An upper bound on the number of other voters that serve or may serve soon: those that serve,
+    /// those that know no leader, those of which nothing is known, and those that are expected and
+    /// were not seen.
     fn others_that_may_serve(&self) -> u32 {
         let out = self
             .other_voters()
@@ -135,8 +167,10 @@ impl<'a> Case<'a> {
         count(self.other_voters().count() - out).saturating_add(self.unseen_voters())
     }
 
-    /// The others that run and do not listen yet, and those that may for all that is known: they refuse, and nobody says that they do not run. (Of
-    /// one without a pod nobody says anything: its next pod may have been made since the pods were read.)
+    /// How many of the other voters do not listen at their client port and may do so a moment
+    /// later. The first number counts those whose container is known to run, the second those of
+    /// which the node reports nothing that rules it out. (A member without a pod is among the
+    /// second: its pod may have been created since the pods were read.)
     fn others_about_to_listen(&self) -> (u32, u32) {
         let refusing = || self.other_voters().filter(|other| refuses(other));
         let sure = refusing().filter(|other| self.is_about_to_listen(other));
@@ -144,21 +178,22 @@ impl<'a> Case<'a> {
         (count(sure.count()), count(maybe.count()))
     }
 
-    /// Whether the target has yet to start in a cluster that was never seen, and of which no kubelet ever called a member ready: there is no
-    /// quorum to lose.
+    /// Whether the target has yet to start in a cluster that never worked: no member was ever seen,
+    /// and no kubelet ever called one ready. Such a cluster has no quorum to lose.
     fn never_formed(&self) -> bool {
         let unseen = !self.snapshot.formed && self.snapshot.latch.voters == 0;
         let unheard = self.snapshot.membership == Membership::Unread;
         unseen && unheard && self.process() == ProcessState::Starting
     }
 
-    /// Whether any of the others serves, or may for all that is known.
+    /// Whether the other voters may have a quorum with the target, as far as is known. They have
+    /// none if all of them are known to be down or without a leader.
     fn others_may_have_quorum(&self) -> bool {
         let without = |other: &Member| other.process.is_down() || other.leaderless;
         self.unseen_voters() > 0 || !self.other_voters().all(without)
     }
 
-    /// Voters that are expected and that nobody saw.
+    /// The number of voters that are expected and were not seen.
     fn unseen_voters(&self) -> u32 {
         let present = self
             .snapshot
@@ -170,7 +205,7 @@ impl<'a> Case<'a> {
             .saturating_sub(count(present.count()))
     }
 
-    /// The others that are up or may come back by themselves.
+    /// The number of other voters that run or may come back by themselves.
     fn others_that_may_return(&self) -> u32 {
         let lasting = self
             .other_voters()
@@ -178,18 +213,20 @@ impl<'a> Case<'a> {
         count(lasting.count()).saturating_add(self.unseen_voters())
     }
 
-    /// The others that are on their way out by a grant.
+    /// The number of other members with a grant.
     fn others_with_a_grant(&self) -> u32 {
         count(in_flight(self.grants, Some(self.target())).len())
     }
 
-    /// The smallest majority that there may be. Without a list from a quorum the voters that count are a safe guess, and too many for a
-    /// rule that lets members go because a majority is out of reach.
+    /// The majority of the smallest size that the cluster may have. The number of voters that count
+    /// is an upper bound; rule 12 lets members go because a majority is out of reach, and needs a
+    /// lower one.
     fn smallest_majority(&self) -> u32 {
         majority(self.smallest_size())
     }
 
-    /// Of a cluster that nobody ever saw, the size that its owner asked for is all there is to go by.
+    /// The smallest size that the cluster may have, in voters: without a confirmed member list that
+    /// is the latch. Of a cluster that was never seen only `spec.replicas` is known.
     fn smallest_size(&self) -> u32 {
         match (self.snapshot.membership, self.snapshot.latch.voters) {
             (Membership::Confirmed { .. }, _)
@@ -198,13 +235,14 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// How many voters the smallest cluster that it may be can spare.
+    /// The number of voters that the cluster can spare at the smallest size that it may have.
     fn spare_at_smallest(&self) -> u32 {
         let voters = self.smallest_size().min(self.voters);
         voters.saturating_sub(majority(voters))
     }
 
-    /// The voters that the target leaves behind. One with a grant is among them: what it was granted for may never happen.
+    /// The voters other than the target. Members with a grant are among them, because the permitted
+    /// disruption may never happen.
     fn other_voters(&self) -> impl Iterator<Item = &'a Member> {
         let target = self.target();
         let is_target =
@@ -215,6 +253,7 @@ impl<'a> Case<'a> {
             .filter(move |member| member.role == Role::Voter && !is_target(member))
     }
 
+    /// The numbers behind a refusal, when `needed` voters would have to serve without the target.
     fn count(&self, needed: u32) -> Count {
         let own = self.member.is_some_and(Member::serves_quorum);
         Count {
@@ -235,7 +274,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Voters seen, and learners that count as such because of their grant.
+    /// The number of voters that were seen, including learners that count because of their grant.
     fn known_voters(&self) -> u32 {
         let known = self.snapshot.members.iter().filter(|member| {
             member.role == Role::Voter
@@ -251,12 +290,13 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Whether nothing listens at a member's client port.
+/// Whether nothing listens at the member's client port.
 fn refuses(member: &Member) -> bool {
     member.condition == Condition::Failing(Why::Silent(Unanswered::Refused))
 }
 
-/// Whether a voter serves, would as soon as there is a leader to follow, or may for all that is known.
+/// Whether a voter serves, would serve as soon as there is a leader, or may serve for all that is
+/// known.
 fn may_serve(member: &Member) -> bool {
     !member.process.is_down()
         && match &member.condition {
@@ -273,7 +313,8 @@ fn not_serving(member: &Member) -> Option<NotServing> {
         member: member.name.clone(),
         process: member.process,
         why: member.condition.why().cloned().or_else(|| {
-            // Only a learner can be neither serving nor amiss, and a promoted one says so.
+            // A voter that is neither Serving nor amiss is Learning: it has been promoted and does
+            // not know it yet.
             (!member.serves_quorum()).then_some(Why::NotPromoted)
         })?,
     })

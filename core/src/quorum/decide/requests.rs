@@ -1,4 +1,4 @@
-//! Rules 5 to 10: what the request, the ledger and the cluster's surroundings say, before the member's own condition counts.
+//! Rules 5 to 10, which depend on the request, on the ledger and on the cluster's other objects.
 
 use super::Case;
 use super::early::shortens_grace;
@@ -8,14 +8,16 @@ use crate::quorum::pod::{Node, Pod};
 use crate::quorum::process::ProcessState;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 
-/// Rule 5: force on a pod that may still run on an unreachable node would let a second one start beside it.
+/// Rule 5: a forced delete of a pod that may still run on an unreachable node is refused. The
+/// StatefulSet would start a second pod beside it.
 ///
-/// What is left of rule 2 ends here: a terminating pod may go at once where it cannot run on.
+/// The rest of rule 2 is answered here too: a terminating pod may go at once if it cannot run on.
 pub(super) fn rule_5_at_most_once(case: &Case<'_>) -> Option<Verdict> {
     let pod = case.snapshot.pod(case.target());
     at_most_once(pod, &case.snapshot.circumstances, case.disruption)
 }
 
+/// Rule 5, without a snapshot.
 pub(super) fn at_most_once(
     pod: Option<&Pod>,
     circumstances: &Circumstances,
@@ -45,17 +47,18 @@ fn is_terminating(pod: &Pod) -> bool {
     pod.terminating
 }
 
-/// Rule 6: a valid override, for requests of others only, never for the gate's own steps.
+/// Rule 6: a valid override passes. It never serves the gate's own steps.
 pub(super) fn rule_6_override(case: &Case<'_>) -> Option<Verdict> {
     lifted(&case.snapshot.circumstances, case.disruption)
 }
 
+/// Rule 6, without a snapshot.
 pub(super) fn lifted(circumstances: &Circumstances, disruption: &Disruption) -> Option<Verdict> {
     (circumstances.lifted.is_some() && disruption.actor != Actor::Gate)
         .then_some(Verdict::Allow(Permission::Grant(Basis::Override)))
 }
 
-/// Rule 7: the pod is proven not to be a member.
+/// Rule 7: a pod that is proven not to be a member passes.
 pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
     case.snapshot
         .not_members
@@ -63,7 +66,8 @@ pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
         .then_some(Verdict::Allow(Permission::Grant(Basis::NotAMember)))
 }
 
-/// A restart in place is not judged but refused: nobody could tell when the kubelet acts, so no grant would last long enough.
+/// A restart in place is refused without judging the members. Nobody knows when the kubelet will
+/// act, so no grant would last until then.
 pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
     match case.disruption.kind {
         Kind::Restart(by) => Some(Verdict::Deny(Reason::RestartByDelete(by))),
@@ -76,8 +80,12 @@ pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
     }
 }
 
-/// Rule 8: another budget guards the same etcd cluster, so neither knows what the other has permitted. That is another budget's word, which
-/// anybody may write into a budget of his own. Where every member belongs in a pod of this StatefulSet, nobody else can guard one.
+/// Rule 8: another budget guards the same etcd cluster, so neither budget knows what the other has
+/// permitted.
+///
+/// Anybody can write a cluster id into the status of a budget. The claim is therefore ignored if
+/// every member of the cluster has a pod of this StatefulSet: no other budget can guard one of
+/// them.
 pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
     let other = case.snapshot.circumstances.shared_with.clone()?;
     if case.snapshot.has_all_members_here() {
@@ -96,8 +104,9 @@ pub(super) fn rule_9_cold_ledger(case: &Case<'_>) -> Option<Verdict> {
     }
 }
 
-/// Rule 10: an eviction that its `PodDisruptionBudget` would refuse must not hold the ledger. Asked only where the members could spare the
-/// pod: otherwise their reason says more.
+/// Rule 10: an eviction that the pod's `PodDisruptionBudget` would refuse takes no grant, because a
+/// grant would hold up others for nothing. This rule is asked only after the members' rules have
+/// said yes: their refusal says more.
 pub(super) fn rule_10_disruption_budget(case: &Case<'_>) -> Option<Verdict> {
     if !case.disruption.kind.is_eviction() {
         return None;

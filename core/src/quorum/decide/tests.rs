@@ -1,4 +1,5 @@
-//! Each rule on its own, on the smallest cluster that shows it. `core/tests/core/scenarios` has them together.
+//! Each rule on its own, on the smallest cluster that shows it. The rules together are tested by
+//! the scenarios in `core/tests/core/scenarios`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,79 +9,17 @@ use crate::quorum::circumstances::{
     Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
 };
 use crate::quorum::condition::Condition;
-use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
+use crate::quorum::evidence::{ListedMember, Probe, Target, Unanswered};
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
-    Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind,
-    Latch, MemberId, Observation, Ordinal, Permission, Permitted, Reason, SmallCluster, Snapshot,
-    TargetPod, Verdict, Waiver,
+    Actor, Basis, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind, MemberId,
+    Observation, Permission, Permitted, Reason, SmallCluster, Snapshot, TargetPod, Verdict, Waiver,
+    example,
 };
 
-/// Voters `m-0`, `m-1`, … that all serve; `m-0` leads.
+/// A cluster of voters `m-0`, `m-1`, … that all serve. `m-0` leads.
 fn healthy(voters: u32) -> Observation {
-    let list: Vec<ListedMember> = (0..voters).map(listed).collect();
-    Observation {
-        latch: Latch {
-            voters,
-            replicas: voters,
-        },
-        pods: (0..voters).map(pod).collect(),
-        round: Round {
-            probes: (0..voters).map(|n| probe(n, &list)).collect(),
-        },
-        ..Observation::before_any_look(ClusterRef::new("ns", "m"), voters)
-    }
-}
-
-fn listed(n: u32) -> ListedMember {
-    ListedMember {
-        id: MemberId(u64::from(n) + 1),
-        name: format!("m-{n}"),
-        learner: false,
-        peer_urls: vec![format!("https://m-{n}:2380")],
-        client_urls: vec![format!("https://m-{n}:2379")],
-    }
-}
-
-fn pod(n: u32) -> Pod {
-    Pod {
-        name: format!("m-{n}").as_str().into(),
-        uid: format!("uid-{n}").as_str().into(),
-        ordinal: Some(Ordinal(n)),
-        terminating: false,
-        has_address: true,
-        node: Node::Ready,
-        containers: Containers::Running,
-        etcd_ready: true,
-        up_for: None,
-        sidecar_failing: false,
-        ready: true,
-        revision: None,
-        lease_role: None,
-        recorded_id: Some(MemberId(u64::from(n) + 1)),
-    }
-}
-
-fn probe(n: u32, list: &[ListedMember]) -> Probe {
-    Probe {
-        target: Target::Pod(format!("uid-{n}").as_str().into()),
-        status: Ok(Status {
-            cluster_id: ClusterId(1),
-            member_id: MemberId(u64::from(n) + 1),
-            leader: Some(MemberId(1)),
-            term: 2,
-            raft_index: 10,
-            applied_index: 10,
-            learner: false,
-            alarms: Vec::new(),
-            db_size: 0,
-            db_size_in_use: 0,
-            db_size_quota: None,
-            version: "3.6.16".into(),
-        }),
-        read: Ok(()),
-        members: Ok(list.to_vec()),
-    }
+    example::healthy("m", voters)
 }
 
 fn silent(observation: &mut Observation, n: usize, why: Unanswered) {
@@ -409,7 +348,7 @@ fn rule_12_no_more_dead_members_go_at_once_than_a_recovery_could_spare() {
 
 #[test]
 fn rule_8_a_cluster_with_two_budgets_waits() {
-    // m-2 belongs in a pod elsewhere, whatever its name is.
+    // m-2 belongs in a pod of this set that does not exist, so it may run elsewhere.
     let mut o = without_its_pod();
     o.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
     assert_waits(&verdict(&o, Kind::Evict, 1), "shared-cluster");
@@ -422,7 +361,8 @@ fn rule_8_a_cluster_with_two_budgets_waits() {
     assert_waits(&verdict(&unread, Kind::Evict, 1), "shared-cluster");
 }
 
-/// Anybody may write a cluster id into the status of a budget, or have an etcd report it.
+/// A cluster id in the status of another budget proves nothing: anybody can write one, or have an
+/// etcd report one.
 #[test]
 fn rule_8_another_budgets_claim_holds_nobody_where_every_member_has_a_pod_here() {
     let mut o = healthy(3);
@@ -434,7 +374,8 @@ fn rule_8_another_budgets_claim_holds_nobody_where_every_member_has_a_pod_here()
     assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
 }
 
-/// A client port that is not the one that the gate asks, or a network policy that refuses in the members' name: all of them serve.
+/// The gate may ask the wrong port, or a network policy may reject its connections. In both cases
+/// all members serve.
 #[test]
 fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay() {
     for (formed, latch) in [(true, 3), (false, 0)] {
@@ -447,7 +388,8 @@ fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay(
         for kind in [Kind::Delete, Kind::Evict, Kind::RolloutStep] {
             assert_waits(&verdict(&o, kind, 2), "no-evidence");
         }
-        // One that its kubelet does not call ready is starting, and may be the one that two others need.
+        // A member that its kubelet does not call ready is starting, and may complete the majority
+        // of two others.
         o.pods[1].etcd_ready = false;
         for kind in [Kind::Delete, Kind::RolloutStep] {
             assert_waits(&verdict(&o, kind, 1), "may-complete");
@@ -455,7 +397,8 @@ fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay(
     }
 }
 
-/// Whoever hibernated, or was made smaller while nobody was heard, has a latch like a cluster that never was.
+/// A cluster that was hibernated, or scaled in while no member answered, has the same latch as one
+/// that never formed.
 #[test]
 fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
     let mut o = healthy(3);
@@ -471,7 +414,8 @@ fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
     assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
 }
 
-/// The gate asks a wrong port, and the members' probes begin to fail: their kubelets called them ready before.
+/// The gate asks the wrong port, and the readiness probes begin to fail. The kubelets called the
+/// members ready before.
 #[test]
 fn rule_12_a_cluster_that_a_kubelet_once_called_ready_is_not_one_that_never_formed() {
     let mut o = healthy(3);
@@ -530,7 +474,7 @@ fn rule_11_a_learner_goes_while_one_more_voter_could_be_borne() {
     crashed(&mut o, 1);
     assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
     let deadline = o.policy.progress_deadline;
-    o.learners_stuck_for = BTreeMap::from([(listed(3).id, deadline)]);
+    o.learners_stuck_for = BTreeMap::from([(MemberId(4), deadline)]);
     assert_waits(&verdict(&o, Kind::Evict, 3), "learner");
     assert_eq!(verdict(&o, Kind::RolloutStep, 3), based(Basis::Learner));
     o.learners_stuck_for.clear();
@@ -545,8 +489,8 @@ fn rule_11_a_learner_that_catches_up_stays_while_another_is_stuck() {
     learner(&mut o, 4);
     crashed(&mut o, 1);
     o.learners_stuck_for = BTreeMap::from([
-        (listed(3).id, Duration::ZERO),
-        (listed(4).id, o.policy.progress_deadline),
+        (MemberId(4), Duration::ZERO),
+        (MemberId(5), o.policy.progress_deadline),
     ]);
     assert_eq!(verdict(&o, Kind::RolloutStep, 4), based(Basis::Learner));
     assert_waits(&verdict(&o, Kind::RolloutStep, 3), "learner");
@@ -767,7 +711,7 @@ fn a_voter_without_a_pod_never_started_only_where_it_published_nothing() {
     assert_eq!(why(&o), "elsewhere");
 }
 
-/// Three voters, of which the last has no pod and answers at its client URL.
+/// A cluster of three voters. The last one has no pod and answers at its client URL.
 fn without_its_pod() -> Observation {
     let mut o = healthy(3);
     o.pods.truncate(2);
@@ -778,7 +722,7 @@ fn without_its_pod() -> Observation {
 #[test]
 fn a_voter_that_belongs_in_a_pod_serves_in_it_or_not_at_all() {
     assert_waits(&verdict(&without_its_pod(), Kind::Delete, 1), "no-headroom");
-    // An external member may have any name that no pod of the set can have.
+    // A member whose name no pod of the set can have is external, and may serve.
     let mut external = without_its_pod();
     for probe in &mut external.round.probes {
         "m-x".clone_into(&mut probe.members.as_mut().unwrap()[2].name);
@@ -788,7 +732,7 @@ fn a_voter_that_belongs_in_a_pod_serves_in_it_or_not_at_all() {
         majority: 2,
     });
     assert_eq!(verdict(&external, Kind::Delete, 1), two_left);
-    // Unless the budget knows that it had a pod here.
+    // A record of its pod in the budget outweighs the name.
     external.recorded_pods = [(MemberId(3), "m-2".into())].into();
     assert_waits(&verdict(&external, Kind::Delete, 1), "no-headroom");
 }
@@ -805,7 +749,8 @@ fn a_grant_holds_for_the_name_however_the_member_is_reached() {
     assert_eq!(served.serving(&grants, None), 2, "however it is reached");
 }
 
-/// Runs, and its client port refuses: a wrapper that initialises, or the time before etcd listens.
+/// Makes member `n` run without listening at its client port: a wrapper initialises the data, or
+/// etcd has not come so far.
 fn about_to_listen(observation: &mut Observation, n: usize) {
     silent(observation, n, Unanswered::Refused);
     observation.pods[n].ready = false;
@@ -824,7 +769,7 @@ fn none_listens(voters: u32) -> Observation {
 fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
     let mut o = none_listens(3);
     for latch in [0, 3] {
-        // A cluster that never formed was never seen: what its owner asked for counts.
+        // A cluster with a latch of 0 was never seen. Its size is then `spec.replicas`.
         o.latch.voters = latch;
         let open = judge(&o, &Grants::default(), &ask(Kind::Delete, 2));
         assert_eq!(open, based(Basis::CostsNothing));
@@ -850,7 +795,8 @@ fn rule_12_one_without_a_pod_that_refuses_may_listen_a_moment_later() {
     crashed(&mut o, 1);
     o.pods.truncate(2);
     o.round.probes[2] = Probe::unanswered(Target::External(MemberId(3)), Unanswered::Refused);
-    // With the first one, either of the others makes the majority; without it, both do.
+    // While m-0 counts, each of the other two would make the majority with it. Once m-0 is
+    // terminating, a majority needs both of them.
     o.pods[0].terminating = true;
     assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
     assert_eq!(
@@ -862,7 +808,7 @@ fn rule_12_one_without_a_pod_that_refuses_may_listen_a_moment_later() {
 #[test]
 fn rule_12_a_cluster_that_was_never_seen_has_no_majority_to_complete() {
     let mut o = none_listens(3);
-    // The first one was mended: it waits for its peers, and serves nobody before it has found them.
+    // m-0 has been repaired. It waits for its peers, and serves nobody before it has found them.
     silent(&mut o, 0, Unanswered::Deadline);
     assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
     o.latch.voters = 0;
@@ -920,7 +866,7 @@ fn rule_12_a_pod_that_its_kubelet_rejected_is_dead_for_good() {
         reason: "OutOfcpu".into(),
     };
     assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
-    // What a node last said before it fell silent proves nothing.
+    // The last report of a node that is not Ready proves nothing.
     o.pods[1].node = Node::NotReady;
     assert_waits(&verdict(&o, Kind::Delete, 1), "quorum-lost");
 }

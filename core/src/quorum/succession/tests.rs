@@ -10,7 +10,8 @@ const MAJORITY: Basis = Basis::Majority {
     majority: 2,
 };
 
-/// Three members that serve, `m-0` to `m-2`, ids 1 to 3; the one of this id leads in this term.
+/// A cluster of three serving members, `m-0` to `m-2` with the ids 1 to 3. The member with the id
+/// `leader` leads in `term`.
 fn led_by(leader: u64, term: u64) -> Snapshot {
     let cluster = ClusterRef::new("ns", "m");
     let mut snapshot = Snapshot::assemble(&Observation::before_any_look(cluster, 3));
@@ -57,7 +58,7 @@ fn eviction(pod: &str) -> Disruption {
     }
 }
 
-/// What comes of the eviction of this pod by this basis.
+/// The result for the eviction of `pod`, permitted on the ground of `basis`.
 fn of(
     snapshot: &Snapshot,
     pod: &str,
@@ -82,7 +83,8 @@ fn moving(from: u64, to: u64, term: u64) -> LeaderMove {
     }
 }
 
-/// From `m-0`, who led in term 7, to `m-1`; seen in the budget, and its present leader seen to lead, for so many seconds.
+/// A move from `m-0`, which led in term 7, to `m-1`. The replica has seen the move in the budget,
+/// and the present leader lead, for that many seconds.
 fn open(recorded_for: u64, leads_for: u64) -> OpenMove {
     OpenMove {
         begun: moving(1, 2, 7),
@@ -127,7 +129,8 @@ fn where_nobody_can_take_over_nobody_waits() {
     assert_eq!(comes, Succession::Unneeded);
 }
 
-/// Also a replica that has only now seen the move and the leader: what it did not see is as if it had begun now.
+/// A replica that saw the move or the leader only now counts from now: nothing that it did not see
+/// makes the pause shorter.
 #[test]
 fn a_new_leader_waits_until_it_has_led_for_five_seconds() {
     let snapshot = led_by(2, 8);
@@ -145,7 +148,8 @@ fn a_new_leader_waits_until_it_has_led_for_five_seconds() {
     );
 }
 
-/// A drain asks another replica each time: that one may know the move from its watch, and the leader not at all.
+/// A drain asks a different replica each time. Such a replica may know the move from its watch
+/// without ever having seen the leader.
 #[test]
 fn the_leader_of_the_next_term_has_led_since_the_transfer() {
     let moved = Succession::Move(moving(2, 1, 8));
@@ -173,7 +177,7 @@ fn whoever_comes_while_a_move_is_under_way_joins_it() {
     assert_eq!(best, Succession::Move(moving(1, 3, 7)));
     let same = Succession::Move(moving(1, 2, 7));
     assert_eq!(of(&snapshot, "m-0", MAJORITY, open(0, 0)), same);
-    // Its heir no longer serves.
+    // The member that leadership was to move to no longer serves.
     snapshot.members[1].condition = Condition::Failing(Why::Terminating);
     assert_eq!(of(&snapshot, "m-0", MAJORITY, open(0, 0)), best);
 }
