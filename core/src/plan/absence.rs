@@ -1,30 +1,30 @@
-//! Who is out, so that others stay.
+//! Members that are unavailable, and how many may be.
 
 use std::fmt;
 
 use super::state::State;
 use crate::quorum::PodName;
 
-/// A member that does not serve, or has no pod.
+/// A member that does not serve or has no pod. `Display` is a clause: "etcd-main-0 has no pod".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent {
-    /// Its pod.
+    /// The name of the member's pod.
     pub pod: PodName,
-    /// What has become of it.
+    /// The state of the member.
     pub state: State,
 }
 
-/// How many members are out, of how many that may be.
+/// The number of unavailable members beside the number that may be unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unavailability {
-    /// Members that do not serve, have no pod, or have a grant.
+    /// The number of members that do not serve, have no pod, or have a grant.
     pub out: u32,
-    /// What `maxUnavailable` comes to.
+    /// The limit that `maxUnavailable` sets.
     pub limit: u32,
 }
 
 impl Unavailability {
-    /// Whether one more may go.
+    /// Whether one more member may go.
     pub(super) fn has_room(self) -> bool {
         self.out < self.limit
     }

@@ -1,4 +1,5 @@
-//! Step 1, and what makes a step thinkable at all: whether there is a rollout.
+//! Step 1: whether there is anything to roll out. Also the reasons why nothing can be planned at
+//! all.
 
 use super::board::Board;
 use super::targets::MOST_REPLICAS;
@@ -6,13 +7,13 @@ use super::waiting::WaitingOn;
 use crate::quorum::Scope;
 
 impl Board<'_> {
-    /// Why nothing can be said about a rollout yet, or any more.
+    /// The reason why no step can be planned yet, or can be planned any more.
     pub(super) fn not_begun(&self) -> Option<WaitingOn> {
         let circumstances = &self.snapshot.circumstances;
         if circumstances.scope != Scope::Enrolled {
             return Some(WaitingOn::Enrolment);
         }
-        // Without replicas there is nothing left to do, which is no wait.
+        // With 0 replicas the rollout is done, so there is nothing to wait for.
         if let Some(teardown) = circumstances.teardown
             && self.snapshot.replicas > 0
         {
@@ -32,13 +33,14 @@ impl Board<'_> {
             .then_some(WaitingOn::Revision)
     }
 
-    /// Step 1: every pod above the partition exists, stays, and carries the update revision.
+    /// Step 1: whether every pod above the partition exists, is not terminating, and has the update
+    /// revision.
     pub(super) fn is_done(&self) -> bool {
         let progress = self.progress();
         progress.updated == progress.targets
     }
 
-    /// Why no new step may begin although there is something to do.
+    /// The reason why no new step may begin although there is something to do.
     pub(super) fn suspended(&self) -> Option<WaitingOn> {
         self.desired.paused.then(|| {
             let progress = self.progress();

@@ -1,4 +1,8 @@
-//! The target ordinals of a rollout, each with its pod, its member, its state and whether it is outdated.
+//! The planner's view of a rollout: every target ordinal with its pod, its member, its state and
+//! its revision.
+//!
+//! A *target ordinal* is an ordinal that the StatefulSet should have a pod for. A pod is *outdated*
+//! if its `controller-revision-hash` differs from the update revision.
 
 use crate::quorum::pod::Pod;
 use crate::quorum::{Grants, Member, Ordinal, Permitted, PodName, Role, Snapshot, TargetPod};
@@ -8,16 +12,16 @@ use super::desired::Desired;
 use super::state::State;
 use super::targets::{Target, targets};
 
-/// Everything one step is chosen from.
+/// The data from which the next step is chosen.
 pub(super) struct Board<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) grants: &'a Grants,
     pub(super) desired: &'a Desired,
-    /// The target ordinals, from the lowest.
+    /// The target ordinals, the lowest first.
     pub(super) slots: Vec<Slot<'a>>,
 }
 
-/// One target ordinal.
+/// A target ordinal.
 pub(super) struct Slot<'a> {
     pub(super) name: PodName,
     pub(super) ordinal: Ordinal,
@@ -28,40 +32,43 @@ pub(super) struct Slot<'a> {
     pub(super) grant: Granted,
 }
 
-/// Where a pod stands in the rollout.
+/// The revision of a target ordinal's pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Revision {
-    /// There is no pod: the one to come will be updated.
+    /// The pod does not exist. The next one will have the update revision.
     NoPod,
-    /// It carries the update revision.
+    /// The pod has the update revision.
     Updated,
-    /// It does not.
+    /// The pod has another revision, and the rollout has to replace it.
     Outdated,
-    /// It does not, and the partition keeps it.
+    /// The pod has another revision, and the partition lets it keep that.
     Kept,
 }
 
 /// Whether a member has a grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Granted {
-    /// None.
+    /// The member has no grant.
     No,
-    /// To a step of a rollout that has not happened: it is finished before another begins.
+    /// The grant belongs to a step of this rollout that has not been carried out. That step is
+    /// finished before another begins.
     ToRollout,
-    /// To somebody else, or for something else: its holder is waited for.
+    /// The grant belongs to another asker or serves another purpose. The rollout waits until it
+    /// settles.
     ToAnother,
 }
 
-/// How far a rollout is.
+/// The progress of a rollout, in pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Pods above the partition that carry the update revision and are not on their way out.
+    /// The number of pods above the partition that have the update revision and are not
+    /// terminating.
     pub updated: u32,
-    /// Pods above the partition that there should be.
+    /// The number of pods that there should be above the partition.
     pub targets: u32,
 }
 
-/// How far a rollout is. `None` while there is no update revision.
+/// The progress of a rollout. `None` if there is no update revision.
 pub fn progress(snapshot: &Snapshot, desired: &Desired) -> Option<Progress> {
     snapshot.update_revision.as_ref()?;
     let grants = Grants::default();
@@ -94,7 +101,8 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// How many members are out if `aside`, which is to go next, is not counted. Granted pods beyond the target ordinals count too.
+    /// The number of unavailable members and its limit. `aside`, the next one to go, is not
+    /// counted. Pods beyond the target ordinals are counted if they have a grant.
     pub(super) fn out(&self, aside: Option<&PodName>) -> Unavailability {
         let here = self
             .slots
@@ -114,7 +122,8 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The updated members that serve and whose pods are not Ready: those who reach the cluster by a Service do not reach them.
+    /// The updated members that serve and whose pods are not Ready. Clients that use a Service do
+    /// not reach them.
     pub(super) fn unready(&self) -> Vec<&Slot<'a>> {
         self.slots
             .iter()
@@ -123,7 +132,7 @@ impl<'a> Board<'a> {
             .collect()
     }
 
-    /// The target ordinals in these states.
+    /// The target ordinals that satisfy `wanted`.
     pub(super) fn in_state(&self, wanted: impl Fn(&Slot<'a>) -> bool) -> Vec<Absent> {
         self.slots
             .iter()
@@ -153,7 +162,8 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Whether it may be the target of a step at all: outdated, present, and nobody else's.
+    /// Whether the rollout may take this pod at all: the pod is outdated, is not terminating, and
+    /// no other asker has a grant for it.
     pub(super) fn is_open(&self) -> bool {
         self.revision == Revision::Outdated
             && self.pod.is_some()
@@ -161,7 +171,8 @@ impl<'a> Slot<'a> {
             && self.grant != Granted::ToAnother
     }
 
-    /// Whether it counts against `maxUnavailable`. One that the partition keeps was not broken by this rollout, and waits for nobody.
+    /// Whether the member counts against `maxUnavailable`. An outdated member that the partition
+    /// keeps does not: this rollout did not break it, and will not mend it.
     pub(super) fn is_out(&self) -> bool {
         let absent = match self.state {
             State::Serving => false,
@@ -175,12 +186,13 @@ impl<'a> Slot<'a> {
         absent || self.grant != Granted::No
     }
 
-    /// Whether its pod is Ready, as Services and the StatefulSet controller see it.
+    /// Whether the pod is Ready, as Services and the StatefulSet controller see it.
     pub(super) fn is_ready(&self) -> bool {
         self.pod.is_some_and(|pod| pod.ready && !pod.terminating)
     }
 
-    /// Whether it is one that the update revision has to be made to serve: updated already, or about to be.
+    /// Whether the member should serve with the update revision and does not: its pod is updated,
+    /// missing or terminating.
     pub(super) fn should_serve_updated(&self) -> bool {
         let updated = matches!(self.revision, Revision::NoPod | Revision::Updated);
         (updated && self.state != State::Serving) || self.state == State::Terminating
@@ -194,19 +206,19 @@ impl<'a> Slot<'a> {
         self.member.map(|member| member.role)
     }
 
-    /// Raft entries it lags behind.
+    /// The number of raft entries that the member is behind the leader.
     pub(super) fn lag(&self) -> u64 {
         self.member
             .and_then(|member| member.lag)
             .unwrap_or_default()
     }
 
-    /// Whether a container beside its etcd is reported unhealthy.
+    /// Whether a container other than etcd's is not ready.
     pub(super) fn has_sick_sidecar(&self) -> bool {
         self.pod.is_some_and(|pod| pod.sidecar_failing)
     }
 
-    /// The incarnation that would go.
+    /// The pod as the target of a step.
     pub(super) fn target(&self) -> Option<TargetPod> {
         self.pod.map(|pod| TargetPod {
             name: pod.name.clone(),
@@ -256,7 +268,7 @@ impl Granted {
     }
 }
 
-/// Whether the partition leaves an ordinal to the rollout.
+/// Whether the ordinal is above the partition, so that the rollout may take its pod.
 fn is_above(ordinal: Ordinal, desired: &Desired) -> bool {
     let lowest = desired.first_ordinal.0.saturating_add(desired.partition);
     ordinal.0 >= lowest

@@ -1,4 +1,5 @@
-//! What a rollout is asked to do, and what was watched meanwhile: everything that a snapshot does not say.
+//! The wishes for a rollout, and the ages that were watched meanwhile: everything that a snapshot
+//! does not say.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,40 +8,43 @@ use std::time::Duration;
 use super::max_unavailable::MaxUnavailable;
 use crate::quorum::{Ordinal, PodName, Switch};
 
-/// The wishes of a cluster's owner, the StatefulSet's own settings, and ages that need a clock.
+/// The owner's wishes, the settings of the StatefulSet, and the ages that need a clock.
 ///
-/// The revision that pods are moved to, the revision that may go on without quorum, and for how long quorum has been lost or a
-/// learner made no progress, are in the snapshot.
+/// The snapshot holds the rest: the update revision, the revision that may go on without quorum,
+/// and the time for which quorum has been lost or a learner has made no progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired {
-    /// How far the StatefulSet controller has read the StatefulSet.
+    /// Whether the StatefulSet controller has read the latest specification.
     pub generation: Generation,
-    /// `spec.ordinals.start` of the StatefulSet: the first of its ordinals.
+    /// The first ordinal: `spec.ordinals.start` of the StatefulSet.
     pub first_ordinal: Ordinal,
-    /// How pods are created.
+    /// The order in which pods are created.
     pub management: PodManagement,
-    /// How many of the lowest ordinals keep their revision.
+    /// The number of lowest ordinals that keep their revision.
     pub partition: u32,
     /// Whether no new step may begin.
     pub paused: bool,
-    /// How many members may be out at once.
+    /// The number of members that may be unavailable at once.
     pub max_unavailable: MaxUnavailable,
-    /// How a pod goes.
+    /// The way in which a pod goes.
     pub removal: Removal,
-    /// How outdated members that do not serve are replaced.
+    /// The number of non-serving members that one cycle replaces.
     pub non_serving: NonServing,
-    /// Whether a serving member goes earlier while a container beside its etcd is unhealthy.
+    /// Whether members with an unhealthy container beside etcd go before the others
+    /// (`sidecarFirst`).
     pub sidecar_first: bool,
-    /// What keeps old and new members from forming a quorum together, if anything does.
+    /// The change that keeps updated and outdated members from forming a quorum together, if there
+    /// is one.
     pub obstacle: Option<Obstacle>,
-    /// Whether leadership can be moved.
+    /// Whether leadership can be moved now.
     pub handover: Handover,
-    /// For how long each pod has been missing or has not served. Those that serve are absent.
+    /// The time for which each pod has been missing or its member has not served. Members that
+    /// serve are absent from the map.
     pub out_for: BTreeMap<PodName, Duration>,
 }
 
 impl Desired {
-    /// What there is to do where nobody chose anything: DEP-07 as it is written.
+    /// The defaults: DEP-07 as it is written.
     pub fn by_default() -> Self {
         Self {
             generation: Generation {
@@ -62,17 +66,17 @@ impl Desired {
     }
 }
 
-/// `metadata.generation` of the StatefulSet beside its `status.observedGeneration`.
+/// The generation of the StatefulSet, and the one that its controller has observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generation {
-    /// Counts the changes of the specification.
+    /// `metadata.generation`, which counts the changes of the specification.
     pub desired: i64,
-    /// The last one that the StatefulSet controller has taken in; 0 before it has seen any.
+    /// `status.observedGeneration`; 0 before the controller has seen any.
     pub observed: i64,
 }
 
 impl Generation {
-    /// Whether the status, and so the update revision, is about the specification as it stands.
+    /// Whether the status, and with it the update revision, belongs to the present specification.
     pub fn is_observed(self) -> bool {
         self.observed >= self.desired
     }
@@ -83,34 +87,35 @@ impl Generation {
 pub enum PodManagement {
     /// No pod is created above one that is not ready.
     OrderedReady,
-    /// Pods are created as they are missing.
+    /// Missing pods are created at once, in any order.
     Parallel,
 }
 
-/// How an outdated pod goes.
+/// The way in which an outdated pod goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// By a delete with preconditions.
+    /// A delete with preconditions.
     Delete,
-    /// Members that serve and whose other containers are healthy by an eviction, so that `PodDisruptionBudget`s have their say; all
-    /// others by a delete.
+    /// An eviction for members that serve and whose other containers are healthy, so that
+    /// `PodDisruptionBudget`s are respected. A delete for all others (DEP-06).
     EvictHealthy,
 }
 
-/// How outdated members that do not serve are replaced.
+/// The number of outdated non-serving members that one cycle replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NonServing {
-    /// One in each cycle.
+    /// A single member.
     OneAtATime,
-    /// All that may go in one cycle.
+    /// All members that may go.
     AllAtOnce,
 }
 
-/// A change that keeps old and new members apart, so that the cluster cannot be rolled one by one.
+/// A change that keeps updated and outdated members apart, so that the members cannot be replaced
+/// one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Obstacle {
-    /// TLS between the members is switched.
+    /// TLS between the members is switched on or off.
     PeerTls(Switch),
 }
 
@@ -128,13 +133,13 @@ impl fmt::Display for Obstacle {
 /// Whether leadership can be moved now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handover {
-    /// As far as is known.
+    /// Leadership can be moved, as far as is known.
     Possible,
-    /// It was moved a moment ago and is left alone for a while.
+    /// Leadership moved a moment ago, and stays for a while.
     Resting {
-        /// For how long still.
+        /// The time until leadership may move again.
         remaining: Duration,
     },
-    /// etcd refuses it to us: a leader goes as leader.
+    /// etcd refuses to move leadership for the gate. A leader goes as leader.
     Refused,
 }

@@ -1,4 +1,4 @@
-//! Leadership moves before a leader goes, so that nobody has to elect one.
+//! Leadership moves before a leader goes, so that no election is needed.
 
 use super::board::{Board, Slot};
 use super::desired::Handover;
@@ -7,9 +7,11 @@ use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Grants, leader_to_move};
 
 impl Board<'_> {
-    /// What is done to a pod that may go: a leader hands leadership over first, where somebody can take it.
+    /// The action for a pod that may go. A leader hands leadership over first, if another member
+    /// can take it; `otherwise` is the action for all others.
     ///
-    /// Without live evidence there is nobody to ask for it, and the leader's role may be an old one: it goes like the others, last.
+    /// Without live evidence leadership is not moved. There is no endpoint to ask, and the leader
+    /// that the Lease names may be out of date. Such a leader goes last, like a follower.
     pub(super) fn handing_over(
         &self,
         slot: &Slot<'_>,

@@ -1,19 +1,31 @@
-//! How many members may be out at once: KEP-961's `maxUnavailable`, reinterpreted for quorum.
+//! The limit on unavailable members: `maxUnavailable` as in KEP-961, with headroom as a further
+//! limit.
 //!
-//! As there, a percentage is rounded down, at least one member may go, and no more than there are pods above the partition. Beyond
-//! that, headroom limits it: the judge refuses what would leave no majority, however many were asked for.
+//! As in KEP-961 a percentage is rounded down, at least one member may be unavailable, and never
+//! more than there are pods above the partition. In addition, [`decide()`](crate::quorum::decide())
+//! refuses every step that would leave no majority.
 
-/// A number of members, or a share of all.
+/// A number or a percentage of members.
+///
+/// ```
+/// use quorumgate_core::plan::MaxUnavailable;
+///
+/// let (replicas, partition) = (5, 0);
+/// assert_eq!(MaxUnavailable::Percent(50).limit(replicas, partition), 2);
+/// assert_eq!(MaxUnavailable::Percent(10).limit(replicas, partition), 1);
+/// assert_eq!(MaxUnavailable::Members(3).limit(replicas, 4), 1);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnavailable {
-    /// So many.
+    /// A number of members.
     Members(u32),
-    /// So many of a hundred.
+    /// A percentage of `spec.replicas`.
     Percent(u32),
 }
 
 impl MaxUnavailable {
-    /// How many members of a StatefulSet of `replicas` these are, `partition` of which keep their revision.
+    /// The limit for a StatefulSet of `replicas`, of which the lowest `partition` ordinals keep
+    /// their revision.
     pub fn limit(self, replicas: u32, partition: u32) -> u32 {
         let asked = match self {
             Self::Members(members) => members,

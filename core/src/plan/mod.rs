@@ -1,11 +1,13 @@
-//! What a rollout does next. Pure: no clock, no IO, no async.
+//! The order of a rollout: which step comes next.
 //!
-//! [`next_step`] looks at a snapshot, the open grants and what is desired, and names one step, or what is waited for. It remembers
-//! nothing: after every step the cluster is observed anew, so that a template that changes midway, a controller that was killed, and a
-//! stranger's drain are nothing special. "Step 2" and the like refer to the order of a rollout in ARCHITECTURE.md.
+//! [`next_step`] reads a snapshot, the open grants and the wishes for the rollout, and returns the
+//! next step or the reason to wait. It keeps no state: after every step the cluster is observed
+//! again. So a template that changes midway, a killed controller and another asker's drain need no
+//! special treatment. "Step 2" and the like refer to "The order of a rollout" in ARCHITECTURE.md,
+//! which extends DEP-07's procedure.
 //!
-//! The planner never replaces the judgement. It only proposes what [`crate::quorum::decide()`] would allow now; whoever carries a step
-//! out takes its grant first, like everyone.
+//! The planner does not replace the decision. It proposes only what [`crate::quorum::decide()`]
+//! would allow now, and the controller still has to take a grant for each step, like every asker.
 
 mod absence;
 mod begin;

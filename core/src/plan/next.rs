@@ -6,19 +6,20 @@ use super::step::Step;
 use super::waiting::WaitingOn;
 use crate::quorum::{Grants, Snapshot};
 
-/// What a rollout does next.
+/// The next thing that a rollout does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Next {
-    /// Nothing: every target ordinal carries the update revision.
+    /// Nothing is left: every pod above the partition has the update revision.
     Done,
-    /// These steps, and then it observes again.
+    /// The rollout carries out these steps. After them the cluster is observed again.
     Act(Steps),
-    /// It waits.
+    /// The rollout waits.
     Wait(WaitingOn),
 }
 
-/// Steps of one cycle: one, or several members that do not serve. Each is judged anew, so a later one may be refused.
+/// The steps of one cycle: a single one, or several members that do not serve. Each is decided on
+/// again, so a later one may be refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     steps: Vec<Step>,
@@ -30,7 +31,7 @@ impl Steps {
         Self { steps: vec![step] }
     }
 
-    /// These steps; `None` where there are none.
+    /// Several steps; `None` if there are none.
     pub(super) fn of(steps: Vec<Step>) -> Option<Self> {
         (!steps.is_empty()).then_some(Self { steps })
     }
@@ -59,9 +60,27 @@ impl<'a> IntoIterator for &'a Steps {
     }
 }
 
-/// What a rollout under `OnDelete` does next, with the given grants open.
+/// The next step of a rollout under `OnDelete`, while the given grants are open.
 ///
-/// Equal arguments give equal answers, and no answer depends on an earlier one.
+/// Equal arguments give equal results, and no result depends on an earlier one.
+///
+/// ```
+/// use quorumgate_core::plan::{Desired, Next, next_step};
+/// use quorumgate_core::quorum::{Grants, Snapshot, example};
+///
+/// let mut observation = example::healthy("etcd-main", 3);
+/// observation.update_revision = Some("new".into());
+/// for pod in &mut observation.pods {
+///     pod.revision = Some("old".into());
+/// }
+/// let cluster = Snapshot::assemble(&observation);
+/// let Next::Act(steps) = next_step(&cluster, &Grants::default(), &Desired::by_default()) else {
+///     panic!("a healthy cluster has nothing to wait for")
+/// };
+/// // The member in etcd-main-0 leads, so a follower goes first.
+/// let first = steps.iter().next().unwrap();
+/// assert_eq!(first.to_string(), "delete etcd-main-2: it is an outdated follower");
+/// ```
 pub fn next_step(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Next {
     let board = Board::of(snapshot, grants, desired);
     if let Some(waiting) = board.not_begun() {

@@ -1,4 +1,5 @@
-//! Step 2: outdated members that do not serve go first, because replacing them takes nothing from the cluster and may repair it.
+//! Step 2: outdated members that do not serve go first. Their replacement takes nothing from the
+//! cluster, and may repair it.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -11,27 +12,29 @@ use super::step::{Action, Because, Step};
 use super::waiting::WaitingOn;
 use crate::quorum::{Grants, Permitted};
 
-/// A process that has run for so long does not crash again and again.
+/// The run time after which a process is taken not to crash again and again.
 const LASTS_AFTER: Duration = Duration::from_secs(20);
 
-/// One that has been silent for so long hangs. (One that is only slow leads, perhaps, and could hand leadership over a moment later.)
+/// The time without an answer after which a member is taken to hang. A member that is only slow may
+/// lead, and could hand leadership over a moment later.
 const HANGS_AFTER: Duration = Duration::from_secs(4);
 
-/// In which order they go: the less a member could still give, the earlier.
+/// The order of the members: the less a member can still contribute, the earlier it goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
-    /// Dead, or no member at all: it gives nothing.
+    /// The member is dead, or the pod is no member.
     Dead,
-    /// Not serving yet.
+    /// The member does not serve yet.
     Starting,
-    /// It runs, and would serve as soon as there is a quorum.
+    /// The process runs, and the member would serve as soon as there is a quorum.
     Alive,
-    /// Nobody knows. It hangs, or is cut off: its restart may be what mends it, and costs nothing while the others make the majority.
+    /// The member does not answer: it hangs or is cut off. A restart may mend it, and costs nothing
+    /// while the others make the majority.
     Silent,
 }
 
 impl Class {
-    /// The class of a state; `None` for those that serve or that catch up.
+    /// The class of a state. `None` for members that serve, are learning, or are not there.
     fn of(state: &State) -> Option<Self> {
         match state {
             State::Dead | State::NotAMember => Some(Self::Dead),
@@ -44,14 +47,15 @@ impl Class {
 }
 
 impl<'a> Board<'a> {
-    /// The step that replaces an outdated member that does not serve, or why it has to wait; `None` where there is none such.
+    /// The steps that replace outdated non-serving members, or the reason to wait. `None` if there
+    /// is no such member.
     pub(super) fn replace_non_serving(&self) -> Option<Next> {
         let mut grants = self.grants.clone();
         let mut steps: Vec<Step> = Vec::new();
         let mut refused: Option<Box<WaitingOn>> = None;
         for slot in self.non_serving() {
             if !steps.is_empty() && self.is_needed_for_quorum(slot) {
-                // Those of this very cycle have to be tried before it.
+                // The members of this cycle have to be tried before this one.
                 break;
             }
             match self.replace(slot, &grants) {
@@ -66,7 +70,8 @@ impl<'a> Board<'a> {
                         break;
                     }
                 }
-                // What nobody knows is no reason to act, nor to hold up those that may go.
+                // A member of which nothing is known is no reason to act, and must not hold up the
+                // others.
                 Err(_) if matches!(slot.state, State::Unknown(_)) => {}
                 Err(waiting) => refused = refused.or(Some(waiting)),
             }
@@ -77,7 +82,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Outdated members that do not serve, in the order in which they go.
+    /// The outdated members that do not serve, in the order in which they go.
     pub(super) fn non_serving(&self) -> Vec<&Slot<'a>> {
         let mut sorted: Vec<(_, &Slot<'a>)> = self
             .slots
@@ -117,8 +122,11 @@ impl Board<'_> {
         self.snapshot.quorum_lost && matches!(slot.state, State::Failing(_))
     }
 
-    /// With quorum lost, a member that is alive is what quorum may come back with. The new revision may be the repair, but not where it has
-    /// been tried and no updated member so much as answers, or lasts: one of them has to, before the next one is given up.
+    /// The reason to keep a member that is alive while quorum is lost, if there is one.
+    ///
+    /// Such a member is needed to bring quorum back. The new revision may be the repair. But where
+    /// it has been tried, some updated member has to answer or to keep running before the next
+    /// member is given up.
     fn untried(&self, slot: &Slot<'_>) -> Option<WaitingOn> {
         if !self.is_needed_for_quorum(slot) {
             return None;
@@ -127,7 +135,8 @@ impl Board<'_> {
             .slots
             .iter()
             .filter(|other| {
-                // One that is on its way out makes room for a new one, which has to be seen first.
+                // A pod that is terminating makes room for an updated one, which has to be seen
+                // first.
                 let leaving = other.state == State::Terminating;
                 leaving || matches!(other.revision, Revision::NoPod | Revision::Updated)
             })
@@ -139,20 +148,20 @@ impl Board<'_> {
 }
 
 impl Board<'_> {
-    /// Whether the member has not served for so long that it is not just slow.
+    /// Whether the member has not served for so long that it is not merely slow.
     fn hangs(&self, slot: &Slot<'_>) -> bool {
         let out_for = self.desired.out_for.get(&slot.name);
         out_for.is_some_and(|out_for| *out_for >= HANGS_AFTER)
     }
 }
 
-/// Whether its process has been running for a while.
+/// Whether the process has been running for a while.
 fn lasts(slot: &Slot<'_>) -> bool {
     let up_for = slot.pod.and_then(|pod| pod.up_for);
     !slot.state.is_down() && slot.state != State::Terminating && up_for >= Some(LASTS_AFTER)
 }
 
-/// The ledger as it will be once this step has its grant.
+/// The grants as they will be once this step has its grant.
 fn with(grants: &Grants, step: &Step) -> Grants {
     let permitted = Permitted::Delete {
         uid: step.pod.uid.clone(),

@@ -1,4 +1,5 @@
-//! Whether a pod may be proposed: only what the judge would allow now.
+//! The check that a step would be allowed. The planner proposes only steps that
+//! [`decide()`](crate::quorum::decide()) would allow now.
 
 use super::board::{Board, Slot};
 use super::desired::PodManagement;
@@ -9,7 +10,7 @@ use crate::quorum::{
 };
 
 impl Board<'_> {
-    /// Why a slot's pod may not go now, with these grants open; otherwise the incarnation that may.
+    /// The pod to take, or the reason why it may not go while these grants are open.
     pub(super) fn may_take(
         &self,
         slot: &Slot<'_>,
@@ -33,7 +34,8 @@ impl Board<'_> {
         }
     }
 
-    /// What the judge would say. What an owner accepted because there is no other way is not made use of where there is one.
+    /// The decision on a step. The owner's permission to proceed without quorum is ignored unless
+    /// an obstacle requires it.
     fn judge(&self, grants: &Grants, disruption: &Disruption) -> Verdict {
         let verdict = decide(self.snapshot, grants, disruption);
         let outage = Verdict::Allow(Permission::Grant(Basis::Proceed));
@@ -45,7 +47,8 @@ impl Board<'_> {
         verdict
     }
 
-    /// A lower ordinal that keeps the StatefulSet controller from creating the slot's next pod.
+    /// A lower ordinal that keeps the StatefulSet controller from creating this pod again
+    /// (`OrderedReady`).
     fn blocking<'s>(&'s self, slot: &Slot<'_>, grants: &Grants) -> Option<&'s Slot<'s>> {
         if self.desired.management == PodManagement::Parallel {
             return None;

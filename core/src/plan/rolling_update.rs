@@ -1,5 +1,8 @@
-//! Under `RollingUpdate` the StatefulSet controller updates, from the highest ordinal down, and asks the gate like anyone. Where it is
-//! refused for the sake of a broken member that it would only come to later, it asks for ever: then that member goes first.
+//! Help for the StatefulSet controller under `RollingUpdate`.
+//!
+//! That controller replaces pods itself, from the highest ordinal down, and asks the gate like
+//! every asker. Where it is refused because of a broken lower member, which it would replace only
+//! later, it repeats the same request for ever. Then the gate deletes the broken member.
 
 use std::time::Duration;
 
@@ -9,11 +12,12 @@ use super::state::State;
 use super::step::{Action, Because, Departure, Step, disruption};
 use crate::quorum::{Actor, Disruption, Grants, Kind, Snapshot, Verdict, decide};
 
-/// An updated member that has not served for so long needs more than time.
+/// The time after which an updated member that does not serve is taken to need more than time.
 const NEEDS_MORE_THAN_TIME: Duration = Duration::from_secs(15);
 
-/// The outdated member, dead or starting, to delete so that the StatefulSet controller can go on; `None` while it can by itself, or
-/// waits for something that a delete does not mend.
+/// The step that lets the StatefulSet controller go on: the delete of an outdated member that is
+/// dead or starting. `None` while that controller can go on by itself, and where a delete would not
+/// help.
 pub fn unblock(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Option<Step> {
     let board = Board::of(snapshot, grants, desired);
     let idle = board.not_begun().is_some() || board.is_done() || board.suspended().is_some();
@@ -35,8 +39,9 @@ pub fn unblock(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Optio
 }
 
 impl Board<'_> {
-    /// Whether the StatefulSet controller comes no further: it waits for an outdated member that is down, is refused the next one, or waits
-    /// for an updated one that may be waiting for a majority itself.
+    /// Whether the StatefulSet controller can go no further. It waits for an outdated member that
+    /// is down, or is refused the next pod, or waits for an updated member that cannot serve
+    /// without the others.
     fn controller_is_stuck(&self) -> bool {
         if self.desired.management == PodManagement::OrderedReady
             && let Some(unready) = self.slots.iter().find(|slot| !slot.is_ready())
@@ -54,8 +59,9 @@ impl Board<'_> {
         false
     }
 
-    /// Whether it may take others for this one to serve: of a cluster whose template keeps it from forming, no updated member is ever Ready
-    /// while the others have the old one.
+    /// Whether the updated member may need the others to be updated before it can serve. That is so
+    /// where the old template keeps the cluster from forming: a single updated member has no
+    /// majority.
     fn needs_others(&self, slot: &Slot<'_>) -> bool {
         let out_for = self.desired.out_for.get(&slot.name);
         let absent = matches!(slot.state, State::Serving | State::Terminating);

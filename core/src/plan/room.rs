@@ -1,4 +1,4 @@
-//! Step 3: before a serving member goes, those that went before it are back.
+//! Step 3: before a serving member goes, enough of the members that went before it serve again.
 
 use super::absence::Unavailability;
 use super::board::{Board, Revision, Slot, count};
@@ -7,15 +7,16 @@ use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Membership};
 
 impl Board<'_> {
-    /// What has to happen before any serving member goes, however many may be out: an updated member that takes too long to serve holds
-    /// the rollout, and members that are to join do so first.
+    /// The reason why no serving member may go, whatever `maxUnavailable` says: an updated member
+    /// takes too long to serve, or a new member has to join first.
     pub(super) fn held(&self) -> Option<WaitingOn> {
         self.overdue()
             .or_else(|| self.learner())
             .or_else(|| self.joining())
     }
 
-    /// What the rollout waits for while no step is possible: the first of these that there is.
+    /// The reason to wait while no step is possible. The order of the checks decides which one is
+    /// named.
     pub(super) fn waiting(&self) -> WaitingOn {
         if let Some(held) = self.held() {
             return held;
@@ -39,8 +40,8 @@ impl Board<'_> {
         WaitingOn::UpdatedMembers { members, out }
     }
 
-    /// The updated members that have to be Ready before this one goes, because clients that come by a Service reach it and not them. Where
-    /// clients do not reach it either, they lose nothing with it.
+    /// The updated members that have to be Ready before this one goes, because clients that use a
+    /// Service reach this one and not them. A member that such clients do not reach either may go.
     pub(super) fn needed_by_clients(
         &self,
         slot: &Slot<'_>,
@@ -64,7 +65,8 @@ impl Board<'_> {
         })
     }
 
-    /// An updated member that has not served for the progress deadline, or a pod that has been missing for as long.
+    /// An updated member that has not served for the progress deadline, or a pod that has been
+    /// missing for as long.
     fn overdue(&self) -> Option<WaitingOn> {
         let deadline = self.snapshot.policy.progress_deadline;
         let late = self
@@ -81,7 +83,7 @@ impl Board<'_> {
         })
     }
 
-    /// A learner that catches up becomes a voter soon.
+    /// A learner that catches up, and so becomes a voter soon.
     fn learner(&self) -> Option<WaitingOn> {
         let learner = self.slots.iter().find(|s| s.state == State::Learning)?;
         Some(WaitingOn::Learner {
@@ -95,7 +97,8 @@ impl Board<'_> {
         })
     }
 
-    /// A scale-out: etcd lists fewer voters than there are to be, and some pods are on their way to becoming one.
+    /// A scale-out: etcd lists fewer voters than `spec.replicas`, and some pods are about to become
+    /// voters.
     fn joining(&self) -> Option<WaitingOn> {
         if self.snapshot.policy.evidence != EvidenceMode::Live {
             return None;

@@ -1,5 +1,7 @@
-//! Step 4: one outdated member that serves. Followers go first, of these one that is not Ready and the most lagging one before the others,
-//! and the leader last.
+//! Step 4: one outdated member that serves goes.
+//!
+//! Followers go before the leader. Among followers, those whose pods are not Ready go first, then
+//! those that are furthest behind.
 
 use std::cmp::Reverse;
 
@@ -10,18 +12,21 @@ use super::state::State;
 use super::step::{Action, Because, Part, Step};
 use super::waiting::WaitingOn;
 
-/// Whose turn it is: all of one preference before any of the next.
+/// The rank of a member. All members of one rank go before any of the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
-    /// What was begun is finished first.
+    /// Whether the member's step is new. A step that has its grant already comes before every new
+    /// one.
     fresh: bool,
-    /// With `sidecarFirst`, those whose other containers are healthy come later.
+    /// Whether the member's other containers are healthy. Only `sidecarFirst` reads it: unhealthy
+    /// ones come first.
     sound: bool,
     part: Part,
 }
 
 impl<'a> Board<'a> {
-    /// The step that takes an outdated serving member, or why none may go now; `None` where there is none such.
+    /// The step that takes an outdated serving member, or the reason to wait. `None` if there is no
+    /// such member.
     pub(super) fn take_serving(&self) -> Option<Next> {
         let candidates = self.serving();
         let preference = self.preference(candidates.first()?);
@@ -44,7 +49,7 @@ impl<'a> Board<'a> {
         refused.map(|waiting| Next::Wait(*waiting))
     }
 
-    /// Outdated members that serve, in the order in which they go.
+    /// The outdated members that serve, in the order in which they go.
     pub(super) fn serving(&self) -> Vec<&Slot<'a>> {
         let mut slots: Vec<&Slot<'a>> = self
             .slots
@@ -62,7 +67,7 @@ impl<'a> Board<'a> {
         slots
     }
 
-    /// The step that takes this serving member, where the judge would let it go.
+    /// The step that takes this serving member, or the reason why it would be refused.
     pub(super) fn take(&self, slot: &Slot<'_>) -> Result<Step, Box<WaitingOn>> {
         let removal = match self.desired.removal {
             Removal::EvictHealthy if !slot.has_sick_sidecar() => Action::Evict,
@@ -94,8 +99,9 @@ impl<'a> Board<'a> {
     }
 }
 
-/// Whether this is the very slot that everyone before it waits for: under `OrderedReady` a pod that is not Ready keeps those above it
-/// from being created again, and nobody but its update may mend it.
+/// Whether this is the member that the members before it wait for. Under `OrderedReady` a pod that
+/// is not Ready keeps the pods above it from being created again, and possibly only its update
+/// mends it.
 fn blocked_by(slot: &Slot<'_>, refused: Option<&WaitingOn>) -> bool {
     matches!(refused, Some(WaitingOn::LowerOrdinal { lower, .. }) if lower.pod == slot.name)
 }

@@ -1,4 +1,4 @@
-//! What a target ordinal of a rollout is doing: the snapshot's findings in the words of the rollout.
+//! The state of a target ordinal: the snapshot's findings in the terms of a rollout.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use crate::quorum::evidence::Unanswered;
 use crate::quorum::pod::Pod;
 use crate::quorum::{Condition, Member, ProcessState, Role, Snapshot, Why};
 
-/// What has become of one target ordinal. `Display` completes "etcd-main-0 …".
+/// The state of a target ordinal. `Display` completes the sentence "etcd-main-0 …".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// There is no pod.
+    /// The pod does not exist.
     Missing,
-    /// Its pod is on its way out.
+    /// The pod is terminating.
     Terminating,
-    /// A voter that proved that it takes part in quorum.
+    /// The member is a voter that proved that it takes part in quorum.
     Serving,
-    /// A learner that catches up.
+    /// The member is a learner that catches up.
     Learning,
-    /// A learner that has made no progress for the progress deadline.
+    /// The member is a learner that has made no progress for the progress deadline.
     Stuck,
-    /// Its pod is proven not to be a member: it may be about to join.
+    /// The pod is proven not to be a member. It may be about to join.
     NotAMember,
-    /// Its process does not run.
+    /// The process does not run.
     Dead,
-    /// Its process has not started in this incarnation.
+    /// The process has not started in this incarnation.
     Starting,
-    /// Its process runs, and it is known not to serve.
+    /// The process runs, and the member is known not to serve.
     Failing(Why),
-    /// Nobody knows: nothing is done on such evidence.
+    /// The process may run, and nobody knows whether the member serves.
     Unknown(Why),
 }
 
 impl State {
-    /// What is known of a pod, and of the member it is.
+    /// The state of an ordinal's pod and of the member in it.
     pub(super) fn of(snapshot: &Snapshot, pod: Option<&Pod>, member: Option<&Member>) -> Self {
         let Some(pod) = pod else {
             return Self::Missing;
@@ -66,13 +66,14 @@ impl State {
         }
     }
 
-    /// Whether its process is known not to run.
+    /// Whether the process is known not to serve yet or any more: dead or starting.
     pub(super) fn is_down(&self) -> bool {
         matches!(self, Self::Dead | Self::Starting)
     }
 
-    /// Whether its process was heard. One that crashes again and again runs every now and then, and does not get that far. Nor does a sound
-    /// one that was restarted without a quorum: it serves no client before it has found one.
+    /// Whether the process answered. A process that crashes again and again does not get that far.
+    /// Nor does a sound one that was restarted without a quorum: etcd serves no client before it
+    /// has found one.
     pub(super) fn answers(&self) -> bool {
         match self {
             Self::Missing | Self::Terminating | Self::Dead | Self::Starting => false,
@@ -93,7 +94,7 @@ impl State {
         }
     }
 
-    /// Whether it was started and has yet to join the voters.
+    /// Whether the member has been created and has yet to become a voter.
     pub(super) fn is_joining(&self, role: Option<Role>) -> bool {
         match self {
             Self::Missing | Self::Learning | Self::Stuck | Self::NotAMember => true,

@@ -1,22 +1,37 @@
-//! One step of a rollout.
+//! A step of a rollout.
 
 use std::fmt;
 
 use super::state::State;
 use crate::quorum::{Actor, Disruption, Grace, Kind, MemberId, TargetPod};
 
-/// What to do next, to whom, and why. `Display` is a sentence.
+/// The next thing to do to one pod, and the reason. `Display` is a sentence.
+///
+/// ```
+/// use quorumgate_core::plan::{Action, Because, Departure, Part, Step};
+/// use quorumgate_core::quorum::{Kind, MemberId, TargetPod};
+///
+/// let step = Step {
+///     pod: TargetPod { name: "etcd-main-0".into(), uid: "uid-0".into() },
+///     action: Action::MoveLeader { to: MemberId(2), then: Departure::Delete },
+///     because: Because::Serving(Part::Leader),
+/// };
+/// let text = step.to_string();
+/// assert!(text.starts_with("move leadership from etcd-main-0 to member 2, then delete"));
+/// // Permission is asked for the delete that follows the move.
+/// assert_eq!(step.disruption().kind, Kind::RolloutStep);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// The incarnation that is to be replaced. It goes with this UID as a precondition, or not at all.
+    /// The pod to replace. Its UID is a precondition of the delete or eviction.
     pub pod: TargetPod,
-    /// What is done.
+    /// The thing to do.
     pub action: Action,
-    /// Why it is this one's turn.
+    /// The reason why it is this member's turn.
     pub because: Because,
 }
 
-/// What a step does.
+/// The kinds of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Action {
@@ -24,54 +39,55 @@ pub enum Action {
     Delete,
     /// Evicts the pod.
     Evict,
-    /// Moves leadership away from the pod's member, which then goes.
+    /// Moves leadership away from the member, which then goes.
     MoveLeader {
-        /// The member that leads from then on.
+        /// The member that takes leadership over.
         to: MemberId,
-        /// How it goes.
+        /// The way in which the pod goes afterwards.
         then: Departure,
     },
 }
 
-/// How a pod goes.
+/// The way in which a pod goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Departure {
-    /// It is deleted.
+    /// A delete.
     Delete,
-    /// It is evicted: its `PodDisruptionBudget` has its say.
+    /// An eviction, which the pod's `PodDisruptionBudget` may refuse.
     Evict,
 }
 
-/// Why it is a member's turn.
+/// The reason why it is a member's turn.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Because {
-    /// It does not serve, so replacing it costs nothing (step 2).
+    /// The member does not serve, so its replacement costs nothing (step 2).
     NonServing(State),
-    /// It serves, and a container beside its etcd is unhealthy (step 4 with `sidecarFirst`).
+    /// The member serves, and a container beside etcd is unhealthy (step 4 with `sidecarFirst`).
     SidecarFirst(Part),
-    /// It serves, and nobody else goes before it (step 4).
+    /// The member serves, and no other one comes first (step 4).
     Serving(Part),
 }
 
-/// The part a serving member has.
+/// The part of a serving member in raft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 pub enum Part {
-    /// It follows.
+    /// A follower.
     Follower,
-    /// It leads.
+    /// The leader.
     Leader,
 }
 
 impl Step {
-    /// What the gate is asked for before this step. Leadership is only moved where the member may go right after.
+    /// The disruption that this step needs permission for. Leadership moves only if the member may
+    /// go right after.
     pub fn disruption(&self) -> Disruption {
         disruption(self.pod.clone(), self.action.departure())
     }
 
-    /// What it does to the member, for the judge.
+    /// The kind of disruption.
     pub fn kind(&self) -> Kind {
         self.action.departure().kind()
     }
@@ -87,7 +103,7 @@ impl Departure {
 }
 
 impl Action {
-    /// How the pod goes in the end.
+    /// The way in which the pod goes in the end.
     pub fn departure(self) -> Departure {
         match self {
             Self::Delete => Departure::Delete,
@@ -96,20 +112,20 @@ impl Action {
         }
     }
 
-    /// A stable word for metrics and status.
+    /// The stable identifier of the action, for metrics and status.
     pub fn slug(&self) -> &'static str {
         self.into()
     }
 }
 
 impl Because {
-    /// A stable word for metrics and status.
+    /// The stable identifier of the reason, for metrics and status.
     pub fn slug(&self) -> &'static str {
         self.into()
     }
 }
 
-/// A rollout's wish to take a pod.
+/// The request of a rollout to take a pod.
 pub(super) fn disruption(target: TargetPod, departure: Departure) -> Disruption {
     Disruption {
         precondition: Some(target.uid.clone()),

@@ -1,25 +1,26 @@
-//! The pods that a StatefulSet is to have: which ordinals, what their pods are called, and which of them exist.
+//! The target ordinals of a StatefulSet: the pods that it should have, and which of them exist.
 
 use crate::quorum::pod::Pod;
 use crate::quorum::{Ordinal, PodName, Snapshot};
 
-/// One target ordinal.
+/// A target ordinal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target<'a> {
-    /// Its ordinal.
+    /// The ordinal.
     pub ordinal: Ordinal,
-    /// What its pod is called, whether it exists or not.
+    /// The name of its pod, whether that exists or not.
     pub name: PodName,
-    /// Its pod, where it exists.
+    /// The pod, if it exists.
     pub pod: Option<&'a Pod>,
 }
 
-/// Nothing is planned for a StatefulSet of more replicas. Etcd is run with five members and was never meant for more than some dozens, and the
-/// API server takes any number: one that is a slip of the hand must cost neither memory nor time.
+/// The most replicas for which steps are planned. etcd is run with five members and never with more
+/// than some dozens. The API server accepts any number, and a mistyped one must cost neither memory
+/// nor time.
 pub const MOST_REPLICAS: u32 = 1000;
 
-/// The target ordinals, from the lowest: as many as there are replicas, from `spec.ordinals.start` on, but never more than
-/// [`MOST_REPLICAS`].
+/// The target ordinals, the lowest first: as many as `spec.replicas`, from `first`
+/// (`spec.ordinals.start`) on, but never more than [`MOST_REPLICAS`].
 pub fn targets(snapshot: &Snapshot, first: Ordinal) -> impl Iterator<Item = Target<'_>> {
     (0..snapshot.replicas.min(MOST_REPLICAS)).map(move |index| {
         let ordinal = Ordinal(first.0.saturating_add(index));
@@ -32,7 +33,7 @@ pub fn targets(snapshot: &Snapshot, first: Ordinal) -> impl Iterator<Item = Targ
     })
 }
 
-/// What the StatefulSet controller calls the pod of an ordinal.
+/// The name that the StatefulSet controller gives the pod of an ordinal.
 pub fn pod_name(set: &str, ordinal: Ordinal) -> PodName {
     PodName::new(format!("{set}-{}", ordinal.0))
 }

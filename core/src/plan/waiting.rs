@@ -1,4 +1,4 @@
-//! What a rollout waits for: one variant per cause, carrying its numbers.
+//! The reasons why a rollout waits.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,152 +8,156 @@ use super::board::Progress;
 use super::desired::{Generation, Obstacle};
 use crate::quorum::{PodName, Reason, Teardown};
 
-/// Why there is no step now. `Display` is a sentence for people; [`WaitingOn::slug`] is for metrics and status.
+/// The reason why no step is possible now, with its numbers. `Display` is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum WaitingOn {
     /// The StatefulSet is not enrolled, or its budget does not exist yet.
     Enrolment,
-    /// The cluster is being torn down: nothing is rolled any more.
+    /// The cluster is being torn down, so nothing is rolled out any more.
     Teardown(Teardown),
-    /// The StatefulSet controller has not read the latest specification, so the update revision may be an old one.
+    /// The StatefulSet controller has not read the latest specification, so the update revision may
+    /// be out of date.
     Observation(Generation),
-    /// The StatefulSet asks for more replicas than anything is planned for.
+    /// The StatefulSet asks for more replicas than steps are planned for.
     TooManyReplicas {
-        /// How many it asks for.
+        /// The replicas that it asks for.
         replicas: u32,
-        /// How many it may ask for.
+        /// The most replicas for which steps are planned.
         most: u32,
     },
     /// The update revision has not been computed yet.
     Revision,
     /// The budget says `paused`.
     Paused(Progress),
-    /// The change cannot be rolled one by one, and its owner has not let this revision go on.
+    /// The members cannot be replaced one by one, and the owner has not let this revision go on
+    /// without quorum.
     Obstacle {
-        /// What keeps old and new members apart.
+        /// The change that keeps updated and outdated members apart.
         obstacle: Obstacle,
         /// The update revision, as the annotation has to name it.
         revision: String,
     },
-    /// Step 2: a lost quorum may come back by itself, so members that are alive stay for a while (rule 13).
+    /// Step 2: quorum is lost and may come back by itself, so members that are alive stay for the
+    /// grace period (rule 13).
     QuorumLost {
         /// The member that would go.
         pod: PodName,
-        /// For how long quorum has been lost, as far as it is confirmed.
+        /// The time for which quorum has been lost, as far as that is confirmed.
         lost_for: Duration,
-        /// For how long it has to have been.
+        /// The grace period.
         grace: Duration,
-        /// Voters that count.
+        /// The number of voters that count.
         voters: u32,
-        /// Voters that serve.
+        /// The number of voters that serve.
         serving: u32,
     },
-    /// Step 2: with pod management `OrderedReady` the pod would not be created again before a lower one is ready.
+    /// Step 2: under `OrderedReady` the pod would not be created again before a lower one is ready.
     LowerOrdinal {
         /// The pod that would go.
         pod: PodName,
-        /// The lower one.
+        /// The lower member.
         lower: Absent,
     },
-    /// Step 3: an updated member has not served for the progress deadline. The rollout holds; it goes on when the member serves, and starts
-    /// over when the template changes.
+    /// Step 3: an updated member has not served for the progress deadline. The rollout goes on when
+    /// that member serves, and starts over when the template changes.
     Overdue {
         /// The member.
         member: Absent,
-        /// For how long it has not served.
+        /// The time for which the member has not served.
         waited: Duration,
-        /// How long it may take.
+        /// The progress deadline.
         deadline: Duration,
     },
     /// Step 3: a learner catches up.
     Learner {
-        /// Its pod.
+        /// The learner's pod.
         pod: PodName,
-        /// Raft entries it lags behind, where that is known.
+        /// The number of raft entries that the learner is behind, if it is known.
         lag: Option<u64>,
-        /// For how long it has made no progress.
+        /// The time for which the learner has made no progress.
         stuck_for: Duration,
-        /// After how long it is no longer waited for.
+        /// The time without progress after which the rollout no longer waits for the learner.
         deadline: Duration,
     },
-    /// Step 3: a scale-out: new members join before old ones restart.
+    /// Step 3: a scale-out. New members join before old ones restart.
     Joining {
-        /// Those that have yet to become voters.
+        /// The members that have yet to become voters.
         members: Vec<Absent>,
-        /// Voters now.
+        /// The present number of voters.
         voters: u32,
-        /// Voters to be.
+        /// The intended number of voters.
         replicas: u32,
     },
     /// Step 3: pods that the StatefulSet controller has to create.
     MissingPods {
-        /// Their ordinals' names.
+        /// The missing pods.
         pods: Vec<Absent>,
-        /// Members out.
+        /// The unavailable members.
         out: Unavailability,
     },
-    /// Step 3: pods that are terminating, or that somebody has permission to take.
+    /// Step 3: pods that are terminating or have a grant.
     InFlight {
         /// The pods.
         pods: Vec<PodName>,
-        /// Members out.
+        /// The unavailable members.
         out: Unavailability,
     },
     /// Step 3: outdated members of which nobody knows whether they serve.
     Evidence {
         /// The members.
         members: Vec<Absent>,
-        /// Members out.
+        /// The unavailable members.
         out: Unavailability,
     },
     /// Step 3: updated members that do not serve yet.
     UpdatedMembers {
         /// The members.
         members: Vec<Absent>,
-        /// Members out.
+        /// The unavailable members.
         out: Unavailability,
     },
-    /// Step 3: updated members that serve, and whose pods are not Ready: a Service leads nobody to them. The rollout goes on when they are, and
-    /// starts over when the template changes.
+    /// Step 3: updated members that serve and whose pods are not Ready, so that no Service leads to
+    /// them. The rollout goes on when the pods are Ready, and starts over when the template
+    /// changes.
     Unready {
-        /// Their pods.
+        /// The pods.
         pods: Vec<PodName>,
-        /// Members out, these included.
+        /// The unavailable members, these included.
         out: Unavailability,
         /// Whether etcd's container has been running for the progress deadline in one of them.
         overdue: bool,
     },
-    /// Step 4: leadership was moved a moment ago, and this member leads again.
+    /// Step 4: this member leads, and leadership moved a moment ago.
     Leadership {
         /// The leader.
         leader: PodName,
-        /// For how long leadership is left alone.
+        /// The time until leadership may move again.
         remaining: Duration,
     },
-    /// The judge would refuse the pod whose turn it is.
+    /// The decision on the next pod would be a refusal.
     Permission {
         /// The pod.
         pod: PodName,
-        /// Why.
+        /// The reason of the refusal.
         reason: Reason,
     },
-    /// A step had its permission, and could not be carried out.
+    /// A step had permission and could not be carried out.
     Failed {
         /// The pod.
         pod: PodName,
-        /// What the API server says.
+        /// The API server's error.
         because: String,
     },
 }
 
 impl WaitingOn {
-    /// A stable word for metrics and status.
+    /// The stable identifier of the reason, for metrics and status.
     pub fn slug(&self) -> &'static str {
         self.into()
     }
 
-    /// For how long it still has to last, where it ends by time alone.
+    /// The time until the wait ends, if it ends by time alone.
     pub fn remaining(&self) -> Option<Duration> {
         match self {
             Self::QuorumLost {
@@ -185,7 +189,8 @@ impl WaitingOn {
         }
     }
 
-    /// Whether somebody has to do something before the rollout can go on, as far as can be told: it makes no progress.
+    /// Whether the rollout makes no progress until a person does something, as far as that can be
+    /// told.
     pub fn is_stuck(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,7 @@
-//! A change that keeps old and new members apart: it holds, until its owner lets exactly this revision go on without quorum.
+//! The procedure for a change that keeps updated and outdated members apart (see [`Obstacle`]).
+//!
+//! The rollout waits until the owner lets exactly this revision go on without quorum. Then it
+//! replaces one member after the other.
 
 use super::board::{Board, Granted, Revision, Slot};
 use super::desired::Obstacle;
@@ -8,13 +11,13 @@ use super::step::{Because, Step};
 use super::waiting::WaitingOn;
 
 impl Board<'_> {
-    /// The obstacle, where there is more than one member to keep apart.
+    /// The obstacle, if there is more than one member.
     pub(super) fn obstacle(&self) -> Option<Obstacle> {
         self.desired.obstacle.filter(|_| self.snapshot.replicas > 1)
     }
 
-    /// One member after another, each only when all others have a pod and the updated ones run. They need not serve: they cannot,
-    /// before they are a majority.
+    /// The next step without quorum. A member goes only while all others have a pod and the updated
+    /// ones run. The updated ones need not serve: they cannot before they are a majority.
     pub(super) fn proceed_without_quorum(&self, obstacle: Obstacle) -> Next {
         let revision = self.snapshot.update_revision.clone().unwrap_or_default();
         if self.snapshot.proceed_without_quorum.as_ref() != Some(&revision) {
@@ -42,7 +45,7 @@ impl Board<'_> {
         Ok(step)
     }
 
-    /// What is still under way from the step before.
+    /// The unfinished business of the step before.
     fn busy_without(&self, aside: &Slot<'_>) -> Option<WaitingOn> {
         let others = || self.slots.iter().filter(|slot| slot.name != aside.name);
         let absent = |wanted: fn(&Slot<'_>) -> bool| -> Vec<_> {
@@ -61,7 +64,7 @@ impl Board<'_> {
         (!down.is_empty()).then_some(WaitingOn::UpdatedMembers { members: down, out })
     }
 
-    /// The pods on their way out, or with permission to go.
+    /// The pods that are terminating or have a grant.
     pub(super) fn in_flight(
         &self,
         aside: Option<&crate::quorum::PodName>,
