@@ -9,6 +9,7 @@
 
 mod admission;
 mod architecture;
+mod comments;
 mod conformance;
 mod documents;
 mod manifests;

@@ -1,0 +1,114 @@
+//! The form of comments: how wide their lines are, and how doc comments begin.
+
+use std::fs;
+use std::path::Path;
+
+/// The folders whose comments are checked. The list is meant to grow until it has every folder.
+const FOLDERS: [&str; 1] = ["core/src"];
+
+/// The most columns of a line with a comment, which are those that rustfmt gives the code.
+const COLUMNS: usize = 100;
+
+/// First words that leave open what the documented item is.
+const PRONOUNS: [&str; 24] = [
+    "Anybody", "Anyone", "He", "Her", "His", "It", "Its", "Nobody", "One", "She", "Somebody",
+    "Someone", "Such", "That", "Their", "These", "They", "This", "Those", "What", "Whatever",
+    "Who", "Whoever", "Whose",
+];
+
+#[test]
+fn comments_are_narrow_and_say_what_they_are_about() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = 0;
+    let mut wrong = Vec::new();
+    for folder in FOLDERS {
+        visit(&root.join(folder), &mut |path, text| {
+            files += 1;
+            let path = path.strip_prefix(root).unwrap_or(path).display();
+            wrong.extend(flaws(text).map(|(line, flaw)| format!("{path}:{line}: {flaw}")));
+        });
+    }
+    assert!(files > 40, "only {files} files in {FOLDERS:?}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The lines of a source whose comments have to change, from 1, with the reason.
+fn flaws(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let mut before = "";
+    text.lines().enumerate().flat_map(move |(index, line)| {
+        let begins = !before.starts_with(marker_of(line).unwrap_or("no comment"));
+        before = line.trim_start();
+        let word = doc(line).filter(|_| begins).and_then(pronoun);
+        let width = line.chars().count();
+        let wide = width > COLUMNS && marker_of(line).is_some();
+        let flaws = [
+            wide.then(|| format!("{width} columns, at most {COLUMNS}")),
+            word.map(|word| format!("a doc comment begins with {word:?}")),
+        ];
+        flaws
+            .into_iter()
+            .flatten()
+            .map(move |flaw| (index + 1, flaw))
+    })
+}
+
+/// The marker of a line that is a comment as a whole.
+fn marker_of(line: &str) -> Option<&'static str> {
+    let line = line.trim_start();
+    ["///", "//!", "//"]
+        .into_iter()
+        .find(|marker| line.starts_with(marker))
+}
+
+/// The text of a line of a doc comment.
+fn doc(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("///")
+        .or_else(|| line.strip_prefix("//!"))
+}
+
+/// The first word of a text, if it is a pronoun.
+fn pronoun(text: &str) -> Option<&str> {
+    let first = text
+        .trim_start()
+        .split(|c: char| !c.is_alphanumeric())
+        .next()?;
+    PRONOUNS.contains(&first).then_some(first)
+}
+
+fn visit(path: &Path, read: &mut impl FnMut(&Path, &str)) {
+    if path.is_dir() {
+        let mut entries: Vec<_> = fs::read_dir(path)
+            .unwrap()
+            .map(|e| e.unwrap().path())
+            .collect();
+        entries.sort();
+        for entry in &entries {
+            visit(entry, read);
+        }
+    } else if path.extension().is_some_and(|extension| extension == "rs") {
+        read(path, &fs::read_to_string(path).unwrap());
+    }
+}
+
+#[test]
+fn wide_comments_and_pronouns_are_found_and_nothing_else() {
+    const NONE: [usize; 0] = [];
+    let found = |text: &str| flaws(text).map(|(line, _)| line).collect::<Vec<_>>();
+    let fits = format!("    // {}", "é".repeat(93));
+    assert_eq!(found(&fits), NONE);
+    assert_eq!(found(&format!("{fits}x")), [1]);
+    assert_eq!(
+        found(&format!("{fits}\nfn f() {{}} // {}", "x".repeat(100))),
+        NONE
+    );
+    assert_eq!(found(&format!("let x = \"{}\";", "x".repeat(100))), NONE);
+    assert_eq!(found("//! It is."), [1]);
+    assert_eq!(found("/// A name.\n/// It is long.\n\n/// Its name."), [4]);
+    assert_eq!(found("// That is no doc comment.\n/// That is one."), [2]);
+    assert_eq!(
+        found("/// Itself.\n/// Whatever comes.\n// Why.\n/// Oneself."),
+        NONE
+    );
+    assert_eq!(found("    /// Whoever\n    asks,"), [1]);
+}
