@@ -1,4 +1,5 @@
-//! The scenarios of the decision and of the rollout planner, and their properties, in one binary so that there is one link.
+//! Scenarios and properties of the decision and of the rollout planner. They share one binary, so
+//! that there is one link.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What holds of every decision, whatever the cluster looks like.
+//! Properties of every decision, whatever the cluster looks like.
 
 mod clusters;
 mod plan;
@@ -51,7 +51,7 @@ fn grants_of(cluster: &Cluster, granted: &[Index]) -> Grants {
     })
 }
 
-/// How much a verdict gives away: the more, the smaller.
+/// The strictness of a verdict. A verdict that permits more has a smaller number.
 fn strictness(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Allow(Permission::Waived(_)) => 0,
@@ -100,7 +100,8 @@ proptest! {
                 prop_assert!(serving < majority(cluster.voters), "{} of {}", serving, cluster.voters);
             }
             Permission::Grant(Basis::Proceed) => prop_assert!(false, "nobody let this revision proceed"),
-            // One that began a cluster of its own is the only member of that, and none of the others miss it.
+            // A member that began a cluster of its own is the only member of it, and the others do
+            // not miss it.
             Permission::Grant(Basis::SingleMember) => {
                 prop_assert!(cluster.voters == 1 || state == State::OtherCluster, "{:?}", state);
             }
@@ -127,7 +128,8 @@ proptest! {
         for (index, loss) in &losses {
             lose(&mut less, *index, *loss);
         }
-        // Without the one who contradicts, the others agree: that is not less of the same evidence.
+        // Without the member that contradicts, the others agree. That is other evidence, and not
+        // less of the same.
         if is_disputed(&full) != is_disputed(&less) {
             return Ok(());
         }
@@ -135,7 +137,8 @@ proptest! {
         let (full, less) = (Snapshot::assemble(&full), Snapshot::assemble(&less));
         let before = decide(&full, &grants, &disruption);
         let after = decide(&less, &grants, &disruption);
-        // Without a list that a quorum stands by, a pod that is no voter counts as one, and hides that another voter is missing.
+        // Without a confirmed list a pod that is no voter counts as one, and hides that another
+        // voter is missing.
         let confirmed = matches!(less.membership, Membership::Confirmed { .. });
         let no_voters = [State::Learner, State::DeadLearner, State::Removed, State::RemovedSilent];
         if !confirmed && cluster.states.iter().any(|state| no_voters.contains(state)) {
@@ -220,7 +223,7 @@ proptest! {
     }
 }
 
-/// Whether members speak of different etcd clusters.
+/// Whether the members name different etcd clusters.
 fn is_disputed(observation: &Observation) -> bool {
     let answers = observation.round.probes.iter();
     let mut clusters = answers.filter_map(|probe| Some(probe.status.as_ref().ok()?.cluster_id));
@@ -255,7 +258,7 @@ fn lose(observation: &mut Observation, index: Index, loss: Loss) {
     }
 }
 
-/// The same observation with everything in another order.
+/// The same observation in another order.
 fn mix(observation: &Observation, seed: u64) -> Observation {
     let mut mixed = observation.clone();
     let mut state = seed | 1;
@@ -274,7 +277,8 @@ fn mix(observation: &Observation, seed: u64) -> Observation {
 
 fn shuffle<T>(items: &mut [T], state: &mut u64) {
     for end in (1..items.len()).rev() {
-        // Numerical Recipes' generator: any order will do, as long as a failure can be repeated.
+        // A generator of Numerical Recipes. Any order will do, as long as a failure can be
+        // repeated.
         *state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);

@@ -1,7 +1,9 @@
-//! Scenarios: what the gate answers, written so that a reader who knows etcd but not this code can check them.
+//! Scenarios: the gate's answers, written so that a reader who knows etcd and not this code can
+//! check them.
 //!
-//! The files are `core/tests/core/scenarios/*.txt`; `language.rs` says what can be written there. `UPDATE=1 cargo test -p quorumgate-core scenarios` writes the
-//! answers anew; read the difference before you believe it.
+//! The files are `core/tests/core/scenarios/*.txt`; `language.rs` defines what they can say.
+//! `UPDATE=1 cargo test -p quorumgate-core scenarios` writes the answers anew. Read the difference
+//! before you believe it.
 
 mod facts;
 mod language;
@@ -12,7 +14,8 @@ use std::path::{Path, PathBuf};
 
 use language::Script;
 
-/// Fewer than this means that files went missing, not that the gate got simpler.
+/// The least number of scenarios. Fewer mean that files went missing, and not that the gate got
+/// simpler.
 const AT_LEAST: usize = 60;
 
 fn files() -> Vec<PathBuf> {

@@ -1,6 +1,7 @@
-//! A made-up etcd cluster, member by member, and the observation that a perfect observer would make of it.
+//! A cluster built member by member, and the observation that a perfect observer would make of it.
 //!
-//! Members are called `a`, `b`, `c` …, and so are their pods; the id of `a` is `aa`, of `b` `bb`. Everybody starts out serving, `a` leads in term 5.
+//! Members are called `a`, `b`, `c` and so on, and so are their pods. The id of `a` is `aa`, that
+//! of `b` is `bb`. At the beginning all members serve, and `a` leads in term 5.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,10 +15,11 @@ use quorumgate_core::quorum::{
     Observation, Ordinal, Policy, TargetPod,
 };
 
-/// The cluster id that members have unless they are said to have another.
+/// The cluster id of members without another one.
 pub(crate) const CLUSTER: ClusterId = ClusterId(0xc1);
 
-/// Asks in the plainest way for a pod to go: whoever may ask for this kind, with grace, and for no incarnation by name.
+/// The plainest request for a pod: by the usual asker of this kind, with a grace period, without a
+/// UID as a precondition.
 pub(crate) fn ask(target: &str, kind: Kind) -> Disruption {
     let own = matches!(kind, Kind::RolloutStep | Kind::Defragment | Kind::Replace);
     Disruption {
@@ -32,13 +34,13 @@ pub(crate) fn ask(target: &str, kind: Kind) -> Disruption {
     }
 }
 
-/// A cluster and all that can be observed of it.
+/// A cluster and everything that can be observed of it.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) members: Vec<Inhabitant>,
     pub(crate) replicas: u32,
     pub(crate) latch: u32,
-    /// The `spec.replicas` under which the latch was kept.
+    /// The `spec.replicas` when the latch was last written.
     pub(crate) latched_under: u32,
     pub(crate) leader: MemberId,
     pub(crate) term: u64,
@@ -51,21 +53,21 @@ pub(crate) struct World {
     pub(crate) proceed_without_quorum: Option<String>,
 }
 
-/// One member, one pod, or both.
+/// A member, a pod, or both.
 #[derive(Debug, Clone)]
 pub(crate) struct Inhabitant {
     pub(crate) name: String,
     pub(crate) id: MemberId,
     pub(crate) listed: Listed,
-    /// Whether it was a learner until a moment ago and does not know better.
+    /// Whether the member was promoted a moment ago and still calls itself a learner.
     pub(crate) promoted_unawares: bool,
     pub(crate) pod: Option<Pod>,
-    /// Whether the budget knows it by a pod, whether there is one now or not.
+    /// Whether the budget has a record of the member's pod. The pod need not exist now.
     pub(crate) recorded: bool,
     pub(crate) cluster: ClusterId,
-    /// What its own endpoint does.
+    /// The answers of the member's endpoint.
     pub(crate) answers: Answers,
-    /// The leader it names instead of the true one.
+    /// The leader that the member names instead of the true one.
     pub(crate) names: Names,
     pub(crate) read: Result<(), Unanswered>,
     pub(crate) list: Known,
@@ -77,7 +79,8 @@ pub(crate) struct Inhabitant {
 pub(crate) enum Listed {
     Voter,
     Learner,
-    /// Added as a voter, never started: no name, no client URL.
+    /// A member that was added as a voter and never started, so that it has no name and no client
+    /// URL.
     Unstarted,
     No,
 }
@@ -85,10 +88,10 @@ pub(crate) enum Listed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answers {
     Itself,
-    /// With another member's id (a reused address).
+    /// An answer with another member's id (a reused address).
     As(MemberId),
     Not(Unanswered),
-    /// Nobody asked.
+    /// No answer, because the member was not asked.
     Unasked,
 }
 
@@ -99,11 +102,11 @@ pub(crate) enum Names {
     Another(MemberId, u64),
 }
 
-/// Which member list it gives.
+/// The member list that the member gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Known {
     Current,
-    /// Only these.
+    /// An old list with these members only.
     Old(Vec<MemberId>),
     Nothing(Unanswered),
 }
@@ -117,13 +120,13 @@ pub(crate) fn id(index: usize) -> MemberId {
 }
 
 impl World {
-    /// Whoever is a learner has made no progress for so long.
+    /// Makes every learner have made no progress for `stuck`.
     pub(crate) fn learners_are_stuck_for(&mut self, stuck: Duration) {
         let ids = self.members.iter().map(|member| member.id);
         self.learners_stuck_for = ids.map(|id| (id, stuck)).collect();
     }
 
-    /// `voters` members that all serve.
+    /// A cluster of `voters` members that all serve.
     pub(crate) fn of(voters: usize) -> Self {
         let replicas = u32::try_from(voters).unwrap();
         Self {
@@ -146,7 +149,7 @@ impl World {
         self.members.iter().position(|m| m.name == name)
     }
 
-    /// Makes sure that members up to `name` exist; those that are new are no members of etcd yet.
+    /// Makes sure that members up to `name` exist. New ones are not in etcd's member list yet.
     pub(crate) fn grow_to(&mut self, name: &str) -> usize {
         while self.index(name).is_none() {
             let mut newcomer = Inhabitant::serving(self.members.len());
@@ -238,7 +241,7 @@ impl World {
         })
     }
 
-    /// An alarm of one member shows on all of them.
+    /// The alarms as every member shows them: an alarm of one member shows on all.
     fn alarms(&self) -> Vec<Alarm> {
         self.members
             .iter()
@@ -270,7 +273,8 @@ impl World {
     }
 }
 
-/// In another cluster it has another id: etcd makes ids from cluster and peer URLs.
+/// The id that the member answers with. In another cluster the id differs, because etcd derives ids
+/// from the cluster and the peer URLs.
 fn own_id(member: &Inhabitant) -> MemberId {
     if member.cluster == CLUSTER {
         member.id
@@ -336,12 +340,12 @@ impl Inhabitant {
         }
     }
 
-    /// Its endpoint answers nothing.
+    /// Makes the endpoint answer nothing.
     pub(crate) fn silent(&mut self, unanswered: Unanswered) {
         self.answers = Answers::Not(unanswered);
     }
 
-    /// Its process does not run, its kubelet says so, and connections are refused.
+    /// Makes the process not run. The kubelet says so, and connections are refused.
     pub(crate) fn crashed(&mut self) {
         self.silent(Unanswered::Refused);
         self.pod_mut(|pod| {
@@ -353,7 +357,7 @@ impl Inhabitant {
         });
     }
 
-    /// It runs without contact to a quorum.
+    /// Makes the member run without contact to a quorum.
     pub(crate) fn leaderless(&mut self) {
         self.names = Names::Nobody;
         self.read = Err(Unanswered::NoLeader);

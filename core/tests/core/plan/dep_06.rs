@@ -70,7 +70,7 @@ fn scenario_3_quorum_is_lost_for_good() {
     );
 }
 
-/// Three members that are alive, without quorum for half an hour.
+/// A cluster of three members that are alive and have had no quorum for half an hour.
 fn lost_again() -> Scene {
     Scene::of(3)
         .with("abc", leaderless)

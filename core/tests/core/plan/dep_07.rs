@@ -1,4 +1,4 @@
-//! What DEP-07 promises, case by case.
+//! The promises of DEP-07, case by case.
 
 use super::scene::*;
 use quorumgate_core::quorum::EvidenceMode;

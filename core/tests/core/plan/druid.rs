@@ -1,4 +1,5 @@
-//! The defects of the open implementation of DEP-07, each as a test that it does not happen here.
+//! The defects of the open implementation of DEP-07 in etcd-druid. Each test shows that the planner
+//! does not have one of them. The numbers in the comments count the defects.
 
 use super::scene::*;
 use quorumgate_core::plan::MaxUnavailable;
@@ -6,7 +7,8 @@ use quorumgate_core::quorum::evidence::AlarmKind;
 use quorumgate_core::quorum::pod::{Containers, LeaseRole, Node};
 use quorumgate_core::quorum::{EvidenceMode, Ordinal};
 
-/// 1: the kubelet of a dead node reports nothing any more, so its containers look ready for minutes.
+/// Defect 1: the kubelet of a dead node reports nothing any more, so the containers on it look
+/// ready for minutes.
 #[test]
 fn a_member_on_a_dead_node_does_not_participate() {
     for mode in [EvidenceMode::Live, EvidenceMode::Readiness] {
@@ -28,7 +30,8 @@ fn a_member_on_a_dead_node_does_not_participate() {
     }
 }
 
-/// 2: a pod without container states was skipped where it should go first, and not counted where it is missing.
+/// Defect 2: a pod without container states was skipped where it should go first, and was not
+/// counted where it is missing.
 #[test]
 fn an_unschedulable_pod_goes_first_and_no_serving_one_beside_it() {
     let pending = |member: &mut crate::world::Inhabitant| {
@@ -43,7 +46,7 @@ fn an_unschedulable_pod_goes_first_and_no_serving_one_beside_it() {
     assert_eq!(scene.updated("b").says(), "wait updated-members");
 }
 
-/// 3: the pod of a compaction job carries the labels that the StatefulSet selects by.
+/// Defect 3: the pod of a compaction job carries the labels that the StatefulSet selects by.
 #[test]
 fn a_pod_that_is_not_the_sets_is_neither_outdated_nor_counted() {
     let compactor = |scene: Scene| {
@@ -75,7 +78,7 @@ fn a_pod_that_is_not_the_sets_is_neither_outdated_nor_counted() {
     assert_eq!(scene.updated("abc").says(), "done");
 }
 
-/// 4: the pod's readiness lags by half a minute; etcd's own answer does not.
+/// Defect 4: the readiness of a pod is up to half a minute behind. etcd's own answer is not.
 #[test]
 fn a_member_that_died_just_now_does_not_participate() {
     let just_died = |member: &mut crate::world::Inhabitant| {
@@ -88,7 +91,7 @@ fn a_member_that_died_just_now_does_not_participate() {
     assert!(scene.says().starts_with("delete b"), "{}", scene.says());
 }
 
-/// What its kubelet has yet to notice is not known: all of them may refuse the gate alone.
+/// Nothing is known before the kubelet notices: all members may refuse the gate alone.
 #[test]
 fn a_cluster_that_serves_and_refuses_the_gate_keeps_every_member() {
     let refuses = |member: &mut crate::world::Inhabitant| {
@@ -100,7 +103,7 @@ fn a_cluster_that_serves_and_refuses_the_gate_keeps_every_member() {
     assert_eq!(scene.updated("c").says(), "wait evidence");
 }
 
-/// 5: one linearizable read says nothing about lag, alarms, or another cluster.
+/// Defect 5: one linearizable read says nothing about lag, alarms, or another cluster.
 #[test]
 fn an_updated_member_participates_only_by_all_that_etcd_says() {
     let broken: [fn(&mut crate::world::Inhabitant); 3] = [
@@ -114,7 +117,7 @@ fn an_updated_member_participates_only_by_all_that_etcd_says() {
     }
 }
 
-/// 6: a drain in flight is seen, because it takes its permission from the same ledger.
+/// Defect 6: a drain under way is seen, because it takes its grant from the same ledger.
 #[test]
 fn a_drain_in_flight_is_waited_for() {
     let scene = Scene::of(3).granted("b", false);
@@ -127,7 +130,8 @@ fn a_drain_in_flight_is_waited_for() {
     assert_eq!(full.says(), "wait in-flight");
 }
 
-/// 7: a quorum that is lost for a moment comes back by itself if the members that are alive stay.
+/// Defect 7: a quorum that is lost for a moment comes back by itself if the members that are alive
+/// stay.
 #[test]
 fn a_transient_loss_of_quorum_restarts_nobody() {
     let lost = Scene::of(3)
@@ -140,7 +144,7 @@ fn a_transient_loss_of_quorum_restarts_nobody() {
     );
 }
 
-/// The order in which the API server lists pods means nothing.
+/// The order in which the API server lists pods has no meaning.
 #[test]
 fn the_order_of_pods_does_not_matter() {
     let scene = Scene::of(5).with("d", crashed);

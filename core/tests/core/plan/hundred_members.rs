@@ -1,4 +1,5 @@
-//! A hundred members, far beyond what etcd is run with: the same numbers, and no place where they stop to fit.
+//! A cluster of a hundred members, far more than etcd is run with. The numbers have to be right at
+//! that size too.
 
 use quorumgate_core::plan::{MaxUnavailable, Next};
 use quorumgate_core::quorum::{Basis, Kind, Permission, Reason, Verdict, decide};
@@ -7,7 +8,7 @@ use super::scene::Scene;
 use crate::world::ask;
 
 const MEMBERS: usize = 100;
-/// Of a hundred, 51 are a majority.
+/// The number of members that a hundred can spare, as 51 are a majority.
 const SPARED: usize = 49;
 
 #[test]
@@ -34,7 +35,8 @@ fn of_a_hundred_members_49_may_go_at_once_and_the_others_are_told_why_not() {
     }
 }
 
-/// The API server takes any number; the largest would be a list of gigabytes.
+/// The API server accepts any number of replicas. A list of the largest number would take
+/// gigabytes.
 #[test]
 fn a_number_of_replicas_that_no_cluster_can_have_is_waited_out() {
     let scene = Scene::of(3).in_world(|world| world.replicas = i32::MAX.unsigned_abs());

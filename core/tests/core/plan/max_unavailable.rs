@@ -1,9 +1,11 @@
-//! The tests that KEP-961 lists for `maxUnavailable`, each for both ways of pod management, reinterpreted for quorum: never beyond headroom.
+//! The tests that KEP-961 lists for `maxUnavailable`, each for both pod management policies.
+//! Headroom is a further limit in all of them.
 
 use super::simulation::{Cluster, Event};
 use quorumgate_core::plan::{Desired, MaxUnavailable, PodManagement};
 
-/// Rolls a healthy cluster to its end. What was out at most, and in which order pods went.
+/// Rolls a healthy cluster to the end. Returns the most members that were out at once, and the
+/// order in which the pods went.
 fn roll(
     members: usize,
     max_unavailable: MaxUnavailable,

@@ -1,4 +1,4 @@
-//! What a rollout does next.
+//! Tests of the rollout planner.
 
 mod dep_06;
 mod dep_07;

@@ -239,7 +239,7 @@ fn evict_healthy_works_where_the_policy_lets_only_rollouts_take_a_member() {
     assert_eq!(scene.says(), "evict b: it is an outdated follower");
 }
 
-/// What was taken in this very cycle has to be seen to come back before what is left of the quorum is given up.
+/// The members taken in this cycle have to come back before the rest of the quorum is given up.
 #[test]
 fn all_at_once_with_quorum_lost_leaves_those_that_are_alive_until_a_new_one_runs() {
     let lost = Scene::of(3)

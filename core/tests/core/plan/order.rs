@@ -1,4 +1,4 @@
-//! Steps 1, 2 and 4: whose turn it is.
+//! Steps 1, 2 and 4: which member comes next.
 
 use std::time::Duration;
 
@@ -154,13 +154,13 @@ fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_answers() {
         lost.clone().out_for("c", minutes(10)).says(),
         "wait overdue"
     );
-    // A container that crashes again and again is running every now and then.
+    // A container that crashes again and again runs every now and then.
     let briefly_up = lost.clone().with("c", |member| {
         member.silent(Unanswered::Refused);
         member.pod_mut(|pod| pod.containers = Containers::Running);
     });
     assert_eq!(briefly_up.says(), "wait updated-members");
-    // Without a quorum a sound one does not answer either, but it lasts.
+    // Without a quorum a sound member does not answer either, but it keeps running.
     let up = briefly_up.with("c", |member| {
         member.silent(Unanswered::Deadline);
         member.pod_mut(|pod| pod.up_for = Some(Duration::from_secs(20)));
@@ -365,7 +365,7 @@ fn step_2_one_that_hangs_stays_while_the_others_make_no_majority() {
     let scene = Scene::of(3).with("bc", hung);
     let scene = scene.out_for("b", minute).out_for("c", minute);
     assert_eq!(scene.says(), "wait evidence");
-    // One that is dead goes, and leaves those that hang where they are.
+    // A dead member goes, and members that hang stay meanwhile.
     let scene = Scene::of(5).with("bc", hung).with("d", crashed);
     let scene = scene.out_for("b", minute).out_for("c", minute);
     assert_eq!(scene.says(), "delete d: it is outdated and is dead");

@@ -1,11 +1,12 @@
-//! What holds of every rollout, whatever happens to the cluster meanwhile.
+//! Properties of every rollout, whatever happens to the cluster meanwhile.
 
 use proptest::prelude::*;
 
 use super::simulation::{Ailment, Cluster, Event};
 use quorumgate_core::plan::{Desired, MaxUnavailable, NonServing, PodManagement};
 
-/// Ticks after which a cluster in which nothing fails any more has to be done: the grace period and the deadline, and then a few for each member.
+/// The number of ticks after which a cluster without further failures has to be done: the grace
+/// period, the progress deadline, and a few ticks for each member.
 const PATIENCE: usize = 120;
 
 fn ailments() -> impl Strategy<Value = Ailment> {
@@ -32,7 +33,7 @@ fn events() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What befalls members without taking their pods.
+/// Events that happen to members without taking their pods.
 fn mild_events() -> impl Strategy<Value = Event> {
     let ailments = prop_oneof![
         Just(Ailment::Crashes),
@@ -62,7 +63,7 @@ fn wishes() -> impl Strategy<Value = Desired> {
     })
 }
 
-/// Lets everything happen, then lets failures stop, and waits for the end.
+/// Lets all events happen, then lets failures stop, and waits for the end of the rollout.
 fn converges(mut cluster: Cluster, events: Vec<Event>) -> Result<(), TestCaseError> {
     for event in events {
         cluster.tick(event);
@@ -94,8 +95,8 @@ proptest! {
         converges(Cluster::of(members, desired), events)?;
     }
 
-    /// Where pods go missing above one that cannot become ready without them, Kubernetes itself is stuck. So here none do by themselves, and
-    /// there are no two members, each of which needs the other.
+    /// Kubernetes itself is stuck where pods are missing above one that cannot become ready without
+    /// them. So in this test no pods go missing by themselves, and no two members need each other.
     #[test]
     fn with_ordered_ready_it_converges_too(
         members in prop_oneof![1 => Just(1_usize), 5 => 3_usize..=7],

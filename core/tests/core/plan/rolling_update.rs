@@ -1,4 +1,4 @@
-//! Under `RollingUpdate`: whom the controller may take so that the StatefulSet controller gets on.
+//! `RollingUpdate`: which member the gate deletes so that the StatefulSet controller can go on.
 
 use std::time::Duration;
 

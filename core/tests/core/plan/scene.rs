@@ -1,6 +1,8 @@
-//! A cluster in the middle of a rollout, from `old` to `new`, and what the planner says of it.
+//! A cluster in the middle of a rollout from revision `old` to `new`, and the planner's answer for
+//! it.
 //!
-//! Members are `a` (ordinal 0), `b`, `c` …; all serve, `a` leads, and every pod is outdated, unless said otherwise.
+//! Members are `a` (ordinal 0), `b`, `c` and so on. Unless a test says otherwise, all serve, `a`
+//! leads, and every pod is outdated.
 
 use std::time::Duration;
 
@@ -35,7 +37,7 @@ impl Scene {
         }
     }
 
-    /// Changes each of these members; `names` are their letters.
+    /// Changes each of the members whose letters are in `names`.
     pub(super) fn with(mut self, names: &str, change: impl Fn(&mut Inhabitant)) -> Self {
         for name in names.chars() {
             let index = self.world.index(&name.to_string()).unwrap();
@@ -64,7 +66,7 @@ impl Scene {
         self.in_world(|world| world.leader = world.members[world.index(name).unwrap()].id)
     }
 
-    /// This pod has a grant, for its present incarnation.
+    /// Gives this pod a grant for its present incarnation.
     pub(super) fn granted(mut self, name: &str, to_rollout: bool) -> Self {
         let what = Permitted::Delete {
             uid: format!("{name}-1").as_str().into(),
@@ -76,7 +78,7 @@ impl Scene {
         self
     }
 
-    /// Has not served for so long.
+    /// Makes this pod's member not have served for `how_long`.
     pub(super) fn out_for(self, pod: &str, how_long: Duration) -> Self {
         self.wishing(|desired| {
             desired.out_for.insert(pod.into(), how_long);
@@ -91,7 +93,8 @@ impl Scene {
         next_step(&self.snapshot(), &self.grants, &self.desired)
     }
 
-    /// What comes next, in words: `done`, the steps as they are read, or `wait` with the slug.
+    /// The next step in words: `done`, the sentences of the steps, or `wait` with the identifier of
+    /// the reason.
     pub(super) fn says(&self) -> String {
         match self.next() {
             Next::Done => "done".into(),
@@ -103,7 +106,7 @@ impl Scene {
         }
     }
 
-    /// What it waits for.
+    /// The reason to wait.
     pub(super) fn waits_on(&self) -> WaitingOn {
         match self.next() {
             Next::Wait(waiting) => waiting,
@@ -111,12 +114,12 @@ impl Scene {
         }
     }
 
-    /// The sentence that a wait is told in.
+    /// The sentence of the reason to wait.
     pub(super) fn waits_because(&self) -> String {
         self.waits_on().to_string()
     }
 
-    /// The only step that comes next.
+    /// The only next step.
     pub(super) fn step(&self) -> Step {
         match self.next() {
             Next::Act(steps) if steps.iter().count() == 1 => steps.into_iter().next().unwrap(),
@@ -139,14 +142,14 @@ pub(super) fn starting(member: &mut Inhabitant) {
     });
 }
 
-/// Alive, and cut off from its peers.
+/// Makes a member run, cut off from its peers.
 pub(super) fn leaderless(member: &mut Inhabitant) {
     member.answers = Answers::Itself;
     member.leaderless();
     member.pod_mut(|pod| pod.containers = Containers::Running);
 }
 
-/// Alive by all that its node says, and nothing is to be heard of it.
+/// Makes a member hang: the node reports it as running, and nothing answers.
 pub(super) fn hung(member: &mut Inhabitant) {
     member.silent(Unanswered::Deadline);
     member.pod_mut(|pod| {
@@ -155,7 +158,7 @@ pub(super) fn hung(member: &mut Inhabitant) {
     });
 }
 
-/// Its node has not been heard of for a while; the pod still looks as it did.
+/// Makes the member's node fall silent. The pod still looks as before.
 pub(super) fn on_a_lost_node(member: &mut Inhabitant) {
     member.silent(Unanswered::Deadline);
     member.pod_mut(|pod| {
@@ -169,12 +172,12 @@ pub(super) fn node_gone(member: &mut Inhabitant) {
     member.pod_mut(|pod| pod.node = Node::Gone);
 }
 
-/// It serves, and its readiness probe has yet to pass.
+/// Makes a member serve while its readiness probe has yet to pass.
 pub(super) fn unready(member: &mut Inhabitant) {
     member.pod_mut(|pod| pod.ready = false);
 }
 
-/// Its pod was deleted and is not there yet again.
+/// Makes the member's pod deleted and not created again yet.
 pub(super) fn missing(member: &mut Inhabitant) {
     member.silent(Unanswered::Deadline);
     member.pod = None;
@@ -184,14 +187,14 @@ pub(super) fn terminating(member: &mut Inhabitant) {
     member.pod_mut(|pod| pod.terminating = true);
 }
 
-/// It answers and follows, as a learner.
+/// Makes a member a learner that answers and follows.
 pub(super) fn learner(member: &mut Inhabitant) {
     member.listed = Listed::Learner;
     member.read = Err(Unanswered::Learner);
     member.list = world::Known::Nothing(Unanswered::Learner);
 }
 
-/// etcd does not list it yet, and it does not answer.
+/// Makes a member unknown to etcd's member list, and silent.
 pub(super) fn not_listed(member: &mut Inhabitant) {
     member.listed = Listed::No;
     member.silent(Unanswered::Refused);

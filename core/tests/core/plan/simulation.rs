@@ -1,8 +1,9 @@
-//! A simulated cluster whose StatefulSet is rolled: members that start, crash, hang and are cut off, a StatefulSet controller that creates
-//! what is missing, and a driver that carries the planner's steps out as the real one does: each step is judged by `decide`, and takes its
-//! grant before the pod goes.
+//! A simulated cluster and the rollout of its StatefulSet.
 //!
-//! Time goes in ticks of one minute. What is asserted on every step is in `driver.rs`.
+//! Members start, crash, hang and are cut off. A StatefulSet controller creates missing pods. A
+//! driver carries the planner's steps out as the real one does: `decide` judges each step, which
+//! takes its grant before the pod goes. Time passes in ticks of one minute. The assertions on every
+//! step are in `driver.rs`.
 
 mod driver;
 mod member;
@@ -17,25 +18,26 @@ use quorumgate_core::quorum::{Grants, Snapshot, majority};
 use crate::world::{self, World};
 pub(super) use member::{Ailment, Member};
 
-/// Something that happens to the cluster in one tick.
+/// An event in one tick.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Event {
     Nothing,
-    /// This member falls ill.
+    /// The member falls ill.
     Falls(usize, Ailment),
-    /// It recovers.
+    /// The member recovers.
     Recovers(usize),
     /// The template changes to a revision that works.
     Changes,
-    /// The template changes to one whose members crash.
+    /// The template changes to a revision whose members crash.
     Breaks,
-    /// The template goes back to what it was before.
+    /// The template changes back to the revision before.
     RollsBack,
-    /// Somebody evicts a member, and waits for the answer.
+    /// A person evicts a member and waits for the answer.
     Drains(usize),
-    /// The driver is killed after its next grant, before the delete.
+    /// The driver is killed between its next grant and the delete.
     KillsDriver,
-    /// One more replica, with a change of the template, as etcd-druid does it.
+    /// The StatefulSet gets one more replica together with a change of the template, as etcd-druid
+    /// does it.
     ScalesOut,
 }
 
@@ -44,7 +46,8 @@ pub(super) struct Cluster {
     pub(super) members: Vec<Member>,
     pub(super) desired: Desired,
     pub(super) grants: Grants,
-    /// The revisions of the template so far, and whether each works. The last one is the update revision.
+    /// The revisions of the template so far, and whether each works. The last one is the update
+    /// revision.
     revisions: Vec<bool>,
     target: usize,
     leader: Option<usize>,
@@ -54,12 +57,12 @@ pub(super) struct Cluster {
     scaled_out_for: Option<Duration>,
     learner_stuck_for: Duration,
     driver_dies: bool,
-    /// When the settler first saw each grant, by its sequence number.
+    /// The tick in which the settler first saw each grant, by the grant's sequence number.
     seen: BTreeMap<u64, u32>,
     now: u32,
-    /// Pods taken by the driver.
+    /// The number of pods that the driver took.
     pub(super) steps: usize,
-    /// The most members that were out at once, other than by what fell ill.
+    /// The most members that were out at once, illness not counted.
     pub(super) most_out: u32,
     /// The order in which the driver took pods.
     pub(super) order: Vec<String>,
@@ -68,7 +71,7 @@ pub(super) struct Cluster {
 const TICK: Duration = Duration::from_secs(60);
 
 impl Cluster {
-    /// Members that all serve at the first revision, with a second one to roll to.
+    /// A cluster whose members all serve at the first revision, with a second one to roll to.
     pub(super) fn of(members: usize, desired: Desired) -> Self {
         Self {
             members: (0..members).map(|n| Member::serving(n, 0)).collect(),
@@ -91,7 +94,8 @@ impl Cluster {
         }
     }
 
-    /// One minute: what happens, what the StatefulSet controller and the members do, and one cycle of the driver.
+    /// Lets one minute pass: the event, the StatefulSet controller, the members, and one cycle of
+    /// the driver.
     pub(super) fn tick(&mut self, event: Event) {
         self.now += 1;
         self.happen(event);
@@ -126,7 +130,7 @@ impl Cluster {
         self.target = self.revisions.len() - 1;
     }
 
-    /// From now on nothing fails any more, and the template works.
+    /// Ends all failures for good, and makes the template work.
     pub(super) fn heal(&mut self) {
         self.members.iter_mut().for_each(Member::recover);
         self.change(true);
@@ -153,7 +157,7 @@ impl Cluster {
         count(connected) >= majority(self.voters())
     }
 
-    /// Runs, and reaches the others.
+    /// Whether the member runs and reaches the others.
     fn is_connected(&self, member: &Member) -> bool {
         member.runs(&self.revisions) && member.ailment.is_none()
     }
@@ -171,7 +175,7 @@ impl Cluster {
         }
     }
 
-    /// What a perfect observer sees.
+    /// The snapshot that a perfect observer takes.
     fn observe(&mut self) -> Snapshot {
         self.elect();
         let mut world = World::of(self.members.len());
@@ -195,7 +199,7 @@ impl Cluster {
         snapshot
     }
 
-    /// For how long each target has been out, as a driver would watch it.
+    /// Records how long each target has been out, as a driver would watch it.
     fn watch(&mut self) {
         let serving: Vec<bool> = self.members.iter().map(|m| self.serves(m)).collect();
         let mut ages = BTreeMap::new();
@@ -211,7 +215,7 @@ impl Cluster {
         self.desired.out_for = ages;
     }
 
-    /// What the planner says now, in words.
+    /// The planner's answer now, in words.
     pub(super) fn says(&mut self) -> String {
         let snapshot = self.observe();
         match next_step(&snapshot, &self.grants, &self.desired) {

@@ -1,4 +1,4 @@
-//! Step 3, and everything else that holds a rollout.
+//! Step 3, and every other reason for which a rollout waits.
 
 use super::scene::*;
 use quorumgate_core::plan::{Generation, MaxUnavailable, Obstacle, PodManagement, WaitingOn};
@@ -432,7 +432,7 @@ fn readiness_evidence_of_a_node_that_is_not_ready_is_no_evidence() {
     assert_eq!(scene.says(), "wait evidence");
 }
 
-/// Its update may be what mends it, and nobody else can go before.
+/// The pod's update may be what makes it Ready, and no other pod can go before it.
 #[test]
 fn ordered_ready_a_serving_leader_that_keeps_all_others_from_going_goes_first() {
     let unready = |m: &mut crate::world::Inhabitant| m.pod_mut(|pod| pod.ready = false);

@@ -1,4 +1,4 @@
-//! Made-up clusters for the properties: each member in one of a number of states.
+//! Random clusters for the properties. Each member is in one of a number of states.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use quorumgate_core::quorum::{ClusterId, majority};
 
 use crate::world::{self, Answers, Inhabitant, Known, Listed, Names, World};
 
-/// What has become of one member.
+/// The state of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Serving,
     NoSpace,
     Unready,
     External,
-    /// It answers at its client URL, and the pod that it belongs in is not there.
+    /// The member answers at its client URL, and the pod that it belongs in does not exist.
     Astray,
     Hangs,
     BadTls,
@@ -50,12 +50,12 @@ pub(super) enum State {
 use State::*;
 
 impl State {
-    /// Whether it takes part in quorum and can be seen to.
+    /// Whether the member takes part in quorum, and the evidence shows it.
     pub(super) fn serves(self) -> bool {
         matches!(self, Serving | NoSpace | Unready | External | NoList)
     }
 
-    /// Whether it may take part, unseen.
+    /// Whether the member may take part without showing it.
     fn hidden(self) -> bool {
         matches!(
             self,
@@ -63,7 +63,7 @@ impl State {
         )
     }
 
-    /// Whether its process is down and can be seen to be.
+    /// Whether the process is down, and the evidence shows it.
     pub(super) fn is_down(self) -> bool {
         matches!(
             self,
@@ -120,14 +120,14 @@ pub(super) fn losses() -> impl Strategy<Value = Loss> {
 #[derive(Debug, Clone)]
 pub(super) struct Cluster {
     pub(super) states: Vec<State>,
-    /// True voters.
+    /// The true number of voters.
     pub(super) voters: u32,
     pub(super) replicas: u32,
     pub(super) lost_for: Option<Duration>,
     pub(super) scaled_out_for: Option<Duration>,
 }
 
-/// Any states at all, also such as cannot be true together.
+/// Clusters in any states, including combinations that are impossible.
 pub(super) fn any() -> impl Strategy<Value = Cluster> {
     let states = prop::sample::select(vec![
         Serving,
@@ -167,14 +167,17 @@ pub(super) fn any() -> impl Strategy<Value = Cluster> {
     clusters(states)
 }
 
-/// States that can be true together: without a majority nobody serves. Evidence that speaks against another member's own (an address
-/// that answers for two) is left out: without it that member looks better.
+/// Clusters in states that are possible together: without a majority no member serves.
+///
+/// States in which one member's evidence speaks against another (an address that answers for two)
+/// are left out, because without that evidence the other member looks better.
 pub(super) fn possible() -> impl Strategy<Value = Cluster> {
     any().prop_map(|mut cluster| {
         for state in &mut cluster.states {
             *state = match *state {
                 Reused => Hangs,
-                // A StatefulSet of one whose other voter has no pod any more: nothing but the member list tells it from a cluster of one.
+                // In a StatefulSet of one whose other voter has no pod any more, only the member
+                // list tells the cluster from a cluster of one.
                 Astray if cluster.replicas == 1 => Serving,
                 other => other,
             };
@@ -214,7 +217,8 @@ fn clusters(state: impl Strategy<Value = State>) -> impl Strategy<Value = Cluste
     )
         .prop_map(
             |(mut states, lost_for, scaled_out_for, more, counts_externals)| {
-                // Somebody has a pod, so that somebody can be asked for; and no cluster is without a voter.
+                // Some member needs a pod, so that there is one to ask for, and every cluster needs
+                // a voter.
                 if !states.iter().any(|state| has_pod(*state)) || !states.iter().any(|s| s.votes())
                 {
                     states[0] = Serving;
@@ -256,7 +260,8 @@ impl Cluster {
         }
     }
 
-    /// External members are none of the StatefulSet's, but an owner may count them all the same.
+    /// External members are no replicas of the StatefulSet, but an owner may count them all the
+    /// same.
     fn with_more_replicas(self, more: u32, counts_externals: bool) -> Self {
         let external = |state: &&State| matches!(state, External | Gone) && !counts_externals;
         let externals = self.states.iter().filter(external).count();
@@ -267,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// The names of those that have a pod.
+    /// The names of the members that have a pod.
     pub(super) fn pods(&self) -> Vec<String> {
         self.states
             .iter()
@@ -277,7 +282,7 @@ impl Cluster {
             .collect()
     }
 
-    /// The names that a grant can be open for: also that of a pod which is gone.
+    /// The names for which a grant can be open. A pod that is gone is among them.
     pub(super) fn names(&self) -> Vec<String> {
         let named = self.named();
         named

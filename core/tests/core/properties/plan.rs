@@ -1,4 +1,4 @@
-//! What holds of every step of a rollout, whatever the cluster looks like, and however unlikely.
+//! Properties of every step of a rollout, however unlikely the cluster is.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -12,7 +12,7 @@ use quorumgate_core::quorum::{
     Condition, Grants, Observation, Permitted, PodName, Snapshot, Verdict, decide, majority,
 };
 
-/// Who has which revision, and who has a grant.
+/// A cluster in the middle of a rollout: the revision of each pod, and the open grants.
 #[derive(Debug, Clone)]
 struct Midway {
     cluster: Cluster,
@@ -149,7 +149,8 @@ proptest! {
             let target = step.pod.name.as_str();
             let cluster = &midway.cluster;
             if cluster.state(target) == State::OtherCluster {
-                // Nobody contradicted it: alone, a member of another cluster looks like one of this.
+                // No other member contradicted it. A member of another cluster that answers alone
+                // looks like one of this cluster.
                 continue;
             }
             prop_assert!(cluster.state(target).serves(), "{} is {:?}", step, cluster.state(target));

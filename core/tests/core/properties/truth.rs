@@ -1,10 +1,10 @@
-//! What is true of a made-up cluster, counted from its states and not from any evidence.
+//! The truth about a random cluster, counted from the states of its members without any evidence.
 
 use quorumgate_core::quorum::Grants;
 
 use super::clusters::Cluster;
 
-/// Members that serve, without `target` and without those that have a grant.
+/// The number of serving members, without `target` and without those that have a grant.
 pub(super) fn serving_without(cluster: &Cluster, grants: &Grants, target: &str) -> u32 {
     let left = cluster
         .named()
@@ -13,7 +13,8 @@ pub(super) fn serving_without(cluster: &Cluster, grants: &Grants, target: &str) 
     u32::try_from(left.count()).unwrap()
 }
 
-/// Voters that count: listed ones, and learners that may be promoted while their grant is open.
+/// The number of voters that count: the listed ones, and the learners that may be promoted while
+/// their grant is open.
 pub(super) fn voters(cluster: &Cluster, grants: &Grants, target: &str) -> u32 {
     let promotable = cluster
         .named()

@@ -1,4 +1,5 @@
-//! What can be said of a cluster in a scenario: sentences of the form `<member> <what is true of it>`, and a few about the whole.
+//! The facts of a scenario: sentences of the form `<member> <what is true of the member>`, and a
+//! few about the whole cluster.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The first fact: how many voters there are.
+    /// Reads the first fact: the number of voters.
     pub(super) fn begin(fact: &str) -> Result<Self, String> {
         let voters = match fact.split_once(' ') {
             Some((number, "voters" | "voter")) => number.parse().ok(),
@@ -85,7 +86,7 @@ impl Setting {
             self.member(who)?.pod_mut(|pod| pod.recorded_id = id);
             return Some(());
         }
-        // A newcomer: a pod beyond the voters, of whom something is said.
+        // A fact about a member beyond the voters creates its pod.
         self.world.grow_to(who);
         let member = self.member(who)?;
         of_etcd(member, words).or_else(|| of_pod(member, words))
@@ -158,7 +159,7 @@ impl Setting {
     }
 }
 
-/// What etcd says, or does not say.
+/// A fact about the answers of etcd.
 fn of_etcd(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
     match words {
         ["serves"] => {}
@@ -201,7 +202,7 @@ fn of_etcd(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
     Some(())
 }
 
-/// What the Kubernetes API says.
+/// A fact about the pod in the Kubernetes API.
 fn of_pod(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
     match words {
         ["crashed"] => member.crashed(),

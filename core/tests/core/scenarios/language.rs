@@ -6,13 +6,15 @@
 //!   > evict a                                      <- a question
 //!     Wait no-headroom: …                          <- its answer, exactly
 //! ```
-//! Lines that start with `#` are comments. The first fact is the number of voters. Questions of one scenario are asked independently,
-//! about the same facts. Anything that is not understood is an error.
+//!
+//! Lines that start with `#` are comments. The first fact is the number of voters. The questions of
+//! a scenario are independent of each other and are asked about the same facts. A word that is not
+//! understood is an error.
 
 use super::facts::Setting;
 use super::questions;
 
-/// A parsed file: its lines, and what the questions among them mean.
+/// A parsed file: its lines, and the meaning of the questions among them.
 pub(super) struct Script {
     lines: Vec<Line>,
     titles: usize,
@@ -67,7 +69,7 @@ impl Script {
         self.titles
     }
 
-    /// The file as it should read.
+    /// The file with the right answers.
     pub(super) fn answer(&self) -> String {
         self.lines
             .iter()

@@ -1,4 +1,4 @@
-//! What can be asked in a scenario, and how the answer is written.
+//! The questions of a scenario, and the form of the answers.
 
 use quorumgate_core::quorum::{
     Actor, Basis, Disruption, Grace, InPlace, Kind, Permission, PodUid, Snapshot, TargetPod,
@@ -7,7 +7,7 @@ use quorumgate_core::quorum::{
 
 use super::facts::Setting;
 
-/// Answers one question, or says what is not understood in it.
+/// The answer to a question. The error says what is not understood in it.
 pub(super) fn answer(setting: &Setting, question: &str) -> Result<String, String> {
     let snapshot = Snapshot::assemble(&setting.world.observation());
     if question == "show" {

@@ -1,4 +1,4 @@
-//! The driver, and the promises that every one of its steps is held to.
+//! The driver of the simulation, and the promises that each of its steps has to keep.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::{Cluster, Member, count};
 use crate::world;
 
 impl Cluster {
-    /// One cycle: what the planner says, carried out.
+    /// Runs one cycle: carries out the planner's answer.
     pub(super) fn drive(&mut self, snapshot: &Snapshot) {
         let next = next_step(snapshot, &self.grants, &self.desired);
         assert_eq!(
@@ -54,7 +54,7 @@ impl Cluster {
         }
     }
 
-    /// Somebody evicts a pod and takes no for an answer.
+    /// Evicts a pod for a person who accepts a refusal.
     pub(super) fn drain(&mut self, n: usize) {
         let snapshot = self.observe();
         let name: PodName = world::name(n).as_str().into();
@@ -124,7 +124,7 @@ impl Cluster {
         if let Some(member) = snapshot.member(&step.pod.name) {
             let known =
                 !matches!(member.condition, Condition::Unknown(_)) || member.process.is_down();
-            // One that hangs may be restarted while the others make the majority without it.
+            // A member that hangs may be restarted while the others make the majority without it.
             let others = snapshot.serving(&self.grants, Some(&step.pod.name));
             let spared = others >= majority(snapshot.voters(&self.grants, Some(&step.pod.name)));
             let by_policy = self.voters() <= 2;
@@ -141,7 +141,8 @@ impl Cluster {
         );
     }
 
-    /// A member that serves is not taken while as many as may be are out, be it because they were updated, drained or lost.
+    /// Asserts that no serving member goes while as many as may be are out, whether by the rollout,
+    /// by drains or by failures.
     fn never_beyond_max_unavailable(&self, step: &Step) {
         if !self.serves(self.member(&step.pod.name)) {
             return;
@@ -160,7 +161,8 @@ impl Cluster {
         assert!(count(out) < limit, "{step} beyond {limit}");
     }
 
-    /// After a step, the members that serve and have no grant make a majority, or the one that went did not serve.
+    /// Asserts that after a step the serving members without a grant make a majority, unless the
+    /// member that went did not serve.
     fn never_beyond_headroom(&self, served: bool, step: &Step) {
         let left = self.members.iter().filter(|m| {
             self.serves(m) && !self.grants.holds(&world::name(m.ordinal).as_str().into())

@@ -1,4 +1,4 @@
-//! One member of a simulated cluster.
+//! A member of the simulated cluster.
 
 use quorumgate_core::quorum::evidence::Unanswered;
 use quorumgate_core::quorum::pod::{Containers, Node};
@@ -6,18 +6,19 @@ use quorumgate_core::quorum::pod::{Containers, Node};
 use super::revision;
 use crate::world::{Answers, Inhabitant, Known, Listed};
 
-/// What may befall a member. It lasts until it recovers; a new pod is rid of what was only in the old one's process.
+/// A failure of a member. It lasts until the member recovers. A failure of the process ends with
+/// the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Ailment {
-    /// Its process ends again and again.
+    /// The process ends again and again.
     Crashes,
-    /// Its process is stopped: nothing answers.
+    /// The process is stopped and answers nothing.
     Hangs,
-    /// It is cut off from its peers.
+    /// The member is cut off from its peers.
     CutOff,
-    /// Its node is not heard of any more; what ran there does not.
+    /// The node fell silent, and its processes do not run.
     NodeLost,
-    /// Its node object is gone.
+    /// The Node object is gone.
     NodeGone,
 }
 
@@ -27,7 +28,7 @@ pub(in super::super) struct Member {
     pub(super) listed: Listed,
     pub(in super::super) pod: Option<Pod>,
     pub(super) ailment: Option<Ailment>,
-    /// Ticks since it became a learner.
+    /// The number of ticks since the member became a learner.
     pub(super) learning: u32,
 }
 
@@ -36,13 +37,13 @@ pub(in super::super) struct Pod {
     pub(in super::super) incarnation: u32,
     pub(in super::super) revision: usize,
     pub(super) phase: Phase,
-    /// Whether this incarnation has ever been part of a quorum. etcd answers nobody before.
+    /// Whether this incarnation has ever been part of a quorum. Before that etcd answers nobody.
     pub(super) joined: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// For so many ticks more.
+    /// The number of ticks until it has started.
     Starting(u32),
     Running,
     Terminating,
@@ -62,7 +63,7 @@ impl Member {
         }
     }
 
-    /// One that is to join.
+    /// A member that is to join.
     pub(super) fn new(ordinal: usize) -> Self {
         Self {
             ordinal,
@@ -90,7 +91,7 @@ impl Member {
         self.ailment = None;
     }
 
-    /// Whether its process runs, in a pod that stays.
+    /// Whether the process runs, in a pod that is not terminating.
     pub(super) fn runs(&self, revisions: &[bool]) -> bool {
         let up = !matches!(
             self.ailment,
@@ -108,7 +109,7 @@ impl Member {
             .is_some_and(|pod| pod.phase == Phase::Terminating)
     }
 
-    /// Shows it as a perfect observer sees it.
+    /// Shows the member as a perfect observer sees it.
     pub(super) fn show(&self, inhabitant: &mut Inhabitant, quorum: bool, revisions: &[bool]) {
         inhabitant.listed = self.listed;
         let Some(pod) = &self.pod else {
@@ -145,7 +146,7 @@ impl Member {
             (_, Phase::Terminating) => inhabitant.silent(Unanswered::Refused),
             (_, Phase::Running) if !self.runs(revisions) => inhabitant.crashed(),
             (Some(Ailment::CutOff), Phase::Running) if pod.joined => inhabitant.leaderless(),
-            // One that is cut off before it ever joined answers nobody, like one that hangs.
+            // A member that was cut off before it ever joined answers nobody, like one that hangs.
             (Some(_), Phase::Running) => inhabitant.silent(Unanswered::Deadline),
             (None, Phase::Running) => self.show_running(inhabitant, quorum, pod.joined),
         }

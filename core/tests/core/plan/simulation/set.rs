@@ -1,4 +1,5 @@
-//! What goes on by itself: pods terminate and are created, members start, join and are promoted, and grants settle.
+//! The parts of the simulation that need no driver: pods terminate and are created, members start,
+//! join and are promoted, and grants settle.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use super::member::{Ailment, Phase, Pod};
 use super::{Cluster, TICK};
 use crate::world::{self, Listed};
 
-/// A minute to make a pod and start its containers.
+/// The ticks that a pod takes until its containers have started.
 const START: u32 = 1;
 
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// Ticks until a learner has caught up.
+/// The ticks until a learner has caught up.
 const CATCH_UP: u32 = 2;
 
 impl Cluster {
@@ -29,7 +30,8 @@ impl Cluster {
         self.watch();
     }
 
-    /// A terminating pod ends, except on a node that nobody hears of. What ailed its process ends with it; a node that is gone takes it along.
+    /// Ends terminating pods, except on a silent node. A failure of the process ends with the pod,
+    /// and the loss of a node with that node.
     fn end_pods(&mut self) {
         for member in &mut self.members {
             let ends = member.is_terminating() && member.ailment != Some(Ailment::NodeLost);
@@ -56,7 +58,8 @@ impl Cluster {
         }
     }
 
-    /// The StatefulSet controller. With `OrderedReady` it creates nothing above a pod that is not ready.
+    /// The StatefulSet controller. With `OrderedReady` it creates no pod above one that is not
+    /// ready.
     fn create_pods(&mut self) {
         for n in 0..self.members.len() {
             if self.members[n].pod.is_none() {
@@ -74,7 +77,8 @@ impl Cluster {
         }
     }
 
-    /// While there is a quorum, whoever runs takes part in it, and one new member at a time is added as a learner and promoted.
+    /// Lets running members take part while there is a quorum. New members are added as learners
+    /// and promoted, one at a time.
     fn join(&mut self) {
         let quorum = self.has_quorum();
         let revisions = self.revisions.clone();
@@ -114,7 +118,7 @@ impl Cluster {
         };
     }
 
-    /// A grant settles once its pod is gone, or when the settle time has passed and the pod still stands.
+    /// Settles grants whose pods are gone, and grants whose pods still stand after the settle time.
     fn settle(&mut self) {
         let open: Vec<(PodName, Cause)> = self
             .grants
