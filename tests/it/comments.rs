@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// The folders whose comments are checked. The list is meant to grow until it has every folder.
-const FOLDERS: [&str; 2] = ["core/src", "core/tests"];
+const FOLDERS: [&str; 3] = ["core/src", "core/tests", "tests/model"];
 
 /// The most columns of a line with a comment, which are those that rustfmt gives the code.
 const COLUMNS: usize = 100;
@@ -28,7 +28,7 @@ fn comments_are_narrow_and_say_what_they_are_about() {
             wrong.extend(flaws(text).map(|(line, flaw)| format!("{path}:{line}: {flaw}")));
         });
     }
-    assert!(files > 70, "only {files} files in {FOLDERS:?}");
+    assert!(files > 90, "only {files} files in {FOLDERS:?}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -1,115 +1,116 @@
-//! The things that happen.
+//! The actions of the model: everything that can happen.
 
 use crate::halves::Half;
 use crate::set::Set;
 use crate::state::{Force, Listed, Phase};
 
-/// One thing that happens. Everything between two of them is one effect.
+/// An action. It has one effect, so that every order of effects is explored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Somebody deletes a member's pod: the API server calls the webhook.
+    /// A delete of a member's pod arrives, and the API server calls the webhook.
     Delete(usize),
-    /// The call, its answer or the caller is lost, or the replica crashes: whatever was recorded stays.
+    /// The call, its answer or the caller is lost, or the replica crashes. Everything recorded
+    /// stays.
     Lose(usize),
     /// The API server calls the webhook once more for the same delete.
     CallAgain(usize),
     /// A replica reads the ledger.
     Read(usize),
-    /// It looks at the cluster, except at these members, and decides.
+    /// The replica looks at all members except these, and decides.
     Look(usize, Set),
-    /// It looks at one member. When it has seen all, it decides.
+    /// The replica looks at one member. Once it has seen all, it decides.
     LookAt(usize, usize),
-    /// It gathers this half of the evidence.
+    /// The replica gathers this half of the evidence.
     LookAtHalf(usize, Half),
-    /// It gathers the other half, and decides.
+    /// The replica gathers the other half, and decides.
     LookAtOtherHalf(usize),
-    /// By mutation: it decides on what it saw before.
+    /// By mutation: the replica decides again on its old evidence.
     DecideAgain(usize),
-    /// It writes, and answers.
+    /// The replica writes, and answers.
     Record(usize),
-    /// The API server deletes.
+    /// The API server carries the delete out.
     Execute(usize),
     /// A settler reads the ledger.
     SettlerReads(usize),
-    /// It looks at the pods.
+    /// The settler looks at the pods.
     SettlerLooks(usize),
-    /// It writes.
+    /// The settler writes.
     SettlerWrites(usize),
-    /// It crashes.
+    /// The settler crashes.
     SettlerCrashes(usize),
     /// The reporter reads the ledger.
     ReporterReads,
-    /// It looks at the cluster, except at these members.
+    /// The reporter looks at all members except these.
     ReporterLooks(Set),
-    /// It writes.
+    /// The reporter writes.
     ReporterWrites,
-    /// It crashes.
+    /// The reporter crashes.
     ReporterCrashes,
     /// The rollout driver reads the ledger.
     DriverReads,
-    /// It looks, and its plan names a step, which it asks for.
+    /// The driver looks at all members except these, and asks for the step that its plan names.
     DriverPlans(Set),
-    /// It asks for the next step of its cycle.
+    /// The driver asks for the next step of its cycle.
     DriverGoesOn,
-    /// It crashes.
+    /// The driver crashes.
     DriverCrashes,
-    /// The template changes: every pod is outdated.
+    /// The template changes, so that every pod is outdated.
     TemplateChanges,
-    /// A volume is to be replaced.
+    /// A replacement of this member's volume is asked for.
     Replace(usize),
     /// The replacement takes its member.
     ReplacementTakes,
-    /// Its new voter serves.
+    /// The new voter of the replacement serves.
     ReplacementEnds,
-    /// The process of a pod that was deleted ends, and its object goes.
+    /// The process of a deleted pod ends, and the pod object goes.
     Ends(usize),
     /// The StatefulSet controller creates the next pod.
     Created(usize),
-    /// Its etcd begins to talk to its peers.
+    /// The member's etcd begins to talk to its peers.
     Boots(usize),
-    /// Its etcd listens.
+    /// The member's etcd listens.
     Starts(usize),
     /// A member fails.
     Fails(usize, Phase),
-    /// It recovers.
+    /// A member recovers.
     Recovers(usize),
-    /// Its pod is deleted by somebody who is not asked.
+    /// A pod is deleted past the gate.
     Bypassed(usize),
     /// A voter is removed from etcd.
     Removed(usize),
-    /// It joins again, as a learner.
+    /// A removed voter joins again, as a learner.
     Joins(usize),
-    /// The StatefulSet grows, and its owner is to add the new member as this.
+    /// The StatefulSet grows. The owner is to add the new member in this role.
     ScaleOut(Listed),
     /// The owner adds the new member, before it runs.
     Added(usize),
-    /// It removes the member again.
+    /// The owner removes the member again.
     MemberRemoved(usize),
-    /// It asks for one replica less, with or without an announcement.
+    /// The owner asks for one replica less, with or without an announcement.
     ScaleIn { announced: bool },
-    /// That is stored.
+    /// The scale-in is stored.
     ScaledIn,
-    /// That is lost.
+    /// The scale-in is lost.
     ScaleInLost,
     /// A learner becomes a voter.
     Promoted(usize),
     /// The budget is deleted.
     BudgetDeleted,
-    /// It is created again.
+    /// The budget is created again.
     BudgetCreated,
-    /// The gate is not asked any more, for this reason.
+    /// The API servers stop asking the gate, for this reason.
     OutOfForce(Force),
-    /// It is asked again.
+    /// The API servers ask the gate again.
     InForce,
-    /// A pod's delete passes unasked.
+    /// A delete of a pod passes unasked.
     DeleteUnasked(usize),
     /// The guard reads the ledger.
     GuardReads,
-    /// It reads whether the gate is in force.
+    /// The guard reads whether the gate is in force.
     GuardLooks,
-    /// It writes that down.
+    /// The guard writes down what it read.
     GuardWrites,
-    /// It crashes.
+    /// The guard crashes.
     GuardCrashes,
     /// Time passes.
     Tick,

@@ -1,4 +1,7 @@
-//! How members appear to one look, and the observation that the shipped code is given of it.
+//! The appearance of members to one look, and the observation that the shipped code gets of it.
+//!
+//! A *look* is one reading of the cluster: the pods from the Kubernetes API, and the answers of the
+//! members.
 
 use std::time::Duration;
 
@@ -13,38 +16,38 @@ use crate::set::Set;
 use crate::state::{Latched, Listed, MEMBERS, Member, Phase, State};
 use crate::truth;
 
-/// What one look shows of each member.
+/// The appearance of every member to one look.
 pub(crate) type Look = [Appearance; MEMBERS];
 
-/// What one look shows of a member.
+/// The appearance of a member to one look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Appearance {
-    /// Nothing: there is none such, or nobody looked.
+    /// Nothing was seen: there is no such member, or nobody looked.
     #[default]
     None,
-    /// It answers, and is in contact with a quorum.
+    /// The member answers, and is in contact with a quorum.
     Answers,
-    /// It answers, and knows no leader.
+    /// The member answers, and knows no leader.
     Leaderless,
-    /// No answer came in time. Its kubelet says that it runs.
+    /// No answer came in time. The kubelet says that the member runs.
     Silent,
-    /// It answers, and its pod is on its way out.
+    /// The member answers, and its pod is terminating.
     Ending,
-    /// It has no pod.
+    /// The member has no pod.
     Missing,
-    /// Its pod is being created.
+    /// The pod is being created.
     Starting,
-    /// Its container runs, and its client port refuses.
+    /// The container runs, and its client port refuses.
     Refusing,
-    /// Its process does not run.
+    /// The process does not run.
     Crashed,
-    /// Its node is gone.
+    /// The node is gone.
     Lost,
-    /// Another member answers at its address.
+    /// Another member answers at the member's address.
     Impersonated,
 }
 
-/// What a look shows, with these members hidden from it although they run.
+/// The appearances to a look that misses the members in `hidden`, although they run.
 pub(crate) fn look(state: &State, hidden: Set) -> Look {
     let quorate = truth::is_quorate(state);
     let mut look = [Appearance::None; MEMBERS];
@@ -74,25 +77,25 @@ fn of(member: Member, quorate: bool) -> Appearance {
     }
 }
 
-/// Everything beside the appearance that an observation is made of.
+/// The appearances of a look, and everything else that an observation is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scene {
     pub(crate) sight: Sight,
     pub(crate) listed: [Listed; MEMBERS],
     pub(crate) outdated: Set,
-    /// Members that are listed and never ran.
+    /// The members that are listed and never ran.
     pub(crate) unstarted: Set,
     pub(crate) replicas: u8,
     pub(crate) latched: Latched,
     /// Whether the StatefulSet has just grown.
     pub(crate) young: bool,
-    /// Members whose pods a recorded scale-in lets go.
+    /// The members whose pods a recorded scale-in lets go.
     pub(crate) let_go: Set,
-    /// By mutation: members have names by which nobody knows that they belong in pods.
+    /// By mutation: the names of members do not show that they belong in pods.
     pub(crate) nameless: bool,
 }
 
-/// The cluster's name, and what its pods' names begin with.
+/// The name of the cluster, with which the names of its pods begin.
 pub(crate) const NAME: &str = "etcd";
 
 /// The name of a member's pod.
@@ -100,13 +103,13 @@ pub(crate) fn pod_name(n: usize) -> PodName {
     PodName::new(format!("{NAME}-{n}"))
 }
 
-/// The UID of the pod that stands, or of one before it.
+/// The UID of the pod that exists now, or of an earlier incarnation.
 pub(crate) fn uid(n: usize, stands: bool) -> PodUid {
     PodUid::new(format!("{n}-{}", if stands { "now" } else { "before" }))
 }
 
 impl Scene {
-    /// What the judge would read and hear. Quorum, where it is seen to be lost, counts as lost for long.
+    /// The observation that a replica would make. Quorum that looks lost counts as lost for long.
     pub(crate) fn observation(&self, circumstances: Circumstances) -> Observation {
         let replicas = u32::from(self.replicas);
         let pod_of = |n| {
@@ -134,7 +137,7 @@ impl Scene {
         let learner = self.listed[n] == Listed::Learner;
         let target = match self.sight.pods[n] {
             Appearance::None => return None,
-            // Who never ran has no client URL.
+            // A member that never ran has no client URL.
             Appearance::Missing if self.listed[n] == Listed::No || self.unstarted.has(n) => {
                 return None;
             }
@@ -143,7 +146,7 @@ impl Scene {
         };
         let silent = |why| Some(Probe::unanswered(target.clone(), why));
         let (answering, leader) = match self.sight.answers[n] {
-            // What lingers after its pod is gone may go on answering at its client URL.
+            // A process that lingers after its pod is gone may go on answering at its client URL.
             Appearance::Answers | Appearance::Ending | Appearance::Missing => (n, self.leader()),
             Appearance::Leaderless => (n, None),
             Appearance::Impersonated => match self.leader() {
@@ -171,7 +174,7 @@ impl Scene {
         })
     }
 
-    /// The voter that leads: the first that answers.
+    /// The voter that leads: the first one that answers.
     fn leader(&self) -> Option<usize> {
         (0..MEMBERS).find(|n| {
             self.sight.answers[*n] == Appearance::Answers && self.listed[*n] == Listed::Voter
@@ -202,7 +205,7 @@ impl Scene {
     }
 }
 
-/// A member's pod as the API server shows it.
+/// The pod of a member as the API server shows it.
 pub(crate) fn pod(n: usize, shown: Appearance, is_known: bool, outdated: bool) -> Option<Pod> {
     if matches!(shown, Appearance::None | Appearance::Missing) {
         return None;

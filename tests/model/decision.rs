@@ -1,4 +1,4 @@
-//! The shipped decision: what is asked of it, and what it answers.
+//! The shipped decision: the questions that it gets, and its answers.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::ledger::{self, Open};
 use crate::memo::{Memo, remembered};
 use crate::steps::Steps;
 
-/// What is asked, and all that the answer can depend on.
+/// A question, with everything that the answer can depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Question {
     pub(crate) scene: Scene,
@@ -23,27 +23,27 @@ pub(crate) struct Question {
     pub(crate) what: What,
 }
 
-/// What the ledger is worth.
+/// The state of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ledger {
     Warm,
     Cold,
-    /// There is none.
+    /// There is no ledger.
     Missing,
-    /// By mutation: there is none, and that is taken for nobody's business.
+    /// By mutation: there is no ledger, and the cluster is taken for one that is not enrolled.
     Ignored,
 }
 
-/// What is to be done, and by whom.
+/// The disruption that is asked for, and the asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum What {
-    /// A stranger deletes.
+    /// A delete by a stranger.
     Delete,
-    /// The gate deletes, without a grant to a rollout.
+    /// A delete by the gate, without a grant to a rollout.
     OwnDelete,
-    /// The gate deletes for a rollout.
+    /// A delete by the gate, for a rollout.
     Step,
-    /// The gate replaces a volume.
+    /// A replacement of a volume, by the gate.
     Replace,
 }
 
@@ -61,23 +61,23 @@ impl What {
 pub(crate) enum Ruling {
     /// Yes, without a grant.
     Waived,
-    /// Yes, once it is recorded.
+    /// Yes, once the grant is recorded.
     Granted { basis: Basis, found: Found },
-    /// No. By rule 12's exception?
+    /// No, and whether by the exception of rule 12.
     Refused { may_complete: bool, found: Found },
 }
 
-/// What was found besides.
+/// Further findings of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The latch with the voters seen now.
+    /// The latch, with the voters seen now.
     pub(crate) latch: (u8, u8),
-    /// Whether the target does not run, for all that is known.
+    /// Whether the target is known not to run.
     pub(crate) is_down: bool,
     pub(crate) is_learner: bool,
 }
 
-/// What the shipped code answers.
+/// The answer of the shipped code.
 pub(crate) fn rule(question: Question) -> Ruling {
     thread_local!(static MEMO: Memo<Question, Ruling> = Memo::default());
     remembered(&MEMO, question, |question| {
@@ -102,7 +102,7 @@ pub(crate) fn rule(question: Question) -> Ruling {
     })
 }
 
-/// The latch with the voters that are seen.
+/// The latch, with the voters that are seen.
 pub(crate) fn latch_of(scene: Scene) -> (u8, u8) {
     thread_local!(static MEMO: Memo<Scene, (u8, u8)> = Memo::default());
     remembered(&MEMO, scene, |scene| {
@@ -111,7 +111,7 @@ pub(crate) fn latch_of(scene: Scene) -> (u8, u8) {
     })
 }
 
-/// What the owner of a rollout chose.
+/// The choices of a rollout's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Strategy {
     /// Whether outdated members that do not serve go in one cycle, as far as they may.
@@ -119,7 +119,7 @@ pub(crate) struct Strategy {
     pub(crate) max_unavailable: u8,
 }
 
-/// Whom the shipped planner would take in the next cycle, one after the other.
+/// The members that the shipped planner would take in the next cycle, in order.
 pub(crate) fn steps(scene: Scene, open: Open, strategy: Strategy) -> Steps {
     thread_local!(static MEMO: Memo<(Scene, Open, Strategy), Steps> = Memo::default());
     remembered(&MEMO, (scene, open, strategy), |(scene, open, strategy)| {
@@ -146,7 +146,7 @@ pub(crate) fn steps(scene: Scene, open: Open, strategy: Strategy) -> Steps {
     })
 }
 
-/// What the judge would take for true.
+/// The snapshot that the shipped code would take.
 pub(crate) fn snapshot(scene: &Scene, ledger: Ledger) -> Snapshot {
     let cold = Temperature::Cold {
         remaining: Some(Duration::from_secs(1)),

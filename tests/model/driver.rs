@@ -1,8 +1,9 @@
-//! The rollout driver: reads the ledger, looks, and asks for the steps that the shipped planner names, one after the other. It deletes like
-//! everyone.
+//! The rollout driver. It reads the ledger, looks, and asks for the steps that the shipped planner
+//! names, one after the other. It deletes like every asker.
 //!
-//! A cycle of several steps goes on as long as nobody else is permitted anything. (The shipped driver takes the second yes that its own delete
-//! gets from the webhook for somebody else's, and plans anew after each step: it does less than this one.)
+//! A cycle of several steps goes on until someone else gets a permission. The shipped driver does
+//! less: it takes the second permission, which its own delete gets from the webhook, for someone
+//! else's, and so plans anew after each step.
 
 use crate::action::Action;
 use crate::appearance::look;
@@ -15,7 +16,7 @@ use crate::set::Set;
 use crate::state::{At, By, Driver, Phase, Request, State};
 use crate::steps::Steps;
 
-/// What the driver may do next.
+/// The possible next actions of the driver.
 pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
     if !scenario.rollout || state.budget.is_none() {
         return;
@@ -26,7 +27,7 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
     match state.driver {
         Driver::Idle if busy || outdated.is_empty() => {}
         Driver::Idle => actions.push(Action::DriverReads),
-        // One step is over before the next of its cycle is asked for.
+        // A step is over before the next one of its cycle is asked for.
         Driver::Cycle(_) if busy => {}
         Driver::Page | Driver::Cycle(_) if state.free_slot(scenario.requests).is_none() => {}
         Driver::Cycle(_) => actions.extend([Action::DriverGoesOn, Action::DriverCrashes]),
@@ -53,7 +54,8 @@ pub(crate) fn plan(state: &mut State, hidden: Set, scenario: &Scenario) {
     ask_for_the_first_of(steps, state, scenario);
 }
 
-/// By mutation: whoever is outdated and up goes while fewer are out than may be, whatever the others can spare.
+/// By mutation: outdated members that are up go while fewer than the limit are out, even if the
+/// others cannot spare them.
 fn unbounded(state: &State, scenario: &Scenario) -> Steps {
     let out = state.which(|member| member.phase != Phase::Up).count();
     let open = state.which(|member| member.phase == Phase::Up && member.outdated);
@@ -61,7 +63,8 @@ fn unbounded(state: &State, scenario: &Scenario) -> Steps {
     Steps::of(open.iter().take(usize::from(has_room)))
 }
 
-/// Asks for the next step of the cycle. It is judged anew, by a look of its own; what fences its delete is the look that it was planned by.
+/// Asks for the next step of the cycle. The step is judged by a look of its own. Its delete is
+/// fenced by the look that it was planned by.
 pub(crate) fn go_on(state: &mut State, scenario: &Scenario) {
     if let Driver::Cycle(rest) = state.driver {
         state.driver = Driver::Idle;

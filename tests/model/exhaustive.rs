@@ -1,16 +1,16 @@
-//! The scenarios that are explored: to the end, or for so many steps.
+//! The scenarios that are explored, to the end or for a number of steps.
 
 use crate::exploration::explore;
 use crate::scenario::{self, Scenario};
 
-/// The variable that says how many steps the larger scenarios are explored for.
+/// The environment variable for the number of steps in the larger scenarios.
 const STEPS: &str = "QUORUMGATE_MODEL_STEPS";
 
 fn patience() -> usize {
     std::env::var(STEPS).map_or(1_000_000, |steps| steps.parse().unwrap())
 }
 
-/// Nothing is broken in any state.
+/// Asserts that every property holds in every state.
 fn holds_in_every_state_of(scenario: Scenario) {
     let found = explore(scenario, usize::MAX);
     println!("{}", found.tell(&scenario));
@@ -28,7 +28,7 @@ fn holds_in_every_state_of(scenario: Scenario) {
     assert!(found.lively, "{}: nothing ever happened", scenario.name);
 }
 
-/// Nothing is broken in the states that are reached first.
+/// Asserts that every property holds in the states that are reached first.
 fn holds_as_far_as_seen_of(scenario: Scenario) {
     let found = explore(scenario, patience());
     println!("{}", found.tell(&scenario));
@@ -45,7 +45,8 @@ macro_rules! scenarios {
     ($($explored:ident: $($name:ident = $scenario:ident),* $(,)?;)*) => {
         $($(#[test] fn $name() { $explored(scenario::$scenario); })*)*
 
-        /// Whether a scenario is among those that are explored, so that what breaks it by mutation is known to hold in it otherwise.
+        /// Whether a scenario is among those that are explored. A mutation proves something only if
+        /// its scenario holds without it.
         pub(crate) fn is_explored(scenario: &Scenario) -> bool {
             [$($(scenario::$scenario,)*)*].contains(scenario)
         }

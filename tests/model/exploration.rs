@@ -1,4 +1,4 @@
-//! How a scenario is explored, and what is told about it.
+//! The exploration of a scenario, and the report about it.
 
 use std::time::{Duration, Instant};
 
@@ -9,30 +9,33 @@ use crate::properties::TAKEN;
 use crate::scenario::Scenario;
 use crate::state::State;
 
-/// How far a run went, and what it found.
+/// The extent and the result of a run.
 pub(crate) struct Exploration {
     pub(crate) states: usize,
-    /// How many things happened one after another, at most.
+    /// The most actions in a row.
     pub(crate) depth: usize,
     /// Whether every reachable state was seen.
     pub(crate) complete: bool,
-    /// Whether anything was permitted and happened at all.
+    /// Whether any permission was given and used.
     pub(crate) lively: bool,
-    /// The property that was broken, and how.
+    /// The property that was broken, and the actions that led there.
     pub(crate) broken: Option<(&'static str, Path<State, Action>)>,
-    /// After how many steps it ended, where that was before its end.
+    /// The number of steps after which the run was cut off.
     bound: usize,
     took: Duration,
 }
 
-/// Explores a scenario breadth first until something is broken, or everything was seen, or so many steps were taken.
+/// Explores a scenario breadth first, until a property is broken, everything was seen, or `steps`
+/// steps were taken.
 ///
-/// One thread: what is found is the same each time, the shortest way to it, and cargo runs several scenarios at once.
+/// The exploration uses one thread. So its result is the same each time, and is the shortest way to
+/// the failure. cargo runs several scenarios at once.
 pub(crate) fn explore(scenario: Scenario, steps: usize) -> Exploration {
     explored(scenario, steps, HasDiscoveries::AnyFailures)
 }
 
-/// The same, until this very property is broken, whatever else is broken on the way.
+/// Explores as [`explore`] does, until this very property is broken. Other properties may break on
+/// the way.
 pub(crate) fn explore_until_broken(scenario: Scenario, property: &'static str) -> Exploration {
     explored(
         scenario,
@@ -69,7 +72,7 @@ fn explored(scenario: Scenario, steps: usize, until: HasDiscoveries) -> Explorat
 }
 
 impl Exploration {
-    /// One line for people.
+    /// A line for people about the run.
     pub(crate) fn tell(&self, scenario: &Scenario) -> String {
         let states = if self.complete {
             format!("to its end, all {} states", self.states)
@@ -88,7 +91,7 @@ impl Exploration {
         )
     }
 
-    /// How it was broken, action by action.
+    /// The actions that broke the property.
     pub(crate) fn story(&self) -> String {
         let Some((property, path)) = &self.broken else {
             return "nothing was broken".into();

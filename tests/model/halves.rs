@@ -1,8 +1,9 @@
-//! Looks of which the Kubernetes half and the etcd half are of different moments.
+//! Looks whose Kubernetes half and etcd half are of different moments.
 //!
-//! Members are asked where they were found the last time while their pods are still being read. So either half may be the earlier one. Pods that were
-//! read first are asked afterwards: where one is gone by then, nobody answers at its address. Answers that came first count only where the
-//! pods turn out to be the ones that were asked; otherwise they are asked again.
+//! A replica asks members at the addresses that it found the last time, while it is still reading
+//! their pods. So either half may be the earlier one. If the pods were read first, a member whose
+//! pod is gone by then does not answer at its address. If the answers came first, they count only
+//! if the pods turn out to be the ones that were asked; otherwise the members are asked again.
 
 use crate::appearance::{Appearance, Look, look};
 use crate::mutations::Mutation;
@@ -14,13 +15,13 @@ use crate::state::{At, MEMBERS, Request, State};
 /// A half of the evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Half {
-    /// What the API server says of pods.
+    /// The Kubernetes half: the pods as the API server shows them.
     Pods,
-    /// What members answer.
+    /// The etcd half: the members' answers.
     Answers,
 }
 
-/// What one look showed, each half at a moment of its own.
+/// The result of a look, each half at its own moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Sight {
     pub(crate) pods: Look,
@@ -37,7 +38,7 @@ impl From<Look> for Sight {
 }
 
 impl Sight {
-    /// The members of which either half shows something like this.
+    /// The members that appear like this in either half.
     pub(crate) fn which(&self, holds: impl Fn(Appearance) -> bool) -> Set {
         Set::of((0..MEMBERS).filter(|n| holds(self.pods[*n]) || holds(self.answers[*n])))
     }
@@ -50,7 +51,7 @@ impl Sight {
     }
 }
 
-/// The first half.
+/// Gathers the first half.
 pub(crate) fn look_first(state: &mut State, slot: usize, half: Half) {
     let now = look(state, Set::NONE);
     if let Some(request) = &mut state.requests[slot] {
@@ -63,7 +64,7 @@ pub(crate) fn look_first(state: &mut State, slot: usize, half: Half) {
     }
 }
 
-/// The second half, and the decision.
+/// Gathers the second half, and decides.
 pub(crate) fn look_second(state: &mut State, slot: usize, scenario: &Scenario) {
     let now = look(state, Set::NONE);
     let Some(Request {
@@ -87,7 +88,8 @@ pub(crate) fn look_second(state: &mut State, slot: usize, scenario: &Scenario) {
                 pods: before,
                 answers: answers(before, now, replaced),
             };
-            // Whoever has failed and is seen to have failed is not excused. One that still answers may be on its way out already.
+            // A member that failed and was seen to have failed is not excused. A member that still
+            // answers may be terminating already.
             let answering = sight.answers.map(is_answering);
             let seen = Set::of((0..MEMBERS).filter(|n| answering[*n]));
             (sight, excused.and(seen))
@@ -110,12 +112,12 @@ pub(crate) fn look_second(state: &mut State, slot: usize, scenario: &Scenario) {
     }
 }
 
-/// What members answer whose pods were read before.
+/// The answers of members whose pods were read before.
 fn answers(pods: Look, now: Look, replaced: Set) -> Look {
     std::array::from_fn(|n| match pods[n] {
-        // It has no address yet: nobody asks it.
+        // A pod that is starting has no address yet, so it is not asked.
         Appearance::Starting => Appearance::Starting,
-        // At a member's own URL, whoever is there by now answers.
+        // At a member's own URL the process answers that is there by now.
         Appearance::None | Appearance::Missing => now[n],
         _ if replaced.has(n) => Appearance::Silent,
         _ => now[n],

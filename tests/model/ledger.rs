@@ -1,5 +1,5 @@
-//! The budget of the model in the words of the shipped code, and back: grants are issued and settled by `quorum::Grants`, temperatures
-//! told by `ledger::temperature`.
+//! The model's budget in the types of the shipped code, and back. `quorum::Grants` issues and
+//! settles grants, and `ledger::temperature` tells temperatures.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,22 +18,23 @@ use crate::memo::{Memo, remembered};
 use crate::set::Set;
 use crate::state::{Cause, Grant, MEMBERS};
 
-/// What the model calls one tick.
+/// The length of one tick.
 const TICK: Duration = Duration::from_secs(60);
 
 /// The grants of every member.
 pub(crate) type Open = [Grant; MEMBERS];
 
-/// What a yes is for.
+/// The purpose of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum For {
-    /// The deletion of an incarnation: whether of the one that stands, and whether a rollout asked.
+    /// The delete of an incarnation: whether that one is the pod that exists now, and whether a
+    /// rollout asked.
     Delete { stands: bool, rollout: bool },
     /// The replacement of the volume.
     Replace,
 }
 
-/// The grants as the shipped code knows them.
+/// The grants in the types of the shipped code.
 pub(crate) fn grants(open: &Open) -> Grants {
     let mut entries = BTreeMap::new();
     for (n, grant) in open.iter().enumerate().filter(|(_, grant)| grant.is_open()) {
@@ -63,7 +64,7 @@ fn seq(n: usize, replace: bool) -> u64 {
 }
 
 fn permission(what: Permitted, seq: u64) -> Permission {
-    // Who was told and when is for people. No clock that is wrong changes anything.
+    // The username and the time are for people. A wrong clock changes nothing.
     Permission {
         what,
         seq,
@@ -72,7 +73,8 @@ fn permission(what: Permitted, seq: u64) -> Permission {
     }
 }
 
-/// The grants with one yes more, and whether the write of them is a fence.
+/// The grants after one more permission, and whether writing them is a fence (changes the
+/// resourceVersion).
 pub(crate) fn issued(open: Open, n: usize, what: For) -> (Open, bool) {
     thread_local!(static MEMO: Memo<(Open, usize, For), (Open, bool)> = Memo::default());
     remembered(&MEMO, (open, n, what), |(open, n, what)| {
@@ -92,7 +94,8 @@ pub(crate) fn issued(open: Open, n: usize, what: For) -> (Open, bool) {
     })
 }
 
-/// By mutation: grants that were read once, written again as they were. `now`: those that stand, which tell what became of incarnations.
+/// By mutation: old grants, written again as they were. `now` are the present ones, which tell what
+/// became of the incarnations.
 pub(crate) fn as_they_were(then: Open, now: Open) -> Open {
     std::array::from_fn(|n| match (then[n].delete, now[n].delete) {
         (Some(_), Some(cause)) => Grant {
@@ -100,7 +103,7 @@ pub(crate) fn as_they_were(then: Open, now: Open) -> Open {
             ..then[n]
         },
         (Some(cause), None) => Grant {
-            // It was settled because its incarnation is gone.
+            // The cause was settled because its incarnation is gone.
             delete: Some(Cause {
                 stands: false,
                 ..cause
@@ -140,7 +143,8 @@ pub(crate) fn without_replacement(open: Open, n: usize) -> Open {
     left.map_or(open, |left| taken_over(&open, &left))
 }
 
-/// What the shipped code made of the grants. A cause with a new number is one that nobody has watched yet.
+/// The grants as the shipped code has changed them. A cause with a new number has not been watched
+/// yet.
 fn taken_over(before: &Open, after: &Grants) -> Open {
     let mut open = [Grant::default(); MEMBERS];
     for (n, grant) in open.iter_mut().enumerate() {
@@ -170,7 +174,8 @@ fn taken_over(before: &Open, after: &Grants) -> Open {
     open
 }
 
-/// Whether the delete of a member has ended, for a settler to whom its pod appeared like this, and who waits for so many ticks.
+/// Whether a delete has ended, for a settler that sees the pod like this and waits for that many
+/// ticks.
 pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: u8) -> bool {
     thread_local!(static MEMO: Memo<(usize, Cause, Appearance, u8), bool> = Memo::default());
     remembered(
@@ -194,28 +199,29 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
     )
 }
 
-/// All that the temperature of a ledger rests on.
+/// The facts on which the temperature of a ledger depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Warmth {
-    /// For how many ticks it has been watched while it was cold; `None` where it is written to be warm.
+    /// The number of ticks for which the ledger was watched while it was cold; `None` if it is
+    /// recorded to be warm.
     pub(crate) cold_for: Option<u8>,
     pub(crate) suspended: bool,
     pub(crate) webhooks: Webhooks,
-    /// How many ticks ago this replica saw the gate out of force.
+    /// The number of ticks since this replica saw the gate out of force.
     pub(crate) lapsed_for: Option<u8>,
     pub(crate) settle_time: u8,
 }
 
-/// Which webhook configurations a watch shows.
+/// The webhook configurations that a watch shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Webhooks {
-    /// Those that the ledger was last in force by.
+    /// The configurations by which the ledger was last in force.
     Same,
     Others,
     Missing,
 }
 
-/// What the shipped code thinks of such a ledger.
+/// The temperature that the shipped code works out.
 pub(crate) fn told_temperature(warmth: Warmth) -> Temperature {
     thread_local!(static MEMO: Memo<Warmth, Temperature> = Memo::default());
     remembered(&MEMO, warmth, |warmth| {

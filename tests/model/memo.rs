@@ -1,14 +1,15 @@
-//! Answers of pure functions, remembered: the shipped code is asked once for each question that the model ever has.
+//! Remembered answers of pure functions: the shipped code is asked once for each question of the
+//! model.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::thread::LocalKey;
 
-/// Answers by question, one table for each thread.
+/// The answers by question. Each thread has a table of its own.
 pub(crate) type Memo<Q, A> = RefCell<HashMap<Q, A>>;
 
-/// The answer to a question, worked out at its first time.
+/// The answer to a question, worked out when it is asked for the first time.
 pub(crate) fn remembered<Q: Eq + Hash + Copy, A: Copy>(
     memo: &'static LocalKey<Memo<Q, A>>,
     question: Q,

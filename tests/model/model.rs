@@ -1,4 +1,4 @@
-//! The model: what comes of everything that may happen.
+//! The model: the next states after each action.
 
 use stateright::{Model, Property};
 
@@ -61,7 +61,7 @@ impl Model for Scenario {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        // What is wrong stays wrong: nothing further is to be learnt there.
+        // A broken state stays broken, so there is nothing to learn from the states after it.
         if !properties::keeps_the_majority(self, state) {
             return;
         }
@@ -204,7 +204,8 @@ impl Scenario {
         }
     }
 
-    /// Whether time may pass: an outage is written down within a settle time, so no ledger turns warm before.
+    /// Whether time may pass. An outage is written down within a settle time, so no ledger turns
+    /// warm before that.
     fn is_in_time(&self, state: &State) -> bool {
         let overdue = |age: u8| age + self.pace >= self.settle_time;
         let Some(budget) = &state.budget else {
@@ -235,12 +236,12 @@ impl Scenario {
             .iter_mut()
             .filter_map(|grant| grant.delete.as_mut())
         {
-            // It will be settled because its pod is gone.
+            // The settler will remove the cause because its pod is gone.
             if cause.stands {
                 cause.age = older(cause.age);
             }
         }
-        // Whoever grows has grown by then.
+        // A scale-out has ended by then.
         budget.latched.growing = false;
         if budget.suspended || budget.by_others {
             // It begins anew when that ends.
@@ -256,7 +257,7 @@ impl Scenario {
     }
 }
 
-/// The delete takes effect, where its preconditions hold.
+/// Lets the delete take effect, if its preconditions hold.
 fn execute(state: &mut State, slot: usize, scenario: &Scenario) {
     let Some(request) = state.requests[slot].take() else {
         return;

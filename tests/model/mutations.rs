@@ -1,4 +1,4 @@
-//! What the model can be told to do wrong.
+//! The errors that the model can be given.
 
 use crate::exhaustive::is_explored;
 use crate::exploration::explore_until_broken;
@@ -8,10 +8,11 @@ use crate::scenario::{
     REMOVAL, REPLACEMENT, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
 };
 
-/// A change of the protocol, or of what goes into the shipped code and comes out of it, that has to be caught.
+/// An error in the protocol, or in the input or output of the shipped code. The model has to find
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Mutation {
-    /// None: everything is as shipped.
+    /// No error: everything is as shipped.
     None,
     SettleByAgeWithoutALook,
     ResendAnOldVerdict,
@@ -42,13 +43,13 @@ pub(crate) enum Mutation {
     TrustedRightAfterAnOutage,
     TrustWhatIsWrittenOfForce,
     OutagesUnknownUntilWritten,
-    // Three more, because what has to happen in the end has to be able to fail too.
+    // Three errors that break liveness, which has to be able to fail too.
     NeverSettleWhatStands,
     CountServingAsUnknown,
     RefuseTheDead,
 }
 
-/// A mutation, where it is made, and what catches it.
+/// An error, the scenario in which it is made, and the property that it breaks.
 struct Case {
     mutation: Mutation,
     scenario: Scenario,
@@ -56,7 +57,7 @@ struct Case {
     breaks: &'static str,
 }
 
-/// Every mutation that breaks the promise. Each is one that the same scenario, unmutated, is free of.
+/// Every error that breaks safety. The same scenario holds without it.
 const CASES: [Case; 29] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
@@ -89,7 +90,7 @@ const CASES: [Case; 29] = [
     case(Mutation::OutagesUnknownUntilWritten, OUT_OF_FORCE, MAJORITY),
 ];
 
-/// Those that break what has to happen in the end.
+/// The errors that break liveness.
 const LIVENESS: [Case; 3] = [
     case(Mutation::NeverSettleWhatStands, QUIET, SETTLES),
     case(Mutation::CountServingAsUnknown, QUIET, NOBODY_WAITS),

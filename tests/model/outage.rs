@@ -1,13 +1,16 @@
-//! The gate out of force, and the guard that writes it down: a namespace loses its label, or the webhook configurations are missing, and
-//! then deletes go through that nobody was asked about. They may still be on their way when the gate is asked again.
+//! An outage of the gate, and the guard that writes it down.
 //!
-//! Such a delete counts as a failure from the moment at which it passes: whoever looks afterwards has to know that there may be one. It is for
-//! one incarnation: an API server that finds another one there asks again.
+//! A namespace loses its label, or the webhook configurations are missing, and then deletes pass
+//! unasked. They may still be on their way when the gate is asked again.
 //!
-//! While the gate is out of force, some API servers may ask it all the same, because each learns of it in its own time.
+//! Such a delete counts as a failure from the moment at which it passes: every later look has to
+//! reckon with one. It is for one incarnation, and an API server that finds another one there asks
+//! again. While the gate is out of force, some API servers may ask it all the same, because each
+//! learns of the change in its own time.
 //!
-//! What is assumed: every replica's watch shows an outage when it begins, somebody writes it down within a settle time, and no replica
-//! begins before that. One guard is enough: whoever holds an old page does nothing but begin again.
+//! Assumptions: every replica's watch shows an outage when it begins, some replica writes it down
+//! within a settle time, and no replica starts before that. A model of one guard is enough: a guard
+//! with an old reading only begins again.
 
 use crate::action::Action;
 use crate::mutations::Mutation;
@@ -15,13 +18,14 @@ use crate::scenario::Scenario;
 use crate::state::{At, Budget, By, Force, Guard, Phase, Request, State};
 
 impl Guard {
-    /// Somebody has written: its own write would meet a conflict. What it had yet to write of an outage stays to be written.
+    /// Another write was accepted, so the guard's own would meet a conflict. An outage that it has
+    /// yet to write down stays to be written.
     pub(crate) fn lose_race(&mut self, unwritten: &mut bool) {
         *unwritten |= self.knows_of_an_outage();
         *self = Self::Idle;
     }
 
-    /// Whether it has yet to write down one that it was told of.
+    /// Whether the guard has yet to write down an outage that it was told of.
     pub(crate) fn knows_of_an_outage(self) -> bool {
         match self {
             Self::Idle => false,
@@ -30,7 +34,7 @@ impl Guard {
     }
 }
 
-/// What may happen next.
+/// The possible next actions.
 pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
     if !scenario.outages {
         return;
@@ -50,7 +54,7 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
     }
     let Some(budget) = &state.budget else { return };
     match state.guard {
-        // What it finds as it should be it leaves alone.
+        // The guard leaves alone what is as it should be.
         Guard::Idle if !state.unwritten && is_told(state, budget) => {}
         Guard::Idle => actions.push(Action::GuardReads),
         Guard::Page { .. } => actions.push(Action::GuardLooks),
@@ -67,7 +71,7 @@ fn is_told(state: &State, budget: &Budget) -> bool {
     }
 }
 
-/// The gate is out of force from now on.
+/// Puts the gate out of force.
 pub(crate) fn begin(state: &mut State, why: Force) {
     state.force = why;
     if why == Force::Unlabelled {
@@ -76,7 +80,7 @@ pub(crate) fn begin(state: &mut State, why: Force) {
     }
 }
 
-/// It is in force again. Webhook configurations that were missing have been made anew.
+/// Puts the gate in force again. Webhook configurations that were missing are made anew.
 pub(crate) fn end(state: &mut State) {
     if state.force == Force::Unconfigured {
         if let Some(budget) = &mut state.budget {
@@ -89,7 +93,7 @@ pub(crate) fn end(state: &mut State) {
     state.force = Force::In;
 }
 
-/// A delete passes unasked.
+/// Lets a delete pass unasked.
 pub(crate) fn delete(state: &mut State, n: usize, scenario: &Scenario) {
     let slot = state.free_slot(scenario.requests).unwrap();
     state.requests[slot] = Some(Request {
@@ -110,7 +114,7 @@ pub(crate) fn read(state: &mut State) {
     state.unwritten = false;
 }
 
-/// It reads whether the gate is in force, and by what.
+/// The guard reads whether the gate is in force, and by which configurations.
 pub(crate) fn look(state: &mut State) {
     let Guard::Page { lapse } = state.guard else {
         return;
@@ -121,8 +125,8 @@ pub(crate) fn look(state: &mut State) {
     };
 }
 
-/// It writes. The page is the present one, so the write is accepted. An outage that is over is written down as well: first that it was, then
-/// that it is over.
+/// The guard writes. The write is accepted, because the reading is up to date. An outage that is
+/// over is written down as well: first that it was, then that it is over.
 pub(crate) fn write(state: &mut State, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
     let suspended = Budget {
@@ -145,7 +149,7 @@ pub(crate) fn write(state: &mut State, scenario: &Scenario) {
             still,
         } => (Guard::Idle, in_force(budget, still, scenario)),
     };
-    // An outage that is written down is told by nobody any more.
+    // An outage that is written down is no longer announced.
     state.guard = Guard::Idle;
     if written != budget {
         state.put(written, true, scenario.mutation);
@@ -158,7 +162,7 @@ fn in_force(budget: Budget, still: bool, scenario: &Scenario) -> Budget {
     let trusted = scenario.mutation == Mutation::TrustedRightAfterAnOutage;
     Budget {
         suspended: false,
-        // The configurations that it saw may have been made anew since.
+        // The configurations that the guard saw may have been made anew since.
         by_others: !still,
         cold_for: match budget.cold_for {
             _ if changes && trusted => None,

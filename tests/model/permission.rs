@@ -1,4 +1,4 @@
-//! A permission, and what was true at the moment of its look.
+//! A permission, and the truth at the moment of its look.
 
 use quorumgate::quorum::{Basis, Teardown, majority};
 
@@ -12,21 +12,22 @@ use crate::set::Set;
 use crate::state::{Budget, Listed, MEMBERS, Permit, Phase, State};
 use crate::truth;
 
-/// What was true at the look.
+/// The truth at the moment of a look.
 #[derive(Clone, Copy)]
 pub(crate) struct True {
     /// The voters that took part.
     serving: Set,
     /// The voters that ran.
     able: Set,
-    /// The voters that ran when the look was over.
+    /// The voters that still ran when the look was over.
     able_still: Set,
-    /// Those whose processes did not.
+    /// The members whose processes did not run.
     down: Set,
 }
 
 impl True {
-    /// Of a look in one moment, what is true now; of one in many, what was true of each when it was seen, which is what was seen.
+    /// The truth for a look. A look in one moment is compared with the present state. For a look in
+    /// several moments the truth about each member is that of the moment at which the look saw it.
     pub(crate) fn at(state: &State, seen: Sight, scenario: &Scenario) -> Self {
         if !scenario.torn && !scenario.halves {
             let is_down = |phase| {
@@ -50,7 +51,8 @@ impl True {
         let which = |shown: &[Appearance]| {
             Set::of((0..MEMBERS).filter(|n| shown.contains(&seen.answers[*n])))
         };
-        // One that answered may have been on its way out by then, and not yet when its pod was read.
+        // A member that answered may have been terminating by then, although its pod was not when
+        // it was read.
         let stood = Set::of((0..MEMBERS).filter(|n| seen.pods[*n] != Ending));
         let able = which(&[Answers, Leaderless, Ending, Silent, Refusing]);
         let able = able.and(stood).and(voters);
@@ -68,7 +70,7 @@ impl True {
     }
 }
 
-/// A permission as it stands at the moment of the look.
+/// The permission at the moment of the look.
 pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: (u8, u8)) -> Permit {
     let granted = state.budget.as_ref().map_or(Set::NONE, Budget::granted);
     let without = |able: Set| able.minus(granted).without(target).count();
@@ -85,7 +87,7 @@ pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: (u8, 
     }
 }
 
-/// Whether what was decided is true: see `properties`.
+/// Whether the reason of the decision was true (see `properties`).
 pub(crate) fn is_founded(
     state: &State,
     true_then: True,

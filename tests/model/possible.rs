@@ -1,4 +1,4 @@
-//! What may happen next.
+//! The actions that are possible in a state.
 
 use quorumgate::quorum::majority;
 
@@ -54,7 +54,7 @@ impl Scenario {
                 Settler::Idle if self.mutation == Mutation::LookBeforeTheLedger => {
                     actions.push(Action::SettlerLooks(n));
                 }
-                // With nothing to settle it has nothing to do.
+                // Without a grant the settler has nothing to do.
                 Settler::Idle if budget.granted().is_empty() => {}
                 Settler::Idle | Settler::LookedFirst(_) => actions.push(Action::SettlerReads(n)),
                 Settler::Page => actions.push(Action::SettlerLooks(n)),
@@ -96,7 +96,7 @@ impl Scenario {
             Phase::Ending => actions.push(Action::Ends(n)),
             Phase::Missing if n < usize::from(state.replicas) => actions.push(Action::Created(n)),
             Phase::Absent | Phase::Lost | Phase::Missing => {}
-            // One that is no member any more has nothing to come back to.
+            // A removed member has nothing to come back to.
             Phase::Starting | Phase::Crashed if member.listed == Listed::No => {
                 let comes_back = self.spare() != Some(n);
                 if comes_back && truth::is_quorate(state) && !is_going(state, n) {
@@ -106,7 +106,7 @@ impl Scenario {
             Phase::Starting if self.boots => actions.push(Action::Boots(n)),
             Phase::Starting | Phase::Booting => actions.push(Action::Starts(n)),
             Phase::Crashed | Phase::Hung | Phase::Cut | Phase::Impersonated => {
-                // A look is over before one that it saw down is back.
+                // A look is over before a member that it saw down is back.
                 if !is_being_looked_at(state, n) {
                     actions.push(Action::Recovers(n));
                 }
@@ -119,7 +119,7 @@ impl Scenario {
     }
 }
 
-/// Whether a member is permitted to go, or about to be.
+/// Whether a member has permission to go, or is about to get it.
 pub(crate) fn is_going(state: &State, n: usize) -> bool {
     let asked = state
         .requests
@@ -129,7 +129,7 @@ pub(crate) fn is_going(state: &State, n: usize) -> bool {
     asked || state.budget.is_some_and(|budget| budget.granted().has(n))
 }
 
-/// Whether somebody has seen this member, and not yet all of them.
+/// Whether some replica has seen this member, and not yet all of them.
 fn is_being_looked_at(state: &State, n: usize) -> bool {
     let has_seen = |request: &Request| match request.at {
         At::Looking { seen, .. } => seen.has(n),
@@ -138,8 +138,9 @@ fn is_being_looked_at(state: &State, n: usize) -> bool {
     state.requests.iter().flatten().any(has_seen)
 }
 
-/// Whether somebody has read the pods, and has yet to ask the members. One whose process ends in between looks like one that runs and does not listen
-/// yet, so where there are such, none does.
+/// Whether some replica has read the pods, and has yet to ask the members. A process that ends in
+/// between looks like one that runs and does not listen yet. So where members run before they
+/// listen, no process ends then.
 fn has_read_pods(state: &State) -> bool {
     let has_read = |request: &Request| {
         matches!(
@@ -158,7 +159,7 @@ fn looks_left(state: &State, slot: usize, seen: Set, actions: &mut Vec<Action>) 
     actions.extend(unseen.iter().map(|n| Action::LookAt(slot, n)));
 }
 
-/// Whom a look may miss although they run.
+/// The members that a look may miss although they run.
 pub(crate) fn hideable(state: &State) -> Set {
     state.which(|m| matches!(m.phase, Phase::Up | Phase::Cut))
 }

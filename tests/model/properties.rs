@@ -1,36 +1,50 @@
-//! What must hold.
+//! The properties that have to hold.
 //!
-//! **Safety.** "No reachable state has fewer than a majority of the latched voters up because of permitted disruptions." Two words of it need a
-//! definition: *because* and *permitted*.
+//! **Safety.** "No reachable state has fewer than a majority of the latched voters up because of
+//! permitted disruptions." Two of these words need a definition: *because* and *permitted*.
 //!
-//! A member is *taken* from the moment at which a delete that was permitted reaches it while it takes part, until it takes part again. It is
-//! blamed on that permission, and a permission knows what was true when its replica looked. So a state is wrong if, for some taken
-//! member,
+//! A member is *taken* from the moment at which a permitted delete reaches it while it takes part,
+//! until it takes part again. The delete's permission is to blame, and it knows what was true when
+//! its replica looked. So a state is wrong if, for some taken member,
 //!
-//! > the voters that are up, together with those that failed after the look of the permission by which it was taken, make no majority.
+//! > the voters that are up, together with those that failed after the look of the permission by
+//! > which it was taken, make no majority.
 //!
-//! - Without failures nothing is excused, and this says: the voters that are up make a majority, always.
-//! - A failure *before* the look excuses nothing: the gate could have known, and if it could not be seen (a look that misses members that run,
-//!   or is fooled about those that do not) then it has to assume the worst. A failure *after* the look is nobody's fault: a
-//!   permission cannot be recalled. So "who became fewer by something that nobody was asked about" is counted exactly.
-//! - What passes unasked while the gate is out of force, and what goes by an announced scale-in, is a failure from the moment at which it passes or
-//!   is let go, not only when it happens: a permission whose look comes in between has to reckon with it.
-//! - A voter that the owner of a scale-out adds before it runs is excused for those who looked before the scale-out, and for nobody else.
-//! - Of several taken members the one that was permitted last decides, because fewest are excused for it; asking it of each is the same.
-//! - A voter that somebody removes from etcd counts as failed, and does not lower the majority (the latch). One that is promoted raises it.
-//! - Where at the look fewer than a majority ran, even with the target, the permission takes nothing from anyone (rule 12); the same where
-//!   quorum was lost and the delete is to repair it (rule 13). Two or more members would have to come back while such a delete is on its way
-//!   before it could take anything. They count as failures, but have to be *founded*:
+//! - Without failures nothing is excused. The property then says that the voters that are up always
+//!   make a majority.
+//! - A failure *before* the look excuses nothing, because the gate could have known. If the failure
+//!   could not be seen (a look that misses members that run, or is fooled about those that do not),
+//!   the gate has to assume the worst. A failure *after* the look is no fault, because a permission
+//!   cannot be recalled. So the invariant's exception for failures is counted exactly.
+//! - Disruptions that pass unasked while the gate is out of force, and those by an announced
+//!   scale-in, count as failures from the moment at which they pass, and not only when they happen.
+//!   A permission whose look comes in between has to reckon with them.
+//! - A voter that the owner of a scale-out adds before it runs is excused for looks before the
+//!   scale-out, and for no others.
+//! - Of several taken members the one that was permitted last decides, because the fewest failures
+//!   are excused for it. Asking it of each member is the same.
+//! - A voter that is removed from etcd counts as failed, and does not lower the majority (the
+//!   latch). A promoted one raises it.
+//! - A permission takes nothing from anyone if fewer than a majority ran at the look, even with the
+//!   target (rule 12), or if quorum was lost and the delete is to repair it (rule 13). Two or more
+//!   members would have to come back while such a delete is on its way before it could take
+//!   anything. Such deletes count as failures, but have to be *founded*.
 //!
-//! A permission is *founded* if at the moment of its look the reason that it gives was the truth: rule 15, that the others that truly took
-//! part, without every granted one, made a majority; rule 12, that the target truly did not run, and could not have been the one to complete
-//! a majority, unless it was lost for good or the delete is fenced by the pod's resourceVersion; rule 13, that there truly was no quorum.
+//! A permission is *founded* if its reason was the truth at the moment of its look:
 //!
-//! **Liveness.** Requests, judgements and terminations end by themselves, each within its life: a judgement that meets a conflict begins again,
-//! but only because another write was accepted. What is left is whether the rest then gets
-//! anywhere, and that is asked in every state in which no request is under way: settlers that look again and again, with time passing,
-//! take back every grant; and where nothing is granted, whoever is up and can be spared would be let go, and so would whoever is lost for good,
-//! or dead while the others make the majority.
+//! - Rule 15: the others that truly took part, without every granted one, made a majority.
+//! - Rule 12: the target truly did not run, and could not have been the one to complete a majority,
+//!   unless it was lost for good or the delete is fenced by the pod's resourceVersion.
+//! - Rule 13: there truly was no quorum.
+//!
+//! **Liveness.** Requests, decisions and terminations end by themselves, each within its life. A
+//! decision that meets a conflict begins again, but only because another write was accepted. The
+//! question that is left is whether everything else gets anywhere. It is asked in every state in
+//! which no request is under way:
+//!
+//! - Settlers that look again and again, while time passes, remove every grant.
+//! - Without grants, every member that is up and can be spared would be let go, and so would every
+//!   member that is lost for good, or dead while the others make the majority.
 
 use quorumgate::quorum::majority;
 use stateright::Property;
@@ -71,7 +85,7 @@ pub(crate) const TAKEN: &str = "something is permitted and happens";
 pub(crate) fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
     let up = truth::up(state);
     let needed = truth::needed(state, scenario);
-    // Who is to become a voter, and is none yet, excuses nothing.
+    // A member that has yet to become a voter excuses nothing.
     let spare = scenario
         .spare()
         .filter(|n| state.members[*n].listed != Listed::Voter);
@@ -83,7 +97,7 @@ pub(crate) fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
     })
 }
 
-/// Fair turns for everyone who only has to be given time.
+/// Whether the grants settle if every replica gets its turn and time passes.
 fn settles(scenario: &Scenario, state: &State) -> bool {
     if state.requests.iter().any(Option::is_some) || state.replacement.is_some() {
         return true;
@@ -112,7 +126,7 @@ fn settles(scenario: &Scenario, state: &State) -> bool {
     false
 }
 
-/// Everybody who could be spared, and nobody is allowed to go?
+/// Whether no member is refused that could be spared.
 fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
     let Some(budget) = &state.budget else {
         return true;
@@ -144,7 +158,7 @@ fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
         })
 }
 
-/// A member that does not run and is not needed, and nobody may take it away?
+/// Whether every member that does not run and is not needed would be let go.
 fn the_dead_may_go(scenario: &Scenario, state: &State) -> bool {
     let Some(budget) = &state.budget else {
         return true;

@@ -1,11 +1,11 @@
-//! What an accepted write does to everyone who has read before it.
+//! The consequences of an accepted write for everyone who has read before it.
 
 use crate::mutations::Mutation;
 use crate::state::{At, Budget, State};
 
 impl State {
-    /// An accepted write. Where it changes anything, every page that was read before is an old one: its holder would meet a conflict,
-    /// and begin again from the reading.
+    /// Writes the budget. If the write changes the resourceVersion, all earlier readings are out of
+    /// date: their holders would meet a conflict and begin again by reading.
     pub(crate) fn put(&mut self, budget: Budget, is_fence: bool, mutation: Mutation) {
         let changes = is_fence || self.budget != Some(budget);
         self.budget = Some(budget);
@@ -14,7 +14,7 @@ impl State {
         }
     }
 
-    /// Those who hold a page hold an old one.
+    /// Makes every holder of a reading begin again.
     pub(crate) fn lose_races(&mut self, mutation: Mutation) {
         for request in self.requests.iter_mut().flatten() {
             request.at = match (request.at, mutation) {

@@ -1,4 +1,5 @@
-//! The replacement of a volume: it holds its grant from the permission until its new voter serves, however many pods come and go meanwhile.
+//! The replacement of a volume. It holds its grant from the permission until its new voter serves,
+//! however many pods come and go meanwhile.
 
 use crate::action::Action;
 use crate::appearance::look;
@@ -9,7 +10,7 @@ use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{Budget, Out, Phase, Replacement, State};
 
-/// What the replacement may do next.
+/// The possible next actions of the replacement.
 pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
     if !scenario.replacement || state.budget.is_none() {
         return;
@@ -25,7 +26,7 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
     }
 }
 
-/// Asks for the grant, and has it or not.
+/// Asks for the grant, and gets it or not.
 pub(crate) fn ask(state: &mut State, n: usize, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
     let question = Question {
@@ -46,7 +47,7 @@ pub(crate) fn ask(state: &mut State, n: usize, scenario: &Scenario) {
     }
 }
 
-/// The pod and its claim go, whatever incarnation it is.
+/// Takes the pod and its claim, whatever the incarnation.
 pub(crate) fn take(state: &mut State) {
     let Some(replacement) = &mut state.replacement else {
         return;
@@ -59,7 +60,7 @@ pub(crate) fn take(state: &mut State) {
     state.end(n);
 }
 
-/// The new voter serves: the grant ends.
+/// Ends the grant, as the new voter serves.
 pub(crate) fn end(state: &mut State, scenario: &Scenario) {
     let (Some(replacement), Some(budget)) = (state.replacement.take(), state.budget) else {
         return;

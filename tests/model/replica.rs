@@ -1,4 +1,5 @@
-//! The gate: a judgement from its reading of the ledger to its answer, one effect at a time.
+//! A replica of the gate: a decision from its reading of the ledger to its answer, one effect at a
+//! time.
 
 use quorumgate::quorum::{Basis, Teardown, Temperature};
 
@@ -16,16 +17,17 @@ use crate::state::{
 };
 use crate::truth;
 
-/// What a judgement comes to.
+/// The outcome of a decision.
 enum Outcome {
     Refused,
-    /// Yes, and nothing is taken: the pod is on its way already, or another one.
+    /// Yes, and nothing is taken: the pod is terminating already, or the request is for another
+    /// incarnation.
     Waived,
-    /// Yes, although the request did not change anything.
+    /// Yes, with a permission.
     Yes(Permit),
 }
 
-/// Reads the ledger for a request. Without one, nothing but what needs no look may go.
+/// Reads the ledger for a request. Without a ledger only what needs no look may go.
 pub(crate) fn read(state: &mut State, slot: usize, scenario: &Scenario) {
     let Some(request) = &mut state.requests[slot] else {
         return;
@@ -47,7 +49,7 @@ pub(crate) fn read(state: &mut State, slot: usize, scenario: &Scenario) {
         target,
         what: What::Delete,
     };
-    // A pod that nobody guards goes unjudged.
+    // A pod without a budget is not judged.
     state.requests[slot] = match rule(question) {
         Ruling::Waived if !is_ending(state, target) => {
             let true_then = True::at(state, Sight::default(), scenario);
@@ -72,13 +74,13 @@ fn is_ending(state: &State, target: usize) -> bool {
     matches!(state.members[target].phase, Phase::Ending | Phase::Missing)
 }
 
-/// Looks at the cluster, except at those `hidden`, and decides.
+/// Looks at the members that are not in `hidden`, and decides.
 pub(crate) fn look_and_decide(state: &mut State, slot: usize, hidden: Set, scenario: &Scenario) {
     let seen = look(state, hidden);
     conclude(state, slot, seen.into(), None, scenario);
 }
 
-/// Looks at one member. When all have been seen, decides.
+/// Looks at one member. Once all have been seen, decides.
 pub(crate) fn look_at(state: &mut State, slot: usize, n: usize, scenario: &Scenario) {
     let now = look(state, Set::NONE);
     let Some(request) = &mut state.requests[slot] else {
@@ -109,7 +111,7 @@ pub(crate) fn look_at(state: &mut State, slot: usize, n: usize, scenario: &Scena
     }
 }
 
-/// By mutation: decides once more on what was seen before.
+/// By mutation: decides once more on the old evidence.
 pub(crate) fn decide_again(state: &mut State, slot: usize, scenario: &Scenario) {
     let Some(Request {
         at: At::Again(before),
@@ -121,7 +123,7 @@ pub(crate) fn decide_again(state: &mut State, slot: usize, scenario: &Scenario) 
     conclude(state, slot, before.look, Some(before), scenario);
 }
 
-/// Decides on what was seen.
+/// Decides on the result of a look.
 pub(crate) fn conclude(
     state: &mut State,
     slot: usize,
@@ -135,7 +137,7 @@ pub(crate) fn conclude(
         Outcome::Refused | Outcome::Waived => None,
         Outcome::Yes(permit) => {
             let permit = match before {
-                // What has failed since the first look counts, and what was true then.
+                // Failures since the first look count, and so does the truth at that time.
                 Some(before) => Permit {
                     recorded: true,
                     ..before
@@ -221,7 +223,7 @@ fn judge(state: &State, request: &Request, seen: Sight, scenario: &Scenario) -> 
     })
 }
 
-/// What a ledger is worth to whoever has read it and looks now.
+/// The state of the ledger for a replica that has read it and looks now.
 pub(crate) fn worth(state: &State, budget: &Budget, scenario: &Scenario) -> Ledger {
     let mutation = scenario.mutation;
     let told = ledger::told_temperature(Warmth {
@@ -253,7 +255,7 @@ fn is_recorded(mutation: Mutation, found: Found, has_grant: bool) -> bool {
     }
 }
 
-/// What the mutated code would take the appearances for.
+/// The appearances as the mutated code would take them.
 pub(crate) fn doctored(seen: impl Into<Sight>, mutation: Mutation) -> Sight {
     let mut seen = seen.into();
     for appearance in seen.pods.iter_mut().chain(&mut seen.answers) {
@@ -293,7 +295,7 @@ pub(crate) fn scene(
     }
 }
 
-/// Writes the grant. The page is the present one, so the write is accepted.
+/// Writes the grant. The write is accepted, because the replica's reading is up to date.
 pub(crate) fn record(state: &mut State, slot: usize, scenario: &Scenario) {
     let Some(request) = state.requests[slot] else {
         return;
@@ -317,7 +319,7 @@ pub(crate) fn record(state: &mut State, slot: usize, scenario: &Scenario) {
     let grants = without_replacement_of_newer(&budget, grants, &request, scenario);
     state.unfounded |= !permit.founded;
     state.requests[slot] = Some(match request.by {
-        // The driver has its grant. Its delete is asked for like anyone's.
+        // The driver has its grant. Its delete is asked for like every other one.
         By::Driver => Request {
             by: By::Step { untouched: true },
             at: At::Called,
@@ -329,7 +331,7 @@ pub(crate) fn record(state: &mut State, slot: usize, scenario: &Scenario) {
             ..request
         },
     });
-    // The driver chose by what was there before this permission: it has to choose anew.
+    // The driver chose before this permission was given, so it has to choose anew.
     for other in &mut state.requests {
         *other = other.filter(|other| other.by != By::Driver);
     }

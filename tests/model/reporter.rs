@@ -1,9 +1,10 @@
-//! The reporter: it shows in the budget's status what it sees of the cluster. None of that is a permission, but every write of it replaces the
-//! whole status, grants and all.
+//! The reporter: it shows the state of the cluster in the budget's status. Nothing in its report is
+//! a permission, but every write of it replaces the whole status, including the grants.
 //!
-//! Two writes come of one look: what verdicts rest on (the latch), then what people read. The second is made over what the first stored. One
-//! reporter is enough, although two replicas may take themselves for the leader for a moment: whoever holds an old page does nothing but
-//! begin again.
+//! Each look leads to two writes: first the latch, on which decisions depend, then the report for
+//! people. The second write is based on the result of the first. A model of one reporter is enough,
+//! although two replicas may take themselves for the leader for a moment: a reporter with an old
+//! reading only begins again.
 
 use crate::action::Action;
 use crate::appearance::look;
@@ -17,7 +18,7 @@ use crate::set::Set;
 use crate::state::{Budget, Reporter, State};
 
 impl Reporter {
-    /// Somebody has written: its own write would meet a conflict.
+    /// Another write was accepted, so the reporter's own would meet a conflict.
     pub(crate) fn lose_race(&mut self, mutation: Mutation) {
         if mutation != Mutation::ReportOverTheLedger {
             *self = Self::Idle;
@@ -25,7 +26,7 @@ impl Reporter {
     }
 }
 
-/// What the reporter may do next.
+/// The possible next actions of the reporter.
 pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
     if !scenario.reports || state.budget.is_none() {
         return;
@@ -45,12 +46,12 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
 /// Reads the ledger.
 pub(crate) fn read(state: &mut State, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
-    // Its page is the present one, until somebody writes.
+    // The reading is up to date until the next write.
     let keeps_it = scenario.mutation == Mutation::ReportOverTheLedger;
     state.reporter = Reporter::Page(keeps_it.then_some(budget.grants));
 }
 
-/// Looks at the cluster, except at those `hidden`.
+/// Looks at the members that are not in `hidden`.
 pub(crate) fn look_around(state: &mut State, hidden: Set, scenario: &Scenario) {
     let (Some(budget), Reporter::Page(before)) = (state.budget, state.reporter) else {
         return;
@@ -62,7 +63,7 @@ pub(crate) fn look_around(state: &mut State, hidden: Set, scenario: &Scenario) {
     };
 }
 
-/// Writes. The page is the present one, so the write is accepted.
+/// Writes. The write is accepted, because the reporter's reading is up to date.
 pub(crate) fn write(state: &mut State, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
     let (next, written) = match state.reporter {
@@ -80,7 +81,7 @@ pub(crate) fn write(state: &mut State, scenario: &Scenario) {
         }
         Reporter::Testified => (Reporter::Idle, budget),
     };
-    // What people read has changed, whatever else has.
+    // The report for people has changed in any case.
     state.put(written, true, scenario.mutation);
     state.reporter = next;
 }

@@ -1,12 +1,17 @@
-//! The owner that scales: it lets the StatefulSet grow and adds the new member, or removes a member and lets the StatefulSet shrink.
+//! The owner that scales. It lets the StatefulSet grow and adds the new member, or removes a member
+//! and lets the StatefulSet shrink.
 //!
-//! The new member is added as a learner, which is promoted later, or at once as a voter, before it runs: in the grace that a scale-out has, and where
-//! etcd takes it (all voters are connected). An owner does it in one way for one scale-out. Whoever permits a disruption while it may be added has to leave room for it. A permission
-//! from before the scale-out could not know of it, so the new voter is excused for that one as if it had failed since.
+//! The new member is added as a learner, which is promoted later, or at once as a voter before it
+//! runs. The latter happens only within the grace of a scale-out and where etcd accepts it (all
+//! voters are connected). An owner adds its members in one way for one scale-out. A permission
+//! given while a voter may be added has to leave room for it. A permission from before the
+//! scale-out could not know of it, so the new voter is excused for that one as if it had failed
+//! since.
 //!
-//! A scale-in is asked of the shipped webhook for StatefulSets: it passes where etcd lists none of the leaving members, or where it was announced. An
-//! announced one takes a member that counts, whatever the others do: somebody wanted that. So nobody is blamed for it, like a failure from
-//! the moment at which its pod is let go; but whoever permits a disruption afterwards has to know of it.
+//! A scale-in is asked of the shipped webhook for StatefulSets. It passes where etcd lists none of
+//! the leaving members, or where it was announced. An announced one takes a member that counts,
+//! whatever the others do, because the owner wants that. So it counts as a failure from the moment
+//! at which its pod is let go, and every later permission has to know of it.
 
 use quorumgate::admission::stateful_set::{
     Change, Facts, Intent, Ordinals, Owner, SetVerdict, decide, listed_among,
@@ -29,11 +34,11 @@ use crate::truth;
 /// The UID of the StatefulSet.
 const SET: &str = "set";
 
-/// What the owner may do next.
+/// The possible next actions of the owner.
 pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
     let Some(n) = scenario.spare() else { return };
     if state.scales_in {
-        // Whoever asked waits for the answer.
+        // The owner waits for the answer.
         actions.extend([Action::ScaledIn, Action::ScaleInLost]);
         return;
     }
@@ -58,8 +63,8 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
     }
 }
 
-/// Whether the owner adds its new member now. One that is to be a voter at once it adds in the grace, or not at all; etcd takes it only while
-/// all voters are connected.
+/// Whether the owner adds its new member now. A voter is added within the grace or not at all, and
+/// etcd accepts it only while all voters are connected.
 fn adds(state: &State) -> bool {
     let connected = truth::up(state) == truth::voters(state);
     let young = |budget: &Budget| budget.latched.is_young(state.replicas);
@@ -67,7 +72,7 @@ fn adds(state: &State) -> bool {
     truth::is_quorate(state) && (state.joins_as == Listed::Learner || (connected && in_grace))
 }
 
-/// Whether etcd lets the owner remove this member: the others that are up go on making a majority.
+/// Whether etcd lets the owner remove this member: the others that are up still make a majority.
 fn removes(state: &State, n: usize) -> bool {
     let voters = truth::voters(state).without(n).count();
     truth::is_quorate(state)
@@ -80,7 +85,7 @@ pub(crate) fn scale_out(state: &mut State, joins_as: Listed) {
     let n = usize::from(state.replicas);
     state.replicas += 1;
     state.scales_in = false;
-    // Should it become a voter that does not run, nobody who looked before could know.
+    // If the member becomes a voter that does not run, no earlier look could know of it.
     state.each_excuse(|excused| *excused = excused.with(n));
 }
 
@@ -90,7 +95,7 @@ pub(crate) fn add(state: &mut State, n: usize) {
     state.unstarted = state.unstarted.with(n);
 }
 
-/// A member is removed from etcd, and ends where it runs.
+/// Removes a member from etcd, and ends its process.
 pub(crate) fn remove(state: &mut State, n: usize) {
     let member = &mut state.members[n];
     member.listed = Listed::No;
@@ -101,7 +106,7 @@ pub(crate) fn remove(state: &mut State, n: usize) {
     }
 }
 
-/// The owner asks to scale in: what the webhook admits is on record before the answer is out.
+/// The owner asks to scale in. An admitted scale-in is on record before the answer is out.
 pub(crate) fn ask_to_scale_in(state: &mut State, announced: bool, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
     let (from, to) = (state.replicas, state.replicas - 1);
@@ -124,7 +129,7 @@ pub(crate) fn ask_to_scale_in(state: &mut State, announced: bool, scenario: &Sce
     state.put(written, true, scenario.mutation);
 }
 
-/// The API server stores what was admitted.
+/// The API server stores an admitted scale-in.
 pub(crate) fn scale_in(state: &mut State) {
     state.replicas -= 1;
     state.scales_in = false;

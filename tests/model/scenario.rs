@@ -1,10 +1,10 @@
-//! What a run of the model covers, and how far.
+//! The scenarios: what a run of the model covers, and how far.
 
 use crate::decision::Strategy;
 use crate::mutations::Mutation;
 use crate::state::Phase;
 
-/// The bounds of one run. Nothing bounds how often something happens, only how much of it at once.
+/// The bounds of one run. They bound how much happens at once, and not how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -14,35 +14,37 @@ pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) voters: u8,
     pub(crate) learners: u8,
-    /// Whether its owner scales it out by one, and in again.
+    /// Whether the owner scales out by one member, and in again.
     pub(crate) scales: bool,
-    /// Replicas of the gate: so many judgements and so many settlers are under way at once.
+    /// The number of replicas of the gate: that many decisions and that many settlers are under way
+    /// at once.
     pub(crate) gates: usize,
-    /// Deletes under way at once.
+    /// The number of deletes under way at once.
     pub(crate) requests: usize,
-    /// Members that fail at once, without being asked.
+    /// The number of members that fail at once.
     pub(crate) failures: u32,
-    /// How they fail.
+    /// The kinds of failures.
     pub(crate) ailments: &'static [Phase],
-    /// Whether pods are also deleted by somebody who is not asked, or past the ledger.
+    /// Whether pods are also deleted past the gate or past the ledger.
     pub(crate) bypasses: bool,
-    /// Members that run and that a look may miss at once.
+    /// The number of running members that a look may miss at once.
     pub(crate) hidden: u32,
     /// Whether a look sees each member at another moment.
     pub(crate) torn: bool,
-    /// Whether a look sees pods at one moment, and what members answer at another.
+    /// Whether a look sees the pods at one moment, and the answers at another.
     pub(crate) halves: bool,
     /// Whether members take part for a while before they listen.
     pub(crate) boots: bool,
-    /// Voters that somebody removes from etcd, at most.
+    /// The most voters that are removed from etcd.
     pub(crate) removals: u8,
-    /// Whether the rollout driver is at work.
+    /// Whether the rollout driver runs.
     pub(crate) rollout: bool,
-    /// Whether it takes outdated members that do not serve in one cycle, as far as they may go.
+    /// Whether the driver takes outdated members that do not serve in one cycle, as far as they may
+    /// go.
     pub(crate) all_at_once: bool,
-    /// How many members it may have out at once.
+    /// The number of members that the driver may have out at once.
     pub(crate) max_unavailable: u8,
-    /// Whether somebody shows in the budget what is seen of the cluster.
+    /// Whether the reporter runs.
     pub(crate) reports: bool,
     /// Whether volumes are replaced.
     pub(crate) replacement: bool,
@@ -50,17 +52,18 @@ pub(crate) struct Scenario {
     pub(crate) recreation: bool,
     /// Whether the gate is out of force for a while, and pods are deleted unasked.
     pub(crate) outages: bool,
-    /// How far the fastest replica's clock moves in a tick.
+    /// The ticks of the fastest replica's clock in one tick of the others.
     pub(crate) pace: u8,
-    /// How many ticks of its own clock a replica waits before it takes back what never happened.
+    /// The number of ticks, by its own clock, for which a replica waits before it settles a delete
+    /// that never happened.
     pub(crate) settle_time: u8,
     pub(crate) mutation: Mutation,
 }
 
-/// How many ticks a request lives, at most.
+/// The most ticks that a request lives.
 pub(crate) const LIFE: u8 = 1;
 
-/// Three voters, two replicas, two deletes at once; nothing fails.
+/// Three voters, two replicas, two deletes at once, and no failures.
 pub(crate) const QUIET: Scenario = Scenario {
     name: "quiet",
     voters: 3,
@@ -88,7 +91,8 @@ pub(crate) const QUIET: Scenario = Scenario {
     mutation: Mutation::None,
 };
 
-/// Members fail and recover, one at a time, pods are deleted past the gate, and looks miss a member.
+/// Members fail and recover, one at a time. Pods are deleted past the gate, and looks miss a
+/// member.
 pub(crate) const FAILURES: Scenario = Scenario {
     name: "failures",
     failures: 1,
@@ -106,7 +110,7 @@ pub(crate) const OUTAGE: Scenario = Scenario {
     ..QUIET
 };
 
-/// The same, with members that take part for a while before they listen.
+/// As [`OUTAGE`], with members that take part for a while before they listen.
 pub(crate) const LISTENING: Scenario = Scenario {
     name: "listening",
     boots: true,
@@ -114,7 +118,7 @@ pub(crate) const LISTENING: Scenario = Scenario {
     ..OUTAGE
 };
 
-/// The same while a rollout is at work, whose steps are fenced by nothing there.
+/// As [`LISTENING`], during a rollout. No precondition fences its steps there.
 pub(crate) const LISTENING_ROLLOUT: Scenario = Scenario {
     name: "listening rollout",
     rollout: true,
@@ -146,14 +150,14 @@ pub(crate) const REUSED_ADDRESS: Scenario = Scenario {
     ..QUIET
 };
 
-/// Each member is seen at another moment, and things go on in between.
+/// A look sees each member at another moment, and the cluster changes in between.
 pub(crate) const TORN_LOOKS: Scenario = Scenario {
     name: "torn looks",
     torn: true,
     ..QUIET
 };
 
-/// The same, with members that fail while others are looked at.
+/// As [`TORN_LOOKS`], with members that fail during a look.
 pub(crate) const TORN_FAILING: Scenario = Scenario {
     name: "torn failing",
     failures: 1,
@@ -161,7 +165,8 @@ pub(crate) const TORN_FAILING: Scenario = Scenario {
     ..TORN_LOOKS
 };
 
-/// Pods are seen at one moment, and what members answer at another; a member fails, or its pod is deleted past the gate, in between.
+/// A look sees the pods at one moment, and the answers at another. In between a member fails, or
+/// its pod is deleted past the gate.
 pub(crate) const HALVES: Scenario = Scenario {
     name: "halves",
     halves: true,
@@ -171,7 +176,7 @@ pub(crate) const HALVES: Scenario = Scenario {
     ..QUIET
 };
 
-/// The same with two that fail, and that take part before they listen.
+/// As [`HALVES`], with two members that fail, and that take part before they listen.
 pub(crate) const HALVES_LISTENING: Scenario = Scenario {
     name: "halves listening",
     failures: 2,
@@ -186,7 +191,7 @@ pub(crate) const LEARNER: Scenario = Scenario {
     ..QUIET
 };
 
-/// Somebody removes a voter from etcd, and adds it again as a learner, which is promoted.
+/// A voter is removed from etcd and added again as a learner, which is promoted.
 pub(crate) const REMOVAL: Scenario = Scenario {
     name: "removal",
     voters: 4,
@@ -203,14 +208,14 @@ pub(crate) const SCALING_BESIDE_ONE: Scenario = Scenario {
     ..QUIET
 };
 
-/// The same with two deletes, and one judgement at a time.
+/// As [`SCALING_BESIDE_ONE`], with two deletes, and one decision at a time.
 pub(crate) const SCALING: Scenario = Scenario {
     name: "scaling",
     requests: 2,
     ..SCALING_BESIDE_ONE
 };
 
-/// The same with two judgements at a time, and reports, which write the latch too.
+/// As [`SCALING`], with two decisions at a time, and reports, which write the latch too.
 pub(crate) const REPORTED_SCALING: Scenario = Scenario {
     name: "reported scaling",
     reports: true,
@@ -218,7 +223,7 @@ pub(crate) const REPORTED_SCALING: Scenario = Scenario {
     ..SCALING
 };
 
-/// The same with members that fail.
+/// As [`SCALING`], with members that fail.
 pub(crate) const SCALING_FAILING: Scenario = Scenario {
     name: "scaling failing",
     gates: 2,
@@ -227,21 +232,21 @@ pub(crate) const SCALING_FAILING: Scenario = Scenario {
     ..SCALING
 };
 
-/// The rollout driver at work among strangers.
+/// The rollout driver among strangers.
 pub(crate) const ROLLOUT: Scenario = Scenario {
     name: "rollout",
     rollout: true,
     ..QUIET
 };
 
-/// The same, with looks that miss members, all but one at worst.
+/// As [`ROLLOUT`], with looks that miss members, all but one at worst.
 pub(crate) const BLIND_ROLLOUT: Scenario = Scenario {
     name: "blind rollout",
     hidden: 2,
     ..ROLLOUT
 };
 
-/// The same, with members that fail, so that the rollout is to repair a lost quorum.
+/// As [`ROLLOUT`], with members that fail, so that the rollout has to repair a lost quorum.
 pub(crate) const TROUBLED_ROLLOUT: Scenario = Scenario {
     name: "troubled rollout",
     failures: 2,
@@ -249,21 +254,22 @@ pub(crate) const TROUBLED_ROLLOUT: Scenario = Scenario {
     ..ROLLOUT
 };
 
-/// Two members may be out at once, of three: the majority still needs two of them.
+/// Two members of three may be out at once. The majority still needs two of them.
 pub(crate) const TWO_OUT: Scenario = Scenario {
     name: "two out",
     max_unavailable: 2,
     ..ROLLOUT
 };
 
-/// Two members may be out at once, of five, and strangers are at work.
+/// Two members of five may be out at once, among strangers.
 pub(crate) const TWO_OUT_OF_FIVE: Scenario = Scenario {
     name: "two out of five",
     voters: 5,
     ..TWO_OUT
 };
 
-/// Members fail, two at once, and those that do not serve are replaced in one cycle, as far as they may go.
+/// Members fail, two at once. Those that do not serve are replaced in one cycle, as far as they may
+/// go.
 pub(crate) const ALL_AT_ONCE: Scenario = Scenario {
     name: "all at once",
     all_at_once: true,
@@ -272,7 +278,7 @@ pub(crate) const ALL_AT_ONCE: Scenario = Scenario {
     ..ROLLOUT
 };
 
-/// The same of five, with two that may be out.
+/// As [`ALL_AT_ONCE`], with five members of which two may be out.
 pub(crate) const ALL_AT_ONCE_OF_FIVE: Scenario = Scenario {
     name: "all of five at once",
     voters: 5,
@@ -287,14 +293,15 @@ pub(crate) const REPLACEMENT: Scenario = Scenario {
     ..QUIET
 };
 
-/// What is seen of the cluster is written into the budget, between permissions and settlements.
+/// Reports are written into the budget, between permissions and settlements.
 pub(crate) const REPORTS: Scenario = Scenario {
     name: "reports",
     reports: true,
     ..QUIET
 };
 
-/// The same while a voter is removed, and comes back as a learner: the latch is written by reports too.
+/// As [`REPORTS`], while a voter is removed and comes back as a learner. Reports write the latch
+/// too.
 pub(crate) const REPORTED_REMOVAL: Scenario = Scenario {
     name: "reported removal",
     reports: true,
@@ -308,7 +315,8 @@ pub(crate) const RECREATION: Scenario = Scenario {
     ..QUIET
 };
 
-/// The gate is out of force for a while. One judgement at a time: what it may overlook is no other judgement.
+/// The gate is out of force for a while. There is one decision at a time: what it may overlook is a
+/// delete that passed unasked, and no second decision.
 pub(crate) const OUT_OF_FORCE: Scenario = Scenario {
     name: "out of force",
     outages: true,
@@ -316,21 +324,21 @@ pub(crate) const OUT_OF_FORCE: Scenario = Scenario {
     ..QUIET
 };
 
-/// The same with two judgements at a time.
+/// As [`OUT_OF_FORCE`], with two decisions at a time.
 pub(crate) const OUT_OF_FORCE_FOR_TWO: Scenario = Scenario {
     name: "out of force for two",
     gates: 2,
     ..OUT_OF_FORCE
 };
 
-/// The same with a rollout, which asks the gate also while nobody else does.
+/// As [`OUT_OF_FORCE`], with a rollout, which asks the gate even while no API server does.
 pub(crate) const ROLLOUT_OUT_OF_FORCE: Scenario = Scenario {
     name: "rollout out of force",
     outages: true,
     ..ROLLOUT
 };
 
-/// One replica's clock runs at twice the pace of the others.
+/// The clock of one replica runs at twice the pace of the others.
 pub(crate) const SKEWED_CLOCKS: Scenario = Scenario {
     name: "skewed clocks",
     pace: 2,
@@ -361,7 +369,7 @@ pub(crate) const THREE: Scenario = Scenario {
     ..QUIET
 };
 
-/// The same, with failures.
+/// As [`THREE`], with failures.
 pub(crate) const THREE_FAILING: Scenario = Scenario {
     name: "three failing",
     gates: 3,
@@ -370,7 +378,7 @@ pub(crate) const THREE_FAILING: Scenario = Scenario {
 };
 
 impl Scenario {
-    /// What the owner of the rollout chose.
+    /// The choices of the rollout's owner.
     pub(crate) fn strategy(&self) -> Strategy {
         Strategy {
             all_at_once: self.all_at_once,
@@ -378,12 +386,12 @@ impl Scenario {
         }
     }
 
-    /// The members there are at most.
+    /// The most members that there are.
     pub(crate) fn members(&self) -> usize {
         self.replicas() + usize::from(self.scales)
     }
 
-    /// The replicas that the StatefulSet asks for in the beginning.
+    /// The replicas that the StatefulSet asks for at the beginning.
     pub(crate) fn replicas(&self) -> usize {
         usize::from(self.voters + self.learners)
     }
@@ -393,7 +401,7 @@ impl Scenario {
         self.scales.then_some(self.replicas())
     }
 
-    /// The same with a mutation.
+    /// The same scenario with an error.
     pub(crate) fn mutated(self, mutation: Mutation) -> Self {
         let settle_time = match mutation {
             Mutation::ShortSettleTime => LIFE,

@@ -1,4 +1,5 @@
-//! The settler: it takes back grants that have ended, by what it sees after it has read the ledger.
+//! The settler: it removes causes of grants that have ended, by what it sees after it has read the
+//! ledger.
 
 use crate::appearance::{Appearance, look};
 use crate::ledger;
@@ -8,7 +9,7 @@ use crate::set::Set;
 use crate::state::{Budget, Phase, Settler, State};
 
 impl Settler {
-    /// Somebody has written: its own write would meet a conflict.
+    /// Another write was accepted, so the settler's own would meet a conflict.
     pub(crate) fn lose_race(&mut self) {
         match self {
             Self::Page | Self::Due(_) => *self = Self::Idle,
@@ -17,7 +18,7 @@ impl Settler {
     }
 }
 
-/// By mutation: looks at the pods before it reads.
+/// By mutation: looks at the pods before it reads the ledger.
 pub(crate) fn look_first(state: &mut State, n: usize) {
     state.settlers[n] = Settler::LookedFirst(state.which(|m| m.phase == Phase::Missing));
 }
@@ -45,7 +46,8 @@ fn to_do(due: Set) -> Settler {
     }
 }
 
-/// Takes back what has ended. The page is the present one, so the write is accepted.
+/// Removes the causes that have ended. The write is accepted, because the settler's reading is up
+/// to date.
 pub(crate) fn write(state: &mut State, n: usize, scenario: &Scenario) {
     let (Settler::Due(due), Some(budget)) = (state.settlers[n], state.budget) else {
         return;
@@ -55,7 +57,8 @@ pub(crate) fn write(state: &mut State, n: usize, scenario: &Scenario) {
     state.put(Budget { grants, ..budget }, false, scenario.mutation);
 }
 
-/// The members whose deletes have ended. `gone`: those whose pods were missing at an earlier look.
+/// The members whose deletes have ended. `gone` are those whose pods were missing at an earlier
+/// look.
 fn due(state: &State, budget: &Budget, gone: Option<Set>, scenario: &Scenario) -> Set {
     let seen = look(state, Set::NONE);
     let mut due = Set::NONE;
@@ -63,7 +66,7 @@ fn due(state: &State, budget: &Budget, gone: Option<Set>, scenario: &Scenario) -
         let Some(cause) = grant.delete else { continue };
         let shown = match (seen[n], scenario.mutation) {
             _ if gone.is_some_and(|gone| gone.has(n)) => Appearance::Missing,
-            // Whatever is there is taken for a pod that stands.
+            // Every pod is taken for one that exists and is not terminating.
             (_, Mutation::SettleByAgeWithoutALook) => Appearance::Answers,
             (Appearance::Answers, Mutation::NeverSettleWhatStands) => Appearance::Ending,
             (shown, _) => shown,

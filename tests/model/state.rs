@@ -1,16 +1,21 @@
-//! The state of the model: what is true, what the API server holds, and what is under way.
+//! The state of the model: the truth, the objects in the API server, and everything under way.
 //!
-//! It is finite although requests, failures and replacements never end, because nothing is counted that is only ever compared:
+//! Requests, failures and replacements never end. The state is finite all the same, because values
+//! that are only ever compared are not counted:
 //!
-//! - **A resourceVersion** is compared with the present one. Whoever holds a page that somebody has written over can do nothing with it but
-//!   meet a conflict and begin again, so it is put back to the reading at once (`Budget::put`).
-//! - **A UID** is compared with that of the pod that stands: one bit.
-//! - **A sequence number** says whether a cause is still the one that somebody watched: a new number is an age that begins anew.
-//! - **An age** is compared with the settle time, and stops there. Replicas start their stopwatches when they first see a cause, at the
-//!   earliest when it is written, and may settle later than they could. So the earliest possible stopwatch is the only one to explore,
-//!   and a replica that crashed and forgot what it watched does nothing that a slow one does not.
+//! - **A resourceVersion** is compared with the present one. A holder of an old reading can only
+//!   meet a conflict and begin again. So that holder is put back to the reading at once
+//!   (`Budget::put`).
+//! - **A UID** is compared with that of the existing pod: one bit.
+//! - **A sequence number** says whether a cause is still the one that a settler watched. A new
+//!   number is an age that begins anew.
+//! - **An age** is compared with the settle time, and stops there. Replicas start their stopwatches
+//!   when they first see a cause, at the earliest when it is written, and may settle later than
+//!   they could. So the earliest possible stopwatch is the only one to explore. A replica that
+//!   crashed and forgot what it watched does nothing that a slow one does not.
 //!
-//! What is left of a replica is then that so many judgements, and so many settlers, may be under way at once.
+//! All that is left of the replicas is the number of decisions and of settlers that may be under
+//! way at once.
 
 use std::cmp::Ordering;
 
@@ -25,17 +30,17 @@ pub(crate) const MEMBERS: usize = 5;
 pub(crate) const REQUESTS: usize = 3;
 pub(crate) const REPLICAS: usize = 3;
 
-/// Everything.
+/// The whole state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) members: [Member; MEMBERS],
     /// The replicas that the StatefulSet asks for.
     pub(crate) replicas: u8,
-    /// As what its owner adds new members.
+    /// The role in which the owner adds new members.
     pub(crate) joins_as: Listed,
-    /// Whether it was admitted that it asks for one less, and not stored yet.
+    /// Whether a scale-in by one was admitted and is not stored yet.
     pub(crate) scales_in: bool,
-    /// Members that were added to etcd and never ran: nobody knows their names.
+    /// The members that were added to etcd and never ran, so that their names are not known.
     pub(crate) unstarted: Set,
     /// The budget, while there is one.
     pub(crate) budget: Option<Budget>,
@@ -50,22 +55,23 @@ pub(crate) struct State {
     pub(crate) guard: Guard,
     pub(crate) driver: Driver,
     pub(crate) replacement: Option<Replacement>,
-    /// Whether a permission was ever recorded that the truth at its look did not bear out: see `properties`.
+    /// Whether a permission was ever recorded whose reason was not true at its look (see
+    /// `properties`).
     pub(crate) unfounded: bool,
 }
 
-/// One member of the StatefulSet, as it truly is.
+/// The truth about a member of the StatefulSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Member {
     pub(crate) listed: Listed,
     pub(crate) phase: Phase,
-    /// Whether its pod has an older revision than the StatefulSet.
+    /// Whether the pod has an older revision than the StatefulSet.
     pub(crate) outdated: bool,
-    /// Whom its absence is owed to.
+    /// The reason why the member is out.
     pub(crate) out: Out,
 }
 
-/// What etcd's member list says.
+/// The member's entry in etcd's member list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Listed {
     No,
@@ -73,39 +79,41 @@ pub(crate) enum Listed {
     Voter,
 }
 
-/// What its pod and process do.
+/// The state of the member's pod and process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// The scenario has no such member.
     Absent,
-    /// It takes part.
+    /// The member takes part.
     Up,
-    /// Its pod has a `deletionTimestamp`; its process still runs, for as long as it likes.
+    /// The pod has a `deletionTimestamp`. The process still runs, for any length of time.
     Ending,
-    /// There is no pod of its name.
+    /// There is no pod of the member's name.
     Missing,
-    /// Its new pod has not started etcd yet.
+    /// The new pod has not started etcd yet.
     Starting,
-    /// Its etcd runs and talks to its peers; its client port still refuses, and its pod has not changed.
+    /// etcd runs and talks to its peers. Its client port still refuses, and its pod has not
+    /// changed.
     Booting,
-    /// Its process ended, and its kubelet says so.
+    /// The process ended, and the kubelet says so.
     Crashed,
-    /// Its process hangs, or its host does: nobody hears of it.
+    /// The process or its host hangs, and nothing answers.
     Hung,
-    /// Its node is gone. Only a delete brings it back.
+    /// The node is gone. Only a delete brings the member back.
     Lost,
-    /// It runs without contact to the others.
+    /// The member runs without contact to the others.
     Cut,
-    /// It is down, and another member answers at its address.
+    /// The member is down, and another one answers at its address.
     Impersonated,
 }
 
-/// Whom an absence is owed to.
+/// The reason why a member is out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Out {
-    /// It is not out, or by something that nobody was asked about.
+    /// The member is not out, or was taken out by something that asked nobody.
     NotByUs,
-    /// It took part when a permitted disruption took it. These others failed after the permission's look, so that it could not know.
+    /// A permitted disruption took the member while it took part. These others failed after the
+    /// permission's look, which could not know of them.
     Taken(Set),
 }
 
@@ -124,23 +132,23 @@ pub(crate) struct Budget {
     pub(crate) by_others: bool,
 }
 
-/// How large the cluster is known to be.
+/// The size that the cluster is known to have had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Latched {
     /// The most voters seen.
     pub(crate) voters: u8,
-    /// The replicas under which they were seen; 0 where nobody has looked yet.
+    /// The replicas at that time; 0 before the first look.
     pub(crate) replicas: u8,
-    /// Whether those grew a short while ago.
+    /// Whether the replicas grew a short while ago.
     pub(crate) growing: bool,
 }
 
-/// A scale-in on record: the pods from `to` on and below `from` may go.
+/// A scale-in on record: the pods with ordinals from `to` on and below `from` may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ScaleIn {
     pub(crate) from: u8,
     pub(crate) to: u8,
-    /// Whether it should have been admitted.
+    /// Whether it was right to admit it.
     pub(crate) founded: bool,
 }
 
@@ -154,138 +162,143 @@ pub(crate) struct Grant {
 /// A permission to delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Cause {
-    /// Whether the incarnation that it names is the pod that stands.
+    /// Whether the incarnation in the permission is the pod that exists now.
     pub(crate) stands: bool,
-    /// For how long its sequence number has been seen.
+    /// The time since its sequence number was first seen.
     pub(crate) age: u8,
     pub(crate) rollout: bool,
 }
 
-/// A delete that an API server carries out, or the half of one that the rollout driver prepares.
+/// A delete that an API server carries out, or the first half of one of the rollout driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Request {
     pub(crate) target: u8,
-    /// Whether the incarnation that it shows is the pod that stands.
+    /// Whether the incarnation in the request is the pod that exists now.
     pub(crate) stands: bool,
-    /// For how long it has been under way.
+    /// The time since the request began.
     pub(crate) age: u8,
     pub(crate) by: By,
     pub(crate) at: At,
 }
 
-/// Who asks.
+/// The asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum By {
     Stranger,
-    /// The driver asks the judge for its grant. No delete is under way yet.
+    /// The driver asks for its grant. No delete is under way yet.
     Driver,
-    /// The driver's own delete. It goes through only while the pod's object is what the driver looked at.
+    /// The driver's own delete. It succeeds only while the pod object is the one that the driver
+    /// looked at.
     Step {
         untouched: bool,
     },
 }
 
-/// How far a request is: one variant between every two effects.
+/// The progress of a request. Between any two effects there is a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum At {
-    /// Nobody has read anything for it.
+    /// Nothing has been read for the request.
     Called,
-    /// A replica has read the ledger. Its page is the present one.
+    /// A replica has read the ledger, and the reading is up to date.
     Page,
-    /// It has seen some members, and who of them has failed since.
+    /// The replica has seen some members, and knows which of them have failed since.
     Looking { seen: Set, excused: Set, look: Look },
-    /// It has one half of the evidence. These pods were replaced since, and these members have failed.
+    /// The replica has one half of the evidence. Some pods were replaced since, and some members
+    /// have failed.
     Half {
         first: Half,
         look: Look,
         replaced: Set,
         excused: Set,
     },
-    /// It has looked at the cluster, and decided: yes.
+    /// The replica has looked at the cluster and decided: yes.
     Decided(Permit),
-    /// By mutation: the race was lost, and its old evidence is to be used with a new page.
+    /// By mutation: the race was lost, and the old evidence is used with a new reading.
     Again(Permit),
-    /// The write was accepted and the answer is out: the API server may delete.
+    /// The write was accepted and the answer is out. The API server may delete.
     Answered(Permit),
-    /// The gate was out of force, so nobody was asked: the API server may delete.
+    /// The gate was out of force and was not asked. The API server may delete.
     Unasked,
 }
 
-/// A yes, and what is to be remembered of the moment in which it was found.
+/// A permission, and the facts about the moment of its look that are needed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Permit {
-    /// Who has failed since the look.
+    /// The members that have failed since the look.
     pub(crate) excused: Set,
     /// Whether there was no quorum at the look, nor could the target's return have made one.
     pub(crate) harmless: bool,
-    /// Whether those that ran made the majority without the target.
+    /// Whether the members that ran made the majority without the target.
     pub(crate) spared: bool,
-    /// Whether what was decided was true.
+    /// Whether the reason of the decision was true.
     pub(crate) founded: bool,
-    /// Whether it is to be recorded before it is said.
+    /// Whether a grant is to be recorded before the answer.
     pub(crate) recorded: bool,
-    /// The latch as it is to be recorded: voters, and the replicas that they were seen under.
+    /// The latch to record: the voters, and the replicas at that time.
     pub(crate) latch: (u8, u8),
-    /// Whether somebody announced that it is to go, whatever the others do.
+    /// Whether a person announced that the member is to go, whatever the others do.
     pub(crate) announced: bool,
-    /// By mutation: what was seen.
+    /// By mutation: the result of the look.
     pub(crate) look: Sight,
 }
 
-/// A replica that takes back grants that have ended.
+/// A replica that removes causes of grants that have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Settler {
     Idle,
-    /// It has read the ledger. Its page is the present one.
+    /// The settler has read the ledger, and the reading is up to date.
     Page,
-    /// It has looked at the pods: the deletes of these members have ended.
+    /// The settler has looked at the pods. The deletes of these members have ended.
     Due(Set),
-    /// By mutation: it has looked, and has yet to read. These pods were not there.
+    /// By mutation: the settler has looked and has yet to read. These pods were missing.
     LookedFirst(Set),
 }
 
-/// Who shows in the budget what is seen of the cluster.
+/// The replica that shows the state of the cluster in the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Reporter {
     Idle,
-    /// It has read the ledger. Its page is the present one. By mutation: these were the grants.
+    /// The reporter has read the ledger, and the reading is up to date. By mutation: these were the
+    /// grants.
     Page(Option<Open>),
-    /// It has looked.
+    /// The reporter has looked.
     Seen {
-        /// The latch with the voters that it saw.
+        /// The latch, with the voters that the reporter saw.
         latch: (u8, u8),
         /// By mutation: the grants as they were.
         stale: Option<Open>,
     },
-    /// It has written the latch, and has yet to write what people read.
+    /// The reporter has written the latch, and has yet to write the report for people.
     Testified,
 }
 
 /// Whether API servers ask the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Force {
-    /// They do.
+    /// All API servers ask the gate.
     In,
-    /// Not all of them: the namespace has lost its label.
+    /// Some API servers do not: the namespace has lost its label.
     Unlabelled,
-    /// Not all of them: the webhook configurations are missing.
+    /// Some API servers do not: the webhook configurations are missing.
     Unconfigured,
 }
 
-/// Who writes down whether the gate is in force.
+/// The replica that writes down whether the gate is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Guard {
     Idle,
-    /// It has read the ledger. Its page is the present one. Was it told of an outage that has yet to be written down?
+    /// The guard has read the ledger, and the reading is up to date. The field says whether the
+    /// guard was told of an outage that has yet to be written down.
     Page {
         lapse: bool,
     },
-    /// It has seen that the gate is out of force.
+    /// The guard has seen that the gate is out of force.
     Out {
         lapse: bool,
     },
-    /// It has seen that the gate is in force. Still by the same configurations?
+    /// The guard has seen that the gate is in force. The field says whether by the same
+    /// configurations.
     In {
         lapse: bool,
         still: bool,
@@ -296,9 +309,9 @@ pub(crate) enum Guard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Driver {
     Idle,
-    /// It has read the ledger.
+    /// The driver has read the ledger.
     Page,
-    /// It has made a step, or asked for it, and these are to follow in the same cycle.
+    /// The driver has made a step, or asked for it, and these are to follow in the same cycle.
     Cycle(Steps),
 }
 
@@ -306,7 +319,7 @@ pub(crate) enum Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Replacement {
     pub(crate) target: u8,
-    /// Who has failed since the look.
+    /// The members that have failed since the look.
     pub(crate) excused: Set,
     /// Whether the member was taken already.
     pub(crate) done: bool,
@@ -319,7 +332,7 @@ impl State {
         all.filter(|(_, member)| member.phase != Phase::Absent)
     }
 
-    /// Those of which something holds.
+    /// The members that satisfy `holds`.
     pub(crate) fn which(&self, holds: impl Fn(&Member) -> bool) -> Set {
         Set::of(self.members().filter(|(_, m)| holds(m)).map(|(n, _)| n))
     }
@@ -331,7 +344,7 @@ impl State {
 }
 
 impl Budget {
-    /// A budget that somebody just created.
+    /// A budget that was created just now.
     pub(crate) fn new(latched: Latched, cold_for: Option<u8>) -> Self {
         Self {
             grants: [Grant::default(); MEMBERS],
@@ -343,7 +356,7 @@ impl Budget {
         }
     }
 
-    /// Those that have a grant.
+    /// The members that have a grant.
     pub(crate) fn granted(&self) -> Set {
         let grants = self.grants.iter().enumerate();
         Set::of(grants.filter(|(_, grant)| grant.is_open()).map(|(n, _)| n))
@@ -380,7 +393,7 @@ impl Grant {
 }
 
 impl Request {
-    /// Its permission, where it has one or is about to.
+    /// The permission of the request, if it has one or is about to.
     pub(crate) fn permit(&mut self) -> Option<&mut Permit> {
         match &mut self.at {
             At::Called | At::Page | At::Looking { .. } | At::Half { .. } | At::Unasked => None,
@@ -388,7 +401,7 @@ impl Request {
         }
     }
 
-    /// Whether a replica is busy with it.
+    /// Whether a replica is working on the request.
     pub(crate) fn is_heard(&self) -> bool {
         !matches!(self.at, At::Called | At::Answered(_) | At::Unasked)
     }

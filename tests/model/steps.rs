@@ -1,8 +1,8 @@
-//! The steps of one cycle of a rollout that have yet to be made, in their order.
+//! The remaining steps of a rollout's cycle, in order.
 
 use crate::state::MEMBERS;
 
-/// Members, each at most once.
+/// The members to take, each at most once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Steps([Option<u8>; MEMBERS]);
 
@@ -15,7 +15,7 @@ impl Steps {
         steps
     }
 
-    /// The first, and those after it.
+    /// The first step, and those after it.
     pub(crate) fn split(self) -> Option<(usize, Self)> {
         let first = usize::from(self.0[0]?);
         Some((first, Self::of(self.iter().skip(1))))
@@ -25,7 +25,7 @@ impl Steps {
         self.0[0].is_none()
     }
 
-    /// Those before this member's.
+    /// The steps before this member's.
     pub(crate) fn until(self, member: usize) -> Self {
         Self::of(self.iter().take_while(|other| *other != member))
     }

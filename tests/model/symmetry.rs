@@ -1,14 +1,16 @@
-//! States that differ only in which member, request or settler is which are one state.
+//! Symmetry: states that differ only in which member, request or settler is which count as one
+//! state.
 
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{At, MEMBERS, Out, Reporter, Request, Settler, State};
 
-/// The state that stands for all that are like this one. Where a rollout is at work the members have an order, and keep it.
+/// The state that represents all states like this one. Where a rollout runs, the members have an
+/// order, which is kept.
 pub(crate) fn representative(state: &State, scenario: &Scenario) -> State {
     let mut like = *state;
     if !scenario.rollout {
-        // The one that comes and goes by scaling is like no other.
+        // The member that comes and goes by scaling is like no other.
         let order = order(state, scenario.replicas());
         if order.windows(2).any(|pair| pair[0] > pair[1]) {
             like = permuted(state, &order);
@@ -20,7 +22,7 @@ pub(crate) fn representative(state: &State, scenario: &Scenario) -> State {
     like
 }
 
-/// The members in the order of what there is to say of each.
+/// The members, sorted by their traits.
 fn order(state: &State, members: usize) -> [usize; MEMBERS] {
     let mut order = [0, 1, 2, 3, 4];
     let mut traits = [0; MEMBERS];
@@ -31,7 +33,7 @@ fn order(state: &State, members: usize) -> [usize; MEMBERS] {
     order
 }
 
-/// What there is to say of a member without naming another, in a number.
+/// The traits of a member as a number, without naming another member.
 fn traits_of(state: &State, n: usize) -> u64 {
     let member = &state.members[n];
     let mut traits = member.phase as u64 * 3 + member.listed as u64;
@@ -85,7 +87,7 @@ fn stage(request: &Request) -> u64 {
         At::Answered(_) => 5,
         At::Looking { .. } => 6,
         At::Unasked => 7,
-        // The stages of a half share a number with others: what tells them apart is what was seen.
+        // The stages of a half share a number with others. They differ in what was seen.
         At::Half { .. } => 0,
     };
     at + 8 * u64::from(request.age) + 32 * u64::from(request.stands)

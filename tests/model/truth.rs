@@ -1,4 +1,4 @@
-//! What is true of the cluster, whatever anybody sees of it, and how it changes by itself.
+//! The truth about the cluster, whatever any replica sees of it, and how it changes by itself.
 
 use crate::scenario::Scenario;
 use crate::set::Set;
@@ -19,12 +19,14 @@ fn takes_part(phase: Phase) -> bool {
     matches!(phase, Phase::Up | Phase::Booting)
 }
 
-/// The majority of the latched voters: those that were there from the beginning count on when they are removed.
+/// The majority of the latched voters. Voters from the beginning still count after they are
+/// removed.
 pub(crate) fn needed(state: &State, scenario: &Scenario) -> u32 {
     majority(voters(state).count().max(u32::from(scenario.voters)))
 }
 
-/// Whether those that run make a quorum in etcd. One that is on its way out is one of them until it ends.
+/// Whether the running members make a quorum in etcd. A terminating one is among them until it
+/// ends.
 pub(crate) fn is_quorate(state: &State) -> bool {
     let running =
         |m: &Member| m.listed == Listed::Voter && (takes_part(m.phase) || m.phase == Phase::Ending);
@@ -40,7 +42,8 @@ pub(crate) fn serving(state: &State) -> Set {
     }
 }
 
-/// The voters that run and stay, and would take part as soon as there is a quorum. One that is on its way out completes nothing that lasts.
+/// The voters that run and stay, and would take part as soon as there is a quorum. A terminating
+/// one completes nothing that lasts.
 pub(crate) fn able(state: &State) -> Set {
     state.which(|m| {
         m.listed == Listed::Voter
@@ -51,7 +54,7 @@ pub(crate) fn able(state: &State) -> Set {
     })
 }
 
-/// Members that are out by something that nobody was asked about.
+/// The number of members that are out by something that asked nobody.
 pub(crate) fn failed(state: &State) -> u32 {
     state
         .which(|m| !takes_part(m.phase) && m.out == Out::NotByUs && m.listed != Listed::No)
@@ -59,7 +62,7 @@ pub(crate) fn failed(state: &State) -> u32 {
 }
 
 impl State {
-    /// A member stops to take part, by itself.
+    /// Makes a member fail by itself.
     pub(crate) fn fail(&mut self, n: usize, phase: Phase) {
         self.members[n].phase = phase;
         self.members[n].out = Out::NotByUs;
@@ -69,19 +72,20 @@ impl State {
         }
     }
 
-    /// A member is on its way out by something that nobody is to be blamed for. What is permitted from now on has to reckon with that, also
-    /// where it is a learner that may be promoted on its way.
+    /// Makes a member count as on its way out by something that no permission is to blame for.
+    /// Every later permission has to reckon with that, even if the member is a learner that may be
+    /// promoted on its way.
     pub(crate) fn reckon_with_failure_of(&mut self, n: usize) {
         self.each_excuse(|excused| *excused = excused.with(n));
     }
 
-    /// A member takes part again, or does as a learner, and its pod says so.
+    /// Makes a member take part again, or take part as a learner, and its pod say so.
     pub(crate) fn come_up(&mut self, n: usize) {
         self.take_part(n, Phase::Up);
         self.touch(n);
     }
 
-    /// A member takes part again, and nobody can see that yet.
+    /// Makes a member take part again before anyone can see that.
     pub(crate) fn boot(&mut self, n: usize) {
         self.take_part(n, Phase::Booting);
     }
@@ -106,7 +110,7 @@ impl State {
         requests.any(|request| usize::from(request.target) == n && passed(request))
     }
 
-    /// A learner counts from now on, also if it is on its way out.
+    /// Makes a learner a voter, even if it is terminating.
     pub(crate) fn promote(&mut self, n: usize) {
         self.members[n].listed = Listed::Voter;
         let is_going = self.members[n].phase == Phase::Ending;
@@ -116,7 +120,8 @@ impl State {
         }
     }
 
-    /// A delete takes effect. `excused`: who has failed since the look of its permission; `None` where it can be blamed for nothing.
+    /// Lets a delete take effect. `excused` are the members that have failed since the look of its
+    /// permission; `None` if the permission is to blame for nothing.
     pub(crate) fn delete(&mut self, n: usize, excused: Option<Set>) {
         let member = &mut self.members[n];
         if takes_part(member.phase) {
@@ -133,7 +138,7 @@ impl State {
         }
     }
 
-    /// A delete that nobody was asked about takes effect. It counts as a failure since it passed.
+    /// Lets a delete take effect that asked nobody. It counts as a failure since it passed.
     pub(crate) fn take_unasked(&mut self, n: usize) {
         let member = &mut self.members[n];
         if takes_part(member.phase) {
@@ -145,7 +150,7 @@ impl State {
         }
     }
 
-    /// A pod is gone. Its incarnation never comes back.
+    /// Lets a pod go. Its incarnation never comes back.
     pub(crate) fn end(&mut self, n: usize) {
         self.members[n].phase = Phase::Missing;
         self.touch(n);
@@ -171,7 +176,7 @@ impl State {
         for slot in &mut self.requests {
             if let Some(request) = slot.as_mut().filter(|r| usize::from(r.target) == n) {
                 request.stands = false;
-                // All that it can still meet is that its pod is gone, unless it is about to write.
+                // The request can only find that its pod is gone, unless it is about to write.
                 if !matches!(request.at, At::Decided(_) | At::Again(_)) {
                     *slot = None;
                 }
@@ -179,7 +184,7 @@ impl State {
         }
     }
 
-    /// The object of a pod changes: its resourceVersion is another.
+    /// Changes the object of a pod, so that its resourceVersion is another.
     pub(crate) fn touch(&mut self, n: usize) {
         for request in self.requests.iter_mut().flatten() {
             if usize::from(request.target) == n
@@ -199,7 +204,7 @@ impl State {
         for request in self.requests.iter_mut().flatten() {
             if let At::Looking { seen, excused, .. } = &mut request.at {
                 change(excused);
-                // Who has yet to be looked at will be seen as it is then.
+                // A member that has yet to be looked at will be seen as it is then.
                 *excused = excused.and(*seen);
             }
             if let At::Half { excused, .. } = &mut request.at {
