@@ -1,6 +1,7 @@
-//! `/livez`, `/readyz` and `/metrics`, on an address of their own, so that probes need no certificate and nothing else is open there.
+//! `/livez`, `/readyz` and `/metrics`, on an address of their own: kubelets need no client
+//! certificate there, and nothing else is served there.
 //!
-//! Liveness never looks at a cluster: a gate that is restarted because etcd is ill helps nobody.
+//! Liveness never depends on an etcd cluster: restarting the gate does not heal etcd.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::telemetry::metrics::Metrics;
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// One named condition.
+/// A condition: `Err` says in words why it does not hold.
 type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Named conditions that must all hold.
@@ -30,12 +31,13 @@ impl fmt::Debug for Checks {
 }
 
 impl Checks {
-    /// No conditions: always well.
+    /// An empty list of conditions, which always holds.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a condition, which says in words what is wrong when it does not hold. It is looked at on every request and must not wait.
+    /// Adds a condition, whose `Err` says in words what is wrong. `look` runs on every request of
+    /// the page and must not block.
     #[must_use]
     pub fn with(
         mut self,
@@ -46,12 +48,13 @@ impl Checks {
         self
     }
 
-    /// What is wrong, where not all hold.
+    /// Returns the error of the first condition that does not hold.
     pub fn verdict(&self) -> Result<(), String> {
         self.0.iter().try_for_each(|(_, look)| look())
     }
 
-    /// Whether all hold, and a line for each, in the API server's own form.
+    /// The status and text of a health page: a line for each condition, in the form that the API
+    /// server's own `/readyz?verbose` uses.
     fn look(&self, path: &str) -> (StatusCode, String) {
         let mut page = String::new();
         let mut all_hold = true;
@@ -76,7 +79,7 @@ impl Checks {
     }
 }
 
-/// The pages: `live` and `ready` are looked at on every request.
+/// The router of the three pages. `live` and `ready` are evaluated on every request.
 pub fn router(
     live: impl Into<Arc<Checks>>,
     ready: impl Into<Arc<Checks>>,

@@ -1,4 +1,5 @@
-//! A request's body that notes when all of it has arrived, so that a peer that sends slowly is told from one that waits for its answer.
+//! A request body that notes when all of it has arrived. A peer that sends slowly is told by it
+//! from a peer that waits for its answer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,14 +8,14 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::pace::Pace;
 
-/// A body on its way.
+/// A request body that keeps the stage of its connection up to date.
 pub(super) struct Arriving<B> {
     body: B,
     pace: Pace,
 }
 
 impl<B: Body> Arriving<B> {
-    /// Notes in `pace` that the body is on its way, where there is any.
+    /// Wraps `body`, and notes in `pace` that the body is arriving, unless it is empty.
     pub(super) fn new(body: B, pace: Pace) -> Self {
         if !body.is_end_stream() {
             pace.body();
@@ -47,7 +48,7 @@ impl<B: Body + Unpin> Body for Arriving<B> {
     }
 }
 
-/// Nobody waits for the rest.
+/// The handler dropped the body: it does not wait for the rest, and neither does the connection.
 impl<B> Drop for Arriving<B> {
     fn drop(&mut self) {
         self.pace.arrived();

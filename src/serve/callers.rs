@@ -1,7 +1,10 @@
-//! Who may call: whoever shows a certificate of one of these authorities, and, where names are given, under one of these names.
+//! Client certificates: which callers the webhook listener accepts.
 //!
-//! Off unless asked for, since an API server shows a certificate only where its admission configuration names one. Every handshake is judged by
-//! the authorities in use at that moment, and no session is resumed, so that a certificate that lost its trust does not live on.
+//! A caller has to show a certificate that one of the configured authorities signed and, where
+//! names are configured, that carries one of them. The check is off by default, since an API server
+//! shows a client certificate only where its admission configuration names one. Every handshake is
+//! checked against the authorities in use at that moment, and no TLS session is resumed, so a
+//! certificate whose authority was removed is refused at the next handshake.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,17 +23,17 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use super::certificate::{Certificate, Unusable, provider};
 use crate::pem;
 
-/// Whom to let in.
+/// The callers to accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Callers {
-    /// The authorities, PEM.
+    /// PEM file of the authorities that sign the callers' certificates.
     pub authorities: PathBuf,
-    /// Common names or DNS names; empty for every certificate of the authorities.
+    /// Accepted common names or DNS names. Empty: every certificate of the authorities is accepted.
     pub names: Vec<String>,
 }
 
 impl Callers {
-    /// What checks their certificates.
+    /// The verifier for the authorities in `file`, the content of [`Callers::authorities`].
     pub(super) fn understand(&self, file: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
         let unusable = |why: &dyn fmt::Display| {
             Unusable::Authorities(self.authorities.clone(), why.to_string())
@@ -61,7 +64,7 @@ impl Callers {
     }
 }
 
-/// The names by which a certificate's holder goes: the subject's common names, and the DNS names.
+/// The common names and the DNS names of a certificate.
 fn names<'a>(certificate: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a str> {
     let common = certificate.subject().iter_common_name();
     let common = common.filter_map(|name| name.as_str().ok());
@@ -76,7 +79,7 @@ fn names<'a>(certificate: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a s
     common.chain(alternative)
 }
 
-/// Checks callers against whatever authorities are in use when a handshake comes.
+/// A verifier that uses the authorities in use at the time of each handshake.
 #[derive(Debug)]
 pub(super) struct Doorkeeper {
     pub(super) callers: Callers,
@@ -91,7 +94,8 @@ impl Doorkeeper {
 }
 
 impl ClientCertVerifier for Doorkeeper {
-    /// None: the authorities may change under a configuration, and a caller has one certificate to show.
+    /// No hints: the authorities may change under this configuration, and a caller has only one
+    /// certificate to show.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

@@ -1,7 +1,10 @@
-//! The serving certificate, and the authorities of those who may call: read from files, and read again when their content changes.
+//! The serving certificate and the authorities of callers, read from files and reloaded when their
+//! content changes.
 //!
-//! Content is compared by polling. Mounted Secrets change by a symbolic link that is swapped, which file watches miss from the
-//! second time on. A pair that is not usable never replaces one that is; it is reported, and tried again when it changes.
+//! The content is compared by polling. A mounted Secret changes when a symbolic link is swapped,
+//! and a file watch misses every such change but the first. A new pair that cannot be used never
+//! replaces the one in use: the problem is reported once, and the files are tried again when they
+//! change again.
 
 use std::fmt;
 use std::io;
@@ -24,21 +27,22 @@ use crate::clock::Clock;
 use crate::pem::{self, PemProblem};
 use crate::telemetry::metrics::Metrics;
 
-/// How often the files are read. A Secret takes a minute to reach a mounted volume, so this adds little.
+/// Interval between two reads of the files. The kubelet takes up to a minute to update a mounted
+/// Secret, so this adds little.
 pub const POLL: Duration = Duration::from_secs(5);
 
-/// Where a certificate and its key are.
+/// The files of the certificate, of its key and of the authorities of callers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
-    /// The certificate chain, PEM, the server's own first.
+    /// PEM file of the certificate chain, the server's own certificate first.
     pub certificate: PathBuf,
-    /// Its private key, PEM.
+    /// PEM file of the private key.
     pub key: PathBuf,
-    /// Who may call; `None` for everybody.
+    /// The callers to accept; `None` accepts every caller.
     pub callers: Option<Callers>,
 }
 
-/// Why a pair of files cannot be served.
+/// Why the files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// A file could not be read.
@@ -47,34 +51,34 @@ pub enum Unusable {
     /// A file is not PEM.
     #[error("{path} is not PEM: {why}", path = .0.display(), why = .1)]
     Pem(PathBuf, PemProblem),
-    /// There is no certificate in it.
+    /// The file contains no certificate.
     #[error("{path} contains no certificate", path = .0.display())]
     NoCertificate(PathBuf),
-    /// There is no private key in it.
+    /// The file contains no private key.
     #[error("{path} contains no private key", path = .0.display())]
     NoKey(PathBuf),
-    /// The certificate is not one.
+    /// The certificate cannot be parsed.
     #[error("the certificate in {path} cannot be read: {why}", path = .0.display(), why = .1)]
     Certificate(PathBuf, String),
-    /// The key is of a kind that cannot be used.
+    /// The key is of a kind that TLS cannot use.
     #[error("the key in {path} cannot be used", path = .0.display())]
     Key(PathBuf, #[source] rustls::Error),
-    /// The key is another certificate's.
+    /// The key belongs to another certificate.
     #[error("the key in {key} does not belong to the certificate in {certificate}",
         key = .0.key.display(), certificate = .0.certificate.display())]
     Mismatch(Files),
-    /// Callers cannot be verified with these.
+    /// The authorities of callers cannot be used to verify certificates.
     #[error("the authorities in {path} cannot be used: {why}", path = .0.display(), why = .1)]
     Authorities(PathBuf, String),
-    /// It is over.
+    /// The certificate has expired.
     #[error("the certificate in {path} expired at {since}", path = .0.display(), since = .1)]
     Expired(PathBuf, Timestamp),
-    /// It has not begun.
+    /// The certificate is not valid yet.
     #[error("the certificate in {path} is not valid before {from}", path = .0.display(), from = .1)]
     NotYet(PathBuf, Timestamp),
 }
 
-/// What the files held, byte by byte.
+/// The bytes of the files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Content {
     certificate: Vec<u8>,
@@ -89,20 +93,20 @@ struct InUse {
     content: Content,
 }
 
-/// What came of a look at the files.
+/// The result of one check of the files.
 #[derive(Debug)]
 pub enum Look {
-    /// They hold what is in use.
+    /// The files hold what is in use.
     Same,
-    /// They hold something new, which is in use from now on.
+    /// The files held something new, which is in use from now on.
     Replaced,
-    /// They hold something that cannot be used; what was in use still is.
+    /// The files hold something new that cannot be used; the pair before stays in use.
     Kept(Unusable),
-    /// The same as at the last look, which cannot be used.
+    /// The files hold the same unusable content as at the last check.
     StillUnusable,
 }
 
-/// The certificate in use.
+/// The serving certificate and its files.
 pub struct Certificate {
     files: Files,
     in_use: ArcSwap<InUse>,
@@ -121,7 +125,7 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads the files for the first time. Whatever is wrong with them is an error here.
+    /// Reads the files for the first time. Anything wrong with them is an error here.
     pub fn open(files: Files, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, Unusable> {
         let content = files.read()?;
         let in_use = files.understand(content, clock.now())?;
@@ -135,12 +139,12 @@ impl Certificate {
         })
     }
 
-    /// When the certificate in use ends.
+    /// The time at which the certificate in use expires.
     pub fn not_after(&self) -> Timestamp {
         self.in_use.load().not_after
     }
 
-    /// Whether the certificate in use can be served, in words where it cannot.
+    /// Fails, with the reason in words, once the certificate in use has expired.
     pub fn validity(&self) -> Result<(), String> {
         let not_after = self.not_after();
         if self.clock.now() < not_after {
@@ -150,7 +154,7 @@ impl Certificate {
         }
     }
 
-    /// Looks at the files, and takes what they hold into use where it can be.
+    /// Reads the files, and takes their content into use if it is new and usable.
     pub fn look(&self) -> Look {
         let content = match self.files.read() {
             Ok(content) => content,
@@ -172,7 +176,8 @@ impl Certificate {
         }
     }
 
-    /// Reports a pair once. Files that cannot be read are like an empty pair.
+    /// Remembers unusable content, so that it is reported once. `None` stands for files that could
+    /// not be read.
     fn refuse(&self, content: Option<Content>, error: Unusable) -> Look {
         let content = content.unwrap_or_default();
         let mut refused = self.refused();
@@ -188,7 +193,7 @@ impl Certificate {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the files again and again, until it is cancelled.
+    /// Checks the files at an interval of `every`, until `cancelled`. Panics where a check panics.
     pub async fn watch(self: Arc<Self>, every: Duration, cancelled: CancellationToken) {
         loop {
             tokio::select! {
@@ -199,7 +204,8 @@ impl Certificate {
             // A mounted volume may hang; the runtime's threads must not hang with it.
             match tokio::task::spawn_blocking(move || this.look()).await {
                 Ok(look) => self.tell(&look),
-                // A look that breaks once breaks every time: nobody would renew the certificate, and nobody would know.
+                // A check that panics once panics every time: the certificate would expire
+                // unnoticed. The panic ends this task, which the supervisor notices.
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
                 // The runtime ends.
                 Err(_) => return,
@@ -221,8 +227,8 @@ impl Certificate {
         }
     }
 
-    /// A TLS configuration that serves whatever certificate is in use when a handshake comes, and asks callers for theirs where
-    /// [`Files::callers`] says so.
+    /// A TLS configuration that serves the certificate in use at the time of each handshake, and
+    /// asks callers for a certificate where [`Files::callers`] is set.
     pub fn server_config(self: Arc<Self>) -> Result<ServerConfig, rustls::Error> {
         let versions = &[&version::TLS13, &version::TLS12];
         let builder =
@@ -236,13 +242,14 @@ impl Certificate {
         };
         let mut config = builder.with_cert_resolver(self);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A resumed session would not show its certificate again. API servers keep their connections, and resume none.
+        // A resumed session would not show its certificate again. API servers keep their
+        // connections, and resume none.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)
     }
 
-    /// What checks callers now.
+    /// The verifier for the authorities in use.
     pub(super) fn caller_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         self.in_use.load().callers.clone()
     }
@@ -325,7 +332,7 @@ impl Files {
     }
 }
 
-/// The one provider of cryptography in this process.
+/// The cryptography provider that this process uses everywhere.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }

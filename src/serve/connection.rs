@@ -1,4 +1,5 @@
-//! One connection: handshake, requests, and an end that is never in the middle of an answer unless time runs out.
+//! One connection: the TLS handshake, requests, and a close that never interrupts an answer unless
+//! the drain limit runs out.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,23 +28,24 @@ use super::pace::{Pace, Paced, Stage};
 use super::traffic::Calls;
 use crate::telemetry::strangers::STRANGERS;
 
-/// Of TLS, its frame included.
+/// The largest TLS record in bytes, with its header and encryption overhead.
 const LARGEST_RECORD: usize = 16 * 1024 + 256 + 5;
 
-/// The longest head of a request, and as much of a body as waits in a connection, bytes. An API server's heads have some hundred.
+/// The size in bytes of hyper's read buffer: the limit for the head of a request, and for the part
+/// of a body that waits to be read. Heads of an API server have a few hundred bytes.
 const BUFFER: usize = 16 * 1024;
 
-/// How long a connection may be idle that is kept because many call.
+/// How long a connection that is kept open between calls may be idle.
 pub const IDLE: Duration = Duration::from_secs(2);
 
-/// How long a peer may take for what it has to do.
+/// Time limits for what a peer has to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For the TLS handshake, from when the connection came.
+    /// For the TLS handshake, counted from the accept.
     pub handshake: Duration,
-    /// For the head of a request, from its first byte.
+    /// For the head of a request, counted from its first byte.
     pub head: Duration,
-    /// Before the first request and between two.
+    /// Before the first request, and between two requests.
     pub idle: Duration,
 }
 
@@ -62,12 +64,13 @@ impl Patience {
         match stage {
             Stage::Idle(since) => since.elapsed() > self.idle,
             Stage::Head(since) => since.elapsed() > self.head,
-            // The handshake and the handler have deadlines of their own, and the handler waits for the body.
+            // The handshake and the handler have deadlines of their own, and the handler waits for
+            // the body.
             Stage::Arriving(_) | Stage::Body(_) | Stage::Answering => false,
         }
     }
 
-    /// How often to look: often enough for the shorter of the limits.
+    /// The interval of checks, a quarter of the shorter limit.
     fn beat(self) -> Duration {
         self.head.min(self.idle) / 4
     }
@@ -87,10 +90,10 @@ pub(super) async fn serve(
     };
     let peer = stream.peer_addr().ok().map(tracing::field::display);
     let shaking = async {
-        // Whoever says nothing takes no turn, and no buffer.
+        // A peer that sends nothing takes neither a handshake permit nor a buffer.
         stream.readable().await?;
         let _turn = handshakes.acquire().await.map_err(io::Error::other)?;
-        // rustls asks for 4 KiB at a time, which would be three or four system calls for a review.
+        // rustls reads 4 KiB at a time, which would be three or four system calls for a review.
         let stream = BufReader::with_capacity(LARGEST_RECORD, stream);
         acceptor.accept(stream).await
     };
@@ -112,7 +115,9 @@ pub(super) async fn serve(
     }
 }
 
-/// HTTP/1.1 only: the API server speaks nothing else to a Service, so that its calls spread over the replicas.
+/// Serves HTTP/1.1 only. The API server speaks nothing else to a webhook behind a Service (the
+/// webhook client of `k8s.io/apiserver` sets `NextProtos` so), and its calls spread over the
+/// replicas for that reason.
 async fn converse<S>(
     stream: S,
     handshake: Option<Handshake>,
@@ -172,7 +177,8 @@ async fn converse<S>(
                 closing = true;
                 connection.as_mut().graceful_shutdown();
             }
-            // Last: what has arrived meanwhile is taken in first.
+            // The sleep comes last in the biased select, so that bytes that have arrived are read
+            // before a limit is checked.
             () = sleep(patience.beat()) => {
                 if patience.is_exhausted(pace.stage()) {
                     return;

@@ -1,24 +1,27 @@
-//! The TLS handshake of a connection, which is part of what the caller of its first request waits for.
+//! The time of the TLS handshake, which the caller of the first request has already waited for.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A request that comes later is not the one that its connection was opened for: a caller may have found another one idle meanwhile, and keep this
-/// one for whatever comes.
+/// The longest pause between the handshake and the first request for which the handshake counts as
+/// part of the request. After a longer pause the caller opened the connection for another request:
+/// an HTTP client that finds an idle connection meanwhile keeps the new one for later use.
 const AT_ONCE: Duration = Duration::from_millis(250);
 
-/// The TLS handshake of a connection: an extension of its first request.
+/// When the TLS handshake of a connection took place. It is an extension of the connection's first
+/// request.
 #[derive(Debug, Clone, Copy)]
 pub struct Handshake {
-    /// When the connection came out of the kernel's queue.
+    /// When the connection was accepted.
     pub arrived: Instant,
     /// When the handshake was done.
     pub done: Instant,
 }
 
 impl Handshake {
-    /// Since when the caller of the first request waits, which began to be handled at `start`.
+    /// The time since which the caller of the first request has waited. `start` is when the
+    /// handling of that request began.
     pub fn asked(self, start: Instant) -> Instant {
         if start.saturating_duration_since(self.done) <= AT_ONCE {
             self.arrived

@@ -1,8 +1,9 @@
 //! Listeners: HTTPS for the API server, plain HTTP for kubelets and Prometheus.
 //!
-//! Shutting down goes in two steps. First the process *leaves*: it is not ready any more, and each answer closes its connection, so
-//! that callers go elsewhere while requests that still arrive are answered. Then it *closes*: no new connections, idle ones
-//! end, and requests in flight are finished within a limit.
+//! Shutting down has two steps. First the process *leaves*: it reports that it is not ready, and
+//! each answer closes its connection, so that callers connect to another replica next time.
+//! Requests that still arrive are answered. Then the process *closes*: it accepts no new
+//! connections, idle connections end, and requests in flight may finish within a limit.
 
 pub mod admin;
 mod arriving;
@@ -36,27 +37,27 @@ pub use peer::Peer;
 use places::Places;
 use traffic::{Calls, Traffic};
 
-/// How the bytes travel.
+/// The protocol under HTTP.
 #[derive(Clone)]
 pub enum Transport {
-    /// As they are.
+    /// Plain TCP.
     Plain,
-    /// By TLS 1.2 or 1.3.
+    /// TLS 1.2 or 1.3.
     Tls(Arc<ServerConfig>),
 }
 
-/// The two steps of shutting down.
+/// The two steps of shutting down, each begun by cancelling its token.
 #[derive(Debug, Clone, Default)]
 pub struct Shutdown {
-    /// Not ready any more; each answer closes its connection.
+    /// Begins the first step: the process is not ready, and each answer closes its connection.
     pub leaving: CancellationToken,
-    /// No new connections; idle ones end.
+    /// Begins the second step: no new connections are accepted, and idle ones end.
     pub closing: CancellationToken,
 }
 
 impl Shutdown {
-    /// The same steps for one connection, which looks at them whenever bytes arrive: a token of its own is no cache line and no lock that
-    /// connections on other processors hold.
+    /// Child tokens for one connection, which polls them whenever bytes arrive. With tokens of its
+    /// own the connection shares no lock and no cache line with connections on other processors.
     fn of_a_connection(&self) -> Self {
         Self {
             leaving: self.leaving.child_token(),
@@ -65,16 +66,19 @@ impl Shutdown {
     }
 }
 
-/// What a listener bears.
+/// The limits of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct ServeLimits {
-    /// Connections at one time. When there are more, addresses with more connections lose some to those with fewer.
+    /// Most connections at one time. When all are taken, addresses with more connections give
+    /// places to addresses with fewer (see [`places`]).
     pub connections: usize,
-    /// How long requests in flight may take after [`Shutdown::closing`].
+    /// Time for requests in flight after [`Shutdown::closing`]; connections that are still open
+    /// then are cut.
     pub drain: Duration,
-    /// How long a peer may take for what it has to do.
+    /// Time limits for what a peer has to send.
     pub patience: Patience,
-    /// Each answer closes its connection, unless more calls than this come from its address in a second.
+    /// Calls a second from one address above which its connections are kept open between calls. At
+    /// or below, each answer closes its connection (see [`traffic`]).
     pub keep_alive_above: u32,
 }
 
@@ -90,7 +94,8 @@ impl Default for ServeLimits {
 }
 
 impl ServeLimits {
-    /// Of health and metrics, which kubelets and Prometheus ask, one call at a time each.
+    /// The same limits with 64 connections: enough for kubelets and Prometheus, which make one call
+    /// at a time each to the health and metrics pages.
     #[must_use]
     pub fn for_pages(self) -> Self {
         Self {
@@ -100,7 +105,8 @@ impl ServeLimits {
     }
 }
 
-/// Answers connections until [`Shutdown::closing`], then drains. Returns once every connection has ended or was cut.
+/// Accepts and serves connections until [`Shutdown::closing`], then drains. Returns once every
+/// connection has ended or was cut.
 pub async fn serve(
     listener: TcpListener,
     transport: Transport,
@@ -165,7 +171,8 @@ pub async fn serve(
     }
 }
 
-/// The next connection, at once: where there is no place for it, who gives way is decided here and not by the kernel's queue.
+/// Accepts the next connection at once, also when all places are taken: [`Places`] then decides
+/// which connection gives way. In the kernel's queue all addresses would wait alike.
 async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     match listener.accept().await {
         Ok((stream, peer)) => {
@@ -174,7 +181,8 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
             Ok((stream, peer))
         }
         Err(error) => {
-            // Most of them (no file descriptors left) do not go away by asking again at once.
+            // Most of these errors (no file descriptors left) do not go away by trying again at
+            // once.
             tracing::warn!(%error, "a connection could not be accepted");
             tokio::time::sleep(Duration::from_millis(100)).await;
             Err(error)

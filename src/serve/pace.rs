@@ -1,6 +1,7 @@
-//! Where a connection stands, so that a slow peer is told from an idle one.
+//! The stage of a connection, by which a slow peer is told from an idle one.
 //!
-//! hyper's own limit for request heads runs while a connection is idle, too, and it has none for what comes before and after.
+//! hyper's own timeout for request heads also runs while a connection is idle, and hyper has none
+//! for the time before the first request or for bodies.
 
 use std::io;
 use std::pin::Pin;
@@ -10,20 +11,20 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
-/// Where a connection stands. Shared by its stream, its handler and its watch.
+/// The stage of a connection, shared by its stream, its handler and its timer.
 #[derive(Debug, Clone)]
 pub(super) struct Pace(Arc<Mutex<Stage>>);
 
 /// What a connection is doing, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It has not shaken hands.
+    /// The TLS handshake is not done yet.
     Arriving(Instant),
-    /// Nothing.
+    /// No request is under way.
     Idle(Instant),
-    /// The peer is sending a request's head.
+    /// The peer is sending the head of a request.
     Head(Instant),
-    /// The peer is sending a request's body.
+    /// The peer is sending the body of a request.
     Body(Instant),
     /// A request is being answered.
     Answering,
@@ -38,23 +39,24 @@ impl Pace {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request's head is complete: it is answered until the returned value is dropped.
+    /// Notes that the head of a request is complete. The request counts as being answered until the
+    /// returned value is dropped.
     pub(super) fn answering(&self) -> Answering {
         self.enter(Stage::Answering);
         Answering(self.clone())
     }
 
-    /// Nothing is under way.
+    /// Notes that no request is under way.
     pub(super) fn idle(&self) {
         self.enter(Stage::Idle(Instant::now()));
     }
 
-    /// A request's body is on its way.
+    /// Notes that the body of a request is arriving.
     pub(super) fn body(&self) {
         self.enter(Stage::Body(Instant::now()));
     }
 
-    /// All of a request is there, or nobody waits for the rest.
+    /// Notes that the body has arrived, or that the handler does not wait for the rest of it.
     pub(super) fn arrived(&self) {
         if matches!(self.stage(), Stage::Body(_)) {
             self.enter(Stage::Answering);
@@ -72,7 +74,7 @@ impl Pace {
     }
 }
 
-/// A request being answered.
+/// A guard for a request that is being answered; dropping it makes the connection idle.
 pub(super) struct Answering(Pace);
 
 impl Drop for Answering {
@@ -81,7 +83,7 @@ impl Drop for Answering {
     }
 }
 
-/// A stream that notes when a request begins to arrive.
+/// A stream that notes when the first bytes of a request arrive.
 pub(super) struct Paced<S> {
     pub(super) stream: S,
     pub(super) pace: Pace,

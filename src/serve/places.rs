@@ -1,9 +1,11 @@
 //! Places for connections, shared fairly among the addresses that they come from.
 //!
-//! Everybody is let in as long as there is a place. When there is none, whoever comes from an address with fewer connections takes the
-//! place of one from the address with most, so that one address, or fifty, cannot keep out an API server. Of that address, what is idle goes first,
-//! then what has not sent its request yet, the oldest before others; an answer is given up only where an address has more than its share.
-//! The kernel's queue is no place to wait in: it is the same for all.
+//! Every connection is accepted while a place is free. When none is free, a new connection takes
+//! the place of one from the address with the most connections; if its own address has as many, it
+//! takes one of its own address. So no address, and no fifty addresses, can keep an API server out.
+//! Of the address that loses a place, idle connections go first, then those that have not sent
+//! their whole request yet, the oldest first. A request that is being answered is cut only where
+//! its address has more than its share.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::pace::{Pace, Stage};
 
-/// Handshakes of one address at one time. They take more of the processor than anything else that a stranger may ask for, and those of
-/// others have to wait for no more than so many of each address.
+/// Most TLS handshakes of one address at one time. A handshake is the most expensive work that an
+/// unauthenticated peer can ask for; with this limit the handshakes of an address wait for at most
+/// so many of each other address.
 const HANDSHAKES: usize = 8;
 
 /// The places of one listener.
@@ -33,10 +36,10 @@ struct Taken {
     from: HashMap<IpAddr, Origin>,
 }
 
-/// An address that connections come from.
+/// The connections of one address.
 #[derive(Debug)]
 struct Origin {
-    /// How many.
+    /// The number of its connections.
     count: usize,
     handshakes: Arc<Semaphore>,
 }
@@ -57,16 +60,16 @@ struct Guest {
     leave: CancellationToken,
 }
 
-/// A place that a connection has until it drops this.
+/// A place for a connection, which is free again when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
     number: u64,
-    /// A permit for each handshake of its address at one time.
+    /// Permits for the handshakes of all connections of this address.
     pub(super) handshakes: Arc<Semaphore>,
-    /// Where the connection stands.
+    /// The stage of the connection.
     pub(super) pace: Pace,
-    /// Cancelled when it has to leave.
+    /// Cancelled when the connection has to end for the sake of another.
     pub(super) leave: CancellationToken,
 }
 
@@ -78,7 +81,8 @@ impl Places {
         })
     }
 
-    /// A place for a connection from this address, which is told by `leave` when it loses it. `None` where the address has its share already.
+    /// Takes a place for a connection from `peer`. `leave` is cancelled when the connection loses
+    /// the place later. `None`: all places are taken, and `peer` has its share already.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, leave: CancellationToken) -> Option<Place> {
         let peer = peer.to_canonical();
         let pace = Pace::arriving();
@@ -119,7 +123,8 @@ impl Taken {
         self.from.get(&peer).map_or(0, |origin| origin.count)
     }
 
-    /// Who makes room for one more from `newcomer`: somebody from where most come.
+    /// The connection that makes room for one more from `newcomer`: one of the address with the
+    /// most connections.
     fn loser(&self, newcomer: IpAddr) -> Option<u64> {
         let own = self.count(newcomer);
         let losers = self.guests.iter().filter_map(|(number, guest)| {
@@ -134,7 +139,7 @@ impl Taken {
             let may = if since.is_some() {
                 count > own || guest.peer == newcomer
             } else {
-                // Not where both would only have changed places.
+                // With a difference of one the two addresses would only change places.
                 count > own + 1
             };
             may.then_some((Reverse(count), rank, since, *number))
@@ -189,12 +194,12 @@ mod tests {
         assert_eq!(gone(&crowd), [2], "what is idle goes first");
         let second = enter(&places, 2).unwrap();
         assert_eq!(gone(&crowd), [0, 2], "then what came first");
-        // Each has two: whoever comes now takes the place of one of its own.
+        // Each address has two places: a new connection takes the place of one of its own address.
         let third = enter(&places, 2).unwrap();
         assert!(first.leave.is_cancelled() && !second.leave.is_cancelled());
         assert_eq!(gone(&crowd), [0, 2]);
         assert!(!third.leave.is_cancelled());
-        // And a place that was left is a place.
+        // A place that was given up is free again.
         crowd.truncate(3);
         assert!(enter(&places, 3).is_some());
         assert_eq!(gone(&crowd), [0, 2]);

@@ -1,10 +1,12 @@
-//! Whether connections are worth keeping.
+//! Whether a connection is kept open after an answer.
 //!
-//! A caller that keeps an idle connection to a replica sends its next call there, whatever became of the replica: if it hangs or lost its node, that call
-//! fails, however long ago everybody else learnt of it. And a replica that ends an idle connection itself may do so at the moment in which
-//! a call arrives, which fails then. So each answer closes its connection, and the next call goes to whoever is in the Service. Only
-//! when so many calls arrive that handshakes would cost more than calls, connections are kept. Each address is counted by itself: what a stranger
-//! sends decides nothing about an API server's connections.
+//! A caller that keeps an idle connection to a replica sends its next call there. If the replica
+//! hangs or lost its node meanwhile, that call fails, although the Service no longer names the
+//! replica. And a replica that closes an idle connection may do so just when a call arrives, which
+//! fails too. So each answer closes its connection, and the next call goes to a replica that the
+//! Service names. Connections are kept only when so many calls arrive that handshakes would cost
+//! more than the calls themselves. Each address is counted by itself, so that calls of others do
+//! not decide about the connections of an API server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,29 +16,29 @@ use tokio::time::Instant;
 
 use super::peer::Peer;
 
-/// How long calls are counted together.
+/// The period over which calls are counted.
 const SLOT: Duration = Duration::from_secs(1);
 
-/// Addresses that are counted at one time. More are not, and their connections are closed.
+/// Most addresses that are counted at one time. Connections of further addresses are not kept open.
 const MOST: usize = 1024;
 
-/// Counts calls.
+/// The calls of each address in the last two periods.
 #[derive(Debug)]
 pub(super) struct Traffic {
     keep_above: u32,
     of: Mutex<HashMap<Peer, Slots>>,
 }
 
-/// Where the calls of one connection are counted.
+/// The counter of calls for one connection.
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) traffic: Arc<Traffic>,
-    /// Whom they come from.
+    /// The address of the caller.
     pub(super) peer: Peer,
 }
 
 impl Calls {
-    /// Counts a call. Whether its connection is worth keeping.
+    /// Counts a call, and returns whether its connection is kept open.
     pub(super) fn keeps(&self) -> bool {
         self.traffic.keeps(self.peer)
     }
@@ -58,12 +60,12 @@ impl Slots {
         }
     }
 
-    /// Whether none of its calls counts any more.
+    /// Whether the counted calls are too old to matter.
     fn are_over(&self) -> bool {
         self.since.elapsed() >= 2 * SLOT
     }
 
-    /// Counts a call. How many there were in this second, or in the one before.
+    /// Counts a call. Returns the calls in this period or in the one before, whichever is more.
     fn count(&mut self) -> u32 {
         let elapsed = self.since.elapsed();
         if elapsed >= SLOT {
@@ -79,7 +81,8 @@ impl Slots {
 }
 
 impl Traffic {
-    /// Connections of an address are kept while there are more calls from it than this in a second.
+    /// A counter that keeps the connections of an address open while more than `keep_above` calls a
+    /// second come from it.
     pub(super) fn new(keep_above: u32) -> Self {
         Self {
             keep_above,
