@@ -1,6 +1,7 @@
-//! Kubernetes Events: told without waiting, written by a task of its own, repeated ones folded together.
+//! Kubernetes Events, queued without waiting and written by a task of their own.
 //!
-//! A caller in the middle of an answer never waits for the API server: what does not fit in the queue is dropped and counted.
+//! The handler of an admission request never waits for the API server here: an Event that does not
+//! fit in the queue is dropped and counted. Repeated Events are written once a minute.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,52 +15,53 @@ use tokio::time::Instant;
 
 use super::metrics::Metrics;
 
-/// Events that may wait for the API server.
+/// Most Events in the queue.
 const QUEUE: usize = 512;
 
-/// A repeated Event is not written again for this long. `kubectl drain` asks every 5 s; one line a minute says it as well.
+/// The time for which an Event is not repeated. `kubectl drain` retries every 5 s; one Event a
+/// minute is enough.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Repetitions are remembered for at most this many different Events.
+/// Most different Events whose last time is remembered.
 const REMEMBERED: usize = 4096;
 
-/// The API server refuses longer notes.
+/// The longest note in bytes that the API server accepts.
 const NOTE_BYTES: usize = 1024;
 
-/// The API server refuses Events without an answer for longer than this.
+/// The time after which a write that got no answer is given up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Something an operator should see on an object.
+/// An Event to be written: something that an operator should see on an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notice {
-    /// The object.
+    /// The object that the Event is about.
     pub regarding: ObjectReference,
-    /// Whether something is wrong.
+    /// The type of the Event.
     pub severity: Severity,
-    /// A CamelCase word for machines: why.
+    /// A CamelCase word for programs: why it happened.
     pub reason: String,
-    /// A CamelCase word for machines: what was done or refused.
+    /// A CamelCase word for programs: what was done or refused.
     pub action: &'static str,
-    /// A sentence for people.
+    /// A sentence for people. More than 1024 bytes are cut off.
     pub note: String,
 }
 
-/// Whether something is wrong.
+/// The type of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// As it should be.
+    /// Something happened as it should.
     Normal,
     /// Somebody may have to act.
     Warning,
 }
 
-/// Takes notices. Never waits.
+/// Accepts notices without waiting.
 pub trait Notices: Send + Sync + 'static {
-    /// Takes one.
+    /// Queues a notice, or drops it where the queue is full.
     fn notify(&self, notice: Notice);
 }
 
-/// The queue in front of the API server.
+/// The sending end of the queue of notices.
 #[derive(Debug, Clone)]
 pub struct Events {
     queue: mpsc::Sender<Notice>,
@@ -67,7 +69,8 @@ pub struct Events {
 }
 
 impl Events {
-    /// A queue, and the task that empties it: run [`Writer::run`] beside everything else.
+    /// A queue, and the task that writes its notices. `instance` names this replica in each Event.
+    /// The caller has to run [`Writer::run`].
     pub fn new(client: Client, instance: String, metrics: Arc<Metrics>) -> (Self, Writer) {
         let (queue, notices) = mpsc::channel(QUEUE);
         let reporter = Reporter {
@@ -92,7 +95,7 @@ impl Notices for Events {
     }
 }
 
-/// Writes notices to the API server, one after another.
+/// The task that writes notices to the API server, one after another.
 pub struct Writer {
     notices: mpsc::Receiver<Notice>,
     recorder: Recorder,
@@ -101,7 +104,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Runs until every [`Events`] is dropped.
+    /// Writes notices until every [`Events`] is dropped.
     pub async fn run(mut self) {
         while let Some(notice) = self.notices.recv().await {
             if self.repetitions.is_news(&notice, Instant::now()) {
@@ -143,11 +146,12 @@ impl Writer {
     }
 }
 
-/// What was said lately.
+/// When each different Event was last written.
 #[derive(Debug, Default)]
 struct Repetitions(HashMap<Said, Instant>);
 
-/// What makes two notices the same: not their note, whose numbers change all the time.
+/// The parts in which repeated notices are alike. The note is not one of them, since the numbers in
+/// it change all the time.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Said {
     kind: Option<String>,
@@ -187,7 +191,7 @@ impl Repetitions {
     }
 }
 
-/// The text, cut at a character's edge where it is longer than `bytes`.
+/// The text, cut at a character boundary where it is longer than `bytes`.
 pub fn shortened(mut text: String, bytes: usize) -> String {
     const ELLIPSIS: &str = "…";
     if text.len() > bytes {

@@ -1,7 +1,7 @@
-//! The log: one line per event on standard error, as JSON for machines or text for people.
+//! The log: one line per event on standard error, as JSON for machines or as text for people.
 //!
-//! A thread of its own writes the lines, those that wait together, so that no answer waits for whoever reads the log. When too many wait they are
-//! dropped, and counted.
+//! A thread of its own writes the lines, so that no answer waits for the log's reader. Lines that
+//! wait together are written together. Lines that do not fit in the queue are dropped and counted.
 
 mod json;
 
@@ -13,60 +13,61 @@ use tracing_subscriber::filter::ParseError;
 
 use json::JsonLines;
 
-/// How many lines wait at most. A line has some hundred bytes, and a few thousand at most.
+/// Most lines in the queue. A line has some hundred bytes, a few thousand at most.
 const MOST_WAITING: usize = 4096;
 
-/// What is written together, bytes.
+/// Most bytes in one write.
 const TOGETHER: usize = 64 * 1024;
 
-/// What is logged without a filter: this product's own lines and other people's warnings.
+/// The filter when none is given: lines of this program from `info`, of its libraries from `warn`.
 pub const DEFAULT_FILTER: &str = "warn,quorumgate=info";
 
-/// How a line looks.
+/// The form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// One JSON object per line.
     Json,
-    /// For people at a terminal.
+    /// Text for people at a terminal.
     Text,
 }
 
 /// Why logging could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The filter is not one.
+    /// The filter cannot be parsed.
     #[error("the log filter `{0}` cannot be read")]
     Filter(String, #[source] ParseError),
-    /// Something logs already.
+    /// Logging was set up before in this process.
     #[error("logging was set up twice")]
     Twice(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The log while the program runs. What still waits is written when it is dropped.
+/// The running log. Dropping it writes the lines that still wait.
 #[must_use]
 pub struct Log {
-    /// Ends the thread, once it has written what waits.
+    /// Ends the thread once it has written the lines that wait.
     _writer: WorkerGuard,
     dropped: Dropped,
 }
 
-/// The lines that nobody will read, because too many waited.
+/// A counter of the lines that were dropped because the queue was full.
 pub type Dropped = tracing_appender::non_blocking::ErrorCounter;
 
 impl Log {
-    /// Counts the lines that were dropped.
+    /// The counter of dropped lines.
     pub fn dropped(&self) -> Dropped {
         self.dropped.clone()
     }
 }
 
-/// Logs to standard error from now on, filtered by directives like `info` or `warn,quorumgate=debug`.
+/// Starts logging to standard error. `filter` is a list of directives such as `info` or
+/// `warn,quorumgate=debug`.
 pub fn start(format: LogFormat, filter: &str) -> Result<Log, Error> {
     let colours = io::stderr().is_terminal();
     start_writing(io::stderr(), colours, format, filter)
 }
 
-/// The same to anything that can be written to, with or without colours.
+/// Starts logging to `to`, with or without colours.
 pub fn start_writing(
     to: impl Write + Send + 'static,
     colours: bool,
@@ -114,7 +115,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Each write as one message, while nobody holds the gate.
+    /// A writer that sends each write as one message, and blocks while a test holds the mutex.
     struct Writes(Sender<String>, Arc<Mutex<()>>);
 
     impl Write for Writes {
@@ -140,7 +141,7 @@ mod tests {
         (writer, log, received, gate)
     }
 
-    /// Logs only their messages.
+    /// Logs the messages of `what` alone, without time and level.
     fn log(writer: &NonBlocking, what: impl FnOnce()) {
         let bare = tracing_subscriber::fmt::format()
             .with_level(false)

@@ -1,4 +1,5 @@
-//! Every metric of the process, in one struct that is passed to those who count. There is no global registry.
+//! Every metric of the process, in one struct that is passed to the code that counts. There is no
+//! global registry.
 
 mod reachability;
 mod rollout;
@@ -22,20 +23,21 @@ pub use rollout::RolloutMetrics;
 use super::strangers::STRANGERS;
 use crate::quorum::ClusterRef;
 
-/// Bucket bounds in seconds. Judgements end within a webhook's 4.5 s; a decision without any round trip takes well below 1 ms.
+/// Bucket bounds in seconds. A judgement ends within the 4.5 s that the webhook has; a decision
+/// without a round trip takes well below 1 ms.
 const SECONDS: [f64; 14] = [
     0.000_25, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 3.5, 5.0,
 ];
 
-/// The part of an answer whose duration is measured.
+/// A part of an answer whose duration is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Phase {
-    /// Asking etcd's members.
+    /// Asking the members of etcd.
     Probe,
     /// Reading and writing the ledger.
     Ledger,
-    /// From a request's first byte to its answer.
+    /// From the first byte of a request to its answer.
     Total,
 }
 
@@ -94,25 +96,25 @@ impl From<&ClusterRef> for ClusterLabel {
     }
 }
 
-/// The numbers of one cluster, as its budget's status shows them.
+/// The numbers of one cluster, as the status of its budget shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterNumbers {
     /// Disruptions that would be allowed now.
     pub disruptions_allowed: i64,
-    /// Voters that count.
+    /// Voters that count towards the majority.
     pub voters: i64,
     /// Voters that serve.
     pub serving: i64,
 }
 
-/// How many lines the log has dropped.
+/// Returns the number of lines that the log has dropped.
 type LinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// Every metric, and the registry that prints them.
 pub struct Metrics {
-    /// What rollouts do.
+    /// Metrics of rollouts.
     pub rollout: RolloutMetrics,
-    /// Which replicas API servers are sent to.
+    /// Metrics of the endpoints of the gate's own Service.
     pub reachability: ReachabilityMetrics,
     registry: Registry,
     decisions: Family<Decision, Counter>,
@@ -131,7 +133,8 @@ pub struct Metrics {
     log: OnceLock<LinesDropped>,
     features: Family<FeatureLabel, Gauge>,
     leader: Gauge,
-    /// Whether this replica shows clusters. Held while they are changed, so that none is left when it shows none.
+    /// Whether this replica leads, and therefore shows clusters. The lock is held while numbers of
+    /// clusters change, so that none is left behind when leadership ends.
     leads: Mutex<bool>,
     disruptions_allowed: Family<ClusterLabel, Gauge>,
     voters: Family<ClusterLabel, Gauge>,
@@ -151,7 +154,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All metrics at zero.
+    /// Registers every metric, at zero.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("quorumgate");
         let mut metrics = Self {
@@ -291,7 +294,7 @@ impl Metrics {
         );
     }
 
-    /// One answer to the API server.
+    /// Counts an answer to the API server.
     pub fn decided(&self, hook: &'static str, verdict: &'static str, reason: &'static str) {
         let labels = Decision {
             hook,
@@ -301,77 +304,79 @@ impl Metrics {
         self.decisions.get_or_create(&labels).inc();
     }
 
-    /// One request that got no verdict.
+    /// Counts a request that was refused before it was judged.
     pub fn rejected(&self, hook: &'static str, reason: &'static str) {
         self.rejections
             .get_or_create(&Rejection { hook, reason })
             .inc();
     }
 
-    /// How long one phase took.
+    /// Records the duration of one phase.
     pub fn took(&self, phase: Phase, time: Duration) {
         self.durations
             .get_or_create(&PhaseLabel { phase })
             .observe(time.as_secs_f64());
     }
 
-    /// Counts a request as being answered until the returned value is dropped.
+    /// Counts a request as in flight until the returned value is dropped.
     pub fn answering(&self) -> InFlight {
         self.in_flight.inc();
         InFlight(self.in_flight.clone())
     }
 
-    /// A write to a budget met somebody else's.
+    /// Counts a write to a budget that failed because another writer was first.
     pub fn ledger_conflict(&self) {
         self.ledger_conflicts.inc();
     }
 
-    /// A question to a member went without a usable answer.
+    /// Counts a question to a member that got no usable answer.
     pub fn probe_failed(&self, reason: &'static str) {
         self.probe_failures
             .get_or_create(&ReasonLabel { reason })
             .inc();
     }
 
-    /// A serving certificate is in use from now on.
+    /// Shows the expiry of the serving certificate that is in use from now on.
     pub fn certificate_in_use(&self, not_after: jiff::Timestamp) {
         self.certificate_expiry
             .set(not_after.as_duration().as_secs_f64());
     }
 
-    /// A changed certificate was taken into use.
+    /// Counts a changed certificate that was taken into use.
     pub fn certificate_reloaded(&self) {
         self.certificate_reloads.inc();
     }
 
-    /// A changed certificate was not usable.
+    /// Counts a changed certificate that cannot be used.
     pub fn certificate_failed(&self) {
         self.certificate_failures.inc();
     }
 
-    /// An Event was not written.
+    /// Counts an Event that was not written.
     pub fn event_dropped(&self) {
         self.events_dropped.inc();
     }
 
-    /// What is done for one cluster broke off, and is begun again.
+    /// Counts a task of one cluster that broke off by a bug and was begun again.
     pub fn duty_broke(&self, duty: &'static str) {
         self.duties_broken.get_or_create(&DutyLabel { duty }).inc();
     }
 
-    /// Asks this from now on how many lines the log has dropped since the process began.
+    /// Sets the function that returns the number of lines the log has dropped since the process
+    /// began.
     pub fn watch_log(&self, dropped: impl Fn() -> u64 + Send + Sync + 'static) {
-        // Whoever is asked already goes on being asked.
+        // Only the first call counts.
         let _ = self.log.set(Box::new(dropped));
     }
 
-    /// A feature is switched on, or off.
+    /// Shows whether a feature is switched on.
     pub fn feature(&self, name: &'static str, on: bool) {
         let label = FeatureLabel { name };
         self.features.get_or_create(&label).set(on.into());
     }
 
-    /// This replica leads from now on, or no longer: then it shows no cluster, since it would not see one change.
+    /// Shows whether this replica leads. One that does not lead shows no clusters, since it does
+    /// not see them change.
     pub fn leads(&self, leads: bool) {
         let mut leading = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
         *leading = leads;
@@ -383,7 +388,7 @@ impl Metrics {
         }
     }
 
-    /// The numbers of a cluster changed. Only the leader shows them.
+    /// Shows the numbers of a cluster, if this replica leads.
     pub fn cluster(&self, cluster: &ClusterRef, numbers: ClusterNumbers) {
         let ClusterNumbers {
             disruptions_allowed,
@@ -402,7 +407,7 @@ impl Metrics {
         self.serving.get_or_create(&labels).set(serving);
     }
 
-    /// A cluster's budget is gone.
+    /// Removes a cluster whose budget is gone.
     pub fn forget(&self, cluster: &ClusterRef) {
         let labels = ClusterLabel::from(cluster);
         self.disruptions_allowed.remove(&labels);
@@ -410,7 +415,7 @@ impl Metrics {
         self.serving.remove(&labels);
     }
 
-    /// The exposition, in the text format of `OpenMetrics`.
+    /// The exposition in the text format of `OpenMetrics`.
     pub fn exposition(&self) -> Result<String, fmt::Error> {
         if let Some(dropped) = self.log.get() {
             let counter = self.log_lines_dropped.inner();
@@ -424,7 +429,7 @@ impl Metrics {
     }
 }
 
-/// A request that is being answered.
+/// A guard for a request in flight.
 #[derive(Debug)]
 pub struct InFlight(Gauge);
 

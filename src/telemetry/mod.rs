@@ -1,6 +1,7 @@
-//! What the process says about itself: log lines, metrics and Kubernetes Events.
+//! Log lines, metrics and Kubernetes Events.
 //!
-//! Labels and reasons are words from fixed sets (slugs), never object names, except where a metric is about one cluster.
+//! Labels and reasons are words from fixed sets. Object names are labels only where a metric is
+//! about one cluster.
 
 pub mod events;
 pub mod logs;

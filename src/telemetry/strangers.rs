@@ -1,7 +1,9 @@
-//! Lines of the log that anybody causes who reaches a port, and nobody asked for: so many at once, and so many per second after that.
+//! A limit for log lines that any caller can cause without authentication, such as failed
+//! handshakes and rejected requests.
 //!
-//! What waits for the log's reader is bounded, and lines that do not fit are lost, whatever they say. So strangers get a share that leaves room
-//! for verdicts and overrides. Numbers count what is left out, and the next line that is written says how much it was.
+//! The queue of the log is bounded, and lines that do not fit are lost, whatever they say. The
+//! limit (a token bucket) leaves room for verdicts and overrides. Lines over the limit are counted,
+//! and the next line that is written is preceded by that number.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -9,16 +11,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many lines are written at once.
+/// The size of the bucket: lines that may be written at once.
 const AT_ONCE: u32 = 32;
 
-/// One line more may be written after each such time.
+/// The time after which one more line may be written.
 const ONE_MORE: Duration = Duration::from_secs(1);
 
-/// Those of this process, whose log is one.
+/// The limit of this process, which has one log.
 pub static STRANGERS: Strangers = Strangers::new();
 
-/// What strangers may write into the log.
+/// A token bucket for log lines.
 #[derive(Debug)]
 pub struct Strangers {
     share: Mutex<Share>,
@@ -28,14 +30,14 @@ pub struct Strangers {
 #[derive(Debug)]
 struct Share {
     lines: u32,
-    /// When it last got one more, or was full.
+    /// When the bucket last got a token, or was last full.
     since: Option<Instant>,
-    /// Since the last line that was written.
+    /// Lines left out since the last one that was written.
     left_out: u64,
 }
 
 impl Strangers {
-    /// With a full share.
+    /// A full bucket.
     const fn new() -> Self {
         let share = Share {
             lines: AT_ONCE,
@@ -48,7 +50,8 @@ impl Strangers {
         }
     }
 
-    /// Writes the line, where the share allows it, and before it how many were left out since the last.
+    /// Writes the line if the limit allows it, after a line with the number of those left out since
+    /// the last.
     pub fn tell(&self, line: impl FnOnce()) {
         let Some(left_out) = self.take(Instant::now()) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
@@ -63,12 +66,13 @@ impl Strangers {
         line();
     }
 
-    /// How many lines were left out since the process began.
+    /// The number of lines left out since the process began.
     pub fn left_out(&self) -> u64 {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// How many lines were left out since the last, where one more may be written.
+    /// Takes a token. Returns the number of lines left out since the last one, or `None` without a
+    /// token.
     fn take(&self, now: Instant) -> Option<u64> {
         let mut share = self.share.lock().unwrap_or_else(PoisonError::into_inner);
         share.grow(now);

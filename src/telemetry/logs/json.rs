@@ -1,7 +1,8 @@
-//! A line as a JSON object: what `tracing_subscriber` writes, for less of the processor's time.
+//! A log line as a JSON object in the form of `tracing_subscriber`, for less processor time.
 //!
-//! Its own formatter passes every quote and comma through two layers that check it anew, some hundred times per line, and a gate
-//! writes a line for each pod that anybody deletes. Where a line has spans around it, or comes of the `log` crate, its formatter is used.
+//! The formatter of `tracing_subscriber` passes every quote and comma through two layers that check
+//! it again, some hundred times a line, and the gate writes a line for each pod that anybody
+//! deletes. That formatter is still used for lines within spans and for lines of the `log` crate.
 
 use std::fmt::{self, Debug, Write as _};
 
@@ -12,13 +13,13 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// About what a decision needs, bytes.
+/// The usual length in bytes of the line of a decision.
 const USUAL_LENGTH: usize = 768;
 
-/// Of one field, bytes: strangers choose some of them.
+/// Most bytes of one field: callers choose the content of some fields.
 const LONGEST_TEXT: usize = 2048;
 
-/// Formats events.
+/// The formatter.
 pub(super) struct JsonLines {
     of_the_library: Format<Json>,
 }
@@ -58,13 +59,13 @@ where
     }
 }
 
-/// An object that is still open.
+/// A JSON object that is not closed yet.
 struct Line(String);
 
 impl Line {
     fn key(&mut self, name: &str) {
         self.0.push_str(",\"");
-        // As it is written where it is a word of the language.
+        // A field that is named like a Rust keyword is `r#type` in the code and `type` in the log.
         self.0.push_str(name.strip_prefix("r#").unwrap_or(name));
         self.0.push_str("\":");
     }
@@ -90,12 +91,12 @@ impl Line {
 
     fn number(&mut self, name: &str, value: impl fmt::Display) {
         self.key(name);
-        // A String takes everything.
+        // Writing to a String does not fail.
         let _ = write!(self.0, "{value}");
     }
 }
 
-/// As much of a text as is logged, and how many bytes are left out.
+/// The part of `text` that is logged, and the number of bytes that are left out.
 fn beginning(text: &str) -> (&str, usize) {
     let mut end = text.len().min(LONGEST_TEXT);
     while !text.is_char_boundary(end) {
@@ -123,7 +124,7 @@ impl Visit for Line {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // `null` where it is no number.
+        // NaN and infinity become `null`, since JSON has no number for them.
         self.number(field.name(), serde_json::Value::from(value));
     }
 
@@ -158,7 +159,7 @@ mod tests {
         }
     }
 
-    /// What is written of these events, without the times.
+    /// The lines that `format` writes for these events, without the times.
     fn lines<F>(format: F, events: impl Fn()) -> Vec<Value>
     where
         F: FormatEvent<tracing_subscriber::Registry, JsonFields> + Send + Sync + 'static,

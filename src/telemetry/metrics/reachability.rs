@@ -1,4 +1,4 @@
-//! Which replicas API servers are sent to, as this one sees it.
+//! Metrics of the endpoints of the gate's own Service, as this replica sees them.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ struct PeerLabel {
     peer: String,
 }
 
-/// The metrics of the endpoints.
+/// Metrics of the endpoints of the gate's own Service.
 #[derive(Debug, Default)]
 pub struct ReachabilityMetrics {
     kept_by_replicas: Gauge,
@@ -56,23 +56,23 @@ impl ReachabilityMetrics {
         metrics
     }
 
-    /// Who keeps the endpoints.
+    /// Shows whether the replicas write the endpoints, or the Service's selector does.
     pub fn kept_by_replicas(&self, by_replicas: bool) {
         self.kept_by_replicas.set(by_replicas.into());
     }
 
-    /// This replica's endpoint was written.
+    /// Shows whether this replica's own endpoint was ready when it was last written.
     pub fn own(&self, ready: bool) {
         self.own.set(ready.into());
     }
 
-    /// A peer was asked.
+    /// Shows whether the replica `peer` answered that it is ready.
     pub fn peer(&self, peer: &str, answers: bool) {
         let peer = PeerLabel { peer: peer.into() };
         self.peers.get_or_create(&peer).set(answers.into());
     }
 
-    /// These are all peers that there are: others leave the exposition.
+    /// Removes every peer but these from the exposition.
     pub fn keep_peers<'a>(&self, peers: impl Iterator<Item = &'a String>) {
         let now: BTreeSet<String> = peers.cloned().collect();
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,13 +84,13 @@ impl ReachabilityMetrics {
         *shown = now;
     }
 
-    /// A peer's endpoint was taken out.
+    /// Counts an endpoint of `peer` that this replica took out of the Service.
     pub fn struck(&self, peer: &str) {
         let peer = PeerLabel { peer: peer.into() };
         self.strikes.get_or_create(&peer).inc();
     }
 
-    /// A round failed.
+    /// Counts a round in which the endpoints could not be read or written.
     pub fn trouble(&self) {
         self.troubles.inc();
     }

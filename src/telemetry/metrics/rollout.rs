@@ -1,4 +1,4 @@
-//! What rollouts do and how long they take.
+//! Metrics of rollouts: steps, waits and durations.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// From a cluster of one to seven members that take their time.
+/// Bucket bounds in seconds, from a cluster of one to seven slow members.
 const MINUTES: [f64; 10] = [
     5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0, 1800.0, 7200.0,
 ];
@@ -24,7 +24,7 @@ struct WaitLabel {
     reason: &'static str,
 }
 
-/// The metrics of all rollouts.
+/// Metrics of all rollouts.
 #[derive(Debug)]
 pub struct RolloutMetrics {
     steps: Family<StepLabel, Counter>,
@@ -65,13 +65,13 @@ impl RolloutMetrics {
         self.steps.get_or_create(&label).inc();
     }
 
-    /// Counts time that was waited for `reason`.
+    /// Adds to the time that rollouts waited for `reason`.
     pub fn waited(&self, reason: &'static str, time: Duration) {
         let label = WaitLabel { reason };
         self.waited.get_or_create(&label).inc_by(time.as_secs_f64());
     }
 
-    /// Counts a rollout that is complete.
+    /// Records the duration of a complete rollout.
     pub fn finished(&self, took: Duration) {
         self.duration.observe(took.as_secs_f64());
     }
