@@ -1,4 +1,4 @@
-//! The composition root: builds everything once, connects it, and ends it in order.
+//! The composition root: builds every part once, connects the parts, and ends them in order.
 
 mod bounded;
 mod descriptors;
@@ -40,13 +40,15 @@ use crate::telemetry::events::{Events, Notices};
 use crate::telemetry::logs;
 use crate::telemetry::metrics::Metrics;
 
-/// Below this, a request that is still on its way in the API server could outlive the memory of its permission.
+/// The shortest settle time that is safe: an API server may finish a request up to 60 s after it
+/// asked the webhook. With a shorter settle time the ledger may release a grant whose request is
+/// still on its way; the program warns then.
 const SAFE_SETTLE_TIME: Duration = Duration::from_secs(60);
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 ///
-/// # Errors
-/// Whatever keeps it from starting, in words that say what to do.
+/// # Errors Why the command could not start or had to end, with what to do about it where that is
+/// known.
 pub fn main(cli: Cli) -> Result<()> {
     match cli.command {
         Command::Crds => print(&crds_yaml()?),
@@ -54,14 +56,14 @@ pub fn main(cli: Cli) -> Result<()> {
         Command::Run(options) => {
             let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
             let ended = runtime.block_on(run(*options));
-            // A file on a volume that hangs must not keep a process that has ended.
+            // A file read that hangs on its volume must not delay the end of the process.
             runtime.shutdown_timeout(Duration::from_secs(1));
             ended
         }
     }
 }
 
-/// Says on standard error why the program ends, with everything that led to it.
+/// Prints an error with all its causes to standard error.
 pub fn lament(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "quorumgate: {error:#}");
 }
@@ -72,7 +74,7 @@ fn print(text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Everything that the webhooks and the loops share.
+/// The parts that the webhooks and the loops share.
 struct Parts {
     client: Client,
     clock: Clock,
@@ -179,7 +181,8 @@ async fn run(options: cli::Run) -> Result<()> {
     end.after(signals::termination()).await
 }
 
-/// Ready: the watches have synced, the certificate is valid, and nobody has asked the process to go.
+/// The readiness conditions: the watches have synced, the certificate is valid, and the process has
+/// not been asked to end.
 fn readiness(
     certificate: &Arc<Certificate>,
     synced: watch::Receiver<bool>,
@@ -216,7 +219,7 @@ impl Parts {
     ) -> Self {
         let ledger = Ledger::new(client.clone(), clock.clone());
         let observer = Observer::new(client.clone(), ledger, clock.clone(), options.settle_time);
-        // Half of them, so that callers can be let in.
+        // Members get half of the file descriptors, so that callers can always connect.
         let connections = Connections::at_most(descriptors::take_all() / 2, clock.clone());
         let prober = Prober::new(connections.clone(), clock.clone());
         let admin = Admin::new(connections);
@@ -257,7 +260,8 @@ impl Parts {
         }
     }
 
-    /// Has the endpoint of this replica kept, where the options say which it is. What peers are to be told.
+    /// Starts to maintain this replica's endpoint in the Service, where the options name the
+    /// Service and the pod. Returns what other replicas are told when they ask.
     fn keep_endpoint(
         &self,
         options: &cli::Run,

@@ -1,8 +1,8 @@
-//! An error with everything that led to it.
+//! An error and its causes as text.
 
 use std::error::Error;
 
-/// An error and its sources in one line, the outermost first.
+/// The error and its sources in one line, the outermost first.
 pub(crate) fn causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,5 @@
-//! The command line. Every option can be given by an environment variable, too; a bad value is refused before anything starts.
+//! The command line. Every option can also be given by an environment variable. A bad value is
+//! refused before anything starts.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,21 +13,22 @@ use crate::reachability::Myself;
 use crate::serve::Callers;
 use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
 
-/// Keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
+/// Keeps etcd clusters on Kubernetes quorate: asks etcd before a member is disrupted.
 #[derive(Debug, Parser)]
 #[command(name = "quorumgate", version, max_term_width = 110)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve the webhooks and look after the budgets.
+    /// Serve the webhooks and run the controllers.
     ///
-    /// The cluster is the one that KUBECONFIG names, or the one this process runs in. SIGTERM drains and ends it.
+    /// KUBECONFIG names the Kubernetes cluster; without it, it is the cluster of this pod. SIGTERM
+    /// ends the process after requests in flight are answered.
     Run(Box<Run>),
     /// Print the custom resource definitions, for `kubectl apply -f -`.
     Crds,
@@ -37,7 +39,8 @@ pub enum Command {
 /// Options of `quorumgate run`.
 #[derive(Debug, Clone, Args)]
 pub struct Run {
-    /// Where the API server reaches the webhooks, by HTTPS. `[::]` is every address, of IPv4 as well, or of IPv4 alone where there is no IPv6.
+    /// Address of the webhooks, which API servers call by HTTPS. `[::]` stands for every IPv4 and
+    /// IPv6 address, or for every IPv4 address on machines without IPv6.
     #[arg(
         long,
         env = "QUORUMGATE_LISTEN",
@@ -47,7 +50,7 @@ pub struct Run {
     )]
     pub listen: SocketAddr,
 
-    /// Where /livez, /readyz and /metrics are, by plain HTTP.
+    /// Address of /livez, /readyz and /metrics, by plain HTTP.
     #[arg(
         long,
         env = "QUORUMGATE_ADMIN_LISTEN",
@@ -57,7 +60,7 @@ pub struct Run {
     )]
     pub admin_listen: SocketAddr,
 
-    /// The serving certificate and its chain, PEM. Read again whenever its content changes.
+    /// PEM file of the serving certificate and its chain. Read again whenever its content changes.
     #[arg(
         long,
         env = "QUORUMGATE_TLS_CERT",
@@ -66,7 +69,8 @@ pub struct Run {
     )]
     pub tls_cert: PathBuf,
 
-    /// The private key of the serving certificate, PEM. Read again whenever its content changes.
+    /// PEM file of the private key of the serving certificate. Read again whenever its content
+    /// changes.
     #[arg(
         long,
         env = "QUORUMGATE_TLS_KEY",
@@ -75,8 +79,9 @@ pub struct Run {
     )]
     pub tls_key: PathBuf,
 
-    /// Authorities of the API servers' client certificates, PEM. With it, only callers who show a certificate of theirs are answered; without
-    /// it, everybody who reaches the port. Read again whenever its content changes.
+    /// PEM file of the authorities that sign the client certificates of API servers. Callers
+    /// without such a certificate are refused. Without this option every caller that reaches the
+    /// port is answered. Read again whenever its content changes.
     #[arg(
         long,
         env = "QUORUMGATE_CLIENT_CA",
@@ -85,24 +90,28 @@ pub struct Run {
     )]
     pub client_ca: Option<PathBuf>,
 
-    /// Common names or DNS names of which a caller's certificate has to carry one. Needed where the authority signs for others too.
+    /// Common names or DNS names, separated by commas, of which a client certificate has to carry
+    /// one. Needed where the authority of --client-ca signs certificates for others too.
     #[arg(long, env = "QUORUMGATE_CLIENT_NAMES", value_name = "NAME", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new(), requires = "client_ca", help_heading = "Certificate")]
     pub client_names: Vec<String>,
 
-    /// Namespaces to look after, separated by commas. All, where none is named.
+    /// Namespaces to look after, separated by commas. Default: all.
     #[arg(long, env = "QUORUMGATE_NAMESPACES", value_name = "NAMESPACE", value_delimiter = ',', value_parser = dns_label, help_heading = "Scope")]
     pub namespaces: Vec<String>,
 
-    /// What new budgets say of enforcement: `Warn` to begin by reports alone. A budget that is there says it itself.
+    /// Enforcement that is written into new budgets. `Warn` allows everything and reports what it
+    /// would have refused. Budgets that exist keep their own.
     #[arg(long, env = "QUORUMGATE_DEFAULT_ENFORCEMENT", value_name = "ENFORCEMENT", value_enum, default_value_t = Enforcement::Enforce, help_heading = "Scope")]
     pub default_enforcement: Enforcement,
 
-    /// Name of the validating and of the mutating webhook configuration that call this gate: while one of them is
-    /// missing or was just made, the gate knows that it was not in force.
+    /// Name of the validating and of the mutating webhook configuration that call this gate. While
+    /// one of them is missing or was only just created, the gate knows that disruptions may have
+    /// passed unasked, and does not trust its ledgers.
     #[arg(long, env = "QUORUMGATE_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain, help_heading = "Scope")]
     pub webhook_configuration: String,
 
-    /// Namespace of the Lease by which the replicas choose who writes observations and rolls updates out. No safety rests on it.
+    /// Namespace of the gate: of the Lease by which the replicas elect a leader, and of --service.
+    /// The leader writes observations and rolls updates out; safety does not depend on it.
     #[arg(long, env = "QUORUMGATE_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "quorumgate", value_parser = dns_label, help_heading = "Replicas")]
     pub lease_namespace: String,
 
@@ -110,29 +119,31 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_LEASE_NAME", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain, help_heading = "Replicas")]
     pub lease_name: String,
 
-    /// Name of this replica in the Lease and in Events. The host's name, where none is given.
+    /// Name of this replica in the Lease and in Events. Default: the host name.
     #[arg(long, env = "QUORUMGATE_IDENTITY", value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Replicas")]
     pub identity: Option<String>,
 
-    /// Run under any username, for development with a kubeconfig of one's own. Whatever else comes under the gate's username is taken for its own
-    /// steps, to which no override applies; so without this option it has to be a service account's.
+    /// Accept any username of this process, for development with one's own kubeconfig. Without this
+    /// option the username has to be a service account's, because requests under the gate's
+    /// username count as its own steps: no override applies to them.
     #[arg(long, env = "QUORUMGATE_ANY_USERNAME", help_heading = "Replicas")]
     pub any_username: bool,
 
-    /// The Service that API servers call, in the gate's own namespace. Where it has no selector, each replica keeps its own endpoint there, and
-    /// takes out those of replicas that do not answer. Without this option Kubernetes, or nobody, keeps the endpoints.
+    /// Name of the Service that API servers call, in the gate's own namespace. Where the Service
+    /// has no selector, each replica writes its own endpoint and takes out the endpoints of
+    /// replicas that do not answer. Without this option the gate writes no endpoints.
     #[arg(long, env = "QUORUMGATE_SERVICE", value_name = "NAME", value_parser = dns_label, requires_all = ["pod_name", "pod_uid", "pod_ip"], help_heading = "Replicas")]
     pub service: Option<String>,
 
-    /// Name of the pod that this replica runs in.
+    /// Name of the pod that this replica runs in. Needed with --service.
     #[arg(long, env = "QUORUMGATE_POD_NAME", value_name = "NAME", value_parser = dns_subdomain, help_heading = "Replicas")]
     pub pod_name: Option<String>,
 
-    /// UID of that pod: its endpoint goes with it.
+    /// UID of that pod, which owns the endpoint of this replica. Needed with --service.
     #[arg(long, env = "QUORUMGATE_POD_UID", value_name = "UID", value_parser = clap::builder::NonEmptyStringValueParser::new(), help_heading = "Replicas")]
     pub pod_uid: Option<String>,
 
-    /// Address of that pod.
+    /// IP address of that pod. Needed with --service.
     #[arg(
         long,
         env = "QUORUMGATE_POD_IP",
@@ -145,47 +156,52 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_NODE_NAME", value_name = "NAME", value_parser = dns_subdomain, help_heading = "Replicas")]
     pub node_name: Option<String>,
 
-    /// How long a permission stays open when its delete was not seen to happen. Longer than any request lives in the API server
-    /// (60 s by default); every replica of a gate needs the same.
+    /// How long a grant stays open when its delete was not seen to happen. Has to exceed the time
+    /// that any request lives in an API server (60 s by default), and to be the same for all
+    /// replicas.
     #[arg(long, env = "QUORUMGATE_SETTLE_TIME", value_name = "DURATION", default_value = "120s", value_parser = settle_time, help_heading = "Times")]
     pub settle_time: Duration,
 
-    /// How long a member may take to answer, where its budget does not say. It rises by itself with the latency seen lately.
+    /// How long a member may take to answer a probe, where its budget does not say. Rises by itself
+    /// with the latency of recent reads, up to 1.5 s.
     #[arg(long, env = "QUORUMGATE_PROBE_TIMEOUT", value_name = "DURATION", default_value = "400ms", value_parser = probe_timeout, help_heading = "Times")]
     pub probe_timeout: Duration,
 
-    /// How long requests are still taken after SIGTERM, while readiness fails and callers go elsewhere.
+    /// How long requests are still accepted after SIGTERM, while readiness fails and callers turn
+    /// to other replicas.
     #[arg(long, env = "QUORUMGATE_LEAVE_TIME", value_name = "DURATION", default_value = "3s", value_parser = up_to_a_minute, help_heading = "Times")]
     pub leave_time: Duration,
 
-    /// How long requests in flight may take after that.
+    /// How long requests in flight may take after the leave time.
     #[arg(long, env = "QUORUMGATE_DRAIN_TIME", value_name = "DURATION", default_value = "10s", value_parser = up_to_a_minute, help_heading = "Times")]
     pub drain_time: Duration,
 
-    /// The longest request body, bytes. An admission review holds up to two objects of at most 1.5 MiB each.
+    /// Longest request body in bytes. An admission review holds up to two objects of at most 1.5
+    /// MiB each.
     #[arg(long, env = "QUORUMGATE_MAX_BODY_BYTES", value_name = "BYTES", default_value_t = 4_194_304, value_parser = body_bytes, help_heading = "Limits")]
     pub max_body_bytes: usize,
 
-    /// Judgements at one time. More are told to wait (429).
+    /// Most judgements at one time. Further requests are answered with 429, and may be tried again.
     #[arg(long, env = "QUORUMGATE_MAX_JUDGEMENTS", value_name = "NUMBER", default_value_t = 256, value_parser = judgements, help_heading = "Limits")]
     pub max_judgements: usize,
 
-    /// Features to switch on or off, as `Name=true,Other=false`. There is one, off by default: `QuorumAwareUpdatesWithOnDelete` (also
-    /// called `UpdateStrategyOnDelete`) keeps the update strategy `OnDelete` on enrolled StatefulSets and rolls them out.
+    /// Features to switch on or off, as `Name=true,Other=false`. There is one, off by default:
+    /// `QuorumAwareUpdatesWithOnDelete` (also called `UpdateStrategyOnDelete`) keeps the update
+    /// strategy `OnDelete` on enrolled StatefulSets and rolls them out.
     #[arg(long, env = "QUORUMGATE_FEATURE_GATES", value_name = "NAME=BOOLEAN,...", value_parser = features::switches, help_heading = "Features")]
     pub feature_gates: Vec<Switches>,
 
-    /// How a log line looks.
+    /// Form of the log lines.
     #[arg(long, env = "QUORUMGATE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Json, help_heading = "Log")]
     pub log_format: LogFormat,
 
-    /// Which lines are logged: levels by module, for example `info` or `warn,quorumgate=debug`.
+    /// Filter of the log: levels by module, for example `info` or `warn,quorumgate=debug`.
     #[arg(long, env = "QUORUMGATE_LOG", value_name = "FILTER", default_value = DEFAULT_FILTER, help_heading = "Log")]
     pub log: String,
 }
 
 impl Run {
-    /// Who may call the webhooks; `None` for everybody.
+    /// The callers that the webhooks accept; `None` accepts every caller.
     pub fn callers(&self) -> Option<Callers> {
         Some(Callers {
             authorities: self.client_ca.clone()?,
@@ -193,7 +209,7 @@ impl Run {
         })
     }
 
-    /// The pod that this replica runs in; `None` where it is not to keep its own endpoint.
+    /// The pod that this replica runs in; `None` where it does not maintain its own endpoint.
     pub fn myself(&self) -> Option<Myself> {
         Some(Myself {
             namespace: self.lease_namespace.clone(),
@@ -207,7 +223,8 @@ impl Run {
         })
     }
 
-    /// The name of this replica: as given, or the host's.
+    /// The name of this replica: the option, else the host name, else a name made of the process
+    /// id.
     pub fn identity(&self) -> String {
         let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
         self.identity
@@ -230,7 +247,8 @@ fn up_to_a_minute(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO, Duration::from_secs(60))
 }
 
-/// A duration as people write it: `120s`, `2m`, `1m 30s`, `400ms`.
+/// Parses a duration such as `120s`, `2m`, `1m 30s` or `400ms` that lies between `least` and
+/// `most`.
 fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let given: jiff::SignedDuration = text
         .parse()
@@ -242,7 +260,7 @@ fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, Strin
 }
 
 fn body_bytes(text: &str) -> Result<usize, String> {
-    // Below this, large pods could neither be deleted nor evicted.
+    // With less, large pods could be neither deleted nor evicted.
     number(text, 3 * 1024 * 1024, 64 * 1024 * 1024)
 }
 

@@ -1,7 +1,8 @@
-//! The only reader of wall and monotonic time.
+//! The clock: the wall time and the monotonic time.
 //!
-//! Whoever needs the time is given a [`Clock`]; tests give one that they move by hand. The monotonic time is tokio's, so
-//! that it can be handed to its timers. A frozen clock does not stop those timers: it decides what is read, not what is waited for.
+//! Code that needs the time is given a [`Clock`]; tests give one that they move by hand. The
+//! monotonic time is tokio's, so that it can be handed to tokio's timers. A frozen clock changes
+//! what is read, and does not stop those timers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Tells the time. Cheap to clone.
+/// A source of the time. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Clock(Source);
 
@@ -25,7 +26,7 @@ struct Reading {
     monotonic: Instant,
 }
 
-/// Moves a frozen [`Clock`] and all its clones.
+/// The control of a frozen [`Clock`] and of all its clones.
 #[derive(Debug)]
 pub struct Hands(Arc<Mutex<Reading>>);
 
@@ -35,20 +36,20 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock that stands at `wall` until its hands are moved.
+    /// A clock that shows `wall` until it is moved by the returned [`Hands`].
     pub fn frozen(wall: Timestamp) -> (Self, Hands) {
         let monotonic = system_reading().monotonic;
         let reading = Arc::new(Mutex::new(Reading { wall, monotonic }));
         (Self(Source::Frozen(Arc::clone(&reading))), Hands(reading))
     }
 
-    /// The time of day. It may jump, and differs between machines: for people, for certificates, and for ages of what
-    /// the Kubernetes API dates.
+    /// The wall time, for people, for certificates, and for the age of what the Kubernetes API
+    /// dates. It may jump, and it differs between machines.
     pub fn now(&self) -> Timestamp {
         self.read().wall
     }
 
-    /// Monotonic time, for deadlines and for what is measured within this process.
+    /// The monotonic time, for deadlines and for durations within this process.
     pub fn instant(&self) -> Instant {
         self.read().monotonic
     }

@@ -1,11 +1,12 @@
-//! The features that can be switched on and off: `--feature-gates=Name=true,Other=false`, as Kubernetes' own programs have it.
+//! Feature gates, given as `--feature-gates=Name=true,Other=false` like those of Kubernetes' own
+//! programs.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use strum::IntoEnumIterator as _;
 
-/// Something that is off unless it is asked for.
+/// A feature, off by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::EnumIter)]
 pub enum Feature {
     /// Enrolled StatefulSets get the update strategy `OnDelete`, and the gate rolls them out.
@@ -13,14 +14,14 @@ pub enum Feature {
 }
 
 impl Feature {
-    /// The name that is shown.
+    /// The name of the feature in `--feature-gates`, logs and metrics.
     fn name(self) -> &'static str {
         match self {
             Self::OnDelete => "QuorumAwareUpdatesWithOnDelete",
         }
     }
 
-    /// Another name for the same.
+    /// A second name that `--feature-gates` accepts.
     fn alias(self) -> &'static str {
         match self {
             Self::OnDelete => "UpdateStrategyOnDelete",
@@ -35,13 +36,16 @@ impl Feature {
 /// Which features are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// `QuorumAwareUpdatesWithOnDelete`: enrolled StatefulSets keep the update strategy `OnDelete`, and the gate rolls them out.
-    /// Off, those that it had changed get their own strategy back.
+    /// `QuorumAwareUpdatesWithOnDelete` (DEP-07): enrolled StatefulSets keep the update strategy
+    /// `OnDelete`, and the gate rolls them out. While it is off, StatefulSets that the gate had
+    /// changed get their own strategy back.
     pub on_delete: bool,
 }
 
 impl Features {
-    /// What several lists of switches say together.
+    /// The features after several lists of switches.
+    ///
+    /// # Errors When two lists contradict each other.
     pub fn of(lists: &[Switches]) -> Result<Self, BadFeature> {
         let mut said = BTreeMap::new();
         for (feature, on) in lists.iter().flat_map(|switches| &switches.0) {
@@ -55,7 +59,7 @@ impl Features {
         })
     }
 
-    /// Every feature by name, and whether it is on.
+    /// The name of every feature, and whether it is on.
     pub fn all(self) -> impl Iterator<Item = (&'static str, bool)> {
         let Self { on_delete } = self;
         Feature::iter().map(move |feature| match feature {
@@ -64,25 +68,25 @@ impl Features {
     }
 }
 
-/// A list of switches as it was given: `Name=true,Other=false`. It may be empty.
+/// A list of switches: `Name=true,Other=false`. It may be empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switches(Vec<(Feature, bool)>);
 
-/// A list that cannot be meant.
+/// Why a list of switches cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BadFeature {
-    /// There is no such feature.
+    /// No feature has this name.
     Unknown(String),
-    /// It says neither on nor off.
+    /// The feature has no value.
     NoValue(String),
-    /// What it says is neither.
+    /// The value is neither true nor false.
     BadValue {
         /// The name that was given.
         name: String,
-        /// What was given for it.
+        /// The value that was given.
         value: String,
     },
-    /// It is said to be on and to be off.
+    /// The feature is switched both on and off.
     Contradiction(Feature),
 }
 
@@ -114,10 +118,9 @@ impl fmt::Display for BadFeature {
     }
 }
 
-/// Reads a list of switches.
+/// Parses a list of switches.
 ///
-/// # Errors
-/// Where one is unknown, or has no value that can be read.
+/// # Errors When a feature is unknown, or a value is missing or neither true nor false.
 pub fn switches(text: &str) -> Result<Switches, BadFeature> {
     text.split(',')
         .map(str::trim)
@@ -135,7 +138,7 @@ fn switch(text: &str) -> Result<(Feature, bool), BadFeature> {
     let feature = Feature::named(name).ok_or_else(|| BadFeature::Unknown(name.to_owned()))?;
     let value = value.ok_or_else(|| BadFeature::NoValue(name.to_owned()))?;
     match value {
-        // What Go, and so every program of Kubernetes, reads as true and false.
+        // The spellings of true and false that Go, and so every program of Kubernetes, accepts.
         "true" | "True" | "TRUE" | "t" | "T" | "1" => Ok((feature, true)),
         "false" | "False" | "FALSE" | "f" | "F" | "0" => Ok((feature, false)),
         _ => Err(BadFeature::BadValue {

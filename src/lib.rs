@@ -1,4 +1,4 @@
-//! quorumgate keeps etcd clusters on Kubernetes quorate: before a member goes, etcd itself is asked.
+//! quorumgate keeps etcd clusters on Kubernetes quorate: it asks etcd before a member is disrupted.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod admission;
@@ -25,7 +25,8 @@ pub use quorumgate_core::{plan, quorum};
 #[cfg(test)]
 mod fake_api;
 
-/// Chooses the process's TLS implementation. To be called once, before the first connection; calling it again changes nothing.
+/// Selects the TLS implementation of the process. The first call has to come before the first
+/// connection; further calls change nothing.
 pub fn install_crypto_provider() {
     // The error says that one was installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -1,4 +1,4 @@
-//! The program: reads the command line, and runs what it asks for.
+//! The program.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Parser as _;
 use mimalloc::MiMalloc;
 use quorumgate::{app, cli::Cli};
 
-/// The image is linked against musl, whose allocator is slow where several threads allocate.
+/// The image is linked against musl, whose allocator is slow when several threads allocate.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,17 +1,20 @@
-//! Certificates and keys in PEM files, and what is wrong with one in words that repeat none of it: the library quotes the line it stumbled
-//! over, and a key whose line breaks got lost is one such line. What should be a certificate may be a key, too.
+//! Certificates and keys from PEM files.
+//!
+//! The library's errors quote the line that cannot be parsed, and a private key that lost its line
+//! breaks is one such line. The errors here describe the problem and quote nothing, also where a
+//! certificate was expected: the file may hold a key.
 
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// Every certificate in a file, in its order; there may be none.
+/// Every certificate in the file, in its order; possibly none.
 pub(crate) fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
     CertificateDer::pem_slice_iter(file)
         .collect::<Result<_, _>>()
         .map_err(PemProblem::from)
 }
 
-/// The first private key in a file.
+/// The first private key in the file.
 pub(crate) fn private_key(file: &[u8]) -> Result<PrivateKeyDer<'static>, PemProblem> {
     PrivateKeyDer::from_pem_slice(file).map_err(PemProblem::from)
 }
@@ -19,19 +22,19 @@ pub(crate) fn private_key(file: &[u8]) -> Result<PrivateKeyDer<'static>, PemProb
 /// Why a file is not PEM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PemProblem {
-    /// No section of the kind that is wanted.
+    /// The file has no section of the wanted kind.
     #[error("there is no such section in it")]
     Nothing,
-    /// The line that begins a section is not one.
+    /// The line that begins a section is malformed.
     #[error("a section begins wrongly; does it have its line breaks?")]
     Beginning,
-    /// A section never ends.
+    /// A section has no end.
     #[error("a section does not end; does it have its line breaks?")]
     End,
-    /// A section's content is no base64.
+    /// The content of a section is not base64.
     #[error("a section is not base64")]
     Base64,
-    /// Anything else.
+    /// Any other problem.
     #[error("it cannot be read")]
     Unreadable,
 }

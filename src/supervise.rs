@@ -1,11 +1,12 @@
-//! Every task of the process runs under one supervisor: when one ends that serves every cluster, and nobody asked it to end, the process ends.
+//! Supervision of tasks. Every task of the process is started here.
 //!
-//! A replica that lost such a task looks healthy and is not: it stays ready and keeps its Lease while nobody watches, settles or rolls out. A
-//! replica that is gone is missed at once, and comes back whole.
+//! A task that serves all clusters is needed by the process: when it ends although nobody asked it
+//! to, the process ends, and Kubernetes starts it again. A replica without such a task would look
+//! healthy: it would stay ready and keep its Lease while nobody watches, settles or rolls out.
 //!
-//! What is done for one cluster is another matter. Its objects are written by whoever owns it: were a panic that they cause the end of the
-//! process, then one tenant could end every replica, one after the other, for as long as the object is there. So it is begun again, after a
-//! rest, and the other clusters never notice.
+//! A task for one cluster is begun again instead, after a pause. The objects of a cluster are
+//! written by its owner; if a panic that they cause ended the process, one tenant could end every
+//! replica for as long as such an object exists. Other clusters are not affected.
 #![allow(
     clippy::disallowed_methods,
     reason = "tasks are started here and nowhere else"
@@ -25,19 +26,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::error;
 
-/// How long what broke rests before it is begun again: the first time, and at most. Each rest is twice as long as the one before, until it went well for
-/// longer than the longest.
+/// The pause before a broken task is begun again, the first time and at most. Each pause is twice
+/// as long as the one before, until the task ran for longer than the longest pause.
 const FIRST_REST: Duration = Duration::from_secs(1);
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-/// How a task ended that was not to end.
+/// How a task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum How {
-    /// It returned, as if it had nothing left to do.
+    /// The task returned without an error.
     Returned,
-    /// It gave up, for this reason.
+    /// The task returned this error.
     Failed(String),
-    /// It panicked, with these words.
+    /// The task panicked with this message.
     Panicked(String),
 }
 
@@ -47,9 +48,9 @@ pub enum How {
     "the task {task:?} {how}: without it this replica would only seem to work, so it ends and has to be started again"
 )]
 pub struct Ended {
-    /// What the task is called.
+    /// The name of the task.
     pub task: Cow<'static, str>,
-    /// How it ended.
+    /// How the task ended.
     pub how: How,
 }
 
@@ -63,9 +64,9 @@ impl fmt::Display for How {
     }
 }
 
-/// What a task returns.
+/// The result of a task.
 pub trait Outcome {
-    /// How it ended.
+    /// Converts the result into the way in which the task ended.
     fn how(self) -> How;
 }
 
@@ -84,7 +85,7 @@ impl Outcome for anyhow::Result<()> {
     }
 }
 
-/// Starts tasks and misses those that end. Clones are the same supervisor.
+/// Starts tasks and notices their end. Clones share one supervisor.
 #[derive(Debug, Clone)]
 pub struct Supervisor {
     tasks: TaskTracker,
@@ -92,12 +93,13 @@ pub struct Supervisor {
     ended: UnboundedSender<Ended>,
 }
 
-/// Learns which tasks ended.
+/// The receiving end for tasks that ended unexpectedly.
 #[derive(Debug)]
 pub struct Losses(UnboundedReceiver<Ended>);
 
 impl Losses {
-    /// Returns when a task has ended that nobody asked to end; never, where none does.
+    /// Waits for the next task that ends although nobody asked it to. Never returns where no task
+    /// does.
     pub async fn next(&mut self) -> Ended {
         match self.0.recv().await {
             Some(ended) => ended,
@@ -107,7 +109,7 @@ impl Losses {
 }
 
 impl Supervisor {
-    /// A supervisor of nothing yet.
+    /// A supervisor without tasks.
     pub fn new() -> (Self, Losses) {
         let (ended, losses) = unbounded_channel();
         let supervisor = Self {
@@ -118,7 +120,8 @@ impl Supervisor {
         (supervisor, Losses(losses))
     }
 
-    /// Starts a task that is to run until `asked` is cancelled, and that ends itself then.
+    /// Starts a task that the process needs. The task has to run until `asked` is cancelled, and to
+    /// return then.
     pub fn spawn<T: Outcome>(
         &self,
         task: impl Into<Cow<'static, str>>,
@@ -139,7 +142,8 @@ impl Supervisor {
         });
     }
 
-    /// Starts a task that knows no end: it is dropped when `asked` is cancelled.
+    /// Starts a task that the process needs and that never returns by itself. The task is dropped
+    /// when `asked` is cancelled.
     pub fn spawn_endless<T: Outcome>(
         &self,
         task: impl Into<Cow<'static, str>>,
@@ -158,8 +162,9 @@ impl Supervisor {
         });
     }
 
-    /// Starts what is done for one cluster and knows no end: it is dropped when `asked` is cancelled. When it ends all the same, `broke` is told how and for how
-    /// long it rests, and then it is begun again.
+    /// Starts a task for one cluster that never returns by itself. The task is dropped when `asked`
+    /// is cancelled. When it ends before that, `broke` is told how and after which pause `begin`
+    /// starts it again.
     pub fn spawn_again<D>(
         &self,
         task: impl Into<Cow<'static, str>>,
@@ -172,8 +177,9 @@ impl Supervisor {
         self.spawn_endless(task, asked, over_and_over(begin, broke));
     }
 
-    /// Starts a piece of work for one cluster that outlives whoever gave it, and ends when it is done. When it breaks, `broke` is told, and it is begun again
-    /// after a rest: what it has to say must not be lost.
+    /// Starts a piece of work for one cluster that ends by itself, and that
+    /// [`Supervisor::work_done`] waits for. When the work panics, `broke` is told how and after
+    /// which pause `begin` starts it again.
     pub fn work<W>(
         &self,
         task: impl Into<Cow<'static, str>>,
@@ -190,19 +196,19 @@ impl Supervisor {
         });
     }
 
-    /// Returns when every task has ended, because each was asked to.
+    /// Waits until every task has ended.
     pub async fn tasks_ended(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
 
-    /// Returns when all work is done that was given until now.
+    /// Waits until all work is done that was started until now.
     pub async fn work_done(&self) {
         self.work.close();
         self.work.wait().await;
     }
 
-    /// How many pieces of work are under way.
+    /// The number of pieces of work under way.
     pub fn working(&self) -> usize {
         self.work.len()
     }
@@ -215,7 +221,7 @@ impl Supervisor {
     }
 }
 
-/// What this comes to; how it panicked, where it did.
+/// Returns the value of `run`, or its panic as [`How::Panicked`].
 pub async fn caught<T>(run: impl Future<Output = T>) -> Result<T, How> {
     let run = AssertUnwindSafe(run).catch_unwind();
     run.await
@@ -248,12 +254,12 @@ async fn until_done<W: Future<Output = ()>>(
     }
 }
 
-/// For how long what breaks again and again rests.
+/// The pauses before a broken task is begun again; holds the last one.
 #[derive(Debug, Default)]
 struct Rests(Duration);
 
 impl Rests {
-    /// After it went on for so long.
+    /// The next pause, for a task that ran for `lasted`.
     fn after(&mut self, lasted: Duration) -> Duration {
         if lasted > LONGEST_REST {
             self.0 = Duration::ZERO;

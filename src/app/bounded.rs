@@ -1,7 +1,9 @@
-//! A bound on how long the API server may take to answer.
+//! A time limit for the answers of the API server.
 //!
-//! Without one a call whose answer got lost on the way (a control plane node that lost power) never ends, and with it whoever waits for it
-//! while holding a cluster's turn. A watch answers for as long as it likes; only its silence is bounded, by the connection's read timeout.
+//! Without a limit, a call whose answer got lost (a control plane node lost power, for example)
+//! never ends, and neither does the judgement or step that waits for it while it holds the turn of
+//! its cluster. Watches have no such limit, since they are answered for as long as they last; a
+//! silent watch ends by the read timeout of its connection.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -11,11 +13,11 @@ use http::{Request, Response};
 use kube::client::Body;
 use tower::{BoxError, Layer, Service};
 
-/// Bounds every call but watches.
+/// The layer that limits every call except watches.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound(pub(super) Duration);
 
-/// A service whose calls are bounded.
+/// A service whose calls, except watches, have a time limit.
 #[derive(Debug, Clone)]
 pub(super) struct Bounded<S> {
     inner: S,

@@ -1,9 +1,10 @@
-//! File descriptors: every caller, and every member whose connection is kept, takes one.
+//! The limit of file descriptors. Each caller and each open connection to a member takes one.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Takes as many as the system allows, which is often more than a process begins with. How many that are.
+/// Raises the limit of this process to the most that the system allows, and returns the limit.
+/// `usize::MAX` where the limit is not known.
 pub(super) fn take_all() -> usize {
     let (now, most) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,

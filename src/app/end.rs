@@ -1,4 +1,4 @@
-//! How the process ends: asked by a signal, or because a task ended that it cannot do without.
+//! The end of the process, begun by a signal or because a task ended that the process needs.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use tracing::{error, info, warn};
 use crate::serve::Shutdown;
 use crate::supervise::{Losses, Supervisor};
 
-/// How long what outlives an answer may take: that a ledger is turned cold must not be lost.
+/// Time limit for work that outlives an answer. Such work marks a ledger cold, which must not be
+/// lost.
 const WORK: Duration = Duration::from_secs(10);
 
-/// How long tasks that were asked to end may take, beyond the time that requests in flight have.
+/// Time limit for tasks that were asked to end, beyond the drain time.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Everything that has to end, in order.
+/// Everything that has to end, and the time that each step may take.
 pub(super) struct End {
     pub(super) supervisor: Supervisor,
     pub(super) losses: Losses,
     pub(super) shutdown: Shutdown,
-    /// Asks every task to end that has nothing to do with requests.
+    /// Cancelled to end every task that does not serve requests.
     pub(super) ending: CancellationToken,
-    /// How long requests are still taken although the process is not ready any more.
+    /// How long requests are still accepted after the process stopped being ready.
     pub(super) leave_time: Duration,
     /// How long requests in flight may take after that.
     pub(super) drain_time: Duration,
 }
 
 impl End {
-    /// Waits for a signal or for a task's end, and ends everything then.
+    /// Waits for `signal` or for the unexpected end of a task, and then ends everything in order.
     ///
-    /// # Errors
-    /// The task that ended, before the signal or after it, or that no signal can be waited for.
+    /// # Errors The task that ended unexpectedly, or the reason why `signal` cannot be waited for.
     pub(super) async fn after(
         mut self,
         signal: impl Future<Output = Result<&'static str>>,
@@ -55,7 +55,7 @@ impl End {
         if tasks.await.is_err() {
             warn!("a task that was asked to end has not: the process ends without it");
         }
-        // Nobody gives new work: requests are answered.
+        // Requests have been answered, so no new work is started.
         if timeout(WORK, self.supervisor.work_done()).await.is_err() {
             error!(
                 unfinished = self.supervisor.working(),

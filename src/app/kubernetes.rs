@@ -1,4 +1,4 @@
-//! The way to the API server, and the name it knows this process by.
+//! The connection to the API server, and the username that the API server knows this process by.
 
 use std::time::Duration;
 
@@ -11,13 +11,14 @@ use tracing::warn;
 
 use super::bounded::Bound;
 
-/// How long the API server may take to answer. Far above what it takes, and below the settle time.
+/// The time limit for an answer of the API server: far above the usual time, and below the settle
+/// time.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// How long a connection may be silent while something is expected of it. A watch is sent a bookmark every minute.
+/// The read timeout of a connection. A watch gets a bookmark every minute.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// A client for the cluster that KUBECONFIG names, or the one this process runs in.
+/// A client for the cluster that KUBECONFIG names or, without it, for the cluster of this pod.
 pub(super) async fn connect() -> Result<Client> {
     let mut config = Config::infer()
         .await
@@ -36,14 +37,15 @@ pub(super) async fn connect() -> Result<Client> {
     Ok(client)
 }
 
-/// What every service account's username begins with.
+/// The prefix of every service account's username.
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The username of this process: its own requests are told from strangers' by it. So it has to be one that nobody else has, which only a
-/// service account's is; `any` lets every other pass.
+/// The username of this process, as the API server gives it. The webhook recognises the gate's own
+/// requests by this name, so it has to be one that nobody else uses: a service account's. With
+/// `any`, every other username is accepted too.
 ///
-/// # Errors
-/// When the API server cannot be asked, gives no username, or gives a person's.
+/// # Errors When the API server cannot be asked, gives no username, or gives one that is not a
+/// service account's.
 pub(super) async fn own_username(client: &Client, any: bool) -> Result<String> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = reviews

@@ -1,4 +1,4 @@
-//! Listening: for IPv4 and IPv6 by one socket, or for IPv4 alone where the machine has no IPv6.
+//! TCP listeners, for IPv4 and IPv6 on one socket, or for IPv4 alone on machines without IPv6.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,10 +9,12 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tracing::info;
 
-/// Connections that wait in the kernel's queue. However many come at once, the loop that takes them out decides who stays.
+/// The length of the kernel's queue of connections. It is long, so that `serve` and not the kernel
+/// decides which connection has to go when there are too many.
 const QUEUE: i32 = 4096;
 
-/// Listens on this address. `[::]` is every address of either family.
+/// Listens on `address`; `[::]` stands for every address of both families. `what` names the
+/// listener in errors.
 pub(super) fn listen(address: SocketAddr, what: &str) -> Result<TcpListener> {
     let socket = match open(address) {
         Err(error) => match without_ipv6(address, &error) {
@@ -36,7 +38,7 @@ fn open(address: SocketAddr) -> io::Result<std::net::TcpListener> {
         Some(Protocol::TCP),
     )?;
     if address.is_ipv6() {
-        // Whatever the machine's default is.
+        // Set explicitly, because the default differs between machines.
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
     socket.set_reuse_address(true)?;
@@ -46,7 +48,7 @@ fn open(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Where to listen instead, when every address was asked for and there is no IPv6.
+/// The address to listen on instead where every address was asked for and the machine has no IPv6.
 fn without_ipv6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
     let absent = [Errno::EAFNOSUPPORT, Errno::EADDRNOTAVAIL].map(|errno| Some(errno as i32));
     let every = address.is_ipv6() && address.ip().is_unspecified();
@@ -67,7 +69,8 @@ mod tests {
         TcpStream::connect((Ipv4Addr::LOCALHOST, port))
             .await
             .unwrap();
-        // On a machine without IPv6 the listener has fallen back, and there is nothing to connect to.
+        // On a machine without IPv6 the listener has fallen back, and there is nothing to connect
+        // to.
         if listener.local_addr().unwrap().is_ipv6() {
             let six = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port));
             TcpStream::connect(six).await.unwrap();

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Waits for SIGTERM or SIGINT, and says which came.
+/// Waits for SIGTERM or SIGINT, and returns its name.
 pub(super) async fn termination() -> Result<&'static str> {
     let listen = |kind| signal(kind).context("cannot listen for signals");
     let mut terminate = listen(SignalKind::terminate())?;

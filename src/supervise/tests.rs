@@ -62,7 +62,7 @@ async fn a_task_that_ends_when_asked_is_not_missed_unless_it_breaks() {
     assert_eq!(losses.next().now_or_never(), None);
 }
 
-/// Breaks so many times, and then does what it is for.
+/// Panics the first times, and then succeeds.
 fn breaks_first(times: usize, done: oneshot::Sender<()>) -> impl FnMut() -> BoxFuture<'static, ()> {
     let (mut left, mut done) = (times, Some(done));
     move || {
@@ -79,7 +79,7 @@ fn breaks_first(times: usize, done: oneshot::Sender<()>) -> impl FnMut() -> BoxF
     }
 }
 
-/// What was told of breaks: how it broke, and for how long it rested.
+/// The calls of `broke`: how the task ended, and the pause after it.
 type Told = Arc<Mutex<Vec<(How, u64)>>>;
 
 fn told(told: &Told) -> impl FnMut(&How, Duration) + Send + use<> {

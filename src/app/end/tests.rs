@@ -53,7 +53,7 @@ async fn a_listener_that_ends_by_itself_ends_the_process() {
     let end = end();
     let asked = end.shutdown.closing.clone();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    // Its own shutdown, which nobody but this test begins.
+    // The server gets a shutdown of its own, which only this test begins.
     let its_own = Shutdown::default();
     its_own.closing.cancel();
     let server = serve(
