@@ -1,43 +1,50 @@
-//! Which update strategy a StatefulSet is to have: pure, from what it has and what it was seen with.
+//! The update strategy that a StatefulSet should have. Pure.
 //!
-//! While the gate keeps `OnDelete`, an annotation remembers what the owner last asked for, and follows when that changes. It is the only
-//! memory there is: neither revisions nor pods matter here, so a switch in the middle of a rollout loses nothing and repeats nothing.
-//! A StatefulSet without the annotation is its owner's, whatever its strategy.
+//! While the gate keeps `OnDelete`, an annotation holds the strategy that the owner last asked for,
+//! and is updated when the owner asks for another. The annotation is the only state: neither
+//! revisions nor pods matter here, so switching the feature in the middle of a rollout loses
+//! nothing and repeats nothing. A StatefulSet without the annotation has its owner's strategy,
+//! whatever that is.
 //!
-//! **Closing the books.** Before Kubernetes 1.37 the StatefulSet controller never advances `status.currentRevision` under `OnDelete`, and
-//! operators that compare it with `updateRevision` never call their cluster updated. After a rollout the gate therefore sets `RollingUpdate`
-//! until both are equal. Nothing is outdated then, so nothing is deleted. The annotation says that this strategy is not the owner's.
+//! **Closing the books.** Below Kubernetes 1.37 the StatefulSet controller never advances
+//! `status.currentRevision` under `OnDelete`, and operators that compare it with `updateRevision`
+//! (etcd-druid) never call their cluster updated. After a rollout the gate therefore sets
+//! `RollingUpdate` until both are equal. Nothing is outdated then, so the controller deletes
+//! nothing. A mark in the annotation says that this `RollingUpdate` is the gate's and not the
+//! owner's.
 
 use serde_json::{Map, Value, json};
 
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 
-/// The strategy under which nobody but the gate replaces outdated pods.
+/// The strategy under which the StatefulSet controller never replaces outdated pods (DEP-07).
 pub const ON_DELETE: &str = "OnDelete";
 
 /// The strategy of a StatefulSet that names none.
 pub const ROLLING_UPDATE: &str = "RollingUpdate";
-/// The field with its parameters.
+/// The field that holds the parameters of `RollingUpdate`.
 const PARAMETERS: &str = "rollingUpdate";
-/// Beside the owner's strategy in the annotation: the strategy that stands is the gate's, who closes the books.
+/// The mark in the annotation beside the owner's strategy: the gate set the current strategy to
+/// close the books.
 const CLOSING: &str = "closingBooks";
 
-/// What the gate's leader wants of a StatefulSet that it writes back as it is, by the name under which it writes (the field manager). Replicas
-/// with other features, which may answer the webhook while the gate is rolled out, do as they are told.
+/// The change that the leading replica wants, encoded in the field manager under which it writes
+/// the unchanged StatefulSet back. The webhook then makes the change, whatever the feature flags of
+/// the replica that answers it: during an update of the gate these may differ from the leader's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum Order {
-    /// [`Sight::keep`].
+    /// Asks for [`Sight::keep`].
     #[strum(serialize = "quorumgate-keeps-on-delete")]
     Keep,
-    /// [`Sight::give_back`].
+    /// Asks for [`Sight::give_back`].
     #[strum(serialize = "quorumgate-gives-strategy-back")]
     GiveBack,
-    /// [`Sight::close_books`].
+    /// Asks for [`Sight::close_books`].
     #[strum(serialize = "quorumgate-closes-books")]
     CloseBooks,
 }
 
-/// What of a StatefulSet matters here.
+/// The parts of a StatefulSet that its strategy depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sight<'a> {
     /// `spec.updateStrategy`.
@@ -46,36 +53,37 @@ pub struct Sight<'a> {
     pub memory: Option<&'a str>,
 }
 
-/// What is to be changed in a StatefulSet.
+/// The change that a StatefulSet needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The new `spec.updateStrategy`, where another is due.
+    /// The new `spec.updateStrategy`, if another is needed.
     pub strategy: Option<Value>,
-    /// What becomes of the annotation.
+    /// The change to the annotation.
     pub memory: Memory,
 }
 
-/// What becomes of the annotation.
+/// The change to the annotation [`PREVIOUS_UPDATE_STRATEGY`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Memory {
-    /// It stays as it is.
+    /// The annotation stays as it is.
     Stays,
-    /// It says this.
+    /// The annotation gets this value.
     Says(String),
-    /// It goes.
+    /// The annotation is removed.
     Goes,
 }
 
 impl<'a> Sight<'a> {
-    /// The type of the strategy.
+    /// The type of the strategy; `RollingUpdate` where none is named.
     pub fn kind(&self) -> &'a str {
         self.strategy
             .and_then(|strategy| strategy.get("type")?.as_str())
             .unwrap_or(ROLLING_UPDATE)
     }
 
-    /// What keeps `OnDelete` on it, and remembers what its owner asked for. `before` is the annotation of the stored object, where this is
-    /// one that would replace it: many operators write back only the annotations they know.
+    /// The change that sets `OnDelete` and stores the owner's strategy in the annotation; `None` if
+    /// nothing has to change. `before` is the annotation of the stored object where `self` is about
+    /// to replace it: many operators drop annotations that they do not know.
     pub fn keep(&self, before: Option<&str>) -> Option<Change> {
         if let Some(wish) = self.wish(before) {
             return Some(Change {
@@ -86,13 +94,13 @@ impl<'a> Sight<'a> {
         if let Some(memory) = self.memory
             && let Some(owners) = read(memory)
         {
-            // The strategy is back, and whoever wrote it left the mark.
+            // `OnDelete` is back already, written by somebody who kept the mark in the annotation.
             return is_closing(memory).then(|| Change {
                 strategy: None,
                 memory: Memory::Says(owners.to_string()),
             });
         }
-        // One that cannot be read any more is no memory; the one before may be.
+        // An annotation that cannot be parsed counts as missing; the stored one may be readable.
         let before = before.and_then(read)?;
         Some(Change {
             strategy: None,
@@ -100,8 +108,9 @@ impl<'a> Sight<'a> {
         })
     }
 
-    /// What has the StatefulSet controller advance `status.currentRevision`. `before` as for [`Self::keep`]. The partition is written out:
-    /// without it that controller would create a pod that is lost meanwhile with the old revision.
+    /// The change that closes the books: `RollingUpdate`, so that the StatefulSet controller
+    /// advances `status.currentRevision`. `before` is as for [`Self::keep`]. The partition of 0 is
+    /// written out: without it that controller recreates a lost pod with the old revision.
     pub fn close_books(&self, before: Option<&str>) -> Option<Change> {
         if self.kind() != ON_DELETE {
             return None;
@@ -117,7 +126,8 @@ impl<'a> Sight<'a> {
         })
     }
 
-    /// The owner's strategy, where the one that stands is the gate's, who closes the books. An owner may write another meanwhile.
+    /// The owner's strategy while the books are closed; `None` if they are not, or if the owner has
+    /// written another strategy meanwhile.
     pub fn owners_while_closing(&self, before: Option<&str>) -> Option<Value> {
         let memory = self.memory.or(before).filter(|memory| is_closing(memory))?;
         let parameters = self.strategy.and_then(|strategy| strategy.get(PARAMETERS));
@@ -132,7 +142,7 @@ impl<'a> Sight<'a> {
             .flatten()
     }
 
-    /// What its owner asks for, where that is not `OnDelete`.
+    /// The strategy that the owner asks for; `None` if it is `OnDelete`.
     fn wish(&self, before: Option<&str>) -> Option<Value> {
         if let Some(owners) = self.owners_while_closing(before) {
             return Some(owners);
@@ -141,16 +151,18 @@ impl<'a> Sight<'a> {
             let wish = self.strategy.cloned();
             return Some(wish.unwrap_or_else(|| json!({"type": ROLLING_UPDATE})));
         }
-        // Whoever writes the parameters alone means those of the strategy that the gate keeps away; `OnDelete` has none.
+        // An owner who writes only the parameters means those of the strategy that the gate has
+        // replaced: `OnDelete` has no parameters.
         self.memory.or(before)?;
         let parameters = self.strategy?.get(PARAMETERS).filter(|p| !p.is_null())?;
         Some(json!({"type": ROLLING_UPDATE, PARAMETERS: parameters}))
     }
 
-    /// What gives it back the strategy it had, where the gate had changed it. `before` as for [`Self::keep`].
+    /// The change that gives the owner's strategy back where the gate had replaced it; `None` if
+    /// nothing has to change. `before` is as for [`Self::keep`].
     pub fn give_back(&self, before: Option<&str>) -> Option<Change> {
         let memory = self.memory.or(before)?;
-        // What the owner has asked for since then is newer than any memory.
+        // Another strategy was written by the owner after the annotation, and stays.
         let is_ours = self.kind() == ON_DELETE || self.owners_while_closing(before).is_some();
         let strategy = is_ours
             .then(|| read(memory).unwrap_or_else(|| json!({"type": ROLLING_UPDATE})))
@@ -162,7 +174,7 @@ impl<'a> Sight<'a> {
         (strategy.is_some() || memory != Memory::Stays).then_some(Change { strategy, memory })
     }
 
-    /// What carries out an order.
+    /// The change that `order` asks for.
     pub fn obey(&self, order: Order, before: Option<&str>) -> Option<Change> {
         match order {
             Order::Keep => self.keep(before),
@@ -181,7 +193,7 @@ impl<'a> Sight<'a> {
 }
 
 impl Change {
-    /// As a JSON merge patch of a StatefulSet with this strategy.
+    /// The change as a JSON merge patch. `live` is the strategy that the StatefulSet has now.
     pub fn merge_patch(&self, live: Option<&Value>) -> Value {
         let mut annotations = Map::new();
         match &self.memory {
@@ -195,7 +207,8 @@ impl Change {
         }
         let mut spec = Map::new();
         if let Some(strategy) = &self.strategy {
-            // A merge keeps whatever is not named.
+            // A merge keeps every field that the patch does not name, so the old fields are set to
+            // null.
             let known = live.and_then(Value::as_object);
             let gone = known.into_iter().flat_map(Map::keys);
             let mut whole: Map<String, Value> =
@@ -207,14 +220,14 @@ impl Change {
     }
 }
 
-/// A strategy as the annotation has it; `None` where it has none.
+/// The owner's strategy in the annotation, without the mark; `None` if the text is no strategy.
 fn read(text: &str) -> Option<Value> {
     let mut strategy: Value = serde_json::from_str(text).ok()?;
     strategy.as_object_mut()?.remove(CLOSING);
     strategy.get("type")?.as_str().is_some().then_some(strategy)
 }
 
-/// Whether the annotation says that the books are being closed.
+/// Whether the annotation carries the mark of closing the books.
 fn is_closing(text: &str) -> bool {
     let strategy: Option<Value> = serde_json::from_str(text).ok();
     strategy.is_some_and(|strategy| strategy.get(CLOSING) == Some(&json!(true)))

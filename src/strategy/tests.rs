@@ -150,11 +150,11 @@ fn parameters_that_are_written_alone_are_the_owners_wish() {
         sight(&now, Some(PARTITIONED)).keep(Some(PARTITIONED)),
         change(Some(on_delete()), says(wish))
     );
-    // Where nothing was kept away it is a mistake, which the API server names.
+    // The gate replaced nothing here, so this is a mistake, which the API server will refuse.
     assert_eq!(sight(&now, None).keep(None), None);
 }
 
-/// What stands while the books are closed, as the API server completes it.
+/// The strategy while the books are closed, in the forms that the API server may complete it to.
 fn closing() -> [Value; 3] {
     [
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
@@ -163,7 +163,7 @@ fn closing() -> [Value; 3] {
     ]
 }
 
-/// The memory of an owner's strategy while the books are closed.
+/// The annotation with the owner's strategy while the books are closed.
 fn marked(owners: &str) -> String {
     let change = sight(&on_delete(), Some(owners)).close_books(None).unwrap();
     assert_eq!(change.strategy, Some(closing()[0].clone()));
@@ -182,7 +182,8 @@ fn books_are_closed_under_rolling_update_and_the_owners_wish_is_kept() {
             let sight = sight(&stands, Some(&memory));
             let owners: Value = serde_json::from_str(owners).unwrap();
             assert_eq!(sight.owners_while_closing(None), Some(owners.clone()));
-            // Whoever writes meanwhile (a new template, say) puts OnDelete back, and asks for nothing new.
+            // Any writer in the meantime (of a new template, say) gets OnDelete back, and the
+            // owner's strategy stays the same.
             let back = change(Some(on_delete()), says(&owners.to_string()));
             assert_eq!(sight.keep(None), back);
             let dropped = Sight {
@@ -193,7 +194,7 @@ fn books_are_closed_under_rolling_update_and_the_owners_wish_is_kept() {
             assert_eq!(sight.close_books(None), None, "it is closing");
         }
     }
-    // An owner's own OnDelete was never changed, so nothing is remembered of it yet.
+    // The owner chose OnDelete, so the gate had replaced nothing and there was no annotation yet.
     let own = sight(&on_delete(), None).close_books(None).unwrap();
     assert_eq!(own.memory, Memory::Says(marked(on_delete_itself)));
 }
