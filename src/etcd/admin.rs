@@ -1,4 +1,4 @@
-//! The calls that change something in etcd. Nothing outside this module makes any.
+//! The calls that change something in etcd. No other module makes any.
 
 use etcd_client::Client;
 use tokio::time::{Instant, timeout_at};
@@ -12,41 +12,42 @@ use crate::quorum::evidence::Unanswered;
 const NOT_LEADER: &str = "etcdserver: not leader";
 const BAD_TRANSFEREE: &str = "etcdserver: bad leader transferee";
 
-/// Changes things in etcd. Cheap to clone; clones share connections with each other and with the prober.
+/// The client for calls that change something. Cheap to clone; clones share connections with each
+/// other and with the prober.
 #[derive(Debug, Clone)]
 pub struct Admin {
     connections: Connections,
 }
 
-/// Why a change did not come about, or may not have.
+/// Why a change was not made, or may not have been made.
 #[derive(Debug, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum AdminError {
     /// Authentication is on, and the gate's user lacks the role `root`.
     #[error("etcd refused for lack of permission: {0}")]
     PermissionDenied(String),
-    /// The member that was asked does not lead (any more).
+    /// The member that was asked does not lead.
     #[error("the member does not lead")]
     NotLeader,
     /// The member that should lead is not a voter of this cluster.
     #[error("member {0} cannot lead")]
     BadTransferee(MemberId),
-    /// etcd refused for another reason.
+    /// etcd refused with this message.
     #[error("etcd refused: {0}")]
     Refused(String),
-    /// No answer. With [`Unanswered::Deadline`] the change may still come about.
+    /// The call got no answer. With [`Unanswered::Deadline`] etcd may still make the change.
     #[error("no answer from etcd")]
     Unanswered(#[source] Unanswered),
 }
 
 impl Admin {
-    /// Acts over these connections.
+    /// A client that uses these connections.
     pub fn new(connections: Connections) -> Self {
         Self { connections }
     }
 
-    /// Moves leadership from the member at `leader`, which leads now, to the voter `to`. When this returns well, the old
-    /// leader has seen the new one.
+    /// Moves leadership from the member at `leader`, which has to lead, to the voter `to`. On
+    /// success the old leader has seen the new one (etcd's `MoveLeader` waits for that).
     pub async fn move_leader(
         &self,
         leader: &Endpoint,

@@ -1,19 +1,21 @@
-//! Alarms, as they stand in the `errors` of a status.
+//! Alarms, parsed from the `errors` of a `Status` answer.
 //!
-//! etcd prints each alarm there in protobuf's text form: `memberID:10501334649042878790 alarm:NOSPACE`. The space between the
-//! fields is not stable (newer protobuf libraries print one or two), and the order is not promised. What is not an alarm
-//! (`etcdserver: no leader`) stands beside them.
+//! etcd prints each alarm there in protobuf's text form: `memberID:10501334649042878790
+//! alarm:NOSPACE`. The order of the fields and the number of spaces between them are not fixed
+//! (newer protobuf libraries print one space or two). Other texts stand beside alarms, such as
+//! `etcdserver: no leader`.
 
 use crate::quorum::MemberId;
 use crate::quorum::evidence::{Alarm, AlarmKind};
 
-/// The alarms among the errors of a status.
+/// The alarms among `errors`.
 pub(super) fn alarms(errors: &[String]) -> Vec<Alarm> {
     errors.iter().filter_map(|error| alarm(error)).collect()
 }
 
 fn alarm(text: &str) -> Option<Alarm> {
-    // A field that has its default value is not printed: member 0 is how etcd says "whoever".
+    // Protobuf leaves out fields with their default value, so an alarm without a member id has the
+    // id 0, which names no particular member.
     let mut member = MemberId(0);
     let mut kind = None;
     for field in text.replace(": ", ":").split_whitespace() {

@@ -1,4 +1,5 @@
-//! The three questions a probe asks of one member. None of them changes anything, and none makes etcd propose anything.
+//! The three questions of a probe to one member: `Status`, a linearizable read and `MemberList`.
+//! None changes anything, and none is a raft proposal.
 
 use std::sync::Arc;
 
@@ -10,11 +11,12 @@ use super::failure::CallFailure;
 use crate::quorum::evidence::{ListedMember, Status, Unanswered};
 use crate::quorum::{ClusterId, MemberId};
 
-/// The key that is read; the one that `etcdctl endpoint health` reads. It need not exist.
+/// The key to read, the same that `etcdctl endpoint health` reads. It need not exist.
 const KEY: &str = "health";
 
-/// So many members no cluster has: each takes part in every write, and etcd's own advice ends at seven. Whoever lists more is no etcd, and all that is
-/// made of a list would have to be made of them.
+/// The longest member list that is accepted. No etcd cluster is that large: every member takes part
+/// in every write, and etcd advises at most seven. A longer list comes from something other than
+/// etcd, and would cost work for each entry.
 const MOST_LISTED: usize = 128;
 
 /// One member, over one connection.
@@ -29,8 +31,9 @@ impl Member {
         Ok(Self { connection, client })
     }
 
-    /// `Maintenance.Status`. With authentication on it needs a user; any client certificate names one. Where it takes a password, that is shown
-    /// when the member asks for it, and everything after that is asked as this user.
+    /// Asks `Maintenance.Status`. With authentication on, etcd wants a user here; a client
+    /// certificate names one by its common name. A password is used only once the member has
+    /// refused the call without it; later calls are made as that user too.
     pub(super) async fn status(&mut self) -> Result<Status, CallFailure> {
         let mut answer = self.status_once().await;
         for stale in [false, true] {
@@ -52,13 +55,14 @@ impl Member {
         status(&answer).ok_or_else(|| CallFailure::Answered("a status without header".to_owned()))
     }
 
-    /// A linearizable read.
+    /// Makes a linearizable read.
     ///
-    /// etcd first confirms with a majority how far it has to have applied, and only then looks whether the user may read: its
-    /// "permission denied" proves the same as an answer.
+    /// etcd confirms the read index with a majority before it checks the user's permission, so
+    /// "permission denied" proves contact with a majority as well as an answer does.
     pub(super) async fn read(&self) -> Result<(), Unanswered> {
         match self.read_once().await {
-            // It is what etcd answers to whoever waits while a new leader comes: now that it is there, it answers.
+            // etcd answers this to reads that waited while the leader changed. The new leader is
+            // there now, so a second read gets an answer.
             Err(CallFailure::LeaderChanged) => self.read_once().await,
             answer => answer,
         }
@@ -74,7 +78,8 @@ impl Member {
         }
     }
 
-    /// The member list as this member has it (the client library asks for it with `linearizable` unset).
+    /// Asks for the member list as this member has it: the client library leaves `linearizable`
+    /// unset.
     pub(super) async fn list(&self) -> Result<Vec<ListedMember>, Unanswered> {
         let answer = self.client.cluster_client().member_list().await;
         let answer = answer.map_err(|error| self.connection.explain(CallFailure::of(&error)))?;
@@ -109,7 +114,7 @@ fn status(answer: &StatusResponse) -> Option<Status> {
     })
 }
 
-/// etcd counts bytes in signed numbers, and a negative quota means none.
+/// Sizes are signed in etcd's API, and a negative quota means none.
 fn size(bytes: i64) -> u64 {
     u64::try_from(bytes).unwrap_or_default()
 }

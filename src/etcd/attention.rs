@@ -1,6 +1,7 @@
-//! Attention: whether members that did not serve answer otherwise than they did, without asking anybody else anything.
+//! Detects that a member that did not serve answers differently now.
 //!
-//! It only says that another round is worth its cost. Nothing is concluded from it.
+//! A change only means that a whole round of probes is worth its cost. Nothing is concluded from
+//! it.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,21 +11,22 @@ use futures::future::select_all;
 use super::{Endpoint, Prober};
 use crate::quorum::evidence::{Probe, Unanswered};
 
-/// A member that did not serve, and how it answered.
+/// A member that did not serve, with its last answer.
 #[derive(Debug, Clone)]
 pub struct Watched {
     endpoint: Endpoint,
     answer: Answer,
 }
 
-/// What of an answer makes a difference to who serves. Its numbers change all the time.
+/// The parts of an answer that decide whether a member serves. Indexes and sizes are left out,
+/// since they change all the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Answer {
     status: Result<Stand, &'static str>,
     read: Result<(), &'static str>,
 }
 
-/// What a member says of itself.
+/// The parts of a status that decide whether a member serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stand {
     learner: bool,
@@ -52,7 +54,7 @@ impl Answer {
 }
 
 impl Watched {
-    /// The member that gave this answer; `None` where it serves: nobody waits for it.
+    /// The member with this answer; `None` if it serves, since nothing waits for it then.
     pub fn of(endpoint: &Endpoint, probe: &Probe) -> Option<Self> {
         let answer = Answer::of(probe);
         let endpoint = endpoint.clone();
@@ -60,17 +62,18 @@ impl Watched {
     }
 }
 
-/// Whether these are the same members with the same answers.
+/// Whether both lists hold the same members with the same answers.
 pub fn same(some: &[Watched], others: &[Watched]) -> bool {
     let key = |watched: &Watched| (watched.endpoint.target.clone(), watched.answer);
     some.iter().map(key).eq(others.iter().map(key))
 }
 
 impl Prober {
-    /// Asks each of these members again and again, with this pause in between, and returns when one answers otherwise than it did: never,
-    /// where there are none. `patience`: how long an answer may take.
+    /// Probes each member with `pause` in between, and returns when one answers differently than
+    /// before. Never returns where `members` is empty. `patience` is the time limit of one probe.
     ///
-    /// Each is asked by itself: one that hangs keeps nobody from seeing that another one is back.
+    /// Each member is probed independently: a member that hangs does not delay the news that
+    /// another is back.
     pub async fn until_otherwise(&self, members: &[Watched], pause: Duration, patience: Duration) {
         if members.is_empty() {
             return pending().await;

@@ -1,8 +1,9 @@
-//! Connections that are kept: at most one per target, as long as it is good for what is asked for now.
+//! Connections that are kept open: at most one per target.
 //!
-//! A connection belongs to one incarnation of a pod, one address, one server name and one content of the certificates; when any of them
-//! differs it is dropped and a new one is made. Those that nobody used for [`IDLE`] are dropped too, so that what is gone
-//! from Kubernetes is gone here; and those that were used the longest ago, where there would be too many.
+//! A connection belongs to one incarnation of a pod, one address, one server name and one content
+//! of the certificates. When any of these differs, the connection is dropped and a new one is
+//! opened. Connections that were not used for [`IDLE`] are dropped too, since their member may be
+//! gone from Kubernetes. When there are too many, those go first that were not used for longest.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +17,15 @@ use super::elsewhere::Elsewhere;
 use crate::clock::Clock;
 use crate::quorum::evidence::{Target, Unanswered};
 
-/// An unused connection is kept for several of the controller's rounds.
+/// How long an unused connection is kept: several rounds of the controllers.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// So many are kept at most: those of a thousand clusters of three. Each takes a file descriptor and tens of KiB.
+/// Most connections that are kept: those of a thousand clusters of three. Each takes a file
+/// descriptor and tens of KiB.
 const MOST: usize = 3_000;
 
-/// The connections of this process to etcd members. Cheap to clone; clones share them.
+/// The open connections of this process to etcd members. Cheap to clone; clones share the
+/// connections.
 #[derive(Debug, Clone)]
 pub struct Connections {
     clock: Clock,
@@ -44,7 +47,7 @@ struct Entry {
     used: Instant,
 }
 
-/// All that a connection was made with.
+/// Everything that a connection depends on.
 #[derive(Debug, PartialEq, Eq)]
 struct Route {
     address: String,
@@ -52,28 +55,29 @@ struct Route {
     fingerprint: Option<[u8; 32]>,
 }
 
-/// A connection to use, and whether it was made just now.
+/// A connection, and whether it was opened for this use.
 pub(super) struct Held {
     pub(super) connection: Arc<Connection>,
     pub(super) age: Age,
 }
 
-/// Whether a connection was made for this use.
+/// Whether a connection was opened for this use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Age {
-    /// Made just now: its failure is the member's failure.
+    /// Opened for this use: its failure is the member's failure.
     Fresh,
-    /// Kept from an earlier use: it may have broken without notice.
+    /// Kept from an earlier use: it may have broken unnoticed.
     Kept,
 }
 
 impl Connections {
-    /// None yet.
+    /// A pool without connections.
     pub fn new(clock: Clock) -> Self {
         Self::at_most(MOST, clock)
     }
 
-    /// None yet, and never more than `most`, nor than there ever are: for a process that may open few files.
+    /// A pool of at most `most` connections, and never more than the usual limit; for a process
+    /// that may open few files.
     pub fn at_most(most: usize, clock: Clock) -> Self {
         let kept = Kept {
             entries: HashMap::new(),
@@ -87,12 +91,12 @@ impl Connections {
         }
     }
 
-    /// How many are kept.
+    /// The number of connections that are kept.
     pub fn count(&self) -> usize {
         self.kept().entries.len()
     }
 
-    /// A connection to this endpoint: the kept one, or a new one. The caller bounds the time.
+    /// A connection to `endpoint`: the kept one, or a new one. Has no time limit of its own.
     pub(super) async fn get(&self, endpoint: &Endpoint) -> Result<Held, Unanswered> {
         let route = Route::of(endpoint);
         if let Some(connection) = self.find(&endpoint.target, &route) {
@@ -115,7 +119,7 @@ impl Connections {
         })
     }
 
-    /// Drops what is kept for a target: it failed in a way that the connection may be the cause of.
+    /// Drops the connection to a target after a failure that may lie in the connection.
     pub(super) fn forget(&self, target: &Target) {
         self.kept().entries.remove(target);
     }
@@ -146,7 +150,8 @@ impl Kept {
         self.entries.insert(target, entry);
     }
 
-    /// Drops the quarter that was used the longest ago: rarely, so that it costs little. Who uses one of them now keeps it until done.
+    /// Drops the quarter that was not used for longest, so that this scan is rare. A call that uses
+    /// such a connection now keeps it until the call ends.
     fn make_room(&mut self) {
         let mut used: Vec<Instant> = self.entries.values().map(|entry| entry.used).collect();
         if let Some(last) = used.len().checked_sub(1) {

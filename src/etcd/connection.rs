@@ -1,8 +1,9 @@
 //! One connection to one member: TCP, TLS with the member's name, HTTP/2, and etcd's client on top.
 //!
-//! Made by hand rather than by the client library's channel, for three reasons: a failed attempt is a typed error (refused is
-//! evidence, a timeout is not), a broken connection is known to be broken, and nothing reconnects or backs off behind our
-//! back: a member that came back is reached by the next round.
+//! The client library's own channel is not used, for three reasons. A failed attempt is a typed
+//! error here; "refused" is evidence, a timeout is not. A broken connection is known to be broken.
+//! And nothing reconnects or backs off by itself, so a member that came back is reached by the next
+//! round.
 
 use std::fmt;
 use std::future::Future;
@@ -40,15 +41,17 @@ use super::{Endpoint, TlsIdentity, User};
 use crate::causes::causes;
 use crate::quorum::evidence::{Target, Unanswered};
 
-/// A silent peer is given up by the kernel after at most this: an idle one is asked for a sign of life, and bytes under way
-/// have to be acknowledged. Pings of HTTP/2 are no alternative: etcd closes connections that ping without a call.
+/// The time after which the kernel gives up a silent peer. Idle connections send TCP keepalives,
+/// and sent bytes have to be acknowledged. HTTP/2 pings are no alternative, since etcd closes
+/// connections that ping without a call.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The longest answer that is read, bytes. Whoever runs as a member may send anything, and what is made of it takes some hundred times as much: a list
-/// of as many members as are taken at all has half a KiB for each.
+/// The longest answer in bytes that is read. Any process that runs in a member's pod can send
+/// answers, and a parsed answer takes about a hundred times its bytes in memory. The longest
+/// accepted member list has half a KiB for each member.
 const LONGEST_ANSWER: u32 = 64 * 1024;
 
-/// What may wait in a connection to be read, bytes.
+/// Most bytes that wait in a connection to be read (the HTTP/2 connection window).
 const MOST_WAITING: u32 = 4 * LONGEST_ANSWER;
 
 /// An open connection. Dropping it closes it at once.
@@ -58,11 +61,11 @@ pub(super) struct Connection {
     fault: Fault,
     driver: AbortHandle,
     user: Option<User>,
-    /// etcd's client with the token that the user got.
+    /// etcd's client with the token of the user, once there is one.
     admitted: Mutex<Option<Client>>,
 }
 
-/// What each request has to name as its destination.
+/// The scheme and the authority that each request has to name.
 #[derive(Debug, Clone)]
 struct Origin {
     scheme: Scheme,
@@ -70,7 +73,7 @@ struct Origin {
 }
 
 impl Connection {
-    /// Connects. The caller bounds the time.
+    /// Opens a connection to `endpoint`. Has no time limit of its own.
     pub(super) async fn open(
         endpoint: &Endpoint,
         elsewhere: &Elsewhere,
@@ -116,7 +119,7 @@ impl Connection {
                     .get()
                     .unwrap_or_else(|| Unanswered::Other(causes(&error)))
             })?;
-        // How it ended is known to the fault and to the calls that it failed.
+        // The result is dropped: the fault and the calls that failed know how the connection ended.
         #[allow(clippy::disallowed_methods, reason = "`is_closed` misses it")]
         let driver = tokio::spawn(async move { drop(connection.await) }).abort_handle();
         Ok(Self {
@@ -129,12 +132,13 @@ impl Connection {
         })
     }
 
-    /// Whether it has ended.
+    /// Whether the connection has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.requests.is_closed() || self.driver.is_finished()
     }
 
-    /// etcd's client over this connection: with the user's token where one was got, and without asking the member for anything.
+    /// etcd's client over this connection, with the user's token if there is one. Sends nothing to
+    /// the member.
     pub(super) async fn client(&self) -> Result<Client, Unanswered> {
         if let Some(admitted) = self.admitted.lock().await.as_ref() {
             return Ok(admitted.clone());
@@ -144,9 +148,10 @@ impl Connection {
             .map_err(|error| CallFailure::of(&error).into())
     }
 
-    /// etcd's client with a token for the user; `None` where there is no user. For whoever was refused without: to get a token takes a
-    /// quorum, and etcd a good deal of time, so nobody asks for one that is not needed. The client gets a new one by itself when
-    /// the token has expired. `stale`: the token there is was refused as well.
+    /// etcd's client with a token for the user; `None` where no user is configured. Meant for
+    /// callers that were refused without a token: authentication is a raft proposal and costs etcd
+    /// time, so a token is requested only when it is needed. The client renews an expired token by
+    /// itself. `stale` says that the present token was refused too.
     pub(super) async fn admitted(&self, stale: bool) -> Option<Result<Client, CallFailure>> {
         let user = self.user.as_ref()?;
         let mut admitted = self.admitted.lock().await;
@@ -174,7 +179,7 @@ impl Connection {
         }))
     }
 
-    /// Why a call failed: where the connection broke, what it broke of.
+    /// Why a call failed: the error of the connection if it broke, else the failure itself.
     pub(super) fn explain(&self, failure: CallFailure) -> Unanswered {
         match (failure, self.fault.get()) {
             (CallFailure::Transport(_), Some(fault)) => fault,
@@ -245,7 +250,7 @@ async fn shake_hands(
         .map_err(|error| failure::of_handshake(&error))
 }
 
-/// Sends requests over one HTTP/2 connection, as the service that etcd's client wants.
+/// The HTTP/2 connection as the tower service that etcd's client wants.
 #[derive(Clone)]
 struct Requests {
     requests: SendRequest<Body>,
@@ -274,8 +279,9 @@ impl Service<Request<Body>> for Requests {
     }
 }
 
-/// The whole of an answer, if it is short enough. Every call has one answer, so nothing is read of it before its end has come: what etcd's client makes of it stays
-/// for no longer than it takes to look at.
+/// Reads the whole body of an answer, up to [`LONGEST_ANSWER`]. Each call has exactly one answer.
+/// etcd's client gets it only when it is complete, so the parsed form, which takes far more memory,
+/// exists only for a moment.
 async fn whole(answer: Response<Incoming>) -> Result<Response<Body>, BoxError> {
     let (head, body) = answer.into_parts();
     let most = usize::try_from(LONGEST_ANSWER)?;

@@ -1,9 +1,11 @@
-//! Connections to members without a pod, at the client URLs that etcd lists.
+//! Connections to members without a pod (external members), at the client URLs that etcd lists.
 //!
-//! Whoever runs as a member may list any URL, and has the gate connect to it from where the gate stands: so what is only for the gate's own host,
-//! the services of a cloud's machines above all, is never connected to, whatever name leads there. And such a connection may hang for as long as
-//! its round takes: only so many are made at one time, so that they cost neither the files nor the threads that others need. Those that
-//! stand are kept, and take no place.
+//! Any process that runs as a member can put any URL into the list, and the gate would connect to
+//! it from its own network. So addresses that mean something only on the gate's own host, such as
+//! loopback and the metadata services of cloud machines, are never connected to, whatever name
+//! resolves to them. Such a connection may also hang for a whole round. Therefore only [`AT_ONCE`]
+//! are opened at one time, and they cannot use up the files and threads that other calls need.
+//! Established connections do not count.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _, UdpSocket};
@@ -15,23 +17,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::failure;
 use crate::quorum::evidence::Unanswered;
 
-/// So many are connected to at one time.
+/// Most connections that are being opened at one time.
 const AT_ONCE: usize = 32;
 
-/// Of the addresses of one name, so many are tried.
+/// Most addresses of one name that are tried.
 const ADDRESSES: usize = 4;
 
-/// The way to members without a pod. Clones are the same way.
+/// Opens connections to external members. Clones share the limit.
 #[derive(Debug, Clone)]
 pub(super) struct Elsewhere {
     places: Arc<Semaphore>,
     is_off_limits: fn(IpAddr) -> bool,
 }
 
-/// A connection that is being made.
+/// A connection that is being opened.
 pub(super) struct Outbound {
     pub(super) stream: TcpStream,
-    /// Held until it stands.
+    /// The permit, held until the connection is established.
     pub(super) place: OwnedSemaphorePermit,
 }
 
@@ -43,7 +45,7 @@ impl Elsewhere {
         }
     }
 
-    /// Connects to `host:port`. The caller bounds the time.
+    /// Connects to `host:port`. Has no time limit of its own.
     pub(super) async fn connect(&self, address: &str) -> Result<Outbound, Unanswered> {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.map_err(|_| Unanswered::NotAsked)?;
@@ -62,7 +64,8 @@ impl Elsewhere {
     }
 }
 
-/// The addresses of a host, by a thread that holds the place for as long as it takes, also where nobody waits for it any more.
+/// Resolves a name in a blocking thread. The thread holds the permit until it is done, also when
+/// the caller has stopped waiting.
 async fn resolve(
     address: String,
     place: OwnedSemaphorePermit,
@@ -74,7 +77,8 @@ async fn resolve(
     resolving.await.map_err(io::Error::other)?
 }
 
-/// Whether an address means another host to everybody, or none: no member of a cluster can be reached there by its others.
+/// Whether an address means a different host to each host, or none at all. A member cannot be
+/// reached by the other members at such an address.
 fn is_off_limits(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -95,7 +99,7 @@ fn is_off_limits(address: IpAddr) -> bool {
     }
 }
 
-/// The address that a translator between the two (`64:ff9b::/96`) would send to.
+/// The IPv4 address that NAT64 (`64:ff9b::/96`) would translate this address to.
 fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     match v6.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -105,7 +109,8 @@ fn translated(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether it is an address of this host, or of the container's network: from there the kernel sends to it. Nothing is sent to find out.
+/// Whether an address belongs to this host or to the network of its container: the kernel would
+/// send to it from the same address. Connecting a UDP socket tells, and sends nothing.
 fn is_own(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -1,4 +1,4 @@
-//! Where and how one member is reached.
+//! The address of a member, and the credentials for it.
 
 use std::sync::Arc;
 
@@ -9,27 +9,30 @@ use super::TlsIdentity;
 use crate::quorum::MemberId;
 use crate::quorum::evidence::{Target, Unanswered};
 
-/// etcd's client port, where a URL names none.
+/// etcd's client port, for URLs that name none.
 const CLIENT_PORT: u16 = 2379;
 
-/// The client endpoint of one member, with all that a connection needs.
+/// The client endpoint of one member, with everything that a connection needs.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// Whose it is. Connections are kept per target, so a new incarnation of a pod never inherits one.
+    /// The pod incarnation or external member. Connections are kept per target, so a new
+    /// incarnation of a pod never inherits one.
     pub target: Target,
-    /// `address:port` (IPv6 in brackets): the pod's IP, so that no DNS is needed. Only a voter without a pod may have a host name here.
+    /// `address:port`, IPv6 in brackets. For a pod it is the pod's IP, so that no DNS is needed;
+    /// only an external member may have a host name here.
     pub address: String,
-    /// The name that the member's certificate has to carry; `None`: its address.
+    /// The name that the member's certificate has to carry; `None`: its IP address.
     pub server_name: Option<String>,
-    /// Whom to trust and who we are; `None`: without TLS and without a user.
+    /// Certificates, user or both; `None`: neither TLS nor a user.
     pub tls: Option<Arc<TlsIdentity>>,
 }
 
 impl Endpoint {
-    /// The endpoint of a voter without a pod, by one of the client URLs that etcd lists. `tls` is used where the URL is `https`.
+    /// The endpoint of an external member (a voter without a pod) at one of the client URLs that
+    /// etcd lists. `tls` is used where the URL is `https`.
     ///
-    /// Fails with [`Unanswered::Tls`] where it has to be used and there is none, with [`Unanswered::Other`] where the URL is of no
-    /// use (`unix://…`).
+    /// # Errors [`Unanswered::Tls`] where the URL is `https` and no certificates are configured;
+    /// [`Unanswered::Other`] where the URL cannot be used (`unix://…`).
     pub fn external(
         member: MemberId,
         client_url: &str,
@@ -39,7 +42,7 @@ impl Endpoint {
         let url: Uri = client_url.parse().map_err(|_| useless())?;
         let authority = url.authority().ok_or_else(useless)?;
         let tls = match (url.scheme_str(), tls) {
-            // A password that belongs behind TLS is not shown without.
+            // A password that is meant to be sent over TLS is not sent in plain text.
             (Some("http"), tls) => tls.filter(|tls| !tls.uses_tls()).cloned(),
             (Some("https"), Some(tls)) if tls.uses_tls() => Some(Arc::clone(tls)),
             (Some("https"), _) => {

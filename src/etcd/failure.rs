@@ -1,4 +1,4 @@
-//! What a failed connection or a failed call says, in the words of the evidence.
+//! The evidence in a failed connection or a failed call.
 
 use std::error::Error as StdError;
 use std::io;
@@ -8,7 +8,7 @@ use etcd_client::Error;
 use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 
-/// etcd's own words, the same from 3.4 to 3.7. Its gRPC codes do not tell these apart.
+/// Messages of etcd, the same from 3.4 to 3.7. Its gRPC codes do not tell these cases apart.
 const PERMISSION: [&str; 5] = [
     "etcdserver: permission denied",
     "etcdserver: user name is empty",
@@ -16,7 +16,8 @@ const PERMISSION: [&str; 5] = [
     "etcdserver: invalid auth token",
     "etcdserver: revision of auth store is old",
 ];
-/// What etcd says to a user whom it does not let in. Unlike a refusal of what a known user asked for, this proves nothing of the member.
+/// Messages of etcd to a user who cannot log in. They prove nothing about the member, unlike
+/// "permission denied" to a user who is logged in.
 const NOT_ADMITTED: [&str; 3] = [
     "etcdserver: authentication failed, invalid user ID or password",
     "etcdserver: authentication failed, password auth disabled",
@@ -29,19 +30,19 @@ const FOR_LEARNER: &str = "etcdserver: rpc not supported for learner";
 /// How a call failed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallFailure {
-    /// The connection broke, or could not carry the call: the member may not have seen it.
+    /// The connection broke or could not carry the call: the member may not have seen it.
     Transport(String),
-    /// etcd refused it because of who we are.
+    /// etcd refused the call because of the user.
     Permission(String),
-    /// etcd did not take our user and password.
+    /// etcd did not accept the user and password.
     NotAdmitted(String),
-    /// etcd said that it has no leader.
+    /// etcd answered that it has no leader.
     NoLeader,
-    /// The leader changed while etcd was answering: asking again helps.
+    /// The leader changed while etcd was answering: a second call helps.
     LeaderChanged,
-    /// A learner does not answer this.
+    /// The member is a learner, which does not answer this call.
     Learner,
-    /// etcd said something else, in these words.
+    /// etcd answered with another error message.
     Answered(String),
 }
 
@@ -50,7 +51,8 @@ impl CallFailure {
         let Error::GRpcStatus(status) = error else {
             return Self::Transport(causes(error));
         };
-        // Only what this side made of a broken connection carries a source: an answer of etcd is code and message.
+        // A status with a source was made on this side, of a broken connection. An answer of etcd
+        // has only a code and a message.
         if let Some(source) = StdError::source(status) {
             return Self::Transport(causes(source));
         }
@@ -78,21 +80,21 @@ impl From<CallFailure> for Unanswered {
     }
 }
 
-/// What a failed connection attempt, or a failed read or write on a connection, says.
+/// The evidence in a failed connection attempt, or in a failed read or write on a connection.
 pub(super) fn of_io(error: &io::Error) -> Unanswered {
     if let Some(tls) = tls_error(error) {
         return Unanswered::Tls(tls.to_string());
     }
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Unanswered::Refused,
-        // The kernel gave up on a silent peer: as little proof as a deadline of ours.
+        // The kernel gave up on a silent peer, which proves as little as our own deadline.
         io::ErrorKind::TimedOut => Unanswered::Deadline,
         _ => Unanswered::Other(error.to_string()),
     }
 }
 
-/// What a failed TLS handshake says. A peer that expects no TLS hangs up; whether that is read as an end or as a reset depends on
-/// whether it had read all that it was sent.
+/// The evidence in a failed TLS handshake. A peer that expects no TLS hangs up; that shows as an
+/// end of file or as a reset, depending on whether the peer had read everything.
 pub(super) fn of_handshake(error: &io::Error) -> Unanswered {
     match error.kind() {
         io::ErrorKind::UnexpectedEof
@@ -105,7 +107,7 @@ pub(super) fn of_handshake(error: &io::Error) -> Unanswered {
     }
 }
 
-/// The TLS error within an IO error, if it is one.
+/// The TLS error within an IO error, if there is one.
 pub(super) fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref::<rustls::Error>()
 }
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn refusals_for_who_we_are_are_told_by_their_words() {
         for message in PERMISSION {
-            // The code of some of them is that of a malformed request.
+            // Some of these messages come with the code of a malformed request.
             let failure = answered(Code::InvalidArgument, message);
             assert_eq!(failure, CallFailure::Permission(message.to_owned()));
         }

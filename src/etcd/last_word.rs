@@ -1,8 +1,9 @@
-//! A TCP stream that lets the peer have the last word.
+//! A TCP stream on which the peer's last message is read although a write failed.
 //!
-//! With TLS 1.3 a refusal of our certificate arrives after our side of the handshake is over: the peer sends an alert and hangs up while
-//! we already write. Our next write fails then, and whoever looks at writes first never reads the alert, though it has arrived.
-//! So a write to a peer that hung up is not reported: what it sent, and that it hung up, is read soon after.
+//! With TLS 1.3 a peer refuses our certificate after our side of the handshake is done: it sends an
+//! alert and hangs up while we already write. That write fails, and code that stops at the failed
+//! write never reads the alert, although it has arrived. So a write to a peer that has hung up
+//! counts as successful here; the next read returns the alert, and then the end.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// See the module.
+/// A stream that hides failed writes (see the module).
 pub(super) struct LastWord(pub(super) TcpStream);
 
 fn unless_hung_up<T>(polled: Poll<io::Result<T>>, pretended: T) -> Poll<io::Result<T>> {
@@ -66,7 +67,8 @@ mod tests {
 
     use super::*;
 
-    /// A peer that says something and hangs up without having read what we sent: the kernel resets the connection.
+    /// A stream whose peer sent something and hung up without reading what we sent, so that the
+    /// kernel resets the connection.
     async fn after_it_hung_up() -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let mut ours = TcpStream::connect(listener.local_addr().unwrap())

@@ -1,8 +1,8 @@
-//! Talking to etcd: asking members what is true of them ([`Prober`]), and the few calls that change something ([`Admin`]).
+//! The client of etcd: probes ([`Prober`]), and the few calls that change something ([`Admin`]).
 //!
-//! Members are reached by address, with the TLS server name of the member, over connections that are kept ([`Connections`]).
-//! Nothing here judges: each answer and each failure is handed on as [`crate::quorum::evidence`]. Nothing outside [`admin`]
-//! changes anything in etcd.
+//! Members are reached by address, with the member's TLS server name, over connections that stay
+//! open ([`Connections`]). Nothing here judges: every answer and every failure is passed on as
+//! [`crate::quorum::evidence`]. Only [`admin`] changes anything in etcd.
 
 pub mod admin;
 mod alarm;

@@ -1,34 +1,35 @@
-//! How long a round of probes may take: short while the cluster answers quickly, longer by itself while it is slow.
+//! The time limit of a round of probes: short while the cluster answers quickly, longer while it is
+//! slow.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The timeout of a healthy cluster, unless its owner chose another.
+/// The time limit for a cluster that answers quickly, unless the budget sets another.
 const BASE: Duration = Duration::from_millis(400);
 
-/// However slow a cluster is, a round ends: whoever waits for a verdict has a deadline of seconds.
+/// The time limit for the slowest cluster. An admission request has to be answered within seconds.
 const CEILING: Duration = Duration::from_millis(1500);
 
-/// A read within a quarter of the timeout is ordinary; slower ones raise it to four times what they took.
+/// The time limit is this many times the recent latency of reads.
 const ROOM: u32 = 4;
 
-/// The probe timeout of one cluster, with what it remembers of its latency. Keep one per cluster.
+/// The time limit of one cluster's rounds, with the recent latency. There is one of it per cluster.
 #[derive(Debug)]
 pub struct Pace {
     base: Duration,
     lately: Mutex<Duration>,
 }
 
-/// What one endpoint says about the latency of its cluster.
+/// What the probe of one member says about the latency of its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// Its read passed, so long after the round began.
+    /// The read passed, this long after the round began.
     Passed(Duration),
-    /// It was still silent when the round ended, so long after it began.
+    /// There was no answer when the round ended, this long after it began.
     TimedOut(Duration),
-    /// It answered that it cannot, or nobody could ask: more time would have changed nothing.
+    /// The member failed or could not be asked; more time would have changed nothing.
     Hopeless,
-    /// A learner: nothing waits for it.
+    /// The member is a learner, whose latency does not matter.
     Learner,
 }
 
@@ -39,8 +40,8 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// `base`: the timeout while reads are quick (400 ms by default). It is never undercut, even where it exceeds the 1.5 s
-    /// that a slow cluster gets otherwise.
+    /// A time limit of `base` (400 ms by default) while reads are quick. The limit is never shorter
+    /// than `base`, also where that exceeds the 1.5 s that a slow cluster gets otherwise.
     pub fn new(base: Duration) -> Self {
         Self {
             base,
@@ -48,7 +49,7 @@ impl Pace {
         }
     }
 
-    /// How long the next round may take.
+    /// The time limit of the next round.
     pub fn timeout(&self) -> Duration {
         let lately = *self.lately.lock().unwrap_or_else(PoisonError::into_inner);
         timeout(self.base, lately)
@@ -64,13 +65,15 @@ fn timeout(base: Duration, lately: Duration) -> Duration {
     (lately * ROOM).min(CEILING).max(base)
 }
 
-/// Slowness is believed at once and forgotten slowly.
+/// The new recent latency: a slower sample counts at once, and quicker ones lower it by a quarter
+/// each.
 fn remember(lately: Duration, sample: Option<Duration>) -> Duration {
     sample.unwrap_or_default().max(lately * 3 / 4)
 }
 
-/// After what time a majority had passed its reads. A hung or a dead minority does not slow down a cluster, so it must not
-/// slow down its rounds either. `None` where no amount of waiting would have brought a majority.
+/// The time after which a majority had passed its reads. A minority that hangs or is dead does not
+/// slow the cluster down, and does not prolong its rounds. `None` where no time would have been
+/// enough for a majority.
 fn majority_latency(efforts: &[Effort]) -> Option<Duration> {
     let voters = efforts
         .iter()

@@ -1,4 +1,4 @@
-//! One round of probes: every member at once, under one deadline, each failure kept.
+//! A round of probes: every member at once, under one deadline, with each failure kept.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use super::pace::{Effort, Pace};
 use crate::clock::Clock;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
 
-/// Asks etcd members. Cheap to clone; clones share connections.
+/// Probes etcd members. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
 pub struct Prober {
     connections: Connections,
     pub(super) clock: Clock,
 }
 
-/// A member that was reached, and what it said of itself.
+/// A member that was reached, and its status.
 struct Met {
     member: Member,
     status: Result<Status, Unanswered>,
 }
 
-/// What a member answered after its status.
+/// The answers of a member after its status.
 struct Proof {
     read: Result<(), Unanswered>,
     members: Result<Vec<ListedMember>, Unanswered>,
 }
 
-/// What is left of a round for one member.
+/// The points in time that bound the rest of a probe.
 #[derive(Clone, Copy)]
 struct Time {
     halfway: Instant,
@@ -40,13 +40,14 @@ struct Time {
 }
 
 impl Prober {
-    /// Asks over these connections.
+    /// A prober that uses these connections.
     pub fn new(connections: Connections, clock: Clock) -> Self {
         Self { connections, clock }
     }
 
-    /// Asks every endpoint at once; what has not answered by the deadline did not answer. One probe per endpoint, in their
-    /// order. A slow or hung member costs the others nothing.
+    /// Probes every endpoint at once; a member that has not answered by `deadline` counts as
+    /// unanswered. Returns one probe per endpoint, in the same order. A slow member does not delay
+    /// the probes of others.
     pub async fn round(&self, endpoints: &[Endpoint], deadline: Instant) -> Round {
         let probes = endpoints
             .iter()
@@ -55,7 +56,8 @@ impl Prober {
         Round { probes }
     }
 
-    /// Like [`Prober::round`], for as long as the cluster's pace allows but never beyond `latest`. The pace learns from it.
+    /// Like [`Prober::round`], within the cluster's own time limit but never beyond `latest`. The
+    /// latency of this round adjusts the time limit of the next.
     pub async fn round_at_pace(
         &self,
         endpoints: &[Endpoint],
@@ -76,12 +78,13 @@ impl Prober {
 
     pub(super) async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {
         let target = endpoint.target.clone();
-        // Boxed, as handshakes and calls make large futures.
+        // Boxed, since handshakes and calls make large futures.
         let meeting = within(deadline, Box::pin(self.meet(endpoint)));
         let Met { member, status } = match meeting.await {
             Ok(met) => met,
             Err(why) => {
-                // A status costs etcd nothing. Where not even that came, the path may be dead: the next round tries another.
+                // A status costs etcd nothing. If not even that came, the path may be dead, so the
+                // next round opens a new connection.
                 self.connections.forget(&target);
                 return Probe::unanswered(target, why);
             }
@@ -104,8 +107,9 @@ impl Prober {
         now + deadline.saturating_duration_since(now) / 2
     }
 
-    /// Connects and asks for the status. A kept connection may have broken unnoticed, with the member's last process for
-    /// example: it is replaced once, so that its failure is never taken for the member's.
+    /// Connects and asks for the status. A kept connection may have broken unnoticed, for example
+    /// when the member restarted. It is replaced once, so that its failure is not taken for the
+    /// member's.
     async fn meet(&self, endpoint: &Endpoint) -> Result<Met, Unanswered> {
         let held = self.connections.get(endpoint).await?;
         let mut member = Member::over(held.connection).await?;
@@ -122,7 +126,7 @@ impl Prober {
     }
 }
 
-/// etcd's refusal is an answer too: the member is there.
+/// A refusal by etcd counts as an answer: the member is there.
 fn met(member: Member, status: Result<Status, CallFailure>) -> Result<Met, Unanswered> {
     let status = match status {
         Ok(status) => Ok(status),
@@ -132,14 +136,15 @@ fn met(member: Member, status: Result<Status, CallFailure>) -> Result<Met, Unans
     Ok(Met { member, status })
 }
 
-/// Asks for the proof that a status allows to ask for.
+/// Asks the questions that make sense after this status.
 async fn prove(member: &Member, status: &Result<Status, Unanswered>, time: Time) -> Proof {
     match status {
         Ok(status) if status.learner => Proof {
             read: Err(Unanswered::Learner),
             members: Err(Unanswered::Learner),
         },
-        // Its read would hang for as long as we let it. Its list is worth having all the same.
+        // The read would hang until the deadline, since the member has no leader. Its member list
+        // is useful all the same.
         Ok(status) if status.leader.is_none() => Proof {
             read: Err(Unanswered::NoLeader),
             members: within(time.deadline, member.list()).await,
@@ -148,9 +153,10 @@ async fn prove(member: &Member, status: &Result<Status, Unanswered>, time: Time)
     }
 }
 
-/// The read first: a list asked for after it passed is no older than the round. Where the read hangs, the list is asked for beside it
-/// when half of the time is gone, so that a member that just lost its quorum still tells what it knows; if the read passes after all, that
-/// list is not good enough and is asked for again.
+/// Reads first, because a list that is asked for after the read passed is no older than the round.
+/// If the read still hangs at half time, the list is asked for beside it, so that a member that
+/// just lost its quorum still tells what it knows. If the read passes after that, the list is asked
+/// for again.
 async fn read_then_list<L>(
     read: impl Future<Output = Result<(), Unanswered>>,
     list: impl Fn() -> L,

@@ -1,4 +1,5 @@
-//! Whom we trust and who we are when we talk to one etcd cluster: certificates, a user with a password, or both.
+//! The credentials for one etcd cluster: authorities, a client certificate, a user with a password,
+//! or all of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +15,11 @@ use crate::causes::causes;
 use crate::pem::{self, PemProblem};
 use crate::quorum::evidence::Unanswered;
 
-/// The authorities to trust and the client certificate to show, ready for use; the user to be; or both.
+/// The authorities that sign the members' certificates, with an optional client certificate; or a
+/// user; or both.
 ///
-/// Parse it once per content of the Secrets: two identities with the same fingerprint share connections.
+/// It has to be parsed only once per content of the Secrets: two identities with the same
+/// fingerprint share connections.
 pub struct TlsIdentity {
     config: Option<Arc<ClientConfig>>,
     user: Option<User>,
@@ -32,7 +35,7 @@ pub struct User {
 }
 
 impl User {
-    /// A user who proves to be one by a password.
+    /// A user with a password.
     pub fn new(name: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -57,7 +60,7 @@ impl fmt::Debug for User {
     }
 }
 
-/// When a client certificate is good.
+/// The time in which a client certificate is valid.
 #[derive(Debug, Clone, Copy)]
 struct Validity {
     from: Timestamp,
@@ -67,7 +70,7 @@ struct Validity {
 /// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// There is nobody to trust.
+    /// The CA bundle is empty.
     #[error("no CA certificate in the CA bundle")]
     NoAuthority,
     /// A CA bundle is not PEM.
@@ -76,7 +79,7 @@ pub enum TlsError {
     /// A CA certificate is malformed.
     #[error("a CA certificate is malformed")]
     Authority(#[source] rustls::Error),
-    /// There is no client certificate in its file.
+    /// The file of the client certificate contains none.
     #[error("no certificate where the client certificate should be")]
     NoClientCertificate,
     /// The client certificate is not PEM.
@@ -85,22 +88,20 @@ pub enum TlsError {
     /// The client certificate is malformed.
     #[error("the client certificate is malformed: {0}")]
     ClientCertificate(String),
-    /// The key is not PEM, or there is none.
+    /// The key is missing or not PEM.
     #[error("the client key cannot be read")]
     Key(#[source] PemProblem),
-    /// Certificate and key do not go together, or the key is of no known kind.
+    /// The key does not belong to the certificate, or is of an unknown kind.
     #[error("the client certificate and its key cannot be used")]
     ClientPair(#[source] rustls::Error),
-    /// No TLS with this library: never seen outside of broken builds.
+    /// The TLS library cannot be set up; seen only in broken builds.
     #[error("TLS cannot be set up")]
     Provider(#[source] rustls::Error),
 }
 
 impl TlsIdentity {
-    /// Reads PEM bundles.
-    ///
-    /// `authorities`: bundles, each with any number of CA certificates. `client`: certificate (chain) and private key;
-    /// `None` where the members ask for none.
+    /// Parses PEM bundles. `authorities` are bundles with any number of CA certificates each.
+    /// `client` is a certificate chain and its private key; `None` where members ask for none.
     pub fn parse(authorities: &[&[u8]], client: Option<(&[u8], &[u8])>) -> Result<Self, TlsError> {
         let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
@@ -119,7 +120,8 @@ impl TlsIdentity {
             }
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
-        // A resumed session would not show our certificate again: what works now would say nothing of a fresh connection.
+        // A resumed session would not show our certificate again, so it would not prove that a new
+        // connection works.
         config.resumption = Resumption::disabled();
         Ok(Self {
             config: Some(Arc::new(config)),
@@ -129,7 +131,7 @@ impl TlsIdentity {
         })
     }
 
-    /// A user without TLS: the password goes over the wire as it is.
+    /// A user without TLS. The password is sent in plain text.
     pub fn of_user(user: User) -> Self {
         let nobody = Self {
             config: None,
@@ -140,7 +142,7 @@ impl TlsIdentity {
         nobody.with_user(user)
     }
 
-    /// The same, and this user.
+    /// The same identity with this user.
     #[must_use]
     pub fn with_user(self, user: User) -> Self {
         Self {
@@ -153,7 +155,7 @@ impl TlsIdentity {
         }
     }
 
-    /// Whether TLS is spoken.
+    /// Whether connections use TLS.
     pub fn uses_tls(&self) -> bool {
         self.config.is_some()
     }
@@ -163,7 +165,7 @@ impl TlsIdentity {
         self.validity.map(|validity| validity.until)
     }
 
-    /// SHA-256 of all that was parsed: equal content, equal fingerprint.
+    /// The SHA-256 of everything that was parsed: equal content has an equal fingerprint.
     pub fn fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint
     }
@@ -176,7 +178,8 @@ impl TlsIdentity {
         self.user.as_ref()
     }
 
-    /// Whether the client certificate is good at `now`. etcd would say no more than "bad certificate".
+    /// Fails where the client certificate is not valid at `now`. etcd itself would only say "bad
+    /// certificate".
     pub(super) fn check_validity(&self, now: Timestamp) -> Result<(), Unanswered> {
         match self.validity {
             Some(validity) if now > validity.until => Err(Unanswered::Tls(format!(
@@ -230,7 +233,7 @@ fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(chain)
 }
 
-/// The chain is as good as its shortest-lived certificate.
+/// The time in which all certificates of the chain are valid.
 fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, TlsError> {
     let malformed = |error: &dyn fmt::Display| TlsError::ClientCertificate(error.to_string());
     let mut validity = Validity {
@@ -249,7 +252,7 @@ fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, TlsError> {
 
 fn fingerprint(authorities: &[&[u8]], client: Option<(&[u8], &[u8])>) -> [u8; 32] {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    // Each part with its length: no two different contents run together to the same bytes.
+    // Each part is preceded by its length, so that different contents never give the same bytes.
     let mut part = |bytes: &[u8]| {
         context.update(&bytes.len().to_be_bytes());
         context.update(bytes);

@@ -1,7 +1,8 @@
-//! A byte stream that remembers why it broke.
+//! A byte stream that remembers the error that broke it.
 //!
-//! HTTP/2 turns whatever happened on the stream into words of its own. What matters as evidence (a refused client certificate
-//! looks like any lost connection up there) is kept here, where it is still a typed error.
+//! The HTTP/2 layer turns any error of the stream into one of its own, in which a refused client
+//! certificate looks like any lost connection. The difference is evidence, so it is kept here,
+//! where the error is still typed.
 
 use std::io;
 use std::pin::Pin;
@@ -13,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::failure;
 use crate::quorum::evidence::Unanswered;
 
-/// Why a stream broke; empty while it has not.
+/// Why a stream broke; empty while it works.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fault(Arc<OnceLock<Unanswered>>);
 
@@ -23,12 +24,12 @@ impl Fault {
     }
 
     fn record(&self, error: &io::Error) {
-        // The first one is the cause, the rest is aftermath.
+        // The first error is the cause; later ones follow from it.
         let _ = self.0.set(failure::of_io(error));
     }
 }
 
-/// A stream under watch.
+/// A stream whose errors are recorded.
 pub(super) struct Witnessed<S> {
     inner: S,
     fault: Fault,

@@ -39,7 +39,7 @@ fn what_is_only_for_this_host_or_for_no_single_one_is_off_limits() {
     }
 }
 
-/// Pods, nodes and machines beside the cluster.
+/// Addresses of pods, of nodes and of machines outside the cluster.
 #[test]
 fn where_members_are_is_not() {
     for address in [
@@ -60,7 +60,7 @@ fn where_members_are_is_not() {
 #[test]
 fn an_address_of_this_host_is_its_own_and_another_is_not() {
     assert!(is_own(at("127.0.0.1")));
-    // For documentation only: nobody has it.
+    // Reserved for documentation: no host has it.
     assert!(!is_own(at("192.0.2.1")));
 }
 
@@ -89,7 +89,7 @@ async fn a_name_is_resolved_and_only_so_many_are_connected_to_at_one_time() {
     let address = format!("localhost:{}", listener.local_addr().unwrap().port());
     let way = Elsewhere {
         places: Arc::new(Semaphore::new(2)),
-        // As if it were another host, but for its address of six bytes and more.
+        // The test connects to its own host, so only its IPv6 addresses are off limits.
         is_off_limits: |address| address.is_ipv6(),
     };
     let connect = || timeout(SOON, way.connect(&address));

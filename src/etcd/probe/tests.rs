@@ -13,11 +13,11 @@ const SOON: Duration = Duration::from_millis(50);
 const LATE: Duration = Duration::from_millis(750);
 const NEVER: Duration = Duration::from_secs(60);
 
-/// What came of one member that is asked, and how often its list was asked for.
+/// The answers of one member, and how often its list was asked for.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     read: Result<(), Unanswered>,
-    /// Which list was kept, counted from 1.
+    /// The number of the list that was kept, counted from 1.
     kept: Result<u64, Unanswered>,
     asked: u64,
 }

@@ -153,7 +153,7 @@ fn what_is_said_of_a_key_that_lost_its_line_breaks_repeats_none_of_it() {
         key,
     } = issue(2020, 2030);
     let one_line = key.replace('\n', "");
-    // Also where a key was put in the place of something else.
+    // Also where a key was put in place of something else.
     for said in [
         refusal(&authority, &certificate, &one_line),
         refusal(&authority, &one_line, &key),
