@@ -1,9 +1,13 @@
-//! The loop that keeps this replica's endpoint, and strikes those of lost peers.
+//! The loop that writes this replica's endpoint and strikes the endpoints of lost peers.
 //!
-//! Every write is a compare-and-swap. Two replicas that do not reach each other must not strike each other at the same time and leave nobody, so
-//! who strikes writes to its own slice first, at the version that showed it ready, and to the peer's after that, at the version of
-//! the same look. Whoever looked before the first write cannot strike it any more; whoever looks after the second sees itself struck, and strikes
-//! nobody. So the last strike of any number leaves its striker in.
+//! Two replicas that do not reach each other must not strike each other at the same time: the
+//! Service would be left without an endpoint. So every write is a compare-and-swap on the
+//! resourceVersion, and a strike takes two writes. The striking replica first writes to its own
+//! slice, at the version at which it saw its own endpoint ready, and then to the peer's slice, at
+//! the version of the same read. A peer that read the slices before the first write can no longer
+//! strike this replica, since the version changed. A peer that reads them after the second write
+//! sees itself struck, and strikes nobody. So of any number of replicas that strike each other, the
+//! last one stays in the Service.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,16 +35,17 @@ use crate::telemetry::metrics::Metrics;
 
 mod writes;
 
-/// How often peers are asked and the slices are read.
+/// The interval of rounds. A round probes the peers and reads the slices.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How often it is asked who keeps the endpoints.
+/// How often the Service is read, to see whether it has a selector.
 const ASKED: Duration = Duration::from_secs(2);
-/// After that every replica knows who does, and nobody writes what another still undoes.
+/// How long after a change of the selector leftovers are taken out. By then every replica has seen
+/// the change, and none writes what another one takes out.
 const SETTLED: Duration = Duration::from_secs(5);
-/// How often the same trouble is told.
+/// The time for which a repeated problem is not logged again.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Keeps the endpoint of one replica.
+/// Maintains the endpoint of one replica.
 pub struct Keeper {
     me: Myself,
     slices: Api<EndpointSlice>,
@@ -48,9 +53,9 @@ pub struct Keeper {
     endpoints: Api<Endpoints>,
     prober: Prober,
     rule: Rule,
-    /// Whom to ask in the next round.
+    /// The peers to probe in the next round: address by pod name.
     peers: BTreeMap<String, SocketAddr>,
-    /// Who keeps the endpoints, and since when, where it is known.
+    /// Who writes the endpoints, and since when this is known; `None` before the Service was read.
     way: Option<(Way, Instant)>,
     asked: Option<Instant>,
     ready: Arc<Checks>,
@@ -62,10 +67,10 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper for this replica, which is ready while `ready` holds and takes itself out when `leaving` is cancelled.
+    /// A keeper for the replica `me`. Its endpoint is ready while `ready` holds, and is taken out
+    /// when `leaving` is cancelled.
     ///
-    /// # Errors
-    /// When TLS cannot be set up.
+    /// # Errors When TLS cannot be set up.
     pub fn new(
         me: Myself,
         client: Client,
@@ -93,12 +98,12 @@ impl Keeper {
         })
     }
 
-    /// What peers are to be told.
+    /// What this replica tells its peers.
     pub fn view(&self) -> View {
         self.view.clone()
     }
 
-    /// Keeps the endpoint until `ending` is cancelled.
+    /// Runs rounds until `ending` is cancelled.
     pub async fn run(mut self, ending: CancellationToken) {
         let mut rounds = interval(PERIOD);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,7 +148,8 @@ impl Keeper {
         };
         let listed = match listed {
             Ok(listed) => listed.items,
-            // Whoever has a selector need not let the replicas look.
+            // Where the Service has a selector, the installation need not let replicas read the
+            // slices.
             Err(trouble) if way == Way::Selector && trouble.code() == Some(403) => return,
             Err(trouble) => {
                 self.rule.blind();
@@ -167,7 +173,7 @@ impl Keeper {
         }
     }
 
-    /// The Service says who keeps its endpoints.
+    /// Notes who writes the endpoints, as the Service says.
     fn found(&mut self, way: Way, now: Instant) {
         self.asked = Some(now);
         if self.way.is_some_and(|(known, _)| known == way) {
@@ -229,7 +235,7 @@ impl Keeper {
         verdict
     }
 
-    /// Tells of trouble, but not twice a second.
+    /// Counts a problem, and logs it unless one was logged lately.
     fn tell(&mut self, trouble: &Trouble, what: &str) {
         self.metrics.reachability.trouble();
         if self.told.is_some_and(|told| told.elapsed() < AGAIN) {

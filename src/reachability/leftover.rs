@@ -1,9 +1,12 @@
-//! Endpoints that somebody else keeps, or nobody any more: what a Service that gets a selector, or loses it, has too many of.
+//! Leftover endpoints: those that remain in slices of the wrong writer after the Service got or
+//! lost its selector.
 //!
-//! Who keeps the endpoints is the Service's to say, and may change at any time. Kubernetes leaves its slices behind when the selector goes, with
-//! whatever they said last; the replicas leave theirs when it comes. No address may stay in two slices: proxies take either word for it, in no
-//! order. So an address that stands where it belongs is taken out of all other slices, and so is one of which nobody answers. It is taken
-//! out, and not set to not ready, for the same reason.
+//! The selector decides who writes the endpoints, and may change at any time. When it goes,
+//! Kubernetes leaves its slices behind with their last content; when it comes, the replicas leave
+//! theirs. No address may stay in two slices: proxies would use the state of either, in no fixed
+//! order. So an address that the right writer lists is removed from all other slices. An address of
+//! which nobody answers is removed too. Setting it to not ready would not be enough, for the same
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -13,12 +16,12 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::slice::{self, Maker};
 
-/// Who keeps the endpoints of a Service.
+/// Who writes the endpoints of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// The replicas, since it has no selector.
+    /// The replicas, since the Service has no selector.
     Replicas,
-    /// Kubernetes, by the selector.
+    /// Kubernetes, by the Service's selector.
     Selector,
 }
 
@@ -33,7 +36,7 @@ impl Way {
         }
     }
 
-    /// Whether the slices of this maker say what counts.
+    /// Whether slices of `maker` are those of the right writer.
     fn counts(self, maker: Maker) -> bool {
         match self {
             Self::Replicas => maker == Maker::Replica,
@@ -42,16 +45,17 @@ impl Way {
     }
 }
 
-/// What is to be written so that no address stands twice.
+/// A write that removes leftovers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Tidying {
-    /// A slice, with less than it has.
+    /// Replace the slice by this one, which has fewer endpoints.
     Slice(Box<EndpointSlice>),
-    /// The Endpoints of the Service are to be deleted: what mirrors them into slices would undo any other write.
+    /// Delete the Endpoints object of the Service. The controller that mirrors it into slices would
+    /// undo any other write.
     Endpoints,
 }
 
-/// Addresses that are called, and that no replica has a slice for.
+/// The addresses that are ready in some slice, and that no replica's slice lists.
 pub(super) fn unkept(listed: &[EndpointSlice]) -> BTreeSet<SocketAddr> {
     let kept = addresses(listed, |maker| maker == Maker::Replica);
     let others = listed
@@ -64,7 +68,7 @@ pub(super) fn unkept(listed: &[EndpointSlice]) -> BTreeSet<SocketAddr> {
     called.filter(|address| !kept.contains(address)).collect()
 }
 
-/// What is to be written where these addresses are lost.
+/// The writes that remove duplicate addresses and the addresses in `lost`.
 pub(super) fn tidied(
     way: Way,
     listed: &[EndpointSlice],
@@ -89,7 +93,8 @@ pub(super) fn tidied(
             }
         }
     }
-    // The mirror goes as a whole: not while somebody stands there only who may live. With a selector, its controller takes it away.
+    // Mirrored slices go as a whole. They stay while they are the only ones to list an address that
+    // may be alive. With a selector, Kubernetes' own controller removes them.
     let elsewhere = addresses(listed, |maker| maker != Maker::Mirror);
     let spared = |address: &SocketAddr| !goes(address) && !elsewhere.contains(address);
     if way == Way::Replicas && mirrored.iter().any(goes) && !mirrored.iter().any(spared) {
@@ -98,7 +103,7 @@ pub(super) fn tidied(
     changes
 }
 
-/// All addresses in the slices of some makers.
+/// All addresses in the slices of the makers for which `of` holds.
 fn addresses(listed: &[EndpointSlice], of: impl Fn(Maker) -> bool) -> BTreeSet<SocketAddr> {
     let slices = listed.iter().filter(|slice| of(slice::maker(slice)));
     slices.flat_map(addresses_of).collect()

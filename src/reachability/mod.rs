@@ -1,9 +1,13 @@
-//! Keeps the gate reachable: the replicas themselves say which of them API servers are to call.
+//! The endpoints of the gate's own Service: which replicas API servers call.
 //!
-//! The gate fails closed, so a call that goes to a dead replica is an eviction that fails. Kubernetes takes a replica on a lost node out of its
-//! Service when the node is `NotReady`, which is 50 s later by default. Replicas that probe each other know within two seconds. So the Service
-//! has no selector, and each replica keeps one EndpointSlice of it ([`keeper`]), by one rule ([`rule`]). Where it has one, Kubernetes keeps the
-//! endpoints; what either leaves behind for the other is taken out ([`leftover`]).
+//! The gate's webhooks fail closed, so a call to a dead replica is an eviction that fails.
+//! Kubernetes takes the replicas of a lost node out of a Service when the node is `NotReady`, by
+//! default 50 s after it was lost. Replicas that probe each other know within two seconds. So the
+//! Service has no selector, and each replica writes one EndpointSlice of it ([`keeper`]). A replica
+//! that no longer answers is *struck*: another replica sets its endpoint to not ready, by the rule
+//! in [`rule`]. Where the Service has a selector, Kubernetes writes the endpoints and the replicas
+//! write none. [`leftover`] takes out what the one side leaves behind for the other when the
+//! selector comes or goes.
 
 mod keeper;
 mod leftover;

@@ -1,4 +1,4 @@
-//! What a replica tells its peers: `/readyz` on the port of the webhooks.
+//! The page `/readyz` on the port of the webhooks, by which replicas probe each other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,21 +10,22 @@ use tokio::time::Instant;
 
 use crate::serve::admin::Checks;
 
-/// Where the page is.
+/// The path of the page.
 pub(super) const PATH: &str = "/readyz";
-/// The header with the peers that a replica reaches, by their pods' names, separated by commas.
+/// The header that lists the peers a replica reaches: pod names, separated by commas.
 pub(super) const REACHES: &str = "quorumgate-reaches";
-/// A replica that keeps endpoints and has not reached the API server for so long can neither judge nor take itself out: it says so.
+/// A replica that maintains endpoints and has not reached the API server for this long reports
+/// itself as not ready: it can neither judge nor take itself out of the Service.
 const BLIND_AFTER: Duration = Duration::from_millis(1250);
 
-/// What the keeper of the endpoints found last. Clones share it.
+/// The latest results of the keeper, which the page shows. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct View(Arc<Mutex<Seen>>);
 
 #[derive(Debug, Default)]
 struct Seen {
     reaches: String,
-    /// When the API server last answered; `None` where nobody asks it.
+    /// When the API server last answered; `None` where no keeper asks it.
     reached_api: Option<Instant>,
 }
 
@@ -37,7 +38,7 @@ impl View {
         self.seen().reached_api = Some(at);
     }
 
-    /// Nobody is asked any more: somebody else keeps the endpoints.
+    /// Forgets the results: the replicas do not maintain the endpoints any more.
     pub(super) fn asks_nobody(&self) {
         *self.seen() = Seen::default();
     }
@@ -64,7 +65,7 @@ impl View {
     }
 }
 
-/// Adds the page to the webhooks.
+/// Adds the page to the webhooks' router.
 pub fn beside(webhooks: Router, ready: Arc<Checks>, view: View) -> Router {
     webhooks.route(
         PATH,

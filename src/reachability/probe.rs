@@ -1,4 +1,5 @@
-//! Asks a peer whether it is ready, as an API server would reach it: a new connection to the port of the webhooks, by TLS.
+//! The probe of a peer: asks it over a new TLS connection to the port of the webhooks, as an API
+//! server would, whether it is ready.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -23,12 +24,13 @@ use tokio_rustls::TlsConnector;
 use super::page::{PATH, REACHES};
 use super::rule::Answer;
 
-/// How long a peer may take. A webhook call waits longer, but three of these have to end within two seconds.
+/// The time limit of a probe. A webhook call may take longer, but three probes have to end within
+/// two seconds.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 type Problem = Box<dyn Error + Send + Sync>;
 
-/// Asks peers.
+/// Probes peers.
 #[derive(Clone)]
 pub(super) struct Prober(TlsConnector);
 
@@ -44,7 +46,7 @@ impl Prober {
         Ok(Self(TlsConnector::from(Arc::new(config))))
     }
 
-    /// What a peer answers.
+    /// Probes the peer at this address.
     pub(super) async fn ask(&self, peer: SocketAddr) -> Answer {
         match tokio::time::timeout(PATIENCE, self.exchange(peer)).await {
             Ok(Ok(answer)) => answer,
@@ -79,7 +81,7 @@ impl Prober {
         Ok(match response.status() {
             StatusCode::OK => Answer::Ready(reached(response.headers())),
             StatusCode::SERVICE_UNAVAILABLE => Answer::Unready,
-            // A release that does not have the page.
+            // An older release, which does not have the page.
             _ => Answer::Mute,
         })
     }
@@ -94,7 +96,8 @@ fn reached(headers: &HeaderMap) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether a peer that asks its callers for certificates turned this one away: it lives, and says no more.
+/// Whether a TLS alert ended the connection: a peer that requires client certificates refused this
+/// one. The peer lives, but says nothing more.
 fn is_alert(problem: &(dyn Error + 'static)) -> bool {
     let mut next = Some(problem);
     while let Some(error) = next {
@@ -114,8 +117,9 @@ fn is_alert(problem: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Takes any certificate whose key the peer has. A probe tells no secret, and believes only that somebody answers at a peer's address; whoever
-/// can do that answers API servers there, too, and these do check.
+/// A verifier that accepts any certificate whose key the peer holds. A probe sends nothing secret,
+/// and only concludes that somebody answers at a peer's address. An impostor there would also
+/// receive the calls of API servers, and these do verify the certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,78 +1,91 @@
-//! Whom to strike from the Service, and when to put oneself back. No clock and no IO: time is counted in rounds.
+//! Which peers to strike from the Service, and when this replica returns to it. Pure; time is
+//! counted in rounds.
 //!
-//! A strike takes a peer's endpoint out. It is for peers that are gone and cannot do that themselves. Whoever is there undoes it, so a wrong
-//! one costs little; but two replicas that strike and return in turns would never end. Five rules end that:
+//! To *strike* a peer is to set its endpoint to not ready. Strikes are for peers that are gone and
+//! cannot do that themselves. A peer that is alive undoes the strike, so a wrong one costs little;
+//! but two replicas that strike each other and return in turns would never end. Five rules prevent
+//! that:
 //!
-//! - A peer is struck after [`FAILURES`] looks in a row without an answer, and not while another peer that answers now reaches it.
-//! - Only a replica strikes whose own endpoint is ready, and it stays so: see [`super::keeper`] for why no Service becomes empty by that.
-//! - A struck replica returns at once when a peer reaches it, or when no other endpoint is ready. It stays out while a peer answers that is in
-//!   and says that it does not reach it.
-//! - Otherwise it cannot tell whether those that are in do not reach it, or are dead. So it knocks: it says on its own slice that it wants to
-//!   return, and does so unless somebody turns it away within [`HEARD`] rounds. The dead turn nobody away. Of the living, those do that are in, do
-//!   not reach it, and are reached by somebody themselves: where nobody reaches anybody, nothing says who is cut off, and all may be in.
-//! - A peer that returned after this replica's strike while it still does not answer is given more time before the next one, and more after each.
+//! - A peer is struck after [`FAILURES`] failed probes in a row, and not while another peer that
+//!   answers now reaches it.
+//! - Only a replica whose own endpoint is ready strikes, and it stays ready: see [`super::keeper`]
+//!   for why no Service becomes empty by that.
+//! - A struck replica returns at once when a peer reaches it, or when no other endpoint is ready.
+//!   It stays out while a peer answers whose endpoint is ready and which says that it does not
+//!   reach this replica.
+//! - Otherwise the replica cannot tell whether the peers in the Service do not reach it or are
+//!   dead. So it *knocks*: it notes on its own slice that it wants to return, and returns unless a
+//!   peer refuses within [`HEARD`] rounds. Dead peers do not refuse. Of the living peers, those
+//!   refuse that are in the Service, do not reach the replica, and are reached by some peer
+//!   themselves. Where nobody reaches anybody, nothing shows who is cut off, and all may be in the
+//!   Service.
+//! - A peer that returned while it still does not answer the replica that struck it is given more
+//!   time before that replica strikes it again, and more after each strike.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So many looks in a row without an answer make a peer lost.
+/// Failed probes in a row that make a peer lost.
 const FAILURES: u32 = 3;
-/// So many answers in a row end the doubts about a peer.
+/// Successful probes in a row after which a peer is treated like a new one.
 const ANSWERS: u32 = 4;
-/// What every needless strike, and every knock that is turned away, multiplies the next delay by.
+/// The factor by which the next delay grows after every needless strike and every refused knock.
 const GROWTH: u32 = 4;
-/// The longest time that a peer is given, rounds: ten minutes.
+/// Most failed probes that a peer is given, in rounds: ten minutes.
 const LONGEST: u32 = 1200;
-/// Rounds that a knock stands before its replica returns: a peer has to see it, and to answer by a write.
+/// Rounds for which a knock stands before its replica returns: a peer has to see the knock and to
+/// refuse it by a write.
 const HEARD: u32 = 4;
 /// Rounds before the first knock.
 const FIRST_PAUSE: u32 = 2;
-/// Rounds between two knocks at most: with [`HEARD`], how long a replica stays out for one that has died meanwhile.
+/// Most rounds between two knocks. Together with [`HEARD`] it bounds how long a replica stays out
+/// because of a peer that has died meanwhile.
 const LONGEST_PAUSE: u32 = 12;
 
-/// What one look at a peer showed.
+/// The result of one probe of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is ready, and reaches these.
+    /// The peer is ready, and reaches these peers.
     Ready(BTreeSet<String>),
-    /// It says that it should not be called.
+    /// The peer reports that it is not ready.
     Unready,
-    /// It is there, and says nothing of itself or of others, because it answers only callers that show a certificate, or knows no such question.
+    /// The peer is alive, but gives no information: it answers only callers with a client
+    /// certificate, or is of a release without the page.
     Mute,
-    /// Nothing, or nothing that could be understood.
+    /// The peer gave no answer, or none that could be understood.
     Silent,
 }
 
-/// How an endpoint stands in the Service.
+/// The state of an endpoint in the Service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It is called.
+    /// Ready: API servers call it.
     In,
-    /// It is called, and no replica keeps it: it was left behind by somebody else.
+    /// Ready, but no replica writes it: a leftover (see [`super::leftover`]).
     Unkept,
-    /// It is not called, and its replica asks to return.
+    /// Not ready, and its replica asks to return.
     Knocks,
-    /// It is not called.
+    /// Not ready.
     #[default]
     Out,
 }
 
-/// What one round showed. Endpoints go by their pods' names, those that no replica keeps by their addresses.
+/// What one round showed. Endpoints are named by pod, those that no replica writes by address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Round {
     /// Whether this replica is ready.
     pub(super) ready: bool,
-    /// Every endpoint of the Service, this replica's too.
+    /// The state of every endpoint of the Service, including this replica's.
     pub(super) listed: BTreeMap<String, Place>,
-    /// What the peers answered. One that is listed and not here was not asked yet.
+    /// The answers of the peers. A listed peer that is missing here was not probed yet.
     pub(super) answers: BTreeMap<String, Answer>,
 }
 
-/// What is to be done after a round.
+/// What has to be done after a round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// How this replica's own endpoint is to stand.
+    /// The state that this replica's own endpoint should have.
     pub(super) place: Place,
-    /// Whose endpoint is to be taken out, and whose knock to be turned away.
+    /// The peers to strike, or to refuse where they knock.
     pub(super) strike: Vec<String>,
 }
 
@@ -80,9 +93,10 @@ pub(super) struct Verdict {
 struct Peer {
     failures: u32,
     answers: u32,
-    /// How many failures make it lost.
+    /// Failed probes in a row that make this peer lost.
     needed: u32,
-    /// Whether this replica struck it, and it has neither answered nor been given more time since.
+    /// Whether this replica struck the peer, and the peer has neither answered nor been given more
+    /// time since.
     struck: bool,
 }
 
@@ -97,16 +111,16 @@ impl Default for Peer {
     }
 }
 
-/// What one replica remembers from round to round.
+/// The state that one replica keeps from round to round.
 #[derive(Debug)]
 pub(super) struct Rule {
     me: String,
     peers: BTreeMap<String, Peer>,
-    /// Whether it knocked, and neither returned nor was turned away since.
+    /// Whether this replica knocks, and has neither returned nor been refused since.
     knocked: bool,
-    /// Rounds that it waits by now: to knock, or to be turned away.
+    /// Rounds waited so far, before a knock or for its refusal.
     waited: u32,
-    /// How many rounds it waits before it knocks.
+    /// Rounds to wait before a knock.
     pause: u32,
 }
 
@@ -121,20 +135,21 @@ impl Rule {
         }
     }
 
-    /// The peers that answered when they were last asked: what others are told.
+    /// The peers that answered their last probe. This replica tells them to others.
     pub(super) fn reaches(&self) -> impl Iterator<Item = &str> {
         let reached = self.peers.iter().filter(|(_, peer)| peer.answers > 0);
         reached.map(|(name, _)| name.as_str())
     }
 
-    /// A round in which this replica did not reach the API server. Who is blind to one thing may be to another: it counts nobody's silence.
+    /// Notes a round in which this replica did not reach the API server. It may be cut off from its
+    /// peers too, so earlier failures of peers do not count any more.
     pub(super) fn blind(&mut self) {
         for peer in self.peers.values_mut() {
             peer.failures = 0;
         }
     }
 
-    /// Takes a round in, and says what is to be done.
+    /// Takes in the results of a round, and decides what to do.
     pub(super) fn judge(&mut self, round: &Round) -> Verdict {
         self.peers.retain(|name, _| round.listed.contains_key(name));
         for (name, answer) in &round.answers {
@@ -145,7 +160,7 @@ impl Rule {
         }
         let stands = round.listed.get(&self.me).copied();
         let place = self.place(round, stands);
-        // A replica that is out itself, or was not seen to be in, keeps nobody's place.
+        // A replica that is out, or that was not seen in the Service, strikes nobody.
         let strike = if place == Place::In && stands == Some(Place::In) {
             self.lost(round)
         } else {
@@ -173,7 +188,7 @@ impl Rule {
         lost.map(|(name, _)| name.clone()).collect()
     }
 
-    /// How this replica's own endpoint is to stand.
+    /// The state that this replica's own endpoint should have.
     fn place(&mut self, round: &Round, stands: Option<Place>) -> Place {
         let is_out = matches!(stands, Some(Place::Out | Place::Knocks));
         let mut peers = round.listed.iter().filter(|(name, _)| **name != self.me);
@@ -197,7 +212,7 @@ impl Rule {
         place
     }
 
-    /// Waits to knock, or for an answer.
+    /// Waits for the next knock, or for a refusal.
     fn wait(&mut self, knocks: bool) -> Place {
         if knocks != self.knocked {
             if self.knocked {
@@ -221,7 +236,8 @@ impl Rule {
     }
 }
 
-/// Whether a peer other than the one in question, which answered just now, says that it reaches it.
+/// Whether some peer that answered in this round, other than `name` and this replica, reaches
+/// `name`.
 fn is_reached(name: &str, round: &Round, me: &str) -> bool {
     let mut others = round.answers.iter().filter(|(other, _)| *other != name);
     others.any(|(other, answer)| {
@@ -240,11 +256,13 @@ impl Peer {
                     self.needed = FAILURES;
                 }
             }
-            // Its own word weighs more than silence, but one that is behind by a moment is not to be taken at it.
+            // A peer's own word weighs more than silence. One such answer is not enough, since the
+            // peer may only be behind by a moment.
             Answer::Unready => self.failed(2),
             Answer::Silent => self.failed(1),
         }
-        // It came back by itself, so it is there, and reaches the API server: only this replica does not reach it.
+        // The peer came back by itself, so it lives and reaches the API server; only this replica
+        // does not reach it.
         if self.struck && place == Place::In && *answer == Answer::Silent {
             self.struck = false;
             self.failures = 0;

@@ -1,4 +1,4 @@
-//! A replica's EndpointSlice: how it is made; and what is read of any.
+//! A replica's EndpointSlice, and the state of an endpoint in any slice.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,35 +9,38 @@ use kube::ResourceExt as _;
 
 use super::rule::Place;
 
-/// Ties a slice to its Service.
+/// The label that ties a slice to its Service.
 pub(super) const SERVICE: &str = "kubernetes.io/service-name";
-/// Keeps the controllers of Kubernetes away from a slice.
+/// The label that names the writer of a slice. Kubernetes' controllers leave slices of other
+/// writers alone.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 pub(super) const MANAGER: &str = "quorumgate.io";
-/// Who copies the Endpoints of Services without selector into slices.
+/// The controller that mirrors the Endpoints of Services without selector into slices.
 const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
-/// What a replica writes on its own slice before it strikes a peer, so that nobody can strike it unseen meanwhile.
+/// The annotation that a replica writes on its own slice before it strikes a peer. It changes the
+/// slice's version, so that no peer can strike this replica by an older read.
 pub(super) const STRIKES: &str = "quorumgate.io/strikes";
-/// What a replica writes on its own slice that wants to return, since when. Whoever turns it away removes this.
+/// The annotation on the slice of a replica that asks to return, with the time since when. A peer
+/// refuses by removing it.
 pub(super) const KNOCKS: &str = "quorumgate.io/knocks";
 /// The names of the ports in the Service.
 const WEBHOOKS: &str = "webhooks";
 const METRICS: &str = "metrics";
 
-/// The pod that this process runs in, as its endpoint shows it.
+/// The pod of this process, as its endpoint shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Myself {
     /// The gate's own namespace.
     pub namespace: String,
     /// The Service that API servers call.
     pub service: String,
-    /// The pod's name, which is also the slice's.
+    /// The name of the pod, and of its slice.
     pub pod: String,
-    /// The pod's UID: the slice goes with the pod.
+    /// The UID of the pod, which owns the slice.
     pub uid: String,
-    /// The pod's address.
+    /// The IP address of the pod.
     pub address: IpAddr,
-    /// Its node, where it is told.
+    /// The node of the pod, if it is known.
     pub node: Option<String>,
     /// The port of the webhooks.
     pub webhooks: u16,
@@ -45,21 +48,21 @@ pub struct Myself {
     pub admin: u16,
 }
 
-/// Whether an endpoint is to be called.
+/// The state that this replica gives its own endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Yes.
+    /// Ready.
     In,
-    /// No.
+    /// Not ready.
     Out,
-    /// No, and it asks to return.
+    /// Not ready, and asking to return.
     Knocking,
-    /// Not by choice: it still answers, and ends soon.
+    /// Not ready because the process is ending; it still answers.
     Leaving,
 }
 
 impl Myself {
-    /// This replica's slice.
+    /// This replica's slice in the given state.
     pub(super) fn slice(&self, standing: Standing) -> EndpointSlice {
         let address_type = if self.address.is_ipv4() {
             "IPv4"
@@ -113,7 +116,8 @@ impl Myself {
         }
     }
 
-    /// Whether a stored slice says what this replica's should say: what was struck differs, and so does what a pod of the same name left.
+    /// Whether `stored` is this replica's slice in the given state. A slice that a peer struck is
+    /// not, and neither is one of an earlier pod of the same name.
     pub(super) fn is_said_by(&self, stored: &EndpointSlice, standing: Standing) -> bool {
         let wanted = self.slice(standing);
         let knocks = stored.annotations().contains_key(KNOCKS);
@@ -131,13 +135,14 @@ impl Myself {
 fn conditions(standing: Standing) -> EndpointConditions {
     EndpointConditions {
         ready: Some(standing == Standing::In),
-        // What leaves still answers: where nobody else does, it is called.
+        // A replica that is ending still answers. kube-proxy uses such endpoints where no other is
+        // ready.
         serving: Some(matches!(standing, Standing::In | Standing::Leaving)),
         terminating: Some(standing == Standing::Leaving),
     }
 }
 
-/// Who made a slice.
+/// The writer of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Maker {
     Replica,
@@ -153,7 +158,7 @@ pub(super) fn maker(slice: &EndpointSlice) -> Maker {
     }
 }
 
-/// Whether an endpoint is called.
+/// Whether API servers call an endpoint. Kubernetes treats an unknown condition as ready.
 pub(super) fn is_called(endpoint: &Endpoint) -> bool {
     let conditions = endpoint.conditions.as_ref();
     conditions
@@ -161,7 +166,7 @@ pub(super) fn is_called(endpoint: &Endpoint) -> bool {
         .unwrap_or(true)
 }
 
-/// How a replica stands by its slice; `None` for one that has withdrawn.
+/// The state of a replica's endpoint; `None` where the slice has no endpoint any more.
 pub(super) fn place(slice: &EndpointSlice) -> Option<Place> {
     slice.endpoints.first()?;
     Some(if slice.endpoints.iter().any(is_called) {
@@ -173,7 +178,7 @@ pub(super) fn place(slice: &EndpointSlice) -> Option<Place> {
     })
 }
 
-/// Where an endpoint of a slice answers API servers.
+/// The address of an endpoint's webhook port.
 pub(super) fn address(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<SocketAddr> {
     let address = endpoint.addresses.first()?;
     let mut ports = slice.ports.iter().flatten();
@@ -182,7 +187,7 @@ pub(super) fn address(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<Sock
     Some(SocketAddr::new(address.parse().ok()?, port))
 }
 
-/// The same slice, struck or turned away.
+/// The slice with its endpoint struck, and its knock refused.
 pub(super) fn struck(mut slice: EndpointSlice) -> EndpointSlice {
     for endpoint in &mut slice.endpoints {
         endpoint.conditions = Some(conditions(Standing::Out));

@@ -1,11 +1,11 @@
-//! What goes wrong between a replica and the API server.
+//! Failed calls of the keeper to the API server.
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-/// How long the API server may take for a call. Slower is as good as not at all: what was seen is too old to act on.
+/// The time limit of a call. A later answer would be too old to act upon.
 const PATIENCE: Duration = Duration::from_millis(450);
 
 #[derive(Debug, thiserror::Error)]
@@ -24,13 +24,13 @@ impl Trouble {
         }
     }
 
-    /// Whether somebody else wrote first, or took the object away.
+    /// Whether another writer was first, or the object is gone.
     pub(super) fn is_lost_race(&self) -> bool {
         matches!(self.code(), Some(404 | 409))
     }
 }
 
-/// The answer to a call, or what is wrong with it.
+/// Makes a call within the time limit.
 pub(super) async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
     match timeout(PATIENCE, call).await {
         Ok(answer) => Ok(answer?),

@@ -29,7 +29,7 @@ fn api(selector: &Value) -> FakeApi {
     api
 }
 
-/// A certificate, and with `insists` the wish to see one of every caller.
+/// TLS with a certificate; `insists` makes the server ask for a client certificate.
 fn transport_that(insists: bool) -> Transport {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["gate.test".to_owned()]).unwrap();
@@ -64,10 +64,10 @@ fn myself(pod: &str, port: u16) -> Myself {
 /// A replica: a listener with the page, and a keeper.
 struct Replica {
     leaving: CancellationToken,
-    /// Ends it as a power failure does, as far as others can see.
+    /// Ends the replica without a goodbye, which looks like a power failure to others.
     gone: CancellationToken,
     metrics: Arc<Metrics>,
-    /// Whether it is ready.
+    /// Whether the replica is ready.
     ready: Arc<AtomicBool>,
     pod: String,
     port: u16,
@@ -163,7 +163,7 @@ async fn a_replica_that_is_gone_is_struck_by_the_others_and_comes_back_by_itself
         })
         .count();
     assert_eq!(strikes, 1, "one of the others took it out");
-    // Back, at another port.
+    // The replica comes back at another port.
     let _b = Replica::start(&api, "gate-b").await;
     until("b is in again", || is_in(&api, "gate-b")).await;
 }
@@ -226,14 +226,14 @@ async fn where_slices_cannot_be_kept_that_is_counted_and_tried_again() {
 async fn replicas_that_answer_only_callers_with_certificates_are_all_in_and_the_dead_are_not() {
     let api = api(&Value::Null);
     let names = ["gate-a", "gate-b", "gate-c"];
-    // As they start: each has its slice before it is ready.
+    // The replicas have just started: each has its slice before it is ready.
     let [a, b, c] = names.map(|name| Replica::start_with(&api, name, false, transport_that(true)));
     let (a, b, c) = tokio::join!(a, b, c);
     until("each has its slice", || {
         names.iter().all(|pod| conditions(&api, pod).is_some())
     })
     .await;
-    // One has the place before the others ask for it.
+    // One replica is in the Service before the others ask to return.
     for replica in [&a, &b, &c] {
         replica.ready.store(true, Ordering::Relaxed);
         until("it is in", || is_in(&api, &replica.pod)).await;
@@ -269,7 +269,7 @@ async fn who_was_written_to_since_its_look_strikes_nobody() {
     let trouble = keeper.strike(&own, &[&peer], Instant::now()).await;
     assert_eq!(trouble.unwrap_err().code(), Some(409));
     assert!(is_in(&api, "gate-b"));
-    // And a look that is old strikes nobody either.
+    // An outdated read strikes nobody either.
     let own = put("gate-a", Standing::In);
     let begun = Instant::now().checked_sub(FRESH * 2).unwrap();
     keeper.strike(&own, &[&peer], begun).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a keeper writes.
+//! The writes of a keeper.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ use crate::reachability::rule::{Place, Verdict};
 use crate::reachability::slice::{self, Standing};
 use crate::reachability::trouble::{Trouble, in_time};
 
-/// A look older than this strikes nobody: this process, or the machine, was stopped in between.
+/// The age above which a read is not acted upon: the process or the machine was stopped in between.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
 
 impl Keeper {
-    /// Does what a round came to.
+    /// Writes what a round decided.
     pub(super) async fn act(
         &self,
         listed: &[EndpointSlice],
@@ -44,7 +44,7 @@ impl Keeper {
         if !lost.is_empty() {
             self.strike(own, &lost, begun).await?;
         }
-        // As with a strike, only one that is in takes anything out.
+        // As with strikes, only a replica whose own endpoint is ready takes out leftovers.
         if standing == Standing::In && is_settled {
             let unkept = verdict.strike.iter().filter_map(|name| name.parse().ok());
             self.tidy(Way::Replicas, listed, &unkept.collect(), begun)
@@ -53,7 +53,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Leaves to Kubernetes what it lists by now.
+    /// Takes out of the replicas' slices what Kubernetes lists by now.
     pub(super) async fn withdraw(
         &self,
         listed: &[EndpointSlice],
@@ -95,7 +95,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes the endpoints of lost peers out, and turns away those that knock.
+    /// Sets the endpoints of lost peers to not ready, and refuses peers that ask to return.
     pub(super) async fn strike(
         &self,
         own: &EndpointSlice,
@@ -106,7 +106,8 @@ impl Keeper {
         let names = lost.iter().filter(|slice| is_in(slice));
         let names: Vec<String> = names.map(|slice| slice.name_any()).collect();
         let params = PostParams::default();
-        // Who is turned away is out: that empties no Service.
+        // A peer that asks to return is not ready, so refusing it cannot empty the Service and
+        // needs no write to the own slice.
         if !names.is_empty() {
             let mut mine = own.clone();
             let noted = format!("{} at {}", names.join(","), self.clock.now());
@@ -132,7 +133,7 @@ impl Keeper {
                     peer = name,
                     "a replica that does not answer wants to return: it was turned away"
                 ),
-                // Somebody else struck it, or it is back.
+                // Another replica struck it first, or it is back.
                 Err(trouble) if trouble.is_lost_race() => {}
                 Err(trouble) => return Err(trouble),
             }
@@ -140,7 +141,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes out what stands twice, and where nobody answers who has no slice of its own.
+    /// Takes out addresses that are listed twice, and lost addresses that have no replica's slice.
     async fn tidy(
         &self,
         way: Way,

@@ -7,7 +7,7 @@ use super::*;
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 
-/// A slice of one of Kubernetes' controllers with these endpoints, and whether they are ready.
+/// A slice of one of Kubernetes' controllers with these endpoints, each with its readiness.
 fn of(manager: &str, endpoints: &[(&str, bool)]) -> EndpointSlice {
     let endpoints = endpoints
         .iter()
@@ -33,7 +33,7 @@ fn at(addresses: &[&str]) -> BTreeSet<SocketAddr> {
     addresses.iter().map(address).collect()
 }
 
-/// What is left in the slices that are written, and whether the Endpoints go.
+/// The addresses left in each slice that is written, and whether the Endpoints are deleted.
 fn left(way: Way, listed: &[EndpointSlice], lost: &[&str]) -> (Vec<BTreeSet<SocketAddr>>, bool) {
     let mut slices = Vec::new();
     let mut endpoints = false;
@@ -75,7 +75,7 @@ fn without_a_selector_what_replicas_keep_and_what_is_lost_goes_from_other_slices
             &[("10.0.0.1", true), ("10.0.0.2", true), ("10.0.0.3", false)],
         ),
         replica("10.0.0.2", Standing::In),
-        // Not called by its own word: a slice that says otherwise is wrong.
+        // This replica's own slice says that it is not ready: a slice that says otherwise is wrong.
         replica("10.0.0.3", Standing::Out),
     ];
     let (slices, _) = left(Way::Replicas, &listed, &[]);
@@ -97,11 +97,11 @@ fn with_a_selector_replicas_withdraw_what_kubernetes_lists_and_nothing_else() {
         replica("10.0.0.2", Standing::In),
     ];
     let listing = |slice| [slice, ours[0].clone(), ours[1].clone()];
-    // Ready or not: with a selector that is the kubelets' to say.
+    // Ready or not: with a selector, the kubelets decide that.
     let listed = listing(of(CONTROLLER, &[("10.0.0.1", false)]));
     let (slices, _) = left(Way::Selector, &listed, &[]);
     assert_eq!(slices, [at(&[])]);
-    // A mirror is taken away by its controller, and takes nobody's place.
+    // Mirrored slices are removed by their own controller, and take the place of no other.
     let listed = listing(of(MIRROR, &[("10.0.0.1", true)]));
     assert_eq!(left(Way::Selector, &listed, &[]), (Vec::new(), false));
 }
@@ -118,7 +118,7 @@ fn the_mirrored_endpoints_go_as_a_whole_and_not_while_one_that_may_live_stands_o
     );
     let both = ["10.0.0.1", "10.0.0.2"];
     assert_eq!(left(Way::Replicas, &listed, &both), (Vec::new(), true));
-    // The other one stands in another slice, too, and stays there.
+    // The other one is in another slice too, and stays there.
     let other = of(CONTROLLER, &[("10.0.0.1", true), ("10.0.0.2", true)]);
     let listed = [mirror, other, ours];
     let (slices, endpoints) = left(Way::Replicas, &listed, &["10.0.0.1"]);

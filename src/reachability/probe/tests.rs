@@ -10,7 +10,7 @@ use crate::reachability::{View, beside};
 use crate::serve::admin::Checks;
 use crate::serve::{ServeLimits, Shutdown, Transport, serve};
 
-/// A transport that may insist on certificates of its callers.
+/// A transport that may insist on client certificates.
 fn transport(insists: bool) -> Transport {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["gate.test".to_owned()]).unwrap();
@@ -31,7 +31,8 @@ fn transport(insists: bool) -> Transport {
     Transport::Tls(Arc::new(config.unwrap()))
 }
 
-/// A peer with this readiness, which may insist on certificates of its callers. Its address.
+/// Starts a peer with this readiness, which may insist on client certificates, and returns its
+/// address.
 async fn peer(ready: bool, insists: bool) -> SocketAddr {
     let transport = transport(insists);
     let said = move || {
@@ -61,7 +62,7 @@ async fn peer(ready: bool, insists: bool) -> SocketAddr {
     address
 }
 
-/// Asks until there is an answer: a busy machine may take longer than a probe waits.
+/// Probes until there is an answer: a busy machine may take longer than one probe waits.
 async fn answer(peer: SocketAddr) -> Answer {
     let prober = Prober::new().unwrap();
     let asked = async {

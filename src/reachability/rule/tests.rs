@@ -1,4 +1,4 @@
-//! What the rule makes of single rounds, and of worlds of replicas.
+//! Decisions after single rounds, and simulations of several replicas.
 
 use proptest::prelude::*;
 
@@ -8,8 +8,9 @@ mod world;
 
 use world::{Health, World};
 
-/// The longest time in which nobody is called who answers, once nothing changes any more, rounds: nine seconds. A pause, a knock that nobody hears,
-/// and a round in which either was missed.
+/// The longest time, in rounds, for which no endpoint that answers is ready once nothing changes
+/// any more: nine seconds. It consists of a pause, a knock that nobody refuses, and a round in
+/// which either was missed.
 const RECOVERED: usize = 18;
 
 #[test]
@@ -30,7 +31,7 @@ fn two_that_are_lost_at_once_are_out_and_the_last_one_is_never_struck() {
     world.health[2] = Health::Dead;
     world.run(3);
     assert_eq!(world.endpoints(), [false, true, false]);
-    // It goes on alone, and when it is lost as well nobody is there to strike it.
+    // The replica goes on alone. When it dies too, nobody is there to strike it.
     world.health[1] = Health::Dead;
     world.run(100);
     assert_eq!(world.endpoints(), [false, true, false]);
@@ -55,7 +56,7 @@ fn under_a_one_way_partition_that_another_peer_disproves_nothing_happens() {
     let mut world = World::new(3);
     world.cut(0, 1);
     assert_eq!(world.changes_within(5000), 0);
-    // And one that is lost after all is out as soon as before.
+    // A peer that does die is out as soon as before.
     world.health[1] = Health::Dead;
     world.run(3);
     assert_eq!(world.endpoints(), [true, false, true]);
@@ -69,7 +70,7 @@ fn one_that_nobody_reaches_although_it_reaches_everybody_is_out_and_stays_out() 
     world.run(3);
     assert_eq!(world.endpoints(), [true, false, true]);
     assert_eq!(world.changes_within(5000), 0);
-    // Unless it is the last one.
+    // Except where it is the last one.
     world.health[0] = Health::Dead;
     world.health[2] = Health::Dead;
     world.run(20);
@@ -81,7 +82,7 @@ fn a_replica_cut_off_from_its_peers_settles() {
     let mut world = World::new(3);
     world.isolate(2);
     world.run(30);
-    // Those that reach each other keep it out, and it asks ever more rarely.
+    // Those that reach each other keep it out, and it knocks ever more rarely.
     assert_eq!(world.endpoints(), [true, true, false]);
     let (later, asked) = world.changes_and_knocks_within(1200);
     assert_eq!(later, 0);
@@ -114,7 +115,7 @@ fn one_that_was_struck_while_it_was_cut_off_returns_when_the_others_are_gone() {
         assert!(!world.endpoints()[2]);
         world.health[0] = Health::Dead;
         world.health[1] = Health::Dead;
-        // It cannot tell that from its partition; but nobody turns it away any more.
+        // The replica cannot tell that from its partition, but nobody refuses its knock any more.
         world.run(RECOVERED);
         assert!(world.endpoints()[2], "after {partition} rounds");
         world.run(5);
@@ -138,7 +139,7 @@ fn after_a_partition_of_two_however_long_the_one_that_is_left_is_in_at_once() {
 #[test]
 fn replicas_that_answer_only_callers_with_certificates_are_all_in_and_the_dead_are_not() {
     let mut world = World::of(3, true);
-    // As after a start, or a stall: all are out.
+    // As after a start or a stall: all are out.
     world.places = vec![Place::Out; 3];
     world.run(RECOVERED);
     assert_eq!(world.endpoints(), [true; 3]);
@@ -244,7 +245,7 @@ fn an_endpoint_that_no_replica_keeps_is_struck_when_nobody_answers_there_and_kee
         .into(),
         answers: [("10.0.0.7:8443".into(), answer)].into(),
     };
-    // Whatever it answers, it looks at nobody: who is out comes in beside it.
+    // Whatever it answers, it reaches no peer: a replica that is out returns beside it.
     let answers = [Answer::Ready(BTreeSet::new()), Answer::Mute];
     for answer in answers.clone() {
         let mut stands = Place::Out;
@@ -294,7 +295,7 @@ fn one_that_knocks_is_turned_away_by_those_only_who_are_reached_themselves() {
     }
     let reached = |names: &[&str]| Answer::Ready(names.iter().map(|n| (*n).to_owned()).collect());
     assert_eq!(rule.judge(&round(reached(&["me"]))).strike, ["peer"]);
-    // The other one reaches it.
+    // The other peer reaches it.
     assert!(
         rule.judge(&round(reached(&["me", "peer"])))
             .strike
@@ -302,7 +303,7 @@ fn one_that_knocks_is_turned_away_by_those_only_who_are_reached_themselves() {
     );
 }
 
-/// Something that happens: between whom, what, and how long it lasts.
+/// An event: two replicas, two flags, and the rounds that pass after it (see [`happens`]).
 type Event = (usize, usize, bool, bool, usize);
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -316,7 +317,9 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 0..40)
 }
 
-/// Lets something happen; `ill` is what befalls a replica. Somebody has to be well for the Service not to be empty.
+/// Applies an event. With two different replicas, the first flag cuts or restores the way of the
+/// first one's probes to the second. With one and the same, the second flag says whether it becomes
+/// well or `ill`; one replica always stays well, or the Service might become empty.
 fn happens(world: &mut World, (from, to, cut, open, rounds): Event, ill: Health) {
     let size = world.health.len();
     let (from, to) = (from % size, to % size);
@@ -333,8 +336,8 @@ fn happens(world: &mut World, (from, to, cut, open, rounds): Event, ill: Health)
 }
 
 proptest! {
-    /// Whatever is cut and whoever dies, and however often: no Service is emptied while a replica runs that was in it, and once the world
-    /// rests, endpoints come to rest, too.
+    /// Whatever is cut, whoever dies, and however often: no Service is emptied while a replica runs
+    /// that was in it, and once nothing changes any more, neither do the endpoints.
     #[test]
     fn whatever_happens_the_service_is_not_emptied_and_comes_to_rest(
         size in 2..5_usize,
@@ -354,8 +357,8 @@ proptest! {
         prop_assert_eq!(world.endpoints(), world.well());
     }
 
-    /// Whatever happened and however long it lasted, with or without certificates of callers: soon after the last change an endpoint is called
-    /// that answers, and from then on there is one at any time.
+    /// Whatever happened and however long it lasted, with or without client certificates: soon
+    /// after the last change an endpoint that answers is ready, and from then on one always is.
     #[test]
     fn soon_after_the_last_change_somebody_is_called_who_answers_and_ever_after(
         size in 2..5_usize,
@@ -374,7 +377,7 @@ proptest! {
             prop_assert!(world.serves(), "{:?} of {:?}, {round}", world.places, world.health);
             world.run(1);
         }
-        // Where the network is whole, too, everybody who is well is called.
+        // Where the network is whole, every replica that is well is in the Service.
         world.mend();
         world.run(RECOVERED);
         for (called, well) in world.endpoints().into_iter().zip(world.well()) {

@@ -40,7 +40,7 @@ fn a_struck_slice_differs_from_what_its_replica_says() {
     assert_eq!(place(&struck), Some(Place::Out));
     assert!(!me.is_said_by(&struck, Standing::In));
     assert!(me.is_said_by(&struck, Standing::Out));
-    // A pod of the same name was there before.
+    // An earlier pod of the same name had this slice.
     let successor = Myself {
         uid: "another".into(),
         ..me

@@ -1,4 +1,4 @@
-//! Who keeps the endpoints changes, and what the one before left behind.
+//! The Service gets or loses its selector, and leftovers are taken out.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ const ENDPOINTS: &str = "/api/v1/namespaces/quorumgate/endpoints/quorumgate";
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 
-/// Puts a slice of one of Kubernetes' own controllers with these endpoints, which are called.
+/// Puts a slice of one of Kubernetes' own controllers, with these endpoints, all ready.
 fn put_slice(api: &FakeApi, name: &str, manager: &str, port: u16, addresses: &[&str]) {
     let endpoints = addresses.iter().map(
         |address| json!({"addresses": [address], "conditions": {"ready": true, "serving": true}}),
@@ -42,7 +42,7 @@ fn addresses(api: &FakeApi, name: &str) -> Vec<String> {
     endpoints.iter().map(address).collect()
 }
 
-/// Waits until the Service was read so often.
+/// Waits until the Service was read this many times.
 async fn service_is_read(api: &FakeApi, times: usize) {
     let asked = format!("GET {SERVICE_OBJECT}");
     let mut read = 0;
@@ -58,13 +58,14 @@ async fn service_is_read(api: &FakeApi, times: usize) {
         .expect("the Service is not read any more");
 }
 
-/// A port of this machine where nobody listens.
+/// A port of this machine on which nothing listens.
 async fn nobody() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// A replica of a release that kept no endpoints, and knows no page on the port of the webhooks.
+/// A replica of an older release, which maintains no endpoints and has no page on the port of the
+/// webhooks.
 async fn of_a_release_before() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -113,13 +114,13 @@ async fn when_a_selector_comes_the_replicas_withdraw_what_kubernetes_lists_by_th
     })
     .await;
     service_is_read(&api, 6).await;
-    // Nobody else lists them yet: without these the Service would be empty.
+    // No other slice lists them yet: without these the Service would be empty.
     assert!(is_in(&api, "gate-a") && is_in(&api, "gate-b"));
     put_slice(&api, "of-kubernetes", CONTROLLER, a.port, &["127.0.0.1"]);
     until("it is withdrawn", || addresses(&api, "gate-a").is_empty()).await;
     assert!(is_in(&api, "gate-b"));
     assert_eq!(addresses(&api, "of-kubernetes").len(), 1);
-    // And back once more.
+    // The selector goes again.
     set_selector(&api, &Value::Null);
     until("it is in again", || {
         addresses(&api, "gate-a").len() == 1 && is_in(&api, "gate-a")
@@ -146,7 +147,7 @@ async fn a_mirror_of_what_was_left_behind_goes_with_its_endpoints_object() {
     let living = of_a_release_before().await;
     let (dead, at) = (nobody().await, ["127.0.0.1"]);
     api.put(ENDPOINTS, json!({"metadata": {"name": "quorumgate"}}));
-    // The living one stands nowhere else: it would be taken out with the dead.
+    // The living replica has no other endpoint, and would be taken out with the dead one.
     put_slice(&api, "mirror-1", MIRROR, dead, &at);
     put_slice(&api, "mirror-2", MIRROR, living.port(), &at);
     let _a = Replica::start(&api, "gate-a").await;
@@ -155,7 +156,7 @@ async fn a_mirror_of_what_was_left_behind_goes_with_its_endpoints_object() {
     assert!(api.get(ENDPOINTS).is_some());
     put_slice(&api, "living", CONTROLLER, living.port(), &at);
     until("they are deleted", || api.get(ENDPOINTS).is_none()).await;
-    // Its controller would write a mirrored slice again, so nobody else does.
+    // The mirroring controller would undo a write to its slice, so the replicas make none.
     assert_eq!(addresses(&api, "mirror-1"), at);
     assert_eq!(addresses(&api, "living"), at);
 }

@@ -1,16 +1,17 @@
-//! Replicas in a world of rounds: each sees the others by what the network lets through, and everybody sees one list of endpoints.
+//! A simulation in rounds: each replica sees its peers as far as the network lets it, and all read
+//! the same list of endpoints.
 
 use super::*;
 
-/// What is the matter with a replica.
+/// The health of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Health {
     Well,
-    /// It runs no more.
+    /// The process is gone.
     Dead,
-    /// It says so itself.
+    /// The replica reports that it is not ready.
     Unready,
-    /// It does not reach the API server, and says so.
+    /// The replica does not reach the API server, and reports that.
     Blind,
 }
 
@@ -18,10 +19,10 @@ pub(super) enum Health {
 pub(super) struct World {
     rules: Vec<Rule>,
     pub(super) places: Vec<Place>,
-    /// Whether `from` gets an answer of `to`.
+    /// Whether a probe by the first index gets an answer of the second.
     pub(super) open: Vec<Vec<bool>>,
     pub(super) health: Vec<Health>,
-    /// Whether replicas answer only callers with certificates.
+    /// Whether replicas answer only callers with client certificates.
     mute: bool,
     strikes: usize,
     changes: usize,
@@ -59,7 +60,7 @@ impl World {
         self.rules.len()
     }
 
-    /// Which endpoints are called.
+    /// Which endpoints are ready.
     pub(super) fn endpoints(&self) -> Vec<bool> {
         self.places
             .iter()
@@ -67,12 +68,12 @@ impl World {
             .collect()
     }
 
-    /// Which replicas can do what they are there for.
+    /// Which replicas can judge requests.
     pub(super) fn well(&self) -> Vec<bool> {
         self.health.iter().map(|h| *h == Health::Well).collect()
     }
 
-    /// Whether an endpoint is called that answers.
+    /// Whether some endpoint is ready whose replica answers.
     pub(super) fn serves(&self) -> bool {
         let mut both = self.endpoints().into_iter().zip(self.well());
         both.any(|(called, well)| called && well)
