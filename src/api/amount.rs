@@ -1,4 +1,4 @@
-//! A number of members, absolute or as a share of all.
+//! A number of members, absolute or as a percentage of the replicas.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -8,9 +8,9 @@ use super::BadField;
 /// A number of members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// So many.
+    /// An absolute number.
     Members(u32),
-    /// So many of a hundred.
+    /// A percentage of the replicas.
     Percent(u32),
 }
 

@@ -1,13 +1,14 @@
-//! As whom the gate asks members, where etcd wants a user and a password.
+//! The user for etcd's own authentication.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A user of etcd's own authentication. Without it the user is the common name of the client certificate.
+/// A user of etcd's own authentication, with a password. Where this is absent, etcd takes the
+/// common name of the client certificate as the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthSpec {
-    /// The Secret of the namespace with name and password.
+    /// The Secret, in the budget's namespace, with the user's name and password.
     pub secret: UserSecret,
 }
 
@@ -15,14 +16,14 @@ pub struct AuthSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserSecret {
-    /// Its name.
+    /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key of the user's name. Default: `username`.
+    /// Key of the user's name in the Secret. Default: `username`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub username_key: Option<String>,
-    /// The key of the password. Default: `password`.
+    /// Key of the password in the Secret. Default: `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub password_key: Option<String>,

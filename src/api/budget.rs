@@ -1,4 +1,4 @@
-//! The budget itself: what its owner writes, and its place in the API.
+//! The `QuorumDisruptionBudget` and its spec.
 
 use std::time::Duration;
 
@@ -17,7 +17,9 @@ use super::tls::TlsSpec;
 use super::{BadField, amount, is_default};
 use crate::quorum::{ClusterRef, Policy};
 
-/// How one etcd cluster is guarded. It is named like the cluster's StatefulSet, and outlives it.
+/// How the gate guards one etcd cluster. The budget has the name of the cluster's StatefulSet, and
+/// stays when the StatefulSet is deleted and created again. The gate creates a budget with defaults
+/// for each enrolled StatefulSet that has none.
 #[derive(CustomResource, Debug, Clone, PartialEq, Default, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[kube(
@@ -31,85 +33,97 @@ use crate::quorum::{ClusterRef, Policy};
     status = "QuorumDisruptionBudgetStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "Guards the quorum of one etcd cluster: says how, shows its state, and keeps the permissions that are open.",
+    doc = "Guards the quorum of one etcd cluster against voluntary disruption. The spec says how, the status shows the cluster's state and holds the ledger of open grants.",
     selectable = ".status.clusterID",
     validation = Rule::new("self.metadata.name == self.spec.statefulSetName").message("a budget must have the name of its StatefulSet: metadata.name must equal spec.statefulSetName"),
-    printcolumn(name = "Voters", type_ = "integer", json_path = ".status.voters", description = "Voters that count"),
-    printcolumn(name = "Serving", type_ = "integer", json_path = ".status.currentHealthy", description = "Voters that serve and have no open permission to go"),
-    printcolumn(name = "Majority", type_ = "integer", json_path = ".status.desiredHealthy", description = "Voters that must serve"),
-    printcolumn(name = "Allowed", type_ = "integer", json_path = ".status.disruptionsAllowed", description = "Members that may go now"),
+    printcolumn(name = "Voters", type_ = "integer", json_path = ".status.voters", description = "Voters that the majority is computed from"),
+    printcolumn(name = "Serving", type_ = "integer", json_path = ".status.currentHealthy", description = "Voters that serve and have no open grant"),
+    printcolumn(name = "Majority", type_ = "integer", json_path = ".status.desiredHealthy", description = "Voters that have to serve"),
+    printcolumn(name = "Allowed", type_ = "integer", json_path = ".status.disruptionsAllowed", description = "Members that could be disrupted now"),
     printcolumn(name = "Leader", type_ = "string", json_path = ".status.leader", description = "The member that leads"),
-    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedMembers", description = "Pods of the StatefulSet's update revision"),
+    printcolumn(name = "Updated", type_ = "integer", json_path = ".status.updatedMembers", description = "Pods that have the StatefulSet's update revision"),
     printcolumn(name = "Rollout", type_ = "string", json_path = ".status.rollout.waitingOn.reason", description = "What the rollout waits for"),
     printcolumn(name = "Strategy", type_ = "string", json_path = ".status.updateStrategy.type", description = "The update strategy of the StatefulSet", priority = 1),
     printcolumn(name = "Updated by", type_ = "string", json_path = ".status.updateStrategy.updatedBy", description = "Who replaces outdated pods", priority = 1),
-    printcolumn(name = "Last step", type_ = "string", json_path = ".status.rollout.lastStep.pod", description = "The pod that the rollout took last", priority = 1),
+    printcolumn(name = "Last step", type_ = "string", json_path = ".status.rollout.lastStep.pod", description = "The pod that the rollout replaced last", priority = 1),
     printcolumn(name = "Why", type_ = "string", json_path = ".status.rollout.waitingOn.message", description = "What the rollout waits for, in words", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 pub struct QuorumDisruptionBudgetSpec {
-    /// The StatefulSet whose pods are the members. It must equal the budget's own name and cannot change.
+    /// Name of the StatefulSet whose pods are the members. It must equal the name of the budget and
+    /// cannot change.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("spec.statefulSetName cannot change"))]
     pub stateful_set_name: String,
-    /// Whether what the gate refuses is refused, or only reported. Default: `Enforce`.
+    /// Whether the gate refuses disruptions that endanger the quorum (`Enforce`), or allows and
+    /// only reports them (`Warn`). Default: `Enforce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Enforcement")]
     pub enforcement: Option<Enforcement>,
-    /// How members are reached and asked.
+    /// How the gate connects to the members and asks them. Default: found out from the StatefulSet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub members: MembersSpec,
-    /// How many members a rollout may have out at once, as a number or a percentage (rounded down, but at least 1); never
-    /// more than the quorum can spare. Default: 1.
+    /// Most members that a rollout may have out of service at once: a number from 1, or a
+    /// percentage of the replicas (rounded down, at least 1). A rollout never takes more members
+    /// than the quorum can spare. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "amount::schema")]
     pub max_unavailable: Option<IntOrString>,
-    /// Pods with a lower ordinal keep their revision in a rollout. Default: 0.
+    /// A rollout updates only pods with this ordinal or a higher one, like the partition of a
+    /// StatefulSet. Default: 0, all pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub partition: Option<i32>,
-    /// Whether no new step of a rollout may begin. Default: false.
+    /// If true, the rollout begins no new step. Steps that have begun are finished. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// How a rollout goes about it.
+    /// How the gate rolls a new revision out, where status.updateStrategy.updatedBy is `Gate`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rollout: RolloutSpec,
-    /// What decides where several answers make sense.
+    /// Choices of the cluster's owner about what may be disrupted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: PolicySpec,
 }
 
-/// How members are reached and asked.
+/// How the gate connects to the members and asks them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MembersSpec {
-    /// The port on which members serve clients. Default: the container port named `client`, else 2379.
+    /// Port on which the members serve clients. Default: the container port named `client`, else
+    /// 2379.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub client_port: Option<i32>,
-    /// A name that the server certificate of every member is valid for. Default: the DNS name of each member.
+    /// Name that the server certificate of every member carries. Default: each member's own DNS
+    /// name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
-    /// The Secrets with which the gate speaks to the members.
+    /// Secrets with the certificates for the connections to the members. Default: found out from
+    /// the volumes and flags of the StatefulSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TlsSpec")]
     pub tls: Option<TlsSpec>,
-    /// The user as whom the gate asks, where etcd wants a password.
+    /// User and password for etcd's authentication. Default: none; etcd then takes the common name
+    /// of the client certificate as the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AuthSpec")]
     pub auth: Option<AuthSpec>,
-    /// Where evidence comes from. Default: `Live`.
+    /// Where the gate learns which members serve: from etcd itself (`Live`), or from the readiness
+    /// of pods (`Readiness`), which is weaker. Default: `Live`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EvidenceSource")]
     pub evidence: Option<EvidenceSource>,
-    /// How long a round of questions to the members may take. Default: 400ms, rising by itself up to 1500ms with the latency seen.
+    /// Time limit for one round of questions to the members, from 50ms to 1500ms. The gate raises
+    /// it up to 1500ms by itself while the cluster answers slowly. Default: the gate's option
+    /// --probe-timeout, which is 400ms unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "probe_timeout_schema")]
     pub probe_timeout: Option<String>,
 }
 
-/// A judgement asks twice where leadership moves, and the API server waits 5 s in all.
+/// The maximum leaves time for two rounds within the 5 s that the API server waits: a judgement
+/// asks twice where leadership moves.
 const PROBE_TIMEOUT: Bounds = Bounds {
     field: "spec.members.probeTimeout",
     least: "50ms",
@@ -121,7 +135,7 @@ fn probe_timeout_schema(generator: &mut schemars::SchemaGenerator) -> schemars::
 }
 
 impl MembersSpec {
-    /// How long a round may take, where the owner said so.
+    /// The time limit of a round of questions; `None` where the budget does not set it.
     pub fn probe_timeout(&self) -> Result<Option<Duration>, BadField> {
         self.probe_timeout
             .as_ref()
@@ -129,7 +143,7 @@ impl MembersSpec {
             .transpose()
     }
 
-    /// The client port, where the owner said so.
+    /// The client port; `None` where the budget does not set it.
     pub fn client_port(&self) -> Result<Option<u16>, BadField> {
         let valid = |port: i32| u16::try_from(port).ok().filter(|port| *port > 0);
         self.client_port
@@ -144,7 +158,7 @@ impl MembersSpec {
 }
 
 impl QuorumDisruptionBudgetSpec {
-    /// The budget's choices as decisions read them, with every default filled in.
+    /// The policy for decisions, with the default of every field that is absent.
     pub fn policy(&self) -> Result<Policy, BadField> {
         let default = Policy::default();
         let PolicySpec {
@@ -176,7 +190,7 @@ impl QuorumDisruptionBudgetSpec {
 }
 
 impl QuorumDisruptionBudget {
-    /// The budget of a StatefulSet, with every default.
+    /// The budget of a cluster, with every default.
     pub fn of(cluster: &ClusterRef) -> Self {
         let mut budget = Self::new(
             &cluster.name,
@@ -194,7 +208,7 @@ impl QuorumDisruptionBudget {
         self.spec.enforcement.unwrap_or_default().only_warns()
     }
 
-    /// The cluster it guards.
+    /// The cluster that the budget guards.
     pub fn cluster(&self) -> ClusterRef {
         ClusterRef::new(
             self.metadata.namespace.clone().unwrap_or_default(),

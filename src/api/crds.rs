@@ -1,10 +1,11 @@
-//! The definitions to install, as YAML.
+//! The custom resource definitions as YAML.
 
 use kube::CustomResourceExt as _;
 
 use super::QuorumDisruptionBudget;
 
-/// Every `CustomResourceDefinition` of this version, as one YAML stream: the same bytes each time.
+/// Every `CustomResourceDefinition` of this version as one YAML stream. The result is the same each
+/// time.
 pub fn crds_yaml() -> Result<String, serde_saphyr::ser::Error> {
     let definition = QuorumDisruptionBudget::crd();
     let yaml = serde_saphyr::to_string(&definition)?;

@@ -1,12 +1,15 @@
-//! The rules by which Kubernetes names objects, so that no name is taken for one that could be read as anything else in a URL.
+//! Kubernetes' rules for the names of objects. A name that keeps them cannot mean anything else in
+//! a URL.
 
-/// Whether it is a DNS label (RFC 1123), as the names of namespaces are: lower case letters, digits and inner dashes, 1 to 63 of them.
+/// Whether `text` is a DNS label (RFC 1123), like the names of namespaces: 1 to 63 lower-case
+/// letters, digits and inner dashes.
 pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
 }
 
-/// Whether it is a DNS subdomain (RFC 1123), as the names of pods and `StatefulSet`s are: parts like labels with dots between them, at
-/// most 253 characters in all. Kubernetes does not limit the parts to 63.
+/// Whether `text` is a DNS subdomain (RFC 1123), like the names of pods and `StatefulSet`s: parts
+/// like labels with dots between them, at most 253 characters in all. Kubernetes does not limit
+/// each part to 63 characters.
 pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part)
 }

@@ -1,4 +1,4 @@
-//! Durations as people write them: `400ms`, `90s`, `1h30m`.
+//! Durations in a spec: `400ms`, `90s`, `1h30m`.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::BadField;
 
-/// The shortest and the longest that a field takes, as written, and the field's path.
+/// The bounds of a duration field and its path.
 pub(super) struct Bounds {
     pub(super) field: &'static str,
     pub(super) least: &'static str,
     pub(super) most: &'static str,
 }
 
-/// Longer than any duration that makes sense; bounds the cost of its validation.
+/// Longer than any sensible duration; bounds the cost of the schema's validation rule.
 const MAX_LENGTH: u32 = 32;
 
 impl Bounds {
-    /// The schema of the field: refuses by the same rules as [`Bounds::read`], on the API server.
+    /// The schema of the field, which refuses by the same rules as [`Bounds::read`].
     pub(super) fn schema(&self, _: &mut SchemaGenerator) -> Schema {
         let Self { field, least, most } = self;
         json_schema!({
@@ -32,7 +32,7 @@ impl Bounds {
         })
     }
 
-    /// The duration written in the field, or `default` where there is none.
+    /// Parses the field, and returns `default` where it is absent.
     pub(super) fn read(
         &self,
         text: Option<&String>,
@@ -54,7 +54,8 @@ impl Bounds {
     }
 }
 
-/// Reads a sum of numbers with units `ms`, `s`, `m` and `h`.
+/// Parses a sum of numbers with the units `ms`, `s`, `m` and `h`; `None` where `text` is no such
+/// sum.
 pub(super) fn parse(text: &str) -> Option<Duration> {
     if text.is_empty() {
         return None;

@@ -1,19 +1,20 @@
-//! Whether what the gate says is binding.
+//! Whether refusals are enforced or only reported.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether what the gate refuses is refused.
+/// What happens to a disruption that endangers the quorum.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum,
 )]
 #[clap(rename_all = "PascalCase")]
 pub enum Enforcement {
-    /// It is.
+    /// The disruption is refused.
     #[default]
     Enforce,
-    /// It is judged, reported and allowed. Permissions may be open that nobody knows of, so after a change to `Enforce` the ledger is cold for
-    /// a settle time.
+    /// The disruption is allowed and reported. What is allowed so is not recorded, so after a
+    /// change to `Enforce` the ledger is not trusted for a settle time (2 minutes by default), and
+    /// disruptions wait for it.
     Warn,
 }
 

@@ -1,4 +1,4 @@
-//! Open permissions as they are written down. [`crate::ledger`] reads and writes them.
+//! Open grants in the status of a budget. [`crate::ledger`] reads and writes them.
 
 use std::collections::BTreeMap;
 
@@ -6,44 +6,46 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Why one member may be on its way out. It does not count as serving until every cause has settled.
+/// The open grants of one member. The member counts as not serving until every cause has settled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantStatus {
-    /// The member, by the name of its pod.
+    /// Name of the member's pod.
     pub member: String,
-    /// Why, one entry per kind.
+    /// Why the member may be disrupted: at most one entry per kind.
     pub causes: Vec<CauseStatus>,
-    /// What another version of the gate wrote and this one does not know. Never dropped: a ledger with any is not used.
+    /// Fields of a newer version. A ledger with any is neither used nor written, so they are never
+    /// lost.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: BTreeMap<String, Value>,
 }
 
-/// One reason for which a member was permitted to go.
+/// One reason for which the member may be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseStatus {
-    /// What was permitted: Delete, Defragment or Replace.
+    /// The kind of disruption: Delete (also by eviction), Defragment or Replace (of its volume).
     #[schemars(extend("enum" = ["Delete", "Defragment", "Replace"]))]
     pub kind: String,
-    /// Delete: the incarnation that may go.
+    /// Delete: UID of the pod that may go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// Delete: whether a rollout asked for it.
+    /// Delete: whether a rollout of the gate asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<bool>,
-    /// Defragment: the replica of the gate that does it.
+    /// Defragment: the replica of the gate that runs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Defragment: the longest it may take.
+    /// Defragment: the longest time it may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<i64>,
-    /// The sequence number of the latest yes; it rises with every one.
+    /// Sequence number of the latest permission. Every permission gets a higher one, also a
+    /// repeated one.
     pub seq: i64,
-    /// Who was told yes last.
+    /// User that was last given the permission.
     pub by: String,
-    /// When, by the clock of the replica that said it. Nothing is decided by it.
+    /// Time of that permission by the clock of the replica that gave it, for information only.
     pub at: String,
     /// See [`GrantStatus::unknown`].
     #[serde(flatten)]
@@ -53,10 +55,10 @@ pub struct CauseStatus {
 
 /// The values of [`CauseStatus::kind`].
 pub mod cause_kind {
-    /// This incarnation may be deleted or evicted.
+    /// The pod with the recorded UID may be deleted or evicted.
     pub const DELETE: &str = "Delete";
     /// The member may be defragmented.
     pub const DEFRAGMENT: &str = "Defragment";
-    /// The member's volume may be replaced.
+    /// The volume of the member may be replaced.
     pub const REPLACE: &str = "Replace";
 }

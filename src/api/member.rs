@@ -1,64 +1,66 @@
-//! A member as the budget shows it.
+//! A member in the status of a budget.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::quorum::PodName;
 
-/// A member as it was last seen.
+/// A member of the etcd cluster, as the gate last saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberStatus {
-    /// Its name in etcd, or that of its pod.
+    /// Name of the member in etcd, or of its pod where etcd names none.
     pub name: String,
-    /// The name of its pod, also while there is no such pod; absent where it belongs in none of this StatefulSet.
+    /// Name of the member's pod, whether or not the pod exists. Absent for an external member,
+    /// which has no pod of this StatefulSet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// The incarnation of the pod that was seen.
+    /// UID of the pod that was seen.
     #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
-    /// Its id in etcd, hexadecimal.
+    /// Member id in etcd, hexadecimal.
     #[serde(default, rename = "memberID", skip_serializing_if = "Option::is_none")]
     pub member_id: Option<String>,
-    /// Voter or learner.
+    /// Whether the member is a voter or a learner.
     pub role: MemberRole,
-    /// Whether it proved that it takes part in the quorum.
+    /// Whether the member proved, when it was last asked, that it takes part in the quorum.
     pub serving: bool,
-    /// Where it does not serve: why.
+    /// Why the member does not serve. Absent where it serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The revision of its pod's template.
+    /// Revision of the pod's template (its label controller-revision-hash).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
-    /// Raft entries it is behind the leader.
+    /// Raft entries that the member is behind the leader.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<i64>,
-    /// Size of its database, bytes.
+    /// Size of the member's database in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_size: Option<i64>,
-    /// Bytes of it in use.
+    /// Bytes of the database that are in use. A defragmentation frees the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_size_in_use: Option<i64>,
-    /// Its space quota in bytes, where its version reports it.
+    /// Space quota of the database in bytes. Absent where this version of etcd does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_size_quota: Option<i64>,
-    /// Where it serves clients, for an external member.
+    /// Client URLs of an external member.
     #[serde(default, rename = "clientURLs", skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
 }
 
 impl MemberStatus {
-    /// Whether it is none of this StatefulSet's: it was last seen without a pod, and its name cannot be that of one.
+    /// Whether the member is external: it was last seen without a pod, and no pod of the
+    /// StatefulSet `set` can have its name.
     pub fn is_external_to(&self, set: &str) -> bool {
         self.pod.is_none() && PodName::of_member(set, &self.name).is_none()
     }
 }
 
-/// Voter or learner.
+/// The role of a member in the quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MemberRole {
-    /// Counts for the quorum.
+    /// A voter counts towards the quorum.
     Voter,
-    /// Does not, yet.
+    /// A learner does not count towards the quorum until it is promoted.
     Learner,
 }

@@ -1,7 +1,9 @@
-//! The Kubernetes API of quorumgate: the `QuorumDisruptionBudget` and the names that people write on other objects.
+//! The Kubernetes API of quorumgate: the `QuorumDisruptionBudget`, and the labels and annotations
+//! on other objects.
 //!
-//! Types, their schema and typed access to what they say. Whatever the schema refuses is refused here too, in words, because
-//! an object may be older than its schema.
+//! The doc comments of the types are also the descriptions of the custom resource definition, which
+//! `kubectl explain` shows. Values that the schema refuses are refused here as well, since an
+//! object may be older than its schema.
 
 mod amount;
 mod auth;
@@ -44,17 +46,18 @@ pub use status::{
 };
 pub use tls::{CaSecret, ClientSecret, TlsSpec};
 
-/// A field of a budget's `spec` that says something its schema would not have let in.
+/// An invalid value in the `spec` of a budget. The schema refuses such values too, unless the
+/// object is older than the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct BadField {
-    /// Its path, for example `spec.members.probeTimeout`.
+    /// The path of the field, for example `spec.members.probeTimeout`.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the value.
     pub problem: String,
 }
 
-/// Whether a part of a spec says nothing, and so need not be written out.
+/// Whether a part of a spec equals its default and is not written out.
 fn is_default<T: Default + PartialEq>(part: &T) -> bool {
     *part == T::default()
 }

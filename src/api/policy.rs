@@ -1,4 +1,4 @@
-//! The choices that decisions read.
+//! The choices of a cluster's owner about what may be disrupted.
 
 use std::time::Duration;
 
@@ -8,46 +8,50 @@ use serde::{Deserialize, Serialize};
 use super::duration::Bounds;
 use crate::quorum::{EvidenceMode, SmallCluster};
 
-/// What the owner of a cluster chose where several answers make sense.
+/// Choices of the cluster's owner about what may be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySpec {
-    /// Who may take the member of a cluster of one. Default: `Allow`.
+    /// Which disruptions are allowed where the StatefulSet has one replica. Default: `Allow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WhoMay")]
     pub single_member: Option<WhoMay>,
-    /// Who may take a member of a cluster of two. Default: `AllowRollout`.
+    /// Which disruptions are allowed where the StatefulSet has two replicas. Default:
+    /// `AllowRollout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WhoMay")]
     pub two_members: Option<WhoMay>,
-    /// How long after a scale-out room for one voter more is kept free, until the new members have joined. Default: 10m.
+    /// How long after a scale-out the majority is computed with one more voter, so that the new
+    /// members can join; at most 24h. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "scale_out_grace_schema")]
     pub scale_out_grace: Option<String>,
-    /// How many raft entries a voter may lag behind the leader and still count as serving. Default: 5000.
+    /// Most raft entries that a voter may be behind the leader and still count as serving. Default:
+    /// 5000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_lag: Option<i64>,
 }
 
-/// Who may take a member of a cluster that is too small to spare one.
+/// Which disruptions are allowed in a cluster that is too small to spare a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WhoMay {
-    /// Anyone.
+    /// Every disruption.
     Allow,
-    /// A rollout; everyone else waits.
+    /// Steps of a rollout. All other disruptions wait.
     AllowRollout,
-    /// Nobody without an override.
+    /// No disruption without an override.
     Never,
 }
 
-/// Where evidence comes from.
+/// Where the gate learns which members serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum EvidenceSource {
-    /// From etcd itself, asked for every decision.
+    /// From etcd itself, which is asked for every decision.
     #[default]
     Live,
-    /// From readiness and member Leases alone: weaker, and up to 30 s behind.
+    /// From the readiness of pods and the Leases of members alone (DEP-07). It is weaker evidence
+    /// than etcd's own, and up to 30 s old.
     Readiness,
 }
 

@@ -1,35 +1,35 @@
-//! How far a rollout is, as a budget shows it.
+//! The progress of a rollout in the status of a budget.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The rollout that is under way, or the last one.
+/// The rollout under way, or the last one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutStatus {
-    /// The revision that pods are moved to.
+    /// Revision that the pods are updated to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Pods of that revision, of those that are to have it.
+    /// Pods that have the revision, of those that have to get it.
     #[serde(default)]
     pub updated: i32,
-    /// Pods that are to have it.
+    /// Pods that have to get the revision: all, or those from the partition upwards.
     #[serde(default)]
     pub targets: i32,
-    /// When it began.
+    /// Time at which the rollout began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub started: Option<Time>,
-    /// When it ended; absent while it is under way.
+    /// Time at which the rollout ended. Absent while it is under way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub finished: Option<Time>,
-    /// What it waits for; absent while it acts and when it is done.
+    /// What the rollout waits for. Absent while it acts and when it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WaitingStatus")]
     pub waiting_on: Option<WaitingStatus>,
-    /// Its latest step.
+    /// The latest step of the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "StepStatus")]
     pub last_step: Option<StepStatus>,
@@ -39,11 +39,11 @@ pub struct RolloutStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingStatus {
-    /// A word for machines.
+    /// Reason as one word, for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// Reason as a sentence, for people.
     pub message: String,
-    /// Since when.
+    /// Time since which the rollout has waited for this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub since: Option<Time>,
@@ -53,13 +53,13 @@ pub struct WaitingStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StepStatus {
-    /// The pod that it took.
+    /// Name of the pod that the step replaced.
     pub pod: String,
-    /// How.
+    /// What the step did: delete, evict or move-leader.
     pub action: String,
-    /// Why it was this one's turn.
+    /// Why it was this pod's turn.
     pub because: String,
-    /// When.
+    /// Time of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub at: Option<Time>,

@@ -1,4 +1,4 @@
-//! What a budget remembers of its StatefulSet, because it outlives it.
+//! Facts about the StatefulSet that a budget remembers, because the budget outlives it.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A StatefulSet as it was last seen.
+/// The StatefulSet, as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StatefulSetStatus {
-    /// Its UID.
+    /// UID of the StatefulSet.
     pub uid: String,
-    /// The object that controls it, if any.
+    /// The object that controls the StatefulSet. Absent where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "OwnerStatus")]
     pub owner: Option<OwnerStatus>,
 }
 
-/// An owner, as a reference names it.
+/// The owner of the StatefulSet, as in its owner reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerStatus {
-    /// Group and version.
+    /// API group and version.
     pub api_version: String,
     /// Kind.
     pub kind: String,
@@ -32,78 +32,81 @@ pub struct OwnerStatus {
     pub uid: String,
 }
 
-/// A growing StatefulSet.
+/// A scale-out of the StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScaleOutStatus {
-    /// The replicas it grew to.
+    /// Replicas after the scale-out.
     pub to: i32,
-    /// Whether its grace has passed, as watched by one replica's own clock.
+    /// Whether spec.policy.scaleOutGrace has passed since the scale-out, by the clock of one
+    /// replica.
     #[serde(default)]
     pub settled: bool,
 }
 
-/// The latest move of leadership that the gate began, as the cluster knows it.
+/// The latest move of leadership that the gate made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderMoveStatus {
-    /// The member that led, hexadecimal.
+    /// Member id of the old leader, hexadecimal.
     pub from: String,
-    /// The member that was to lead instead, hexadecimal.
+    /// Member id of the intended new leader, hexadecimal.
     pub to: String,
-    /// The raft term in which the first one led; 0 where it is not known.
+    /// Raft term in which the old leader led; 0 where it is not known.
     pub term: i64,
 }
 
-/// Deletions and scale-ins that were admitted.
+/// Deletes and scale-ins of the StatefulSet that the gate has allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedDeletes {
-    /// StatefulSets whose deletion was admitted; the latest last.
+    /// StatefulSets whose delete was allowed, the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stateful_sets: Vec<RecordedDelete>,
-    /// The last scale-in that was admitted.
+    /// The last scale-in that was allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RecordedScaleIn")]
     pub scale_in: Option<RecordedScaleIn>,
-    /// Fields that this version does not know.
+    /// Fields of a newer version.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: BTreeMap<String, Value>,
 }
 
-/// A StatefulSet whose deletion was admitted.
+/// A StatefulSet whose delete was allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedDelete {
-    /// Its UID.
+    /// UID of the StatefulSet.
     pub uid: String,
-    /// Who deleted it.
+    /// User that asked for the delete.
     pub by: String,
-    /// When, by the clock of the replica that admitted it.
+    /// Time of the permission, by the clock of the replica that gave it.
     pub at: String,
 }
 
-/// A scale-in that was admitted: the pods with index `to` and above, below `from`, may go.
+/// A scale-in that was allowed. Its pods may go: those with an index of at least `to` and below
+/// `from`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedScaleIn {
     /// UID of the StatefulSet.
     #[serde(rename = "statefulSetUID")]
     pub stateful_set_uid: String,
-    /// The replicas it had.
+    /// Replicas before the scale-in.
     pub from: i32,
-    /// The replicas it was given.
+    /// Replicas after the scale-in.
     pub to: i32,
-    /// Who asked.
+    /// User that asked for the scale-in.
     pub by: String,
-    /// When, by the clock of the replica that admitted it.
+    /// Time of the permission, by the clock of the replica that gave it.
     pub at: String,
 }
 
 impl RecordedScaleIn {
-    /// Whether a pod may go by it: the pod of the StatefulSet with this UID that so many come before, while the StatefulSet asks for so
-    /// many replicas.
+    /// Whether a pod may go because of this scale-in: the pod at `index` (counted from the
+    /// StatefulSet's first ordinal) of the StatefulSet with this UID, whose `spec.replicas` is now
+    /// `replicas`.
     pub fn lets_go(&self, stateful_set_uid: &str, index: u32, replicas: u32) -> bool {
         let is_in_range = u32::try_from(self.to).is_ok_and(|to| index >= to)
             && u32::try_from(self.from).is_ok_and(|from| index < from);

@@ -1,4 +1,4 @@
-//! How a rollout goes about it.
+//! How a rollout replaces members.
 
 use std::time::Duration;
 
@@ -9,38 +9,44 @@ use super::duration::Bounds;
 use super::{Amount, BadField, QuorumDisruptionBudgetSpec};
 use crate::quorum::Policy;
 
-/// How a rollout takes members and when it gives up waiting.
+/// How a rollout replaces members, and how long it waits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolloutSpec {
-    /// How an outdated pod goes. Default: `Delete`.
+    /// How the rollout removes an outdated pod. Default: `Delete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Removal")]
     pub removal: Option<Removal>,
-    /// How outdated members that do not serve are replaced. Default: `OneAtATime`.
+    /// Whether outdated members that do not serve are replaced one by one or all at once (DEP-06).
+    /// Default: `OneAtATime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "NonServing")]
     pub non_serving: Option<NonServing>,
-    /// Whether a serving member with an unhealthy backup-restore sidecar goes before the other serving ones. Default: false.
+    /// If true, serving members with an unhealthy container beside etcd (such as
+    /// etcd-backup-restore) are replaced before the other serving members. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar_first: Option<bool>,
-    /// How long an updated member may take until it serves, and a learner until it makes progress. Default: 10m.
+    /// How long an updated member may take until it serves, and a learner until it catches up
+    /// further, from 10s to 24h. After that the rollout stops and the condition Progressing is
+    /// False. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "progress_deadline_schema")]
     pub progress_deadline: Option<String>,
-    /// How long quorum must have been lost, without a gap, before a rollout may replace a member that is alive. Default: 5m.
+    /// How long the quorum must have been lost without interruption before the rollout may replace
+    /// a member that is alive (DEP-06), from 7s to 24h. Default: 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "quorum_loss_grace_period_schema")]
     pub quorum_loss_grace_period: Option<String>,
 }
 
-/// How an outdated pod goes.
+/// How a rollout removes an outdated pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Removal {
-    /// By a delete with preconditions.
+    /// Deletes the pod.
     #[default]
     Delete,
-    /// Members that serve by an eviction, so that PodDisruptionBudgets have their say; the others by a delete.
+    /// Evicts the pods of serving members, so that PodDisruptionBudgets apply to them, and deletes
+    /// the others.
     EvictHealthy,
 }
 
@@ -50,18 +56,18 @@ pub enum NonServing {
     /// One after another.
     #[default]
     OneAtATime,
-    /// All that cost nothing, at once.
+    /// At once, all that can be replaced without risk to the quorum.
     AllAtOnce,
 }
 
-/// What a budget says about rollouts, with every default filled in.
+/// The budget's choices about rollouts, with the default of every field that is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout {
-    /// How many members may be out at once on its account.
+    /// Most members that the rollout may have out at once.
     pub max_unavailable: Amount,
-    /// Ordinals below it keep their revision.
+    /// The lowest ordinal that is updated.
     pub partition: u32,
-    /// Whether no new step may begin.
+    /// Whether the rollout begins no new step.
     pub paused: bool,
     /// See [`RolloutSpec::removal`].
     pub removal: Removal,
@@ -79,7 +85,7 @@ const PROGRESS_DEADLINE: Bounds = Bounds {
     most: "24h",
 };
 
-/// A lost quorum is confirmed over at least 7 s, so nothing shorter has a meaning.
+/// A lost quorum is confirmed over at least 7 s, so a shorter period would mean nothing.
 const QUORUM_LOSS_GRACE_PERIOD: Bounds = Bounds {
     field: "spec.rollout.quorumLossGracePeriod",
     least: "7s",
@@ -105,7 +111,7 @@ impl RolloutSpec {
 }
 
 impl QuorumDisruptionBudgetSpec {
-    /// What the budget says about rollouts.
+    /// The budget's choices about rollouts.
     pub fn rollout(&self) -> Result<Rollout, BadField> {
         let max_unavailable = Amount::read("spec.maxUnavailable", self.max_unavailable.as_ref())?;
         let partition =

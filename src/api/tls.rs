@@ -1,30 +1,32 @@
-//! Which Secrets hold what the gate needs to speak TLS to the members.
+//! The Secrets for TLS connections to the members.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Secrets of the namespace with which the gate speaks to the members. Where this is absent, the StatefulSet says it: by its volumes
-/// `etcd-ca` and `etcd-client-tls`, or by etcd's flags and variables (`--trusted-ca-file`, `--cert-file`, `ETCD_…`) and the Secrets behind
-/// these paths.
+/// Secrets, in the budget's namespace, for TLS connections to the members. Where this is absent,
+/// the gate uses the Secrets behind the StatefulSet's volumes `etcd-ca` and `etcd-client-tls`, or
+/// behind the paths that etcd's flags and variables name (`--trusted-ca-file`, `--cert-file`,
+/// `ETCD_…`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsSpec {
-    /// The certificate authority that signed the members' server certificates.
+    /// The authority that signed the members' server certificates.
     pub ca_secret: CaSecret,
-    /// The certificate the gate shows; its common name is the etcd user where authentication is on.
+    /// The client certificate of the gate. Where etcd's authentication is on, its common name is
+    /// the user. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ClientSecret")]
     pub client_secret: Option<ClientSecret>,
 }
 
-/// A Secret with a certificate authority.
+/// A Secret with the certificate of an authority.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CaSecret {
-    /// Its name.
+    /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key of the PEM bundle. Default: `ca.crt`.
+    /// Key of the PEM bundle in the Secret. Default: `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,
@@ -34,14 +36,14 @@ pub struct CaSecret {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClientSecret {
-    /// Its name.
+    /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key of the PEM certificate chain. Default: `tls.crt`.
+    /// Key of the PEM certificate chain in the Secret. Default: `tls.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cert_key: Option<String>,
-    /// The key of the PEM private key. Default: `tls.key`.
+    /// Key of the PEM private key in the Secret. Default: `tls.key`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key_key: Option<String>,
