@@ -1,6 +1,8 @@
-//! An API server in memory, for unit tests: objects by their paths, resourceVersions, conflicts, missing kinds.
+//! An API server in memory for unit tests: objects by path, resourceVersions, conflicts and unknown
+//! kinds.
 //!
-//! It stores what it is given and checks no schema; what the real one does is tested against the real one.
+//! It stores what it is given and checks no schema. What a real API server does is tested against a
+//! real one.
 
 pub(crate) mod etcd;
 
@@ -12,7 +14,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-/// The server. Clones share what it stores.
+/// The server. Clones share its objects.
 #[derive(Clone, Default)]
 pub(crate) struct FakeApi(Arc<Mutex<State>>);
 
@@ -21,22 +23,23 @@ struct State {
     objects: BTreeMap<String, Value>,
     missing_kinds: BTreeSet<String>,
     forbidden: BTreeSet<String>,
-    /// Fields of a status that the server's schema does not know.
+    /// Fields of a status that the server's schema does not have.
     pruned: BTreeSet<String>,
     version: u64,
     requests: Vec<String>,
     mutation: Option<Mutation>,
-    /// Whether somebody else is to have written just before the next write of a status.
+    /// Whether the next write of a status conflicts with another writer.
     loses_next_write: bool,
-    /// The same, before each of them.
+    /// Whether every write of a status conflicts with another writer.
     loses_every_write: bool,
-    /// Whoever asks for what begins like this panics.
+    /// The prefix of requests that panic in the task that sends them.
     breaks: Option<String>,
-    /// What begins like one of these is never answered.
+    /// Prefixes of requests that are never answered.
     silent: BTreeSet<String>,
 }
 
-/// A mutating webhook: changes what is about to be stored, given what is.
+/// A mutating webhook: changes an object before it is stored. The second argument is the stored
+/// one.
 type Mutation = Box<dyn Fn(&mut Value, &Value) + Send>;
 
 type Answer = (StatusCode, Value);
@@ -62,7 +65,7 @@ impl FakeApi {
         Client::new(service, "default")
     }
 
-    /// Puts an object under its path, whatever was there.
+    /// Stores an object under its path, in place of any other.
     pub(crate) fn put(&self, path: &str, mut object: Value) {
         let mut state = self.state();
         state.version += 1;
@@ -73,7 +76,7 @@ impl FakeApi {
         state.objects.insert(path.to_owned(), object);
     }
 
-    /// Takes an object away.
+    /// Removes an object.
     pub(crate) fn remove(&self, path: &str) {
         self.state().objects.remove(path);
     }
@@ -83,17 +86,18 @@ impl FakeApi {
         self.state().objects.get(path).cloned()
     }
 
-    /// Answers everything whose path contains this as a server that never heard of the kind.
+    /// Makes the server answer as if it did not know the kind, for every path that contains this.
     pub(crate) fn undefine(&self, kind: &str) {
         self.state().missing_kinds.insert(kind.to_owned());
     }
 
-    /// Answers everything whose path contains this as a server that does not permit it.
+    /// Makes the server answer that the request is forbidden, for every path that contains this.
     pub(crate) fn forbid(&self, kind: &str) {
         self.state().forbidden.insert(kind.to_owned());
     }
 
-    /// Drops this field of every status that is written, as the schema of an older definition does: `field`, or `parent.field`.
+    /// Drops this field (`field` or `parent.field`) of every status that is written, as an older
+    /// definition of the resource does.
     pub(crate) fn prune(&self, field: &str) {
         self.state().pruned.insert(field.to_owned());
     }
@@ -103,32 +107,32 @@ impl FakeApi {
         self.state().mutation = Some(Box::new(mutation));
     }
 
-    /// Answers the next write of a status with a conflict, as if somebody else had written a moment before.
+    /// Makes the next write of a status conflict with another writer.
     pub(crate) fn conflict_once(&self) {
         self.state().loses_next_write = true;
     }
 
-    /// Answers every write of a status with a conflict.
+    /// Makes every write of a status conflict with another writer.
     pub(crate) fn conflict_always(&self) {
         self.state().loses_every_write = true;
     }
 
-    /// Panics in the task of whoever sends a request that begins like this, `METHOD path`.
+    /// Makes every request that begins like this (`METHOD path`) panic in the task that sends it.
     pub(crate) fn break_whoever_asks(&self, request: &str) {
         self.state().breaks = Some(request.to_owned());
     }
 
-    /// Never answers a request that begins like this, `METHOD path`.
+    /// Leaves every request that begins like this (`METHOD path`) without an answer.
     pub(crate) fn silence(&self, request: &str) {
         self.state().silent.insert(request.to_owned());
     }
 
-    /// Puts something that happened elsewhere into the sequence of the requests.
+    /// Adds an event that happened elsewhere to the sequence of the requests.
     pub(crate) fn note(&self, what: &str) {
         self.state().requests.push(what.to_owned());
     }
 
-    /// The requests so far, as `METHOD path`, and forgets them.
+    /// The requests since the last call, as `METHOD path`.
     pub(crate) fn take_requests(&self) -> Vec<String> {
         std::mem::take(&mut self.state().requests)
     }
@@ -189,7 +193,7 @@ impl State {
         if !last.ends_with('s') || last.contains('-') {
             return failure(StatusCode::NOT_FOUND, "NotFound", last);
         }
-        // A list: everything right below the path, or below the resource in any namespace.
+        // A list: the objects right below the path, or below the resource in any namespace.
         let all_namespaces = format!("/{last}/");
         let inside = format!("{path}/");
         let group = path.rsplit_once('/').map_or("", |(group, _)| group);
@@ -251,7 +255,7 @@ impl State {
         (StatusCode::OK, object)
     }
 
-    /// A JSON merge patch, at the version it names.
+    /// A JSON merge patch, at the resourceVersion that it names.
     fn merge(&mut self, path: &str, changes: &Value) -> Answer {
         let Some(stored) = self.objects.get(path).cloned() else {
             return failure(StatusCode::NOT_FOUND, "NotFound", path);
@@ -299,14 +303,15 @@ impl State {
     }
 }
 
-/// Whether an object has the version and the UID that are named, where they are.
+/// Whether an object has the resourceVersion and the UID that the request names, if it names any.
 fn is_at(stored: &Value, named: &Value) -> bool {
     ["resourceVersion", "uid"]
         .iter()
         .all(|field| named[field].is_null() || named[field] == stored["metadata"][field])
 }
 
-/// Whether an object matches the `labelSelector` (equalities only) and the `fieldSelector` of a query.
+/// Whether an object matches the `labelSelector` (equalities only) and the `fieldSelector` of a
+/// query.
 fn selected(object: &Value, query: &str) -> bool {
     let mut parameters = form_urlencoded(query);
     parameters.all(|(parameter, value)| {

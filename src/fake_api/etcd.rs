@@ -1,16 +1,16 @@
-//! The objects of a cluster of three members, as an API server has them: `etcd` in the namespace `db`.
+//! The objects of a cluster of three members, as an API server has them: `etcd` in namespace `db`.
 
 use serde_json::{Value, json};
 
-/// Where its budget is.
+/// The path of its budget.
 pub(crate) const BUDGET: &str =
     "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
-/// Where its StatefulSet is.
+/// The path of its StatefulSet.
 pub(crate) const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/etcd";
-/// Where its namespace is.
+/// The path of its namespace.
 pub(crate) const NAMESPACE: &str = "/api/v1/namespaces/db";
 
-/// A pod of the StatefulSet `etcd` (UID `set-1`) that runs and is Ready, with `change` laid over it.
+/// A running and Ready pod of the StatefulSet `etcd` (UID `set-1`), merged with `change`.
 pub(crate) fn pod_json(ordinal: u32, change: &Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -44,7 +44,7 @@ pub(crate) fn owner_of_pods(uid: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd", "uid": uid, "controller": true})
 }
 
-/// The StatefulSet `etcd` (UID `set-1`) with 3 replicas, with `change` laid over it.
+/// The StatefulSet `etcd` (UID `set-1`) with 3 replicas, merged with `change`.
 pub(crate) fn set_json(change: &Value) -> Value {
     let mut set = json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet",
@@ -59,7 +59,7 @@ pub(crate) fn set_json(change: &Value) -> Value {
     set
 }
 
-/// The budget of `etcd` (UID `budget-1`), with `change` laid over it.
+/// The budget of `etcd` (UID `budget-1`), merged with `change`.
 pub(crate) fn budget_json(change: &Value) -> Value {
     let mut budget = json!({
         "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
