@@ -33,7 +33,7 @@ impl Feature {
     }
 }
 
-/// Which features are on.
+/// The features, and whether they are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
     /// `QuorumAwareUpdatesWithOnDelete` (DEP-07): enrolled StatefulSets keep the update strategy

@@ -216,7 +216,7 @@ impl Supervisor {
     fn lost(&self, task: Cow<'static, str>, how: How) {
         let ended = Ended { task, how };
         error!(task = %ended.task, how = %ended.how, "a task ended that nobody asked to end");
-        // Nobody listens any more while the process ends.
+        // The receiver is gone while the process ends.
         let _ = self.ended.send(ended);
     }
 }

@@ -109,8 +109,8 @@ pub struct MembersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "AuthSpec")]
     pub auth: Option<AuthSpec>,
-    /// Where the gate learns which members serve: from etcd itself (`Live`), or from the readiness
-    /// of pods (`Readiness`), which is weaker. Default: `Live`.
+    /// Source of the evidence about which members serve: etcd itself (`Live`), or the readiness of
+    /// pods (`Readiness`), which is weaker. Default: `Live`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EvidenceSource")]
     pub evidence: Option<EvidenceSource>,

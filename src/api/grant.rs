@@ -21,7 +21,7 @@ pub struct GrantStatus {
     pub unknown: BTreeMap<String, Value>,
 }
 
-/// One reason for which the member may be disrupted.
+/// A reason for which the member may be disrupted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseStatus {

@@ -53,7 +53,7 @@ pub use tls::{CaSecret, ClientSecret, TlsSpec};
 pub struct BadField {
     /// The path of the field, for example `spec.members.probeTimeout`.
     pub field: &'static str,
-    /// What is wrong with the value.
+    /// The problem with the value.
     pub problem: String,
 }
 

@@ -12,11 +12,11 @@ use crate::quorum::{EvidenceMode, SmallCluster};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicySpec {
-    /// Which disruptions are allowed where the StatefulSet has one replica. Default: `Allow`.
+    /// Disruptions that are allowed where the StatefulSet has one replica. Default: `Allow`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WhoMay")]
     pub single_member: Option<WhoMay>,
-    /// Which disruptions are allowed where the StatefulSet has two replicas. Default:
+    /// Disruptions that are allowed where the StatefulSet has two replicas. Default:
     /// `AllowRollout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WhoMay")]
@@ -33,7 +33,7 @@ pub struct PolicySpec {
     pub max_lag: Option<i64>,
 }
 
-/// Which disruptions are allowed in a cluster that is too small to spare a member.
+/// Disruptions that are allowed in a cluster that is too small to spare a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WhoMay {
     /// Every disruption.
@@ -44,7 +44,7 @@ pub enum WhoMay {
     Never,
 }
 
-/// Where the gate learns which members serve.
+/// Source of the evidence about which members serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum EvidenceSource {
     /// From etcd itself, which is asked for every decision.

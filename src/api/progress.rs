@@ -25,7 +25,7 @@ pub struct RolloutStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", extend("format" = "date-time"))]
     pub finished: Option<Time>,
-    /// What the rollout waits for. Absent while it acts and when it is done.
+    /// Reason why the rollout waits. Absent while it acts and when it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "WaitingStatus")]
     pub waiting_on: Option<WaitingStatus>,
@@ -35,7 +35,7 @@ pub struct RolloutStatus {
     pub last_step: Option<StepStatus>,
 }
 
-/// What a rollout waits for.
+/// Reason why a rollout waits.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingStatus {
@@ -55,7 +55,7 @@ pub struct WaitingStatus {
 pub struct StepStatus {
     /// Name of the pod that the step replaced.
     pub pod: String,
-    /// What the step did: delete, evict or move-leader.
+    /// Kind of the step: delete, evict or move-leader.
     pub action: String,
     /// Why it was this pod's turn.
     pub because: String,

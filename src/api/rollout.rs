@@ -39,7 +39,7 @@ pub struct RolloutSpec {
     pub quorum_loss_grace_period: Option<String>,
 }
 
-/// How a rollout removes an outdated pod.
+/// Ways to remove an outdated pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum Removal {
     /// Deletes the pod.
@@ -50,13 +50,13 @@ pub enum Removal {
     EvictHealthy,
 }
 
-/// How outdated members that do not serve are replaced.
+/// Order in which outdated members that do not serve are replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub enum NonServing {
-    /// One after another.
+    /// Replaces one after another.
     #[default]
     OneAtATime,
-    /// At once, all that can be replaced without risk to the quorum.
+    /// Replaces all at once that can go without risk to the quorum.
     AllAtOnce,
 }
 

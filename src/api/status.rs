@@ -94,8 +94,9 @@ pub struct QuorumDisruptionBudgetStatus {
     /// The members, as the gate last saw them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberStatus>,
-    /// Conditions of the cluster and of the gate: QuorumHealthy, AllMembersUpdated, Progressing,
-    /// ClusterIDConsistent, MembersAskedByTLS, EvidenceLive, LedgerWarm and GateActive.
+    /// Conditions of the cluster and of the gate: `QuorumHealthy`, `AllMembersUpdated`,
+    /// `Progressing`, `ClusterIDConsistent`, `MembersAskedByTLS`, `EvidenceLive`, `LedgerWarm` and
+    /// `GateActive`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -115,11 +116,11 @@ pub struct UpdateStrategyStatus {
     pub kind: String,
     /// Whether the owner or the gate chose this strategy.
     pub set_by: StrategyChoice,
-    /// Who replaces outdated pods.
+    /// Controller that replaces outdated pods.
     pub updated_by: Updater,
 }
 
-/// Who chose an update strategy.
+/// Origin of an update strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StrategyChoice {
     /// The owner of the StatefulSet.
@@ -129,14 +130,14 @@ pub enum StrategyChoice {
     Gate,
 }
 
-/// Who replaces outdated pods.
+/// Controller that replaces outdated pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Updater {
     /// The gate, in an order that keeps the quorum.
     Gate,
     /// The StatefulSet controller, by ordinal.
     StatefulSetController,
-    /// Nobody: an outdated pod is replaced when somebody deletes it.
+    /// No controller: an outdated pod is replaced when somebody deletes it.
     Nobody,
 }
 

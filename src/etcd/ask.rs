@@ -19,7 +19,7 @@ const KEY: &str = "health";
 /// etcd, and would cost work for each entry.
 const MOST_LISTED: usize = 128;
 
-/// One member, over one connection.
+/// A member that is asked over one connection.
 pub(super) struct Member {
     connection: Arc<Connection>,
     client: Client,

@@ -1,4 +1,4 @@
-//! One connection to one member: TCP, TLS with the member's name, HTTP/2, and etcd's client on top.
+//! A connection to a member: TCP, TLS with the member's name, HTTP/2, and etcd's client on top.
 //!
 //! The client library's own channel is not used, for three reasons. A failed attempt is a typed
 //! error here; "refused" is evidence, a timeout is not. A broken connection is known to be broken.

@@ -20,7 +20,7 @@ pub struct Pace {
     lately: Mutex<Duration>,
 }
 
-/// What the probe of one member says about the latency of its cluster.
+/// The evidence in a member's probe about the latency of its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
     /// The read passed, this long after the round began.

@@ -55,7 +55,7 @@ pub struct Keeper {
     rule: Rule,
     /// The peers to probe in the next round: address by pod name.
     peers: BTreeMap<String, SocketAddr>,
-    /// Who writes the endpoints, and since when this is known; `None` before the Service was read.
+    /// The writer of the endpoints, and since when it is known; `None` before the Service was read.
     way: Option<(Way, Instant)>,
     asked: Option<Instant>,
     ready: Arc<Checks>,
@@ -98,7 +98,7 @@ impl Keeper {
         })
     }
 
-    /// What this replica tells its peers.
+    /// The page that this replica shows its peers.
     pub fn view(&self) -> View {
         self.view.clone()
     }
@@ -148,8 +148,7 @@ impl Keeper {
         };
         let listed = match listed {
             Ok(listed) => listed.items,
-            // Where the Service has a selector, the installation need not let replicas read the
-            // slices.
+            // An installation whose Service has a selector need not let replicas read the slices.
             Err(trouble) if way == Way::Selector && trouble.code() == Some(403) => return,
             Err(trouble) => {
                 self.rule.blind();

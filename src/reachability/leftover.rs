@@ -16,7 +16,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::slice::{self, Maker};
 
-/// Who writes the endpoints of a Service.
+/// The writer of the endpoints of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     /// The replicas, since the Service has no selector.

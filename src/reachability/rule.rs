@@ -1,5 +1,5 @@
-//! Which peers to strike from the Service, and when this replica returns to it. Pure; time is
-//! counted in rounds.
+//! Decides which peers to strike from the Service, and when this replica returns to it. Pure; time
+//! is counted in rounds.
 //!
 //! To *strike* a peer is to set its endpoint to not ready. Strikes are for peers that are gone and
 //! cannot do that themselves. A peer that is alive undoes the strike, so a wrong one costs little;
@@ -69,7 +69,8 @@ pub(super) enum Place {
     Out,
 }
 
-/// What one round showed. Endpoints are named by pod, those that no replica writes by address.
+/// The observations of one round. Endpoints are named by pod, those that no replica writes by
+/// address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Round {
     /// Whether this replica is ready.
@@ -80,7 +81,7 @@ pub(super) struct Round {
     pub(super) answers: BTreeMap<String, Answer>,
 }
 
-/// What has to be done after a round.
+/// The decisions after a round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// The state that this replica's own endpoint should have.

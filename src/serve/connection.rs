@@ -1,4 +1,4 @@
-//! One connection: the TLS handshake, requests, and a close that never interrupts an answer unless
+//! A connection: the TLS handshake, requests, and a close that never interrupts an answer unless
 //! the drain limit runs out.
 
 use std::convert::Infallible;

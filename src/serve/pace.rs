@@ -15,7 +15,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone)]
 pub(super) struct Pace(Arc<Mutex<Stage>>);
 
-/// What a connection is doing, and since when.
+/// The activity of a connection, and its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The TLS handshake is not done yet.

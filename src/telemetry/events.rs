@@ -51,7 +51,7 @@ pub struct Notice {
 pub enum Severity {
     /// Something happened as it should.
     Normal,
-    /// Somebody may have to act.
+    /// Something is wrong, and an operator may have to act.
     Warning,
 }
 

@@ -25,7 +25,7 @@ pub const DEFAULT_FILTER: &str = "warn,quorumgate=info";
 /// The form of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// One JSON object per line.
+    /// A JSON object per line.
     Json,
     /// Text for people at a terminal.
     Text,

@@ -60,7 +60,7 @@ impl World {
         self.rules.len()
     }
 
-    /// Which endpoints are ready.
+    /// Whether each endpoint is ready.
     pub(super) fn endpoints(&self) -> Vec<bool> {
         self.places
             .iter()
@@ -68,7 +68,7 @@ impl World {
             .collect()
     }
 
-    /// Which replicas can judge requests.
+    /// Whether each replica can judge requests.
     pub(super) fn well(&self) -> Vec<bool> {
         self.health.iter().map(|h| *h == Health::Well).collect()
     }
