@@ -225,7 +225,7 @@ impl Keeper {
             self.peers.insert(address.to_string(), address);
         }
         let verdict = self.rule.judge(&Round {
-            ready: self.ready.verdict().is_ok(),
+            ready: self.ready.check().is_ok(),
             listed: places,
             answers,
         });

@@ -69,7 +69,7 @@ impl View {
 pub fn beside(webhooks: Router, ready: Arc<Checks>, view: View) -> Router {
     webhooks.route(
         PATH,
-        get(move || async move { view.answer(ready.verdict().is_ok()) }),
+        get(move || async move { view.answer(ready.check().is_ok()) }),
     )
 }
 

@@ -16,11 +16,11 @@ use crate::telemetry::metrics::Metrics;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A condition: `Err` says in words why it does not hold.
-type Look = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Condition = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Named conditions that must all hold.
 #[derive(Default)]
-pub struct Checks(Vec<(&'static str, Look)>);
+pub struct Checks(Vec<(&'static str, Condition)>);
 
 impl fmt::Debug for Checks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,13 +49,13 @@ impl Checks {
     }
 
     /// Returns the error of the first condition that does not hold.
-    pub fn verdict(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         self.0.iter().try_for_each(|(_, look)| look())
     }
 
     /// The status and text of a health page: a line for each condition, in the form that the API
     /// server's own `/readyz?verbose` uses.
-    fn look(&self, path: &str) -> (StatusCode, String) {
+    fn page(&self, path: &str) -> (StatusCode, String) {
         let mut page = String::new();
         let mut all_hold = true;
         for (name, look) in &self.0 {
@@ -87,8 +87,8 @@ pub fn router(
 ) -> Router {
     let (live, ready) = (live.into(), ready.into());
     Router::new()
-        .route("/livez", get(move || async move { live.look("livez") }))
-        .route("/readyz", get(move || async move { ready.look("readyz") }))
+        .route("/livez", get(move || async move { live.page("livez") }))
+        .route("/readyz", get(move || async move { ready.page("readyz") }))
         .route("/metrics", get(move || async move { exposition(&metrics) }))
 }
 

@@ -34,7 +34,7 @@ pub struct Callers {
 
 impl Callers {
     /// The verifier for the authorities in `file`, the content of [`Callers::authorities`].
-    pub(super) fn understand(&self, file: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
+    pub(super) fn verifier(&self, file: &[u8]) -> Result<Arc<dyn ClientCertVerifier>, Unusable> {
         let unusable = |why: &dyn fmt::Display| {
             Unusable::Authorities(self.authorities.clone(), why.to_string())
         };
@@ -51,7 +51,7 @@ impl Callers {
             .map_err(|error| unusable(&error))
     }
 
-    fn admit(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+    fn check_name(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
         if self.names.is_empty() {
             return Ok(());
         }
@@ -81,19 +81,19 @@ fn names<'a>(certificate: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a s
 
 /// A verifier that uses the authorities in use at the time of each handshake.
 #[derive(Debug)]
-pub(super) struct Doorkeeper {
+pub(super) struct CallerVerifier {
     pub(super) callers: Callers,
     pub(super) certificate: Arc<Certificate>,
 }
 
-impl Doorkeeper {
+impl CallerVerifier {
     fn authorities(&self) -> Result<Arc<dyn ClientCertVerifier>, Error> {
         let verifier = self.certificate.caller_verifier();
         verifier.ok_or_else(|| Error::General("no authorities to verify callers with".into()))
     }
 }
 
-impl ClientCertVerifier for Doorkeeper {
+impl ClientCertVerifier for CallerVerifier {
     /// No hints: the authorities may change under this configuration, and a caller has only one
     /// certificate to show.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -109,7 +109,7 @@ impl ClientCertVerifier for Doorkeeper {
         let verified = self
             .authorities()?
             .verify_client_cert(end_entity, intermediates, now)?;
-        self.callers.admit(end_entity).map(|()| verified)
+        self.callers.check_name(end_entity).map(|()| verified)
     }
 
     fn verify_tls12_signature(

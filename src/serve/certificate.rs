@@ -22,7 +22,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, version};
 use tokio_util::sync::CancellationToken;
 
-use super::callers::{Callers, Doorkeeper};
+use super::callers::{CallerVerifier, Callers};
 use crate::clock::Clock;
 use crate::pem::{self, PemProblem};
 use crate::telemetry::metrics::Metrics;
@@ -95,7 +95,7 @@ struct InUse {
 
 /// The result of one check of the files.
 #[derive(Debug)]
-pub enum Look {
+pub enum Reload {
     /// The files hold what is in use.
     Same,
     /// The files held something new, which is in use from now on.
@@ -128,7 +128,7 @@ impl Certificate {
     /// Reads the files for the first time. Anything wrong with them is an error here.
     pub fn open(files: Files, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, Unusable> {
         let content = files.read()?;
-        let in_use = files.understand(content, clock.now())?;
+        let in_use = files.parse(content, clock.now())?;
         metrics.certificate_in_use(in_use.not_after);
         Ok(Self {
             files,
@@ -155,22 +155,22 @@ impl Certificate {
     }
 
     /// Reads the files, and takes their content into use if it is new and usable.
-    pub fn look(&self) -> Look {
+    pub fn reload(&self) -> Reload {
         let content = match self.files.read() {
             Ok(content) => content,
             Err(error) => return self.refuse(None, error),
         };
         if content == self.in_use.load().content {
             *self.refused() = None;
-            return Look::Same;
+            return Reload::Same;
         }
-        match self.files.understand(content.clone(), self.clock.now()) {
+        match self.files.parse(content.clone(), self.clock.now()) {
             Ok(fresh) => {
                 self.metrics.certificate_in_use(fresh.not_after);
                 self.metrics.certificate_reloaded();
                 self.in_use.store(Arc::new(fresh));
                 *self.refused() = None;
-                Look::Replaced
+                Reload::Replaced
             }
             Err(error) => self.refuse(Some(content), error),
         }
@@ -178,15 +178,15 @@ impl Certificate {
 
     /// Remembers unusable content, so that it is reported once. `None` stands for files that could
     /// not be read.
-    fn refuse(&self, content: Option<Content>, error: Unusable) -> Look {
+    fn refuse(&self, content: Option<Content>, error: Unusable) -> Reload {
         let content = content.unwrap_or_default();
         let mut refused = self.refused();
         if refused.as_ref() == Some(&content) {
-            return Look::StillUnusable;
+            return Reload::StillUnusable;
         }
         *refused = Some(content);
         self.metrics.certificate_failed();
-        Look::Kept(error)
+        Reload::Kept(error)
     }
 
     fn refused(&self) -> std::sync::MutexGuard<'_, Option<Content>> {
@@ -202,8 +202,8 @@ impl Certificate {
             }
             let this = Arc::clone(&self);
             // A mounted volume may hang; the runtime's threads must not hang with it.
-            match tokio::task::spawn_blocking(move || this.look()).await {
-                Ok(look) => self.tell(&look),
+            match tokio::task::spawn_blocking(move || this.reload()).await {
+                Ok(reload) => self.log(&reload),
                 // A check that panics once panics every time: the certificate would expire
                 // unnoticed. The panic ends this task, which the supervisor notices.
                 Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
@@ -213,14 +213,14 @@ impl Certificate {
         }
     }
 
-    fn tell(&self, look: &Look) {
+    fn log(&self, reload: &Reload) {
         let not_after = self.not_after();
-        match look {
-            Look::Same | Look::StillUnusable => {}
-            Look::Replaced => {
+        match reload {
+            Reload::Same | Reload::StillUnusable => {}
+            Reload::Replaced => {
                 tracing::info!(%not_after, "the serving certificate was replaced");
             }
-            Look::Kept(why) => {
+            Reload::Kept(why) => {
                 let cause = std::error::Error::source(why).map(tracing::field::display);
                 tracing::error!(%why, cause, %not_after, "the new serving certificate cannot be used; the one before stays");
             }
@@ -235,7 +235,7 @@ impl Certificate {
             ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
         let builder = match self.files.callers.clone() {
             None => builder.with_no_client_auth(),
-            Some(callers) => builder.with_client_cert_verifier(Arc::new(Doorkeeper {
+            Some(callers) => builder.with_client_cert_verifier(Arc::new(CallerVerifier {
                 callers,
                 certificate: Arc::clone(&self),
             })),
@@ -276,7 +276,7 @@ impl Files {
         })
     }
 
-    fn understand(&self, content: Content, now: Timestamp) -> Result<InUse, Unusable> {
+    fn parse(&self, content: Content, now: Timestamp) -> Result<InUse, Unusable> {
         let chain = self.chain(&content.certificate)?;
         let own = chain
             .first()
@@ -291,7 +291,7 @@ impl Files {
             other => Unusable::Key(self.key.clone(), other),
         })?;
         let callers = match (&self.callers, &content.authorities) {
-            (Some(callers), Some(pem)) => Some(callers.understand(pem)?),
+            (Some(callers), Some(pem)) => Some(callers.verifier(pem)?),
             (None, _) | (_, None) => None,
         };
         Ok(InUse {

@@ -22,9 +22,9 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::Shutdown;
-use super::arriving::Arriving;
+use super::body::TrackedBody;
 use super::handshake::Handshake;
-use super::pace::{Pace, Paced, Stage};
+use super::stage::{SharedStage, Stage, TrackedStream};
 use super::traffic::Calls;
 use crate::telemetry::strangers::STRANGERS;
 
@@ -40,7 +40,7 @@ pub const IDLE: Duration = Duration::from_secs(2);
 
 /// Time limits for what a peer has to send.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// For the TLS handshake, counted from the accept.
     pub handshake: Duration,
     /// For the head of a request, counted from its first byte.
@@ -49,7 +49,7 @@ pub struct Patience {
     pub idle: Duration,
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(5),
@@ -59,8 +59,8 @@ impl Default for Patience {
     }
 }
 
-impl Patience {
-    fn is_exhausted(self, stage: Stage) -> bool {
+impl Timeouts {
+    fn is_exceeded(self, stage: Stage) -> bool {
         match stage {
             Stage::Idle(since) => since.elapsed() > self.idle,
             Stage::Head(since) => since.elapsed() > self.head,
@@ -71,7 +71,7 @@ impl Patience {
     }
 
     /// The interval of checks, a quarter of the shorter limit.
-    fn beat(self) -> Duration {
+    fn check_interval(self) -> Duration {
         self.head.min(self.idle) / 4
     }
 }
@@ -82,14 +82,14 @@ pub(super) async fn serve(
     acceptor: Option<(TlsAcceptor, Arc<Semaphore>)>,
     router: Router,
     shutdown: Shutdown,
-    (patience, pace): (Patience, Pace),
+    (timeouts, stage): (Timeouts, SharedStage),
     calls: Calls,
 ) {
     let Some((acceptor, handshakes)) = acceptor else {
-        return converse(stream, None, router, shutdown, (patience, pace), &calls).await;
+        return serve_http(stream, None, router, shutdown, (timeouts, stage), &calls).await;
     };
     let peer = stream.peer_addr().ok().map(tracing::field::display);
-    let shaking = async {
+    let handshaking = async {
         // A peer that sends nothing takes neither a handshake permit nor a buffer.
         stream.readable().await?;
         let _turn = handshakes.acquire().await.map_err(io::Error::other)?;
@@ -97,12 +97,12 @@ pub(super) async fn serve(
         let stream = BufReader::with_capacity(LARGEST_RECORD, stream);
         acceptor.accept(stream).await
     };
-    match tokio::time::timeout(patience.handshake, shaking).await {
+    match tokio::time::timeout(timeouts.handshake, handshaking).await {
         Ok(Ok(stream)) => {
             let done = Instant::now();
             let handshake = Handshake { arrived, done };
-            let manner = (patience, pace);
-            converse(stream, Some(handshake), router, shutdown, manner, &calls).await;
+            let timing = (timeouts, stage);
+            serve_http(stream, Some(handshake), router, shutdown, timing, &calls).await;
         }
         // Health checks of load balancers connect and go.
         Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -118,17 +118,17 @@ pub(super) async fn serve(
 /// Serves HTTP/1.1 only. The API server speaks nothing else to a webhook behind a Service (the
 /// webhook client of `k8s.io/apiserver` sets `NextProtos` so), and its calls spread over the
 /// replicas for that reason.
-async fn converse<S>(
+async fn serve_http<S>(
     stream: S,
     handshake: Option<Handshake>,
     router: Router,
     shutdown: Shutdown,
-    (patience, pace): (Patience, Pace),
+    (timeouts, stage): (Timeouts, SharedStage),
     calls: &Calls,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    pace.idle();
+    stage.idle();
     let first = AtomicBool::new(true);
     let service = service_fn(|mut request: Request<Incoming>| {
         if let Some(handshake) = handshake
@@ -137,8 +137,8 @@ async fn converse<S>(
             request.extensions_mut().insert(handshake);
         }
         request.extensions_mut().insert(calls.peer);
-        let answering = pace.answering();
-        let request = request.map(|body| Arriving::new(body, pace.clone()));
+        let answering = stage.answering();
+        let request = request.map(|body| TrackedBody::new(body, stage.clone()));
         let answer = router.clone().oneshot(request);
         let leaving = &shutdown.leaving;
         async move {
@@ -147,21 +147,21 @@ async fn converse<S>(
                 Ok(response) => response,
                 Err(never) => match never {},
             };
-            if !calls.keeps() || leaving.is_cancelled() {
+            if !calls.keep_open() || leaving.is_cancelled() {
                 close_after(&mut response);
             }
             Ok::<_, Infallible>(response)
         }
     });
-    let paced = Paced {
+    let tracked = TrackedStream {
         stream,
-        pace: pace.clone(),
+        stage: stage.clone(),
     };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(paced), service);
+        .serve_connection(TokioIo::new(tracked), service);
     let mut connection = pin!(connection);
     let mut closing = false;
     loop {
@@ -179,8 +179,8 @@ async fn converse<S>(
             }
             // The sleep comes last in the biased select, so that bytes that have arrived are read
             // before a limit is checked.
-            () = sleep(patience.beat()) => {
-                if patience.is_exhausted(pace.stage()) {
+            () = sleep(timeouts.check_interval()) => {
+                if timeouts.is_exceeded(stage.get()) {
                     return;
                 }
             }

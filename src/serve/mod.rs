@@ -6,14 +6,14 @@
 //! connections, idle connections end, and requests in flight may finish within a limit.
 
 pub mod admin;
-mod arriving;
+mod body;
 mod callers;
 pub mod certificate;
 mod connection;
 mod handshake;
-mod pace;
 mod peer;
 mod places;
+mod stage;
 mod traffic;
 
 use std::io;
@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use callers::Callers;
-pub use connection::{IDLE, Patience};
+pub use connection::{IDLE, Timeouts};
 pub use handshake::Handshake;
 pub use peer::Peer;
 
@@ -58,7 +58,7 @@ pub struct Shutdown {
 impl Shutdown {
     /// Child tokens for one connection, which polls them whenever bytes arrive. With tokens of its
     /// own the connection shares no lock and no cache line with connections on other processors.
-    fn of_a_connection(&self) -> Self {
+    fn child(&self) -> Self {
         Self {
             leaving: self.leaving.child_token(),
             closing: self.closing.child_token(),
@@ -76,7 +76,7 @@ pub struct ServeLimits {
     /// then are cut.
     pub drain: Duration,
     /// Time limits for what a peer has to send.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
     /// Calls a second from one address above which its connections are kept open between calls. At
     /// or below, each answer closes its connection (see [`traffic`]).
     pub keep_alive_above: u32,
@@ -87,7 +87,7 @@ impl Default for ServeLimits {
         Self {
             connections: 1024,
             drain: Duration::from_secs(10),
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
             keep_alive_above: 50,
         }
     }
@@ -141,8 +141,8 @@ pub async fn serve(
                 .clone()
                 .map(|acceptor| (acceptor, Arc::clone(&place.handshakes))),
             router.clone(),
-            shutdown.of_a_connection(),
-            (limits.patience, place.pace.clone()),
+            shutdown.child(),
+            (limits.timeouts, place.stage.clone()),
             Calls {
                 traffic: Arc::clone(&traffic),
                 peer: Peer::at(peer.ip()),

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::pace::{Pace, Stage};
+use super::stage::{SharedStage, Stage};
 
 /// Most TLS handshakes of one address at one time. A handshake is the most expensive work that an
 /// unauthenticated peer can ask for; with this limit the handshakes of an address wait for at most
@@ -32,7 +32,7 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    guests: HashMap<u64, Guest>,
+    occupants: HashMap<u64, Occupant>,
     from: HashMap<IpAddr, Origin>,
 }
 
@@ -54,9 +54,9 @@ impl Default for Origin {
 }
 
 #[derive(Debug)]
-struct Guest {
+struct Occupant {
     peer: IpAddr,
-    pace: Pace,
+    stage: SharedStage,
     leave: CancellationToken,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Place {
     /// Permits for the handshakes of all connections of this address.
     pub(super) handshakes: Arc<Semaphore>,
     /// The stage of the connection.
-    pub(super) pace: Pace,
+    pub(super) stage: SharedStage,
     /// Cancelled when the connection has to end for the sake of another.
     pub(super) leave: CancellationToken,
 }
@@ -85,12 +85,12 @@ impl Places {
     /// the place later. `None`: all places are taken, and `peer` has its share already.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, leave: CancellationToken) -> Option<Place> {
         let peer = peer.to_canonical();
-        let pace = Pace::arriving();
+        let stage = SharedStage::arriving();
         let mut taken = self.taken();
-        if taken.guests.len() >= self.most {
+        if taken.occupants.len() >= self.most {
             let loser = taken.loser(peer)?;
-            if let Some(guest) = taken.remove(loser) {
-                guest.leave.cancel();
+            if let Some(occupant) = taken.remove(loser) {
+                occupant.leave.cancel();
             }
         }
         let number = taken.next;
@@ -98,17 +98,17 @@ impl Places {
         let origin = taken.from.entry(peer).or_default();
         origin.count += 1;
         let handshakes = Arc::clone(&origin.handshakes);
-        let guest = Guest {
+        let occupant = Occupant {
             peer,
-            pace: pace.clone(),
+            stage: stage.clone(),
             leave: leave.clone(),
         };
-        taken.guests.insert(number, guest);
+        taken.occupants.insert(number, occupant);
         Some(Place {
             places: Arc::clone(self),
             number,
             handshakes,
-            pace,
+            stage,
             leave,
         })
     }
@@ -127,17 +127,17 @@ impl Taken {
     /// most connections.
     fn loser(&self, newcomer: IpAddr) -> Option<u64> {
         let own = self.count(newcomer);
-        let losers = self.guests.iter().filter_map(|(number, guest)| {
-            let (rank, since) = match guest.pace.stage() {
+        let losers = self.occupants.iter().filter_map(|(number, occupant)| {
+            let (rank, since) = match occupant.stage.get() {
                 Stage::Idle(since) => (0, Some(since)),
                 Stage::Arriving(since) | Stage::Head(since) | Stage::Body(since) => {
                     (1, Some(since))
                 }
                 Stage::Answering => (2, None),
             };
-            let count = self.count(guest.peer);
+            let count = self.count(occupant.peer);
             let may = if since.is_some() {
-                count > own || guest.peer == newcomer
+                count > own || occupant.peer == newcomer
             } else {
                 // With a difference of one the two addresses would only change places.
                 count > own + 1
@@ -147,15 +147,15 @@ impl Taken {
         losers.min().map(|(.., number)| number)
     }
 
-    fn remove(&mut self, number: u64) -> Option<Guest> {
-        let guest = self.guests.remove(&number)?;
-        if let Some(origin) = self.from.get_mut(&guest.peer) {
+    fn remove(&mut self, number: u64) -> Option<Occupant> {
+        let occupant = self.occupants.remove(&number)?;
+        if let Some(origin) = self.from.get_mut(&occupant.peer) {
             origin.count -= 1;
             if origin.count == 0 {
-                self.from.remove(&guest.peer);
+                self.from.remove(&occupant.peer);
             }
         }
-        Some(guest)
+        Some(occupant)
     }
 }
 
@@ -177,9 +177,9 @@ mod tests {
         places.enter(address(last), CancellationToken::new())
     }
 
-    fn gone(guests: &[Place]) -> Vec<usize> {
-        let gone = guests.iter().enumerate();
-        gone.filter(|(_, guest)| guest.leave.is_cancelled())
+    fn gone(occupants: &[Place]) -> Vec<usize> {
+        let gone = occupants.iter().enumerate();
+        gone.filter(|(_, occupant)| occupant.leave.is_cancelled())
             .map(|(number, _)| number)
             .collect()
     }
@@ -189,7 +189,7 @@ mod tests {
         let places = Places::new(4);
         let mut crowd: Vec<Place> = (0..4).filter_map(|_| enter(&places, 1)).collect();
         assert_eq!(crowd.len(), 4);
-        crowd[2].pace.idle();
+        crowd[2].stage.idle();
         let first = enter(&places, 2).unwrap();
         assert_eq!(gone(&crowd), [2], "what is idle goes first");
         let second = enter(&places, 2).unwrap();
@@ -211,7 +211,7 @@ mod tests {
         let api_server = enter(&places, 200).unwrap();
         let crowd: Vec<Place> = (0..4).filter_map(|n| enter(&places, 1 + n % 2)).collect();
         for place in &crowd {
-            place.pace.body();
+            place.stage.body();
         }
         let _one_more = enter(&places, 3).unwrap();
         assert_eq!(gone(&crowd).len(), 1);
@@ -225,11 +225,11 @@ mod tests {
     fn an_answer_is_given_up_only_where_an_address_has_more_than_its_share() {
         let places = Places::new(3);
         let busy: Vec<Place> = (0..3).filter_map(|_| enter(&places, 1)).collect();
-        let answers: Vec<_> = busy.iter().map(|place| place.pace.answering()).collect();
+        let answers: Vec<_> = busy.iter().map(|place| place.stage.answering()).collect();
         assert!(enter(&places, 1).is_none());
         assert!(gone(&busy).is_empty());
         let other = enter(&places, 2).unwrap();
-        let answer = other.pace.answering();
+        let answer = other.stage.answering();
         assert_eq!(gone(&busy).len(), 1);
         assert!(
             enter(&places, 2).is_none(),
@@ -254,6 +254,6 @@ mod tests {
             drop(enter(&places, last));
         }
         let taken = places.taken();
-        assert!(taken.from.is_empty() && taken.guests.is_empty());
+        assert!(taken.from.is_empty() && taken.occupants.is_empty());
     }
 }

@@ -26,7 +26,7 @@ const MOST: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Traffic {
     keep_above: u32,
-    of: Mutex<HashMap<Peer, Slots>>,
+    slots: Mutex<HashMap<Peer, Slots>>,
 }
 
 /// The counter of calls for one connection.
@@ -39,8 +39,8 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Counts a call, and returns whether its connection is kept open.
-    pub(super) fn keeps(&self) -> bool {
-        self.traffic.keeps(self.peer)
+    pub(super) fn keep_open(&self) -> bool {
+        self.traffic.keep_open(self.peer)
     }
 }
 
@@ -61,7 +61,7 @@ impl Slots {
     }
 
     /// Whether the counted calls are too old to matter.
-    fn are_over(&self) -> bool {
+    fn are_stale(&self) -> bool {
         self.since.elapsed() >= 2 * SLOT
     }
 
@@ -86,19 +86,19 @@ impl Traffic {
     pub(super) fn new(keep_above: u32) -> Self {
         Self {
             keep_above,
-            of: Mutex::default(),
+            slots: Mutex::default(),
         }
     }
 
-    fn keeps(&self, peer: Peer) -> bool {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if of.len() >= MOST && !of.contains_key(&peer) {
-            of.retain(|_, slots| !slots.are_over());
-            if of.len() >= MOST {
+    fn keep_open(&self, peer: Peer) -> bool {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() >= MOST && !slots.contains_key(&peer) {
+            slots.retain(|_, slots| !slots.are_stale());
+            if slots.len() >= MOST {
                 return false;
             }
         }
-        of.entry(peer).or_insert_with(Slots::new).count() > self.keep_above
+        slots.entry(peer).or_insert_with(Slots::new).count() > self.keep_above
     }
 }
 
@@ -113,29 +113,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connections_are_kept_while_many_call_and_a_second_longer() {
         let traffic = Traffic::new(3);
-        let keeps = || traffic.keeps(peer(1));
+        let keep_open = || traffic.keep_open(peer(1));
         for _ in 0..3 {
-            assert!(!keeps(), "few call");
+            assert!(!keep_open(), "few call");
         }
-        assert!(keeps());
+        assert!(keep_open());
         tokio::time::advance(SLOT).await;
-        assert!(keeps(), "many called a moment ago");
+        assert!(keep_open(), "many called a moment ago");
         tokio::time::advance(SLOT).await;
-        assert!(!keeps(), "it is quiet again");
+        assert!(!keep_open(), "it is quiet again");
         tokio::time::advance(10 * SLOT).await;
-        assert!(!keeps());
+        assert!(!keep_open());
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_long_ago_keeps_nothing() {
         let traffic = Traffic::new(0);
-        assert!(traffic.keeps(peer(1)));
+        assert!(traffic.keep_open(peer(1)));
         let traffic = Traffic::new(3);
         for _ in 0..9 {
-            traffic.keeps(peer(1));
+            traffic.keep_open(peer(1));
         }
         tokio::time::advance(2 * SLOT).await;
-        assert!(!traffic.keeps(peer(1)));
+        assert!(!traffic.keep_open(peer(1)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -144,15 +144,18 @@ mod tests {
         let many = u32::try_from(MOST).unwrap();
         for _ in 0..2 {
             for last in 0..2 * many {
-                traffic.keeps(peer(last));
+                traffic.keep_open(peer(last));
             }
         }
-        assert_eq!(traffic.of.lock().unwrap().len(), MOST);
-        assert!(traffic.keeps(peer(1)));
-        assert!(!traffic.keeps(peer(many)), "there was no room to count it");
+        assert_eq!(traffic.slots.lock().unwrap().len(), MOST);
+        assert!(traffic.keep_open(peer(1)));
+        assert!(
+            !traffic.keep_open(peer(many)),
+            "there was no room to count it"
+        );
         tokio::time::advance(2 * SLOT).await;
-        assert!(!traffic.keeps(peer(many)));
-        assert!(traffic.keeps(peer(many)));
-        assert_eq!(traffic.of.lock().unwrap().len(), 1);
+        assert!(!traffic.keep_open(peer(many)));
+        assert!(traffic.keep_open(peer(many)));
+        assert_eq!(traffic.slots.lock().unwrap().len(), 1);
     }
 }

@@ -106,17 +106,20 @@ fn a_bad_pair_keeps_the_one_before_and_is_reported_once() {
     let (certificate, key) = pair();
     let (other, other_key) = pair();
     let in_use = open(files(&directory, &certificate, &key)).unwrap();
-    assert!(matches!(in_use.look(), Look::Same));
+    assert!(matches!(in_use.reload(), Reload::Same));
     let own = in_use.in_use.load().key.cert.clone();
 
     fs::write(directory.path().join("tls.crt"), &other).unwrap();
-    assert!(matches!(in_use.look(), Look::Kept(Unusable::Mismatch(_))));
-    assert!(matches!(in_use.look(), Look::StillUnusable));
+    assert!(matches!(
+        in_use.reload(),
+        Reload::Kept(Unusable::Mismatch(_))
+    ));
+    assert!(matches!(in_use.reload(), Reload::StillUnusable));
     assert_eq!(in_use.in_use.load().key.cert, own);
     assert_eq!(in_use.validity(), Ok(()));
 
     fs::write(directory.path().join("tls.key"), &other_key).unwrap();
-    assert!(matches!(in_use.look(), Look::Replaced));
+    assert!(matches!(in_use.reload(), Reload::Replaced));
     assert_ne!(in_use.in_use.load().key.cert, own);
     let page = in_use.metrics.exposition().unwrap();
     assert!(
@@ -135,10 +138,10 @@ fn files_that_vanish_keep_the_certificate_in_use() {
     let (certificate, key) = pair();
     let in_use = open(files(&directory, &certificate, &key)).unwrap();
     fs::remove_file(directory.path().join("tls.crt")).unwrap();
-    assert!(matches!(in_use.look(), Look::Kept(Unusable::Read(..))));
-    assert!(matches!(in_use.look(), Look::StillUnusable));
+    assert!(matches!(in_use.reload(), Reload::Kept(Unusable::Read(..))));
+    assert!(matches!(in_use.reload(), Reload::StillUnusable));
     fs::write(directory.path().join("tls.crt"), &certificate).unwrap();
-    assert!(matches!(in_use.look(), Look::Same));
+    assert!(matches!(in_use.reload(), Reload::Same));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use axum::routing::get;
 use clap::Parser as _;
 use quorumgate::cli::{Cli, Command};
 use quorumgate::serve::ServeLimits;
-use quorumgate::serve::certificate::Look;
+use quorumgate::serve::certificate::Reload;
 
 use crate::serve::listener::{Listener, Pki};
 
@@ -40,8 +40,8 @@ async fn s17_the_same_certificate_in_new_files_is_not_loaded_again() {
     let (certificate, key) = (read(files.certificate), read(files.key));
     for _ in 0..3 {
         pki.publish(&certificate, &key);
-        let look = listener.certificate.look();
-        assert!(matches!(look, Look::Same), "{look:?}");
+        let look = listener.certificate.reload();
+        assert!(matches!(look, Reload::Same), "{look:?}");
     }
     let fresh = pki.rotate();
     listener.shows_soon(&fresh).await;

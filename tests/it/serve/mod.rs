@@ -5,7 +5,7 @@
 mod admin;
 mod callers;
 pub(crate) mod listener;
-mod patience;
 mod rotation;
 mod shutdown;
 mod strangers;
+mod timeouts;

@@ -6,25 +6,25 @@ use std::task::{Context, Poll};
 
 use http_body::{Body, Frame, SizeHint};
 
-use super::pace::Pace;
+use super::stage::SharedStage;
 
 /// A request body that keeps the stage of its connection up to date.
-pub(super) struct Arriving<B> {
+pub(super) struct TrackedBody<B> {
     body: B,
-    pace: Pace,
+    stage: SharedStage,
 }
 
-impl<B: Body> Arriving<B> {
-    /// Wraps `body`, and notes in `pace` that the body is arriving, unless it is empty.
-    pub(super) fn new(body: B, pace: Pace) -> Self {
+impl<B: Body> TrackedBody<B> {
+    /// Wraps `body`, and notes in `stage` that the body is arriving, unless it is empty.
+    pub(super) fn new(body: B, stage: SharedStage) -> Self {
         if !body.is_end_stream() {
-            pace.body();
+            stage.body();
         }
-        Self { body, pace }
+        Self { body, stage }
     }
 }
 
-impl<B: Body + Unpin> Body for Arriving<B> {
+impl<B: Body + Unpin> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -34,7 +34,7 @@ impl<B: Body + Unpin> Body for Arriving<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
-            self.pace.arrived();
+            self.stage.arrived();
         }
         polled
     }
@@ -49,8 +49,8 @@ impl<B: Body + Unpin> Body for Arriving<B> {
 }
 
 /// The handler dropped the body: it does not wait for the rest, and neither does the connection.
-impl<B> Drop for Arriving<B> {
+impl<B> Drop for TrackedBody<B> {
     fn drop(&mut self) {
-        self.pace.arrived();
+        self.stage.arrived();
     }
 }

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::get;
-use quorumgate::serve::{Handshake, IDLE, Patience, ServeLimits};
+use quorumgate::serve::{Handshake, IDLE, ServeLimits, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -15,9 +15,9 @@ use super::listener::{Client, Listener, Pki, SOON};
 
 const SHORT: Duration = Duration::from_millis(200);
 
-fn limits(patience: Patience) -> ServeLimits {
+fn limits(timeouts: Timeouts) -> ServeLimits {
     ServeLimits {
-        patience,
+        timeouts,
         keep_alive_above: 0,
         ..ServeLimits::default()
     }
@@ -30,12 +30,12 @@ fn router() -> Router {
 #[tokio::test]
 async fn a_head_that_trickles_in_ends_the_connection_and_an_idle_one_outlives_that() {
     let pki = Pki::new();
-    let patience = Patience {
+    let timeouts = Timeouts {
         head: SHORT,
         idle: SOON,
-        ..Patience::default()
+        ..Timeouts::default()
     };
-    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let listener = Listener::start(&pki, router(), limits(timeouts)).await;
     let mut idle = listener.connect().await.unwrap();
     idle.get("/").await.unwrap();
     let idle_since = Instant::now();
@@ -52,11 +52,11 @@ async fn a_head_that_trickles_in_ends_the_connection_and_an_idle_one_outlives_th
 #[tokio::test]
 async fn an_idle_connection_ends_after_its_time() {
     let pki = Pki::new();
-    let patience = Patience {
+    let timeouts = Timeouts {
         idle: SHORT,
-        ..Patience::default()
+        ..Timeouts::default()
     };
-    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let listener = Listener::start(&pki, router(), limits(timeouts)).await;
     let mut idle = listener.connect().await.unwrap();
     idle.get("/").await.unwrap();
     timeout(SOON, idle.ended)
@@ -68,11 +68,11 @@ async fn an_idle_connection_ends_after_its_time() {
 #[tokio::test]
 async fn a_handshake_that_does_not_come_ends_the_connection() {
     let pki = Pki::new();
-    let patience = Patience {
+    let timeouts = Timeouts {
         handshake: SHORT,
-        ..Patience::default()
+        ..Timeouts::default()
     };
-    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let listener = Listener::start(&pki, router(), limits(timeouts)).await;
     let mut silent = TcpStream::connect(listener.address).await.unwrap();
     let mut rest = Vec::new();
     let read = timeout(SOON, silent.read_to_end(&mut rest)).await;
@@ -91,7 +91,7 @@ async fn the_first_request_of_a_connection_knows_of_the_handshake() {
         })
     };
     let router = Router::new().route("/", get(told));
-    let listener = Listener::start(&pki, router, limits(Patience::default())).await;
+    let listener = Listener::start(&pki, router, limits(Timeouts::default())).await;
     // A client that says nothing for a while.
     let silent = TcpStream::connect(listener.address).await.unwrap();
     tokio::time::sleep(SHORT).await;
@@ -105,21 +105,21 @@ async fn the_first_request_of_a_connection_knows_of_the_handshake() {
 
 #[test]
 fn a_peer_that_says_nothing_is_left_within_five_seconds_and_an_idle_one_within_fifteen() {
-    let patience = Patience::default();
-    assert!(patience.handshake <= Duration::from_secs(5));
-    assert!(patience.head <= Duration::from_secs(5));
-    assert_eq!(patience.idle, IDLE);
+    let timeouts = Timeouts::default();
+    assert!(timeouts.handshake <= Duration::from_secs(5));
+    assert!(timeouts.head <= Duration::from_secs(5));
+    assert_eq!(timeouts.idle, IDLE);
     assert!(IDLE <= Duration::from_secs(5));
 }
 
 #[tokio::test]
 async fn a_connection_without_a_request_ends_as_an_idle_one_does() {
     let pki = Pki::new();
-    let patience = Patience {
+    let timeouts = Timeouts {
         idle: SHORT,
-        ..Patience::default()
+        ..Timeouts::default()
     };
-    let listener = Listener::start(&pki, router(), limits(patience)).await;
+    let listener = Listener::start(&pki, router(), limits(timeouts)).await;
     let mut silent = listener.handshake().await.unwrap();
     let mut rest = Vec::new();
     let read = timeout(SOON, silent.read_to_end(&mut rest)).await;

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 /// The stage of a connection, shared by its stream, its handler and its timer.
 #[derive(Debug, Clone)]
-pub(super) struct Pace(Arc<Mutex<Stage>>);
+pub(super) struct SharedStage(Arc<Mutex<Stage>>);
 
-/// The activity of a connection, and its beginning.
+/// The activity of a connection, and since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// The TLS handshake is not done yet.
@@ -30,12 +30,12 @@ pub(super) enum Stage {
     Answering,
 }
 
-impl Pace {
+impl SharedStage {
     pub(super) fn arriving() -> Self {
         Self(Arc::new(Mutex::new(Stage::Arriving(Instant::now()))))
     }
 
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn get(&self) -> Stage {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,7 +58,7 @@ impl Pace {
 
     /// Notes that the body has arrived, or that the handler does not wait for the rest of it.
     pub(super) fn arrived(&self) {
-        if matches!(self.stage(), Stage::Body(_)) {
+        if matches!(self.get(), Stage::Body(_)) {
             self.enter(Stage::Answering);
         }
     }
@@ -68,14 +68,14 @@ impl Pace {
     }
 
     fn bytes_arrived(&self) {
-        if matches!(self.stage(), Stage::Idle(_)) {
+        if matches!(self.get(), Stage::Idle(_)) {
             self.enter(Stage::Head(Instant::now()));
         }
     }
 }
 
 /// A guard for a request that is being answered; dropping it makes the connection idle.
-pub(super) struct Answering(Pace);
+pub(super) struct Answering(SharedStage);
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -84,12 +84,12 @@ impl Drop for Answering {
 }
 
 /// A stream that notes when the first bytes of a request arrive.
-pub(super) struct Paced<S> {
+pub(super) struct TrackedStream<S> {
     pub(super) stream: S,
-    pub(super) pace: Pace,
+    pub(super) stage: SharedStage,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TrackedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -98,13 +98,13 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
         if buffer.filled().len() > before {
-            self.pace.bytes_arrived();
+            self.stage.bytes_arrived();
         }
         polled
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
