@@ -64,7 +64,7 @@ pub fn main(cli: Cli) -> Result<()> {
 }
 
 /// Prints an error with all its causes to standard error.
-pub fn lament(error: &anyhow::Error) {
+pub fn print_error(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "quorumgate: {error:#}");
 }
 
@@ -88,7 +88,7 @@ struct Parts {
 }
 
 async fn run(options: cli::Run) -> Result<()> {
-    let features = Features::of(&options.feature_gates).context("--feature-gates")?;
+    let features = Features::from_switches(&options.feature_gates).context("--feature-gates")?;
     let log = logs::start(options.log_format, &options.log)?;
     crate::install_crypto_provider();
     let identity = options.identity();
@@ -117,7 +117,7 @@ async fn run(options: cli::Run) -> Result<()> {
         metrics.feature(name, on);
         info!(feature = name, on, "feature");
     }
-    let (supervisor, losses) = Supervisor::new();
+    let (supervisor, unexpected_ends) = Supervisor::new();
     let parts = Parts::new(
         client,
         clock,
@@ -172,7 +172,7 @@ async fn run(options: cli::Run) -> Result<()> {
 
     let end = End {
         supervisor,
-        losses,
+        unexpected_ends,
         shutdown,
         ending,
         leave_time: options.leave_time,

@@ -397,7 +397,8 @@ mod tests {
 
     #[test]
     fn features_are_given_in_one_list_or_in_several() {
-        let features = |options: &[&str]| Features::of(&run(options).unwrap().feature_gates);
+        let features =
+            |options: &[&str]| Features::from_switches(&run(options).unwrap().feature_gates);
         let on = Features { on_delete: true };
         for given in [
             &["--feature-gates=QuorumAwareUpdatesWithOnDelete=true"] as &[&str],

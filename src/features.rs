@@ -46,7 +46,7 @@ impl Features {
     /// The features after several lists of switches.
     ///
     /// # Errors When two lists contradict each other.
-    pub fn of(lists: &[Switches]) -> Result<Self, BadFeature> {
+    pub fn from_switches(lists: &[Switches]) -> Result<Self, BadFeature> {
         let mut said = BTreeMap::new();
         for (feature, on) in lists.iter().flat_map(|switches| &switches.0) {
             if *said.entry(*feature).or_insert(*on) != *on {
@@ -154,7 +154,7 @@ mod tests {
 
     fn features(lists: &[&str]) -> Result<Features, String> {
         let lists: Result<Vec<_>, _> = lists.iter().map(|list| switches(list)).collect();
-        let features = lists.and_then(|lists| Features::of(&lists));
+        let features = lists.and_then(|lists| Features::from_switches(&lists));
         features.map_err(|error| error.to_string())
     }
 

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     match app::main(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            app::lament(&error);
+            app::print_error(&error);
             ExitCode::FAILURE
         }
     }

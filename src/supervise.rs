@@ -28,8 +28,8 @@ use tracing::error;
 
 /// The pause before a broken task is begun again, the first time and at most. Each pause is twice
 /// as long as the one before, until the task ran for longer than the longest pause.
-const FIRST_REST: Duration = Duration::from_secs(1);
-const LONGEST_REST: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,9 +95,9 @@ pub struct Supervisor {
 
 /// The receiving end for tasks that ended unexpectedly.
 #[derive(Debug)]
-pub struct Losses(UnboundedReceiver<Ended>);
+pub struct UnexpectedEnds(UnboundedReceiver<Ended>);
 
-impl Losses {
+impl UnexpectedEnds {
     /// Waits for the next task that ends although nobody asked it to. Never returns where no task
     /// does.
     pub async fn next(&mut self) -> Ended {
@@ -110,14 +110,14 @@ impl Losses {
 
 impl Supervisor {
     /// A supervisor without tasks.
-    pub fn new() -> (Self, Losses) {
-        let (ended, losses) = unbounded_channel();
+    pub fn new() -> (Self, UnexpectedEnds) {
+        let (ended, unexpected_ends) = unbounded_channel();
         let supervisor = Self {
             tasks: TaskTracker::new(),
             work: TaskTracker::new(),
             ended,
         };
-        (supervisor, Losses(losses))
+        (supervisor, UnexpectedEnds(unexpected_ends))
     }
 
     /// Starts a task that the process needs. The task has to run until `asked` is cancelled, and to
@@ -174,7 +174,7 @@ impl Supervisor {
     ) where
         D: Future<Output = ()> + Send + 'static,
     {
-        self.spawn_endless(task, asked, over_and_over(begin, broke));
+        self.spawn_endless(task, asked, repeat(begin, broke));
     }
 
     /// Starts a piece of work for one cluster that ends by itself, and that
@@ -228,17 +228,17 @@ pub async fn caught<T>(run: impl Future<Output = T>) -> Result<T, How> {
         .map_err(|panic| How::Panicked(words(panic.as_ref())))
 }
 
-async fn over_and_over<D: Future<Output = ()>>(
+async fn repeat<D: Future<Output = ()>>(
     mut begin: impl FnMut() -> D,
     mut broke: impl FnMut(&How, Duration),
 ) {
-    let mut rests = Rests::default();
+    let mut pauses = Pauses::default();
     loop {
         let since = Instant::now();
         let ended = caught(async { begin().await }).await;
-        let rest = rests.after(since.elapsed());
-        broke(&ended.err().unwrap_or(How::Returned), rest);
-        sleep(rest).await;
+        let pause = pauses.after(since.elapsed());
+        broke(&ended.err().unwrap_or(How::Returned), pause);
+        sleep(pause).await;
     }
 }
 
@@ -246,25 +246,25 @@ async fn until_done<W: Future<Output = ()>>(
     mut begin: impl FnMut() -> W,
     mut broke: impl FnMut(&How, Duration),
 ) {
-    let mut rests = Rests::default();
+    let mut pauses = Pauses::default();
     while let Err(how) = caught(async { begin().await }).await {
-        let rest = rests.after(Duration::ZERO);
-        broke(&how, rest);
-        sleep(rest).await;
+        let pause = pauses.after(Duration::ZERO);
+        broke(&how, pause);
+        sleep(pause).await;
     }
 }
 
 /// The pauses before a broken task is begun again; holds the last one.
 #[derive(Debug, Default)]
-struct Rests(Duration);
+struct Pauses(Duration);
 
-impl Rests {
+impl Pauses {
     /// The next pause, for a task that ran for `lasted`.
     fn after(&mut self, lasted: Duration) -> Duration {
-        if lasted > LONGEST_REST {
+        if lasted > LONGEST_PAUSE {
             self.0 = Duration::ZERO;
         }
-        self.0 = self.0.saturating_mul(2).clamp(FIRST_REST, LONGEST_REST);
+        self.0 = self.0.saturating_mul(2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         self.0
     }
 }

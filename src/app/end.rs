@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::serve::Shutdown;
-use crate::supervise::{Losses, Supervisor};
+use crate::supervise::{Supervisor, UnexpectedEnds};
 
 /// Time limit for work that outlives an answer. Such work marks a ledger cold, which must not be
 /// lost.
@@ -21,7 +21,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// Everything that has to end, and the time that each step may take.
 pub(super) struct End {
     pub(super) supervisor: Supervisor,
-    pub(super) losses: Losses,
+    pub(super) unexpected_ends: UnexpectedEnds,
     pub(super) shutdown: Shutdown,
     /// Cancelled to end every task that does not serve requests.
     pub(super) ending: CancellationToken,
@@ -41,7 +41,7 @@ impl End {
     ) -> Result<()> {
         let why = tokio::select! {
             signal = signal => signal.map(|signal| info!(signal, "asked to end")),
-            lost = self.losses.next() => Err(lost.into()),
+            lost = self.unexpected_ends.next() => Err(lost.into()),
         };
         if let Err(error) = &why {
             error!(%error, "this replica ends");

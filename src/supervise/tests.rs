@@ -8,8 +8,8 @@ use super::*;
 
 const SOON: Duration = Duration::from_secs(10);
 
-async fn lost(losses: &mut Losses) -> Ended {
-    tokio::time::timeout(SOON, losses.next())
+async fn lost(unexpected_ends: &mut UnexpectedEnds) -> Ended {
+    tokio::time::timeout(SOON, unexpected_ends.next())
         .await
         .expect("nobody misses the task")
 }
@@ -27,25 +27,25 @@ fn breaks(words: &str) {
 
 #[tokio::test]
 async fn a_task_that_returns_fails_or_panics_is_missed() {
-    let (supervisor, mut losses) = Supervisor::new();
+    let (supervisor, mut unexpected_ends) = Supervisor::new();
     let asked = CancellationToken::new();
     supervisor.spawn("loop", asked.clone(), async {});
-    assert_eq!(lost(&mut losses).await, ended(How::Returned));
+    assert_eq!(lost(&mut unexpected_ends).await, ended(How::Returned));
     supervisor.spawn("loop", asked.clone(), async {
         Err::<(), _>(anyhow::anyhow!("no port").context("cannot listen"))
     });
     let failed = How::Failed("cannot listen: no port".into());
-    assert_eq!(lost(&mut losses).await, ended(failed));
+    assert_eq!(lost(&mut unexpected_ends).await, ended(failed));
     supervisor.spawn("loop", asked.clone(), async { breaks("at once") });
     let panicked = How::Panicked("at once".into());
-    assert_eq!(lost(&mut losses).await, ended(panicked));
+    assert_eq!(lost(&mut unexpected_ends).await, ended(panicked));
     supervisor.spawn_endless("loop", asked, std::future::ready(()));
-    assert_eq!(lost(&mut losses).await, ended(How::Returned));
+    assert_eq!(lost(&mut unexpected_ends).await, ended(How::Returned));
 }
 
 #[tokio::test]
 async fn a_task_that_ends_when_asked_is_not_missed_unless_it_breaks() {
-    let (supervisor, mut losses) = Supervisor::new();
+    let (supervisor, mut unexpected_ends) = Supervisor::new();
     let asked = CancellationToken::new();
     supervisor.spawn("loop", asked.clone(), asked.clone().cancelled_owned());
     supervisor.spawn_endless("loop", asked.clone(), std::future::pending::<()>());
@@ -58,8 +58,8 @@ async fn a_task_that_ends_when_asked_is_not_missed_unless_it_breaks() {
     tokio::time::timeout(SOON, supervisor.tasks_ended())
         .await
         .expect("a task does not end");
-    assert_eq!(lost(&mut losses).await.task, "breaks");
-    assert_eq!(losses.next().now_or_never(), None);
+    assert_eq!(lost(&mut unexpected_ends).await.task, "breaks");
+    assert_eq!(unexpected_ends.next().now_or_never(), None);
 }
 
 /// Panics the first times, and then succeeds.
@@ -89,7 +89,7 @@ fn told(told: &Told) -> impl FnMut(&How, Duration) + Send + use<> {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_done_for_one_cluster_begins_again_after_a_rest_that_grows_and_ends_nothing_else() {
-    let (supervisor, mut losses) = Supervisor::new();
+    let (supervisor, mut unexpected_ends) = Supervisor::new();
     let asked = CancellationToken::new();
     let (sender, done) = oneshot::channel();
     let list = Told::default();
@@ -101,10 +101,10 @@ async fn what_is_done_for_one_cluster_begins_again_after_a_rest_that_grows_and_e
     let mut expected = rests.map(|rest| (panicked.clone(), rest)).to_vec();
     expected.push((How::Returned, 60));
     assert_eq!(*list.lock().unwrap(), expected);
-    assert_eq!(losses.next().now_or_never(), None);
+    assert_eq!(unexpected_ends.next().now_or_never(), None);
     asked.cancel();
     supervisor.tasks_ended().await;
-    assert_eq!(losses.next().now_or_never(), None);
+    assert_eq!(unexpected_ends.next().now_or_never(), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -131,7 +131,7 @@ async fn what_went_well_for_long_rests_as_after_the_first_time_and_what_returns_
 
 #[tokio::test]
 async fn work_is_waited_for() {
-    let (supervisor, mut losses) = Supervisor::new();
+    let (supervisor, mut unexpected_ends) = Supervisor::new();
     let (done, wait) = oneshot::channel::<()>();
     let mut wait = Some(wait);
     let work = move || wait.take().unwrap().map(drop);
@@ -142,12 +142,12 @@ async fn work_is_waited_for() {
     tokio::time::timeout(SOON, supervisor.work_done())
         .await
         .expect("it is not done");
-    assert_eq!(losses.next().now_or_never(), None);
+    assert_eq!(unexpected_ends.next().now_or_never(), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_that_breaks_is_begun_again_until_it_is_done() {
-    let (supervisor, mut losses) = Supervisor::new();
+    let (supervisor, mut unexpected_ends) = Supervisor::new();
     let (sender, done) = oneshot::channel();
     let list = Told::default();
     supervisor.work("work", breaks_first(2, sender), told(&list));
@@ -158,7 +158,7 @@ async fn work_that_breaks_is_begun_again_until_it_is_done() {
         *list.lock().unwrap(),
         [(panicked.clone(), 1), (panicked, 2)]
     );
-    assert_eq!(losses.next().now_or_never(), None);
+    assert_eq!(unexpected_ends.next().now_or_never(), None);
 }
 
 #[test]

@@ -10,10 +10,10 @@ use tokio::net::TcpListener;
 use crate::serve::{ServeLimits, Transport, serve};
 
 fn end() -> End {
-    let (supervisor, losses) = Supervisor::new();
+    let (supervisor, unexpected_ends) = Supervisor::new();
     End {
         supervisor,
-        losses,
+        unexpected_ends,
         shutdown: Shutdown::default(),
         ending: CancellationToken::new(),
         leave_time: Duration::from_millis(10),
