@@ -72,9 +72,9 @@ impl Admin {
             .map_err(AdminError::Unanswered)?;
         let mut answer = move_to(&client, to).await;
         if let Err(CallFailure::Permission(_)) = &answer
-            && let Some(admitted) = held.connection.admitted(false).await
+            && let Some(authenticated) = held.connection.authenticated(false).await
         {
-            answer = match admitted {
+            answer = match authenticated {
                 Ok(client) => move_to(&client, to).await,
                 Err(failure) => Err(failure),
             };
@@ -97,5 +97,7 @@ impl Admin {
 
 async fn move_to(client: &Client, to: MemberId) -> Result<(), CallFailure> {
     let answer = client.maintenance_client().move_leader(to.0).await;
-    answer.map(drop).map_err(|error| CallFailure::of(&error))
+    answer
+        .map(drop)
+        .map_err(|error| CallFailure::from_error(&error))
 }

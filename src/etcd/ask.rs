@@ -40,9 +40,9 @@ impl Member {
             let Err(CallFailure::Permission(_)) = &answer else {
                 break;
             };
-            match self.connection.admitted(stale).await {
+            match self.connection.authenticated(stale).await {
                 None => break,
-                Some(admitted) => self.client = admitted?,
+                Some(authenticated) => self.client = authenticated?,
             }
             answer = self.status_once().await;
         }
@@ -51,7 +51,7 @@ impl Member {
 
     async fn status_once(&self) -> Result<Status, CallFailure> {
         let answer = self.client.maintenance_client().status().await;
-        let answer = answer.map_err(|error| CallFailure::of(&error))?;
+        let answer = answer.map_err(|error| CallFailure::from_error(&error))?;
         status(&answer).ok_or_else(|| CallFailure::Answered("a status without header".to_owned()))
     }
 
@@ -72,7 +72,7 @@ impl Member {
     async fn read_once(&self) -> Result<(), CallFailure> {
         let options = GetOptions::new().with_limit(1).with_count_only();
         let answer = self.client.kv_client().get(KEY, Some(options)).await;
-        match answer.map_err(|error| CallFailure::of(&error)) {
+        match answer.map_err(|error| CallFailure::from_error(&error)) {
             Ok(_) | Err(CallFailure::Permission(_)) => Ok(()),
             Err(failure) => Err(failure),
         }
@@ -82,7 +82,8 @@ impl Member {
     /// unset.
     pub(super) async fn list(&self) -> Result<Vec<ListedMember>, Unanswered> {
         let answer = self.client.cluster_client().member_list().await;
-        let answer = answer.map_err(|error| self.connection.explain(CallFailure::of(&error)))?;
+        let answer =
+            answer.map_err(|error| self.connection.explain(CallFailure::from_error(&error)))?;
         let members = answer.members();
         if members.len() > MOST_LISTED {
             let text = format!("it lists {} members, as no etcd does", members.len());

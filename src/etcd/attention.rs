@@ -22,33 +22,33 @@ pub struct Watched {
 /// since they change all the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Answer {
-    status: Result<Stand, &'static str>,
+    status: Result<Summary, &'static str>,
     read: Result<(), &'static str>,
 }
 
 /// The parts of a status that decide whether a member serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stand {
+struct Summary {
     learner: bool,
     led: bool,
 }
 
 impl Answer {
-    fn of(probe: &Probe) -> Self {
-        let stand = |learner, led| Stand { learner, led };
+    fn from_probe(probe: &Probe) -> Self {
+        let summary = |learner, led| Summary { learner, led };
         let why = |why: &Unanswered| why.into();
         let status = probe.status.as_ref();
         let read = probe.read.as_ref();
         Self {
             status: status
-                .map(|status| stand(status.learner, status.leader.is_some()))
+                .map(|status| summary(status.learner, status.leader.is_some()))
                 .map_err(why),
             read: read.copied().map_err(why),
         }
     }
 
     fn serves(self) -> bool {
-        let votes = self.status.is_ok_and(|stand| !stand.learner);
+        let votes = self.status.is_ok_and(|summary| !summary.learner);
         votes && self.read.is_ok()
     }
 }
@@ -56,7 +56,7 @@ impl Answer {
 impl Watched {
     /// The member with this answer; `None` if it serves, since nothing waits for it then.
     pub fn of(endpoint: &Endpoint, probe: &Probe) -> Option<Self> {
-        let answer = Answer::of(probe);
+        let answer = Answer::from_probe(probe);
         let endpoint = endpoint.clone();
         (!answer.serves()).then_some(Self { endpoint, answer })
     }
@@ -84,7 +84,7 @@ impl Prober {
                     tokio::time::sleep(pause).await;
                     let deadline = self.clock.instant() + patience;
                     let probe = Box::pin(self.probe(&member.endpoint, deadline)).await;
-                    if Answer::of(&probe) != member.answer {
+                    if Answer::from_probe(&probe) != member.answer {
                         return;
                     }
                 }

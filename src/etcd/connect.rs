@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::Endpoint;
 use super::connection::Connection;
-use super::elsewhere::Elsewhere;
+use super::external::ExternalDialer;
 use crate::clock::Clock;
 use crate::quorum::evidence::{Target, Unanswered};
 
@@ -29,7 +29,7 @@ const MOST: usize = 3_000;
 #[derive(Debug, Clone)]
 pub struct Connections {
     clock: Clock,
-    elsewhere: Elsewhere,
+    dialer: ExternalDialer,
     kept: Arc<Mutex<Kept>>,
 }
 
@@ -86,7 +86,7 @@ impl Connections {
         };
         Self {
             clock,
-            elsewhere: Elsewhere::new(),
+            dialer: ExternalDialer::new(),
             kept: Arc::new(Mutex::new(kept)),
         }
     }
@@ -98,14 +98,14 @@ impl Connections {
 
     /// A connection to `endpoint`: the kept one, or a new one. Has no time limit of its own.
     pub(super) async fn get(&self, endpoint: &Endpoint) -> Result<Held, Unanswered> {
-        let route = Route::of(endpoint);
+        let route = Route::from_endpoint(endpoint);
         if let Some(connection) = self.find(&endpoint.target, &route) {
             return Ok(Held {
                 connection,
                 age: Age::Kept,
             });
         }
-        let opening = Connection::open(endpoint, &self.elsewhere, self.clock.now());
+        let opening = Connection::open(endpoint, &self.dialer, self.clock.now());
         let connection = Arc::new(opening.await?);
         let entry = Entry {
             route,
@@ -172,7 +172,7 @@ impl Kept {
 }
 
 impl Route {
-    fn of(endpoint: &Endpoint) -> Self {
+    fn from_endpoint(endpoint: &Endpoint) -> Self {
         Self {
             address: endpoint.address.clone(),
             server_name: endpoint.server_name.clone(),

@@ -33,10 +33,10 @@ use tonic::body::Body;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
 
-use super::elsewhere::{Elsewhere, Outbound};
+use super::external::{ExternalDialer, Outbound};
 use super::failure::{self, CallFailure};
-use super::last_word::LastWord;
-use super::witness::{Fault, Witnessed};
+use super::fault::{Fault, FaultStream};
+use super::read_after_hangup::ReadAfterHangup;
 use super::{Endpoint, TlsIdentity, User};
 use crate::causes::causes;
 use crate::quorum::evidence::{Target, Unanswered};
@@ -62,7 +62,7 @@ pub(super) struct Connection {
     driver: AbortHandle,
     user: Option<User>,
     /// etcd's client with the token of the user, once there is one.
-    admitted: Mutex<Option<Client>>,
+    authenticated: Mutex<Option<Client>>,
 }
 
 /// The scheme and the authority that each request has to name.
@@ -76,27 +76,27 @@ impl Connection {
     /// Opens a connection to `endpoint`. Has no time limit of its own.
     pub(super) async fn open(
         endpoint: &Endpoint,
-        elsewhere: &Elsewhere,
+        dialer: &ExternalDialer,
         now: Timestamp,
     ) -> Result<Self, Unanswered> {
-        let origin = Origin::of(endpoint)?;
+        let origin = Origin::from_endpoint(endpoint)?;
         if let Some(tls) = &endpoint.tls {
             tls.check_validity(now)?;
         }
         let (stream, _place) = match endpoint.target {
             Target::Pod(_) => {
                 let stream = TcpStream::connect(&endpoint.address).await;
-                (stream.map_err(|error| failure::of_io(&error))?, None)
+                (stream.map_err(|error| failure::from_io(&error))?, None)
             }
             Target::External(_) => {
-                let Outbound { stream, place } = elsewhere.connect(&endpoint.address).await?;
+                let Outbound { stream, place } = dialer.connect(&endpoint.address).await?;
                 (stream, Some(place))
             }
         };
-        tune(&stream).map_err(|error| failure::of_io(&error))?;
+        tune(&stream).map_err(|error| failure::from_io(&error))?;
         let identity = endpoint.tls.as_deref();
         let mut connection = match identity.and_then(TlsIdentity::config) {
-            None => Self::over(LastWord(stream), origin).await?,
+            None => Self::over(ReadAfterHangup(stream), origin).await?,
             Some(tls) => Self::over(shake_hands(stream, endpoint, tls).await?, origin).await?,
         };
         connection.user = identity.and_then(TlsIdentity::user).cloned();
@@ -108,7 +108,7 @@ impl Connection {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let fault = Fault::default();
-        let stream = TokioIo::new(Witnessed::new(stream, fault.clone()));
+        let stream = TokioIo::new(FaultStream::new(stream, fault.clone()));
         let (requests, connection) = http2::Builder::new(TokioExecutor::new())
             .initial_stream_window_size(LONGEST_ANSWER)
             .initial_connection_window_size(MOST_WAITING)
@@ -128,7 +128,7 @@ impl Connection {
             fault,
             driver,
             user: None,
-            admitted: Mutex::default(),
+            authenticated: Mutex::default(),
         })
     }
 
@@ -140,35 +140,35 @@ impl Connection {
     /// etcd's client over this connection, with the user's token if there is one. Sends nothing to
     /// the member.
     pub(super) async fn client(&self) -> Result<Client, Unanswered> {
-        if let Some(admitted) = self.admitted.lock().await.as_ref() {
-            return Ok(admitted.clone());
+        if let Some(authenticated) = self.authenticated.lock().await.as_ref() {
+            return Ok(authenticated.clone());
         }
         Client::from_channel(self.channel(), None)
             .await
-            .map_err(|error| CallFailure::of(&error).into())
+            .map_err(|error| CallFailure::from_error(&error).into())
     }
 
     /// etcd's client with a token for the user; `None` where no user is configured. Meant for
     /// callers that were refused without a token: authentication is a raft proposal and costs etcd
     /// time, so a token is requested only when it is needed. The client renews an expired token by
     /// itself. `stale` says that the present token was refused too.
-    pub(super) async fn admitted(&self, stale: bool) -> Option<Result<Client, CallFailure>> {
+    pub(super) async fn authenticated(&self, stale: bool) -> Option<Result<Client, CallFailure>> {
         let user = self.user.as_ref()?;
-        let mut admitted = self.admitted.lock().await;
-        if let Some(client) = admitted.as_ref().filter(|_| !stale) {
+        let mut authenticated = self.authenticated.lock().await;
+        if let Some(client) = authenticated.as_ref().filter(|_| !stale) {
             return Some(Ok(client.clone()));
         }
-        *admitted = None;
+        *authenticated = None;
         let options = ConnectOptions::new()
             .with_user(user.name(), user.password())
             .with_auto_token_refresh(true);
         let client = Client::from_channel(self.channel(), Some(options)).await;
         Some(match client {
             Ok(client) => {
-                *admitted = Some(client.clone());
+                *authenticated = Some(client.clone());
                 Ok(client)
             }
-            Err(error) => Err(CallFailure::of(&error)),
+            Err(error) => Err(CallFailure::from_error(&error)),
         })
     }
 
@@ -205,7 +205,7 @@ impl Drop for Connection {
 }
 
 impl Origin {
-    fn of(endpoint: &Endpoint) -> Result<Self, Unanswered> {
+    fn from_endpoint(endpoint: &Endpoint) -> Result<Self, Unanswered> {
         let scheme = match &endpoint.tls {
             Some(identity) if identity.uses_tls() => Scheme::HTTPS,
             Some(_) | None => Scheme::HTTP,
@@ -242,12 +242,12 @@ async fn shake_hands(
         None => stream
             .peer_addr()
             .map(|address| ServerName::from(address.ip()))
-            .map_err(|error| failure::of_io(&error))?,
+            .map_err(|error| failure::from_io(&error))?,
     };
     TlsConnector::from(tls)
-        .connect(name, LastWord(stream))
+        .connect(name, ReadAfterHangup(stream))
         .await
-        .map_err(|error| failure::of_handshake(&error))
+        .map_err(|error| failure::from_handshake(&error))
 }
 
 /// The HTTP/2 connection as the tower service that etcd's client wants.

@@ -47,7 +47,7 @@ pub(super) enum CallFailure {
 }
 
 impl CallFailure {
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn from_error(error: &Error) -> Self {
         let Error::GRpcStatus(status) = error else {
             return Self::Transport(causes(error));
         };
@@ -81,7 +81,7 @@ impl From<CallFailure> for Unanswered {
 }
 
 /// The evidence in a failed connection attempt, or in a failed read or write on a connection.
-pub(super) fn of_io(error: &io::Error) -> Unanswered {
+pub(super) fn from_io(error: &io::Error) -> Unanswered {
     if let Some(tls) = tls_error(error) {
         return Unanswered::Tls(tls.to_string());
     }
@@ -95,7 +95,7 @@ pub(super) fn of_io(error: &io::Error) -> Unanswered {
 
 /// The evidence in a failed TLS handshake. A peer that expects no TLS hangs up; that shows as an
 /// end of file or as a reset, depending on whether the peer had read everything.
-pub(super) fn of_handshake(error: &io::Error) -> Unanswered {
+pub(super) fn from_handshake(error: &io::Error) -> Unanswered {
     match error.kind() {
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
@@ -103,7 +103,7 @@ pub(super) fn of_handshake(error: &io::Error) -> Unanswered {
         | io::ErrorKind::BrokenPipe => {
             Unanswered::Tls("the connection was closed during the handshake".to_owned())
         }
-        _ => of_io(error),
+        _ => from_io(error),
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn answered(code: Code, message: &str) -> CallFailure {
-        CallFailure::of(&Error::GRpcStatus(Status::new(code, message)))
+        CallFailure::from_error(&Error::GRpcStatus(Status::new(code, message)))
     }
 
     #[test]
@@ -129,11 +129,11 @@ mod tests {
             io::ErrorKind::ConnectionReset,
             io::ErrorKind::BrokenPipe,
         ] {
-            let said = of_handshake(&kind.into());
+            let said = from_handshake(&kind.into());
             assert!(matches!(said, Unanswered::Tls(_)), "{kind:?}: {said:?}");
         }
         assert_eq!(
-            of_handshake(&io::ErrorKind::TimedOut.into()),
+            from_handshake(&io::ErrorKind::TimedOut.into()),
             Unanswered::Deadline
         );
     }
@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn what_a_broken_connection_says_is_never_taken_for_an_answer() {
         let broken = io::Error::other("etcdserver: permission denied");
-        let failure = CallFailure::of(&Error::GRpcStatus(Status::from_error(broken.into())));
+        let failure =
+            CallFailure::from_error(&Error::GRpcStatus(Status::from_error(broken.into())));
         assert!(matches!(failure, CallFailure::Transport(_)), "{failure:?}");
     }
 
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn only_a_refused_connection_is_refused() {
-        let of = |kind| of_io(&io::Error::from(kind));
+        let of = |kind| from_io(&io::Error::from(kind));
         assert_eq!(of(io::ErrorKind::ConnectionRefused), Unanswered::Refused);
         assert_eq!(of(io::ErrorKind::TimedOut), Unanswered::Deadline);
         for kind in [
@@ -190,7 +191,7 @@ mod tests {
             assert!(matches!(of(kind), Unanswered::Other(_)), "{kind}");
         }
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
-        let expired = of_io(&io::Error::new(io::ErrorKind::InvalidData, expired));
+        let expired = from_io(&io::Error::new(io::ErrorKind::InvalidData, expired));
         assert!(matches!(expired, Unanswered::Tls(_)), "{expired:?}");
     }
 }

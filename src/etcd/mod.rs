@@ -10,14 +10,14 @@ mod ask;
 mod attention;
 mod connect;
 mod connection;
-mod elsewhere;
 mod endpoint;
+mod external;
 mod failure;
-mod last_word;
+mod fault;
 mod pace;
 mod probe;
+mod read_after_hangup;
 mod tls;
-mod witness;
 
 pub use admin::{Admin, AdminError};
 pub use attention::{Watched, same as same_watched};

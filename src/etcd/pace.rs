@@ -22,13 +22,13 @@ pub struct Pace {
 
 /// The evidence in a member's probe about the latency of its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effort {
+pub(super) enum LatencySample {
     /// The read passed, this long after the round began.
     Passed(Duration),
     /// There was no answer when the round ended, this long after it began.
     TimedOut(Duration),
     /// The member failed or could not be asked; more time would have changed nothing.
-    Hopeless,
+    Failed,
     /// The member is a learner, whose latency does not matter.
     Learner,
 }
@@ -55,9 +55,9 @@ impl Pace {
         timeout(self.base, lately)
     }
 
-    pub(super) fn learn(&self, efforts: &[Effort]) {
+    pub(super) fn learn(&self, samples: &[LatencySample]) {
         let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
-        *lately = remember(*lately, majority_latency(efforts));
+        *lately = remember(*lately, majority_latency(samples));
     }
 }
 
@@ -74,16 +74,16 @@ fn remember(lately: Duration, sample: Option<Duration>) -> Duration {
 /// The time after which a majority had passed its reads. A minority that hangs or is dead does not
 /// slow the cluster down, and does not prolong its rounds. `None` where no time would have been
 /// enough for a majority.
-fn majority_latency(efforts: &[Effort]) -> Option<Duration> {
-    let voters = efforts
+fn majority_latency(samples: &[LatencySample]) -> Option<Duration> {
+    let voters = samples
         .iter()
-        .filter(|effort| **effort != Effort::Learner)
+        .filter(|sample| **sample != LatencySample::Learner)
         .count();
-    let mut times: Vec<Duration> = efforts
+    let mut times: Vec<Duration> = samples
         .iter()
-        .filter_map(|effort| match effort {
-            Effort::Passed(time) | Effort::TimedOut(time) => Some(*time),
-            Effort::Hopeless | Effort::Learner => None,
+        .filter_map(|sample| match sample {
+            LatencySample::Passed(time) | LatencySample::TimedOut(time) => Some(*time),
+            LatencySample::Failed | LatencySample::Learner => None,
         })
         .collect();
     times.sort_unstable();
@@ -92,17 +92,17 @@ fn majority_latency(efforts: &[Effort]) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use super::Effort::{Hopeless, Learner, Passed, TimedOut};
+    use super::LatencySample::{Failed, Learner, Passed, TimedOut};
     use super::*;
 
     const fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
-    fn after(rounds: &[&[Effort]]) -> Duration {
+    fn after(rounds: &[&[LatencySample]]) -> Duration {
         let pace = Pace::default();
-        for efforts in rounds {
-            pace.learn(efforts);
+        for samples in rounds {
+            pace.learn(samples);
         }
         pace.timeout()
     }
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn where_waiting_would_not_have_helped_it_stays() {
-        assert_eq!(after(&[&[Hopeless, Hopeless, TimedOut(ms(400))]]), ms(400));
+        assert_eq!(after(&[&[Failed, Failed, TimedOut(ms(400))]]), ms(400));
         assert_eq!(after(&[&[]]), ms(400));
     }
 
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn slowness_is_forgotten_over_several_rounds() {
-        let quick: &[Effort] = &[Passed(ms(2))];
-        let slow: &[Effort] = &[TimedOut(ms(400))];
+        let quick: &[LatencySample] = &[Passed(ms(2))];
+        let slow: &[LatencySample] = &[TimedOut(ms(400))];
         assert_eq!(after(&[slow, quick]), ms(1200));
         assert_eq!(after(&[slow, quick, quick, quick, quick, quick]), ms(400));
     }

@@ -9,7 +9,7 @@ use super::Endpoint;
 use super::ask::Member;
 use super::connect::{Age, Connections};
 use super::failure::CallFailure;
-use super::pace::{Effort, Pace};
+use super::pace::{LatencySample, Pace};
 use crate::clock::Clock;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
 
@@ -21,20 +21,20 @@ pub struct Prober {
 }
 
 /// A member that was reached, and its status.
-struct Met {
+struct Reached {
     member: Member,
     status: Result<Status, Unanswered>,
 }
 
 /// The answers of a member after its status.
-struct Proof {
+struct ReadAndList {
     read: Result<(), Unanswered>,
     members: Result<Vec<ListedMember>, Unanswered>,
 }
 
 /// The points in time that bound the rest of a probe.
 #[derive(Clone, Copy)]
-struct Time {
+struct TimeLimits {
     halfway: Instant,
     deadline: Instant,
 }
@@ -69,19 +69,19 @@ impl Prober {
         let probes = endpoints.iter().map(|endpoint| async {
             let probe = Box::pin(self.probe(endpoint, deadline)).await;
             let took = self.clock.instant().saturating_duration_since(start);
-            (effort(&probe, took), probe)
+            (sample(&probe, took), probe)
         });
-        let (efforts, probes): (Vec<_>, Vec<_>) = join_all(probes).await.into_iter().unzip();
-        pace.learn(&efforts);
+        let (samples, probes): (Vec<_>, Vec<_>) = join_all(probes).await.into_iter().unzip();
+        pace.learn(&samples);
         Round { probes }
     }
 
     pub(super) async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {
         let target = endpoint.target.clone();
         // Boxed, since handshakes and calls make large futures.
-        let meeting = within(deadline, Box::pin(self.meet(endpoint)));
-        let Met { member, status } = match meeting.await {
-            Ok(met) => met,
+        let reaching = within(deadline, Box::pin(self.reach(endpoint)));
+        let Reached { member, status } = match reaching.await {
+            Ok(reached) => reached,
             Err(why) => {
                 // A status costs etcd nothing. If not even that came, the path may be dead, so the
                 // next round opens a new connection.
@@ -89,16 +89,16 @@ impl Prober {
                 return Probe::unanswered(target, why);
             }
         };
-        let time = Time {
+        let limits = TimeLimits {
             halfway: self.halfway_to(deadline),
             deadline,
         };
-        let proof = prove(&member, &status, time).await;
+        let answers = prove(&member, &status, limits).await;
         Probe {
             target,
             status,
-            read: proof.read,
-            members: proof.members,
+            read: answers.read,
+            members: answers.members,
         }
     }
 
@@ -110,7 +110,7 @@ impl Prober {
     /// Connects and asks for the status. A kept connection may have broken unnoticed, for example
     /// when the member restarted. It is replaced once, so that its failure is not taken for the
     /// member's.
-    async fn meet(&self, endpoint: &Endpoint) -> Result<Met, Unanswered> {
+    async fn reach(&self, endpoint: &Endpoint) -> Result<Reached, Unanswered> {
         let held = self.connections.get(endpoint).await?;
         let mut member = Member::over(held.connection).await?;
         match (member.status().await, held.age) {
@@ -119,37 +119,41 @@ impl Prober {
                 let held = self.connections.get(endpoint).await?;
                 let mut member = Member::over(held.connection).await?;
                 let status = member.status().await;
-                met(member, status)
+                reached(member, status)
             }
-            (status, _) => met(member, status),
+            (status, _) => reached(member, status),
         }
     }
 }
 
 /// A refusal by etcd counts as an answer: the member is there.
-fn met(member: Member, status: Result<Status, CallFailure>) -> Result<Met, Unanswered> {
+fn reached(member: Member, status: Result<Status, CallFailure>) -> Result<Reached, Unanswered> {
     let status = match status {
         Ok(status) => Ok(status),
         Err(failure @ CallFailure::Transport(_)) => return Err(member.explain(failure)),
         Err(failure) => Err(failure.into()),
     };
-    Ok(Met { member, status })
+    Ok(Reached { member, status })
 }
 
 /// Asks the questions that make sense after this status.
-async fn prove(member: &Member, status: &Result<Status, Unanswered>, time: Time) -> Proof {
+async fn prove(
+    member: &Member,
+    status: &Result<Status, Unanswered>,
+    limits: TimeLimits,
+) -> ReadAndList {
     match status {
-        Ok(status) if status.learner => Proof {
+        Ok(status) if status.learner => ReadAndList {
             read: Err(Unanswered::Learner),
             members: Err(Unanswered::Learner),
         },
         // The read would hang until the deadline, since the member has no leader. Its member list
         // is useful all the same.
-        Ok(status) if status.leader.is_none() => Proof {
+        Ok(status) if status.leader.is_none() => ReadAndList {
             read: Err(Unanswered::NoLeader),
-            members: within(time.deadline, member.list()).await,
+            members: within(limits.deadline, member.list()).await,
         },
-        Ok(_) | Err(_) => read_then_list(member.read(), || member.list(), time).await,
+        Ok(_) | Err(_) => read_then_list(member.read(), || member.list(), limits).await,
     }
 }
 
@@ -160,24 +164,24 @@ async fn prove(member: &Member, status: &Result<Status, Unanswered>, time: Time)
 async fn read_then_list<L>(
     read: impl Future<Output = Result<(), Unanswered>>,
     list: impl Fn() -> L,
-    time: Time,
-) -> Proof
+    limits: TimeLimits,
+) -> ReadAndList
 where
     L: Future<Output = Result<Vec<ListedMember>, Unanswered>>,
 {
-    let Time { halfway, deadline } = time;
+    let TimeLimits { halfway, deadline } = limits;
     let read = within(deadline, read);
     tokio::pin!(read);
     if let Ok(read) = timeout_at(halfway, &mut read).await {
         let members = within(deadline, list()).await;
-        return Proof { read, members };
+        return ReadAndList { read, members };
     }
     let (read, early) = join(read, within(deadline, list())).await;
     let members = match read {
         Ok(()) => within(deadline, list()).await,
         Err(_) => early,
     };
-    Proof { read, members }
+    ReadAndList { read, members }
 }
 
 async fn within<T>(
@@ -189,13 +193,13 @@ async fn within<T>(
         .unwrap_or(Err(Unanswered::Deadline))
 }
 
-fn effort(probe: &Probe, took: Duration) -> Effort {
+fn sample(probe: &Probe, took: Duration) -> LatencySample {
     let silent = |why: &Unanswered| *why == Unanswered::Deadline;
     match (&probe.status, &probe.read) {
-        (Ok(status), _) if status.learner => Effort::Learner,
-        (_, Ok(())) => Effort::Passed(took),
-        (Err(why), _) | (Ok(_), Err(why)) if silent(why) => Effort::TimedOut(took),
-        (_, Err(_)) => Effort::Hopeless,
+        (Ok(status), _) if status.learner => LatencySample::Learner,
+        (_, Ok(())) => LatencySample::Passed(took),
+        (Err(why), _) | (Ok(_), Err(why)) if silent(why) => LatencySample::TimedOut(took),
+        (_, Err(_)) => LatencySample::Failed,
     }
 }
 

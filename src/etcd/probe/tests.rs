@@ -38,11 +38,11 @@ async fn ask(
         Ok(members)
     };
     let start = Instant::now();
-    let time = Time {
+    let limits = TimeLimits {
         halfway: start + ROUND / 2,
         deadline: start + ROUND,
     };
-    let Proof { read, members } = read_then_list(read, list, time).await;
+    let ReadAndList { read, members } = read_then_list(read, list, limits).await;
     let kept = members.map(|members| members[0].id.0);
     let asked = asked.get();
     Outcome { read, kept, asked }
@@ -124,14 +124,17 @@ fn silent(why: Unanswered) -> Probe {
 
 #[test]
 fn only_silence_and_passed_reads_tell_how_slow_a_cluster_is() {
-    let of = |probe: &Probe| effort(probe, SOON);
-    assert_eq!(of(&probed(false, Ok(()))), Effort::Passed(SOON));
+    let of = |probe: &Probe| sample(probe, SOON);
+    assert_eq!(of(&probed(false, Ok(()))), LatencySample::Passed(SOON));
     let hung = Err(Unanswered::Deadline);
-    assert_eq!(of(&probed(false, hung)), Effort::TimedOut(SOON));
-    assert_eq!(of(&silent(Unanswered::Deadline)), Effort::TimedOut(SOON));
-    assert_eq!(of(&silent(Unanswered::Refused)), Effort::Hopeless);
+    assert_eq!(of(&probed(false, hung)), LatencySample::TimedOut(SOON));
+    assert_eq!(
+        of(&silent(Unanswered::Deadline)),
+        LatencySample::TimedOut(SOON)
+    );
+    assert_eq!(of(&silent(Unanswered::Refused)), LatencySample::Failed);
     let headless = Err(Unanswered::NoLeader);
-    assert_eq!(of(&probed(false, headless)), Effort::Hopeless);
+    assert_eq!(of(&probed(false, headless)), LatencySample::Failed);
     let learner = Err(Unanswered::Learner);
-    assert_eq!(of(&probed(true, learner)), Effort::Learner);
+    assert_eq!(of(&probed(true, learner)), LatencySample::Learner);
 }

@@ -87,7 +87,7 @@ async fn nothing_is_sent_to_this_host_by_whatever_name_it_is_called() {
 async fn a_name_is_resolved_and_only_so_many_are_connected_to_at_one_time() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("localhost:{}", listener.local_addr().unwrap().port());
-    let way = Elsewhere {
+    let way = ExternalDialer {
         places: Arc::new(Semaphore::new(2)),
         // The test connects to its own host, so only its IPv6 addresses are off limits.
         is_off_limits: |address| address.is_ipv6(),

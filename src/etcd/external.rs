@@ -25,7 +25,7 @@ const ADDRESSES: usize = 4;
 
 /// Opens connections to external members. Clones share the limit.
 #[derive(Debug, Clone)]
-pub(super) struct Elsewhere {
+pub(super) struct ExternalDialer {
     places: Arc<Semaphore>,
     is_off_limits: fn(IpAddr) -> bool,
 }
@@ -37,7 +37,7 @@ pub(super) struct Outbound {
     pub(super) place: OwnedSemaphorePermit,
 }
 
-impl Elsewhere {
+impl ExternalDialer {
     pub(super) fn new() -> Self {
         Self {
             places: Arc::new(Semaphore::new(AT_ONCE)),
@@ -51,7 +51,7 @@ impl Elsewhere {
         let place = place.map_err(|_| Unanswered::NotAsked)?;
         let (found, place) = resolve(address.to_owned(), place)
             .await
-            .map_err(|error| failure::of_io(&error))?;
+            .map_err(|error| failure::from_io(&error))?;
         let allowed = found.iter().filter(|at| !(self.is_off_limits)(at.ip()));
         let allowed: Vec<SocketAddr> = allowed.copied().take(ADDRESSES).collect();
         if allowed.is_empty() {
@@ -59,7 +59,7 @@ impl Elsewhere {
             return Err(Unanswered::Other(text));
         }
         let stream = TcpStream::connect(&*allowed).await;
-        let stream = stream.map_err(|error| failure::of_io(&error))?;
+        let stream = stream.map_err(|error| failure::from_io(&error))?;
         Ok(Outbound { stream, place })
     }
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A stream that hides failed writes (see the module).
-pub(super) struct LastWord(pub(super) TcpStream);
+pub(super) struct ReadAfterHangup(pub(super) TcpStream);
 
 fn unless_hung_up<T>(polled: Poll<io::Result<T>>, pretended: T) -> Poll<io::Result<T>> {
     match polled {
@@ -29,7 +29,7 @@ fn unless_hung_up<T>(polled: Poll<io::Result<T>>, pretended: T) -> Poll<io::Resu
     }
 }
 
-impl AsyncRead for LastWord {
+impl AsyncRead for ReadAfterHangup {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -39,7 +39,7 @@ impl AsyncRead for LastWord {
     }
 }
 
-impl AsyncWrite for LastWord {
+impl AsyncWrite for ReadAfterHangup {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -84,7 +84,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_the_peer_said_last_is_read_although_writing_failed() {
-        let mut stream = LastWord(after_it_hung_up().await);
+        let mut stream = ReadAfterHangup(after_it_hung_up().await);
         for _ in 0..3 {
             stream.write_all(b"more").await.unwrap();
         }

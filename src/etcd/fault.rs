@@ -25,17 +25,17 @@ impl Fault {
 
     fn record(&self, error: &io::Error) {
         // The first error is the cause; later ones follow from it.
-        let _ = self.0.set(failure::of_io(error));
+        let _ = self.0.set(failure::from_io(error));
     }
 }
 
 /// A stream whose errors are recorded.
-pub(super) struct Witnessed<S> {
+pub(super) struct FaultStream<S> {
     inner: S,
     fault: Fault,
 }
 
-impl<S> Witnessed<S> {
+impl<S> FaultStream<S> {
     pub(super) fn new(inner: S, fault: Fault) -> Self {
         Self { inner, fault }
     }
@@ -48,7 +48,7 @@ impl<S> Witnessed<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Witnessed<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for FaultStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -59,7 +59,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Witnessed<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Witnessed<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for FaultStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
