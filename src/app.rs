@@ -31,7 +31,7 @@ use crate::features::Features;
 use crate::judge::{Afterwards, Bench, Judge};
 use crate::ledger::Ledger;
 use crate::observe::Observer;
-use crate::reachability::{self, Keeper, View};
+use crate::reachability::{self, EndpointWorker, PeerPage};
 use crate::reconcile::{self, Settings, Stopwatches};
 use crate::serve::certificate::{self, Certificate, Files};
 use crate::serve::{self, ServeLimits, Shutdown, Transport, admin};
@@ -269,12 +269,12 @@ impl Parts {
         shutdown: &Shutdown,
         supervisor: &Supervisor,
         ending: &CancellationToken,
-    ) -> Result<View> {
+    ) -> Result<PeerPage> {
         let Some(myself) = options.myself() else {
             info!("endpoints: no --service is given, so this replica keeps none");
-            return Ok(View::default());
+            return Ok(PeerPage::default());
         };
-        let keeper = Keeper::new(
+        let worker = EndpointWorker::new(
             myself,
             self.client.clone(),
             Arc::clone(ready),
@@ -283,8 +283,8 @@ impl Parts {
             Arc::clone(&self.metrics),
         )
         .context("cannot ask other replicas by TLS")?;
-        let view = keeper.view();
-        let keeping = keeper.run(ending.clone());
+        let view = worker.view();
+        let keeping = worker.run(ending.clone());
         supervisor.spawn("keeper of the endpoint", ending.clone(), keeping);
         Ok(view)
     }

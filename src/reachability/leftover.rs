@@ -14,19 +14,19 @@ use std::net::SocketAddr;
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
-use super::slice::{self, Maker};
+use super::slice::{self, SliceWriter};
 
 /// The writer of the endpoints of a Service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum EndpointWriter {
     /// The replicas, since the Service has no selector.
     Replicas,
     /// Kubernetes, by the Service's selector.
     Selector,
 }
 
-impl Way {
-    pub(super) fn of(service: &Service) -> Self {
+impl EndpointWriter {
+    pub(super) fn from_service(service: &Service) -> Self {
         let spec = service.spec.as_ref();
         let selector = spec.and_then(|spec| spec.selector.as_ref());
         if selector.is_none_or(BTreeMap::is_empty) {
@@ -36,18 +36,18 @@ impl Way {
         }
     }
 
-    /// Whether slices of `maker` are those of the right writer.
-    fn counts(self, maker: Maker) -> bool {
+    /// Whether slices of `slice_writer` are those of the right writer.
+    fn is_right(self, slice_writer: SliceWriter) -> bool {
         match self {
-            Self::Replicas => maker == Maker::Replica,
-            Self::Selector => maker == Maker::Other,
+            Self::Replicas => slice_writer == SliceWriter::Replica,
+            Self::Selector => slice_writer == SliceWriter::Other,
         }
     }
 }
 
 /// A write that removes leftovers.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Tidying {
+pub(super) enum Cleanup {
     /// Replace the slice by this one, which has fewer endpoints.
     Slice(Box<EndpointSlice>),
     /// Delete the Endpoints object of the Service. The controller that mirrors it into slices would
@@ -56,11 +56,11 @@ pub(super) enum Tidying {
 }
 
 /// The addresses that are ready in some slice, and that no replica's slice lists.
-pub(super) fn unkept(listed: &[EndpointSlice]) -> BTreeSet<SocketAddr> {
-    let kept = addresses(listed, |maker| maker == Maker::Replica);
+pub(super) fn addresses_left_over(listed: &[EndpointSlice]) -> BTreeSet<SocketAddr> {
+    let kept = addresses(listed, |slice_writer| slice_writer == SliceWriter::Replica);
     let others = listed
         .iter()
-        .filter(|slice| slice::maker(slice) != Maker::Replica);
+        .filter(|slice| slice::writer_of(slice) != SliceWriter::Replica);
     let called = others.flat_map(|slice| {
         let called = slice.endpoints.iter().filter(|e| slice::is_called(e));
         called.filter_map(|endpoint| slice::address(slice, endpoint))
@@ -69,43 +69,46 @@ pub(super) fn unkept(listed: &[EndpointSlice]) -> BTreeSet<SocketAddr> {
 }
 
 /// The writes that remove duplicate addresses and the addresses in `lost`.
-pub(super) fn tidied(
-    way: Way,
+pub(super) fn cleanups(
+    writer: EndpointWriter,
     listed: &[EndpointSlice],
     lost: &BTreeSet<SocketAddr>,
-) -> Vec<Tidying> {
-    let kept = addresses(listed, |maker| way.counts(maker));
+) -> Vec<Cleanup> {
+    let kept = addresses(listed, |slice_writer| writer.is_right(slice_writer));
     let goes = |address: &SocketAddr| kept.contains(address) || lost.contains(address);
     let mut changes = Vec::new();
     let mut mirrored = BTreeSet::new();
     for slice in listed {
-        match slice::maker(slice) {
-            maker if way.counts(maker) => {}
-            Maker::Mirror => mirrored.extend(addresses_of(slice)),
+        match slice::writer_of(slice) {
+            slice_writer if writer.is_right(slice_writer) => {}
+            SliceWriter::Mirror => mirrored.extend(addresses_of(slice)),
             _ => {
                 let mut less = slice.clone();
                 less.endpoints.retain(|endpoint| {
                     slice::address(slice, endpoint).is_none_or(|address| !goes(&address))
                 });
                 if less.endpoints.len() < slice.endpoints.len() {
-                    changes.push(Tidying::Slice(Box::new(less)));
+                    changes.push(Cleanup::Slice(Box::new(less)));
                 }
             }
         }
     }
     // Mirrored slices go as a whole. They stay while they are the only ones to list an address that
     // may be alive. With a selector, Kubernetes' own controller removes them.
-    let elsewhere = addresses(listed, |maker| maker != Maker::Mirror);
+    let elsewhere = addresses(listed, |slice_writer| slice_writer != SliceWriter::Mirror);
     let spared = |address: &SocketAddr| !goes(address) && !elsewhere.contains(address);
-    if way == Way::Replicas && mirrored.iter().any(goes) && !mirrored.iter().any(spared) {
-        changes.push(Tidying::Endpoints);
+    if writer == EndpointWriter::Replicas
+        && mirrored.iter().any(goes)
+        && !mirrored.iter().any(spared)
+    {
+        changes.push(Cleanup::Endpoints);
     }
     changes
 }
 
 /// All addresses in the slices of the makers for which `of` holds.
-fn addresses(listed: &[EndpointSlice], of: impl Fn(Maker) -> bool) -> BTreeSet<SocketAddr> {
-    let slices = listed.iter().filter(|slice| of(slice::maker(slice)));
+fn addresses(listed: &[EndpointSlice], of: impl Fn(SliceWriter) -> bool) -> BTreeSet<SocketAddr> {
+    let slices = listed.iter().filter(|slice| of(slice::writer_of(slice)));
     slices.flat_map(addresses_of).collect()
 }
 

@@ -8,7 +8,7 @@
 //!
 //! - A peer is struck after [`FAILURES`] failed probes in a row, and not while another peer that
 //!   answers now reaches it.
-//! - Only a replica whose own endpoint is ready strikes, and it stays ready: see [`super::keeper`]
+//! - Only a replica whose own endpoint is ready strikes, and it stays ready: see [`super::worker`]
 //!   for why no Service becomes empty by that.
 //! - A struck replica returns at once when a peer reaches it, or when no other endpoint is ready.
 //!   It stays out while a peer answers whose endpoint is ready and which says that it does not
@@ -57,11 +57,11 @@ pub(super) enum Answer {
 
 /// The state of an endpoint in the Service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum EndpointState {
     /// Ready: API servers call it.
     In,
     /// Ready, but no replica writes it: a leftover (see [`super::leftover`]).
-    Unkept,
+    Leftover,
     /// Not ready, and its replica asks to return.
     Knocks,
     /// Not ready.
@@ -76,7 +76,7 @@ pub(super) struct Round {
     /// Whether this replica is ready.
     pub(super) ready: bool,
     /// The state of every endpoint of the Service, including this replica's.
-    pub(super) listed: BTreeMap<String, Place>,
+    pub(super) listed: BTreeMap<String, EndpointState>,
     /// The answers of the peers. A listed peer that is missing here was not probed yet.
     pub(super) answers: BTreeMap<String, Answer>,
 }
@@ -85,7 +85,7 @@ pub(super) struct Round {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// The state that this replica's own endpoint should have.
-    pub(super) place: Place,
+    pub(super) place: EndpointState,
     /// The peers to strike, or to refuse where they knock.
     pub(super) strike: Vec<String>,
 }
@@ -144,7 +144,7 @@ impl Rule {
 
     /// Notes a round in which this replica did not reach the API server. It may be cut off from its
     /// peers too, so earlier failures of peers do not count any more.
-    pub(super) fn blind(&mut self) {
+    pub(super) fn api_unreachable(&mut self) {
         for peer in self.peers.values_mut() {
             peer.failures = 0;
         }
@@ -162,7 +162,7 @@ impl Rule {
         let stands = round.listed.get(&self.me).copied();
         let place = self.place(round, stands);
         // A replica that is out, or that was not seen in the Service, strikes nobody.
-        let strike = if place == Place::In && stands == Some(Place::In) {
+        let strike = if place == EndpointState::In && stands == Some(EndpointState::In) {
             self.lost(round)
         } else {
             Vec::new()
@@ -179,9 +179,9 @@ impl Rule {
         let is_reached = |name: &str| is_reached(name, round, &self.me);
         let lost = self.peers.iter().filter(|(name, peer)| {
             let needed = match round.listed.get(*name) {
-                Some(Place::In) => peer.needed,
-                Some(Place::Unkept) => FAILURES,
-                Some(Place::Knocks) if is_reached(&self.me) => FAILURES,
+                Some(EndpointState::In) => peer.needed,
+                Some(EndpointState::Leftover) => FAILURES,
+                Some(EndpointState::Knocks) if is_reached(&self.me) => FAILURES,
                 _ => return false,
             };
             peer.failures >= needed && !is_reached(name)
@@ -190,31 +190,32 @@ impl Rule {
     }
 
     /// The state that this replica's own endpoint should have.
-    fn place(&mut self, round: &Round, stands: Option<Place>) -> Place {
-        let is_out = matches!(stands, Some(Place::Out | Place::Knocks));
+    fn place(&mut self, round: &Round, stands: Option<EndpointState>) -> EndpointState {
+        let is_out = matches!(stands, Some(EndpointState::Out | EndpointState::Knocks));
         let mut peers = round.listed.iter().filter(|(name, _)| **name != self.me);
-        let alone = peers.all(|(_, place)| !matches!(place, Place::In | Place::Unkept));
+        let alone =
+            peers.all(|(_, place)| !matches!(place, EndpointState::In | EndpointState::Leftover));
         let keeps_the_place = |(name, answer): (&String, &Answer)| {
-            matches!(answer, Answer::Ready(_)) && round.listed.get(name) == Some(&Place::In)
+            matches!(answer, Answer::Ready(_)) && round.listed.get(name) == Some(&EndpointState::In)
         };
         let place = if !round.ready {
-            Place::Out
+            EndpointState::Out
         } else if !is_out {
-            Place::In
+            EndpointState::In
         } else if alone || is_reached(&self.me, round, &self.me) {
             self.pause = FIRST_PAUSE;
-            Place::In
+            EndpointState::In
         } else if round.answers.iter().any(keeps_the_place) {
-            Place::Out
+            EndpointState::Out
         } else {
-            return self.wait(stands == Some(Place::Knocks));
+            return self.wait(stands == Some(EndpointState::Knocks));
         };
         (self.knocked, self.waited) = (false, 0);
         place
     }
 
     /// Waits for the next knock, or for a refusal.
-    fn wait(&mut self, knocks: bool) -> Place {
+    fn wait(&mut self, knocks: bool) -> EndpointState {
         if knocks != self.knocked {
             if self.knocked {
                 self.pause = (self.pause * GROWTH).min(LONGEST_PAUSE);
@@ -224,15 +225,15 @@ impl Rule {
         self.waited += 1;
         if knocks && self.waited >= HEARD {
             (self.knocked, self.waited) = (false, 0);
-            return Place::In;
+            return EndpointState::In;
         }
         if !knocks && self.waited >= self.pause {
             (self.knocked, self.waited) = (true, 0);
         }
         if self.knocked {
-            Place::Knocks
+            EndpointState::Knocks
         } else {
-            Place::Out
+            EndpointState::Out
         }
     }
 }
@@ -247,7 +248,7 @@ fn is_reached(name: &str, round: &Round, me: &str) -> bool {
 }
 
 impl Peer {
-    fn note(&mut self, answer: &Answer, place: Place) {
+    fn note(&mut self, answer: &Answer, place: EndpointState) {
         match answer {
             Answer::Ready(_) | Answer::Mute => {
                 self.failures = 0;
@@ -264,7 +265,7 @@ impl Peer {
         }
         // The peer came back by itself, so it lives and reaches the API server; only this replica
         // does not reach it.
-        if self.struck && place == Place::In && *answer == Answer::Silent {
+        if self.struck && place == EndpointState::In && *answer == Answer::Silent {
             self.struck = false;
             self.failures = 0;
             self.needed = (self.needed * GROWTH).min(LONGEST);

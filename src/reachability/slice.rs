@@ -7,7 +7,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::ResourceExt as _;
 
-use super::rule::Place;
+use super::rule::EndpointState;
 
 /// The label that ties a slice to its Service.
 pub(super) const SERVICE: &str = "kubernetes.io/service-name";
@@ -50,7 +50,7 @@ pub struct Myself {
 
 /// The state that this replica gives its own endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum OwnState {
     /// Ready.
     In,
     /// Not ready.
@@ -63,7 +63,7 @@ pub(super) enum Standing {
 
 impl Myself {
     /// This replica's slice in the given state.
-    pub(super) fn slice(&self, standing: Standing) -> EndpointSlice {
+    pub(super) fn slice(&self, standing: OwnState) -> EndpointSlice {
         let address_type = if self.address.is_ipv4() {
             "IPv4"
         } else {
@@ -118,10 +118,10 @@ impl Myself {
 
     /// Whether `stored` is this replica's slice in the given state. A slice that a peer struck is
     /// not, and neither is one of an earlier pod of the same name.
-    pub(super) fn is_said_by(&self, stored: &EndpointSlice, standing: Standing) -> bool {
+    pub(super) fn is_current(&self, stored: &EndpointSlice, standing: OwnState) -> bool {
         let wanted = self.slice(standing);
         let knocks = stored.annotations().contains_key(KNOCKS);
-        knocks == (standing == Standing::Knocking)
+        knocks == (standing == OwnState::Knocking)
             && stored.endpoints == wanted.endpoints
             && stored.ports == wanted.ports
             && stored.owner_references() == wanted.owner_references()
@@ -132,29 +132,29 @@ impl Myself {
     }
 }
 
-fn conditions(standing: Standing) -> EndpointConditions {
+fn conditions(standing: OwnState) -> EndpointConditions {
     EndpointConditions {
-        ready: Some(standing == Standing::In),
+        ready: Some(standing == OwnState::In),
         // A replica that is ending still answers. kube-proxy uses such endpoints where no other is
         // ready.
-        serving: Some(matches!(standing, Standing::In | Standing::Leaving)),
-        terminating: Some(standing == Standing::Leaving),
+        serving: Some(matches!(standing, OwnState::In | OwnState::Leaving)),
+        terminating: Some(standing == OwnState::Leaving),
     }
 }
 
 /// The writer of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Maker {
+pub(super) enum SliceWriter {
     Replica,
     Mirror,
     Other,
 }
 
-pub(super) fn maker(slice: &EndpointSlice) -> Maker {
+pub(super) fn writer_of(slice: &EndpointSlice) -> SliceWriter {
     match slice.labels().get(MANAGED_BY).map(String::as_str) {
-        Some(MANAGER) => Maker::Replica,
-        Some(MIRROR) => Maker::Mirror,
-        _ => Maker::Other,
+        Some(MANAGER) => SliceWriter::Replica,
+        Some(MIRROR) => SliceWriter::Mirror,
+        _ => SliceWriter::Other,
     }
 }
 
@@ -167,14 +167,14 @@ pub(super) fn is_called(endpoint: &Endpoint) -> bool {
 }
 
 /// The state of a replica's endpoint; `None` where the slice has no endpoint any more.
-pub(super) fn place(slice: &EndpointSlice) -> Option<Place> {
+pub(super) fn place(slice: &EndpointSlice) -> Option<EndpointState> {
     slice.endpoints.first()?;
     Some(if slice.endpoints.iter().any(is_called) {
-        Place::In
+        EndpointState::In
     } else if slice.annotations().contains_key(KNOCKS) {
-        Place::Knocks
+        EndpointState::Knocks
     } else {
-        Place::Out
+        EndpointState::Out
     })
 }
 
@@ -190,7 +190,7 @@ pub(super) fn address(slice: &EndpointSlice, endpoint: &Endpoint) -> Option<Sock
 /// The slice with its endpoint struck, and its knock refused.
 pub(super) fn struck(mut slice: EndpointSlice) -> EndpointSlice {
     for endpoint in &mut slice.endpoints {
-        endpoint.conditions = Some(conditions(Standing::Out));
+        endpoint.conditions = Some(conditions(OwnState::Out));
     }
     slice.annotations_mut().remove(KNOCKS);
     slice

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::super::slice::tests::myself;
-use super::super::slice::{SERVICE, Standing};
+use super::super::slice::{OwnState, SERVICE};
 use super::*;
 
 const CONTROLLER: &str = "endpointslice-controller.k8s.io";
@@ -24,7 +24,7 @@ fn of(manager: &str, endpoints: &[(&str, bool)]) -> EndpointSlice {
     .unwrap()
 }
 
-fn replica(address: &str, standing: Standing) -> EndpointSlice {
+fn replica(address: &str, standing: OwnState) -> EndpointSlice {
     myself(&format!("gate-{address}"), address).slice(standing)
 }
 
@@ -34,13 +34,17 @@ fn at(addresses: &[&str]) -> BTreeSet<SocketAddr> {
 }
 
 /// The addresses left in each slice that is written, and whether the Endpoints are deleted.
-fn left(way: Way, listed: &[EndpointSlice], lost: &[&str]) -> (Vec<BTreeSet<SocketAddr>>, bool) {
+fn left(
+    writer: EndpointWriter,
+    listed: &[EndpointSlice],
+    lost: &[&str],
+) -> (Vec<BTreeSet<SocketAddr>>, bool) {
     let mut slices = Vec::new();
     let mut endpoints = false;
-    for change in tidied(way, listed, &at(lost)) {
+    for change in cleanups(writer, listed, &at(lost)) {
         match change {
-            Tidying::Slice(slice) => slices.push(addresses_of(&slice).collect()),
-            Tidying::Endpoints => endpoints = true,
+            Cleanup::Slice(slice) => slices.push(addresses_of(&slice).collect()),
+            Cleanup::Endpoints => endpoints = true,
         }
     }
     (slices, endpoints)
@@ -48,10 +52,15 @@ fn left(way: Way, listed: &[EndpointSlice], lost: &[&str]) -> (Vec<BTreeSet<Sock
 
 #[test]
 fn a_service_without_a_selector_is_the_replicas_to_keep() {
-    let way = |spec| Way::of(&serde_json::from_value(json!({ "spec": spec })).unwrap());
-    assert_eq!(way(json!({})), Way::Replicas);
-    assert_eq!(way(json!({"selector": {}})), Way::Replicas);
-    assert_eq!(way(json!({"selector": {"a": "b"}})), Way::Selector);
+    let writer = |spec| {
+        EndpointWriter::from_service(&serde_json::from_value(json!({ "spec": spec })).unwrap())
+    };
+    assert_eq!(writer(json!({})), EndpointWriter::Replicas);
+    assert_eq!(writer(json!({"selector": {}})), EndpointWriter::Replicas);
+    assert_eq!(
+        writer(json!({"selector": {"a": "b"}})),
+        EndpointWriter::Selector
+    );
 }
 
 #[test]
@@ -62,9 +71,9 @@ fn unkept_is_what_is_called_and_has_no_slice_of_a_replica() {
             &[("10.0.0.1", true), ("10.0.0.2", true), ("10.0.0.3", false)],
         ),
         of(MIRROR, &[("10.0.0.4", true)]),
-        replica("10.0.0.2", Standing::Out),
+        replica("10.0.0.2", OwnState::Out),
     ];
-    assert_eq!(unkept(&listed), at(&["10.0.0.1", "10.0.0.4"]));
+    assert_eq!(addresses_left_over(&listed), at(&["10.0.0.1", "10.0.0.4"]));
 }
 
 #[test]
@@ -74,18 +83,22 @@ fn without_a_selector_what_replicas_keep_and_what_is_lost_goes_from_other_slices
             CONTROLLER,
             &[("10.0.0.1", true), ("10.0.0.2", true), ("10.0.0.3", false)],
         ),
-        replica("10.0.0.2", Standing::In),
+        replica("10.0.0.2", OwnState::In),
         // This replica's own slice says that it is not ready: a slice that says otherwise is wrong.
-        replica("10.0.0.3", Standing::Out),
+        replica("10.0.0.3", OwnState::Out),
     ];
-    let (slices, _) = left(Way::Replicas, &listed, &[]);
+    let (slices, _) = left(EndpointWriter::Replicas, &listed, &[]);
     assert_eq!(slices, [at(&["10.0.0.1"])]);
-    let (slices, _) = left(Way::Replicas, &listed, &["10.0.0.1"]);
+    let (slices, _) = left(EndpointWriter::Replicas, &listed, &["10.0.0.1"]);
     assert_eq!(slices, [at(&[])]);
     let nothing = (Vec::new(), false);
-    assert_eq!(left(Way::Replicas, &listed[1..], &[]), nothing);
+    assert_eq!(left(EndpointWriter::Replicas, &listed[1..], &[]), nothing);
     assert_eq!(
-        left(Way::Replicas, &[of(CONTROLLER, &[("10.0.0.9", true)])], &[]),
+        left(
+            EndpointWriter::Replicas,
+            &[of(CONTROLLER, &[("10.0.0.9", true)])],
+            &[]
+        ),
         nothing
     );
 }
@@ -93,34 +106,43 @@ fn without_a_selector_what_replicas_keep_and_what_is_lost_goes_from_other_slices
 #[test]
 fn with_a_selector_replicas_withdraw_what_kubernetes_lists_and_nothing_else() {
     let ours = [
-        replica("10.0.0.1", Standing::In),
-        replica("10.0.0.2", Standing::In),
+        replica("10.0.0.1", OwnState::In),
+        replica("10.0.0.2", OwnState::In),
     ];
     let listing = |slice| [slice, ours[0].clone(), ours[1].clone()];
     // Ready or not: with a selector, the kubelets decide that.
     let listed = listing(of(CONTROLLER, &[("10.0.0.1", false)]));
-    let (slices, _) = left(Way::Selector, &listed, &[]);
+    let (slices, _) = left(EndpointWriter::Selector, &listed, &[]);
     assert_eq!(slices, [at(&[])]);
     // Mirrored slices are removed by their own controller, and take the place of no other.
     let listed = listing(of(MIRROR, &[("10.0.0.1", true)]));
-    assert_eq!(left(Way::Selector, &listed, &[]), (Vec::new(), false));
+    assert_eq!(
+        left(EndpointWriter::Selector, &listed, &[]),
+        (Vec::new(), false)
+    );
 }
 
 #[test]
 fn the_mirrored_endpoints_go_as_a_whole_and_not_while_one_that_may_live_stands_only_there() {
     let mirror = of(MIRROR, &[("10.0.0.1", true), ("10.0.0.2", true)]);
-    let ours = replica("10.0.0.9", Standing::In);
+    let ours = replica("10.0.0.9", OwnState::In);
     let listed = [mirror.clone(), ours.clone()];
-    assert_eq!(left(Way::Replicas, &listed, &[]), (Vec::new(), false));
     assert_eq!(
-        left(Way::Replicas, &listed, &["10.0.0.1"]),
+        left(EndpointWriter::Replicas, &listed, &[]),
+        (Vec::new(), false)
+    );
+    assert_eq!(
+        left(EndpointWriter::Replicas, &listed, &["10.0.0.1"]),
         (Vec::new(), false)
     );
     let both = ["10.0.0.1", "10.0.0.2"];
-    assert_eq!(left(Way::Replicas, &listed, &both), (Vec::new(), true));
+    assert_eq!(
+        left(EndpointWriter::Replicas, &listed, &both),
+        (Vec::new(), true)
+    );
     // The other one is in another slice too, and stays there.
     let other = of(CONTROLLER, &[("10.0.0.1", true), ("10.0.0.2", true)]);
     let listed = [mirror, other, ours];
-    let (slices, endpoints) = left(Way::Replicas, &listed, &["10.0.0.1"]);
+    let (slices, endpoints) = left(EndpointWriter::Replicas, &listed, &["10.0.0.1"]);
     assert_eq!((slices, endpoints), (vec![at(&["10.0.0.2"])], true));
 }

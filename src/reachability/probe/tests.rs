@@ -6,7 +6,7 @@ use rustls::{RootCertStore, ServerConfig};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::reachability::{View, beside};
+use crate::reachability::{PeerPage, beside};
 use crate::serve::admin::Checks;
 use crate::serve::{ServeLimits, Shutdown, Transport, serve};
 
@@ -42,7 +42,7 @@ async fn peer(ready: bool, insists: bool) -> SocketAddr {
             Err("not now".to_owned())
         }
     };
-    let view = View::default();
+    let view = PeerPage::default();
     view.reaches(["gate-b", "gate-c"].into_iter());
     let router = beside(
         Router::new(),

@@ -140,7 +140,7 @@ fn after_a_partition_of_two_however_long_the_one_that_is_left_is_in_at_once() {
 fn replicas_that_answer_only_callers_with_certificates_are_all_in_and_the_dead_are_not() {
     let mut world = World::of(3, true);
     // As after a start or a stall: all are out.
-    world.places = vec![Place::Out; 3];
+    world.places = vec![EndpointState::Out; 3];
     world.run(RECOVERED);
     assert_eq!(world.endpoints(), [true; 3]);
     assert_eq!(world.changes_within(1000), 0);
@@ -159,7 +159,12 @@ fn those_that_are_out_and_do_not_reach_each_other_do_not_leave_the_place_to_a_de
     for (from, to) in [(2, 1), (3, 1), (3, 2)] {
         world.cut(from, to);
     }
-    world.places = vec![Place::In, Place::Out, Place::Out, Place::Out];
+    world.places = vec![
+        EndpointState::In,
+        EndpointState::Out,
+        EndpointState::Out,
+        EndpointState::Out,
+    ];
     world.health[0] = Health::Dead;
     world.run(RECOVERED + 3);
     assert!(!world.endpoints()[0]);
@@ -171,13 +176,17 @@ fn who_does_not_reach_the_api_server_counts_nobodys_silence() {
     let mut rule = Rule::new("me");
     let round = Round {
         ready: true,
-        listed: [("me".into(), Place::In), ("peer".into(), Place::In)].into(),
+        listed: [
+            ("me".into(), EndpointState::In),
+            ("peer".into(), EndpointState::In),
+        ]
+        .into(),
         answers: [("peer".into(), Answer::Silent)].into(),
     };
     for _ in 0..2 {
         assert!(rule.judge(&round).strike.is_empty());
     }
-    rule.blind();
+    rule.api_unreachable();
     for _ in 0..2 {
         assert!(rule.judge(&round).strike.is_empty());
     }
@@ -189,7 +198,11 @@ fn one_that_says_that_it_should_not_be_called_is_struck_after_two_rounds() {
     let mut rule = Rule::new("me");
     let round = Round {
         ready: true,
-        listed: [("me".into(), Place::In), ("peer".into(), Place::In)].into(),
+        listed: [
+            ("me".into(), EndpointState::In),
+            ("peer".into(), EndpointState::In),
+        ]
+        .into(),
         answers: [("peer".into(), Answer::Unready)].into(),
     };
     assert!(rule.judge(&round).strike.is_empty());
@@ -201,21 +214,21 @@ fn one_that_was_not_ready_when_it_was_asked_first_is_struck_as_quickly_as_any() 
     let mut rule = Rule::new("me");
     let round = |listed, answer| Round {
         ready: true,
-        listed: [("me".into(), Place::In), ("peer".into(), listed)].into(),
+        listed: [("me".into(), EndpointState::In), ("peer".into(), listed)].into(),
         answers: [("peer".into(), answer)].into(),
     };
-    rule.judge(&round(Place::Out, Answer::Unready));
-    rule.judge(&round(Place::In, Answer::Unready));
-    rule.judge(&round(Place::In, Answer::Ready(BTreeSet::new())));
+    rule.judge(&round(EndpointState::Out, Answer::Unready));
+    rule.judge(&round(EndpointState::In, Answer::Unready));
+    rule.judge(&round(EndpointState::In, Answer::Ready(BTreeSet::new())));
     for _ in 0..2 {
         assert!(
-            rule.judge(&round(Place::In, Answer::Silent))
+            rule.judge(&round(EndpointState::In, Answer::Silent))
                 .strike
                 .is_empty()
         );
     }
     assert_eq!(
-        rule.judge(&round(Place::In, Answer::Silent)).strike,
+        rule.judge(&round(EndpointState::In, Answer::Silent)).strike,
         ["peer"]
     );
 }
@@ -225,7 +238,11 @@ fn one_that_is_not_ready_is_out_and_strikes_nobody() {
     let mut rule = Rule::new("me");
     let round = Round {
         ready: false,
-        listed: [("me".into(), Place::In), ("peer".into(), Place::In)].into(),
+        listed: [
+            ("me".into(), EndpointState::In),
+            ("peer".into(), EndpointState::In),
+        ]
+        .into(),
         answers: [("peer".into(), Answer::Silent)].into(),
     };
     for _ in 0..10 {
@@ -240,7 +257,7 @@ fn an_endpoint_that_no_replica_keeps_is_struck_when_nobody_answers_there_and_kee
         ready: true,
         listed: [
             ("me".into(), stands),
-            ("10.0.0.7:8443".into(), Place::Unkept),
+            ("10.0.0.7:8443".into(), EndpointState::Leftover),
         ]
         .into(),
         answers: [("10.0.0.7:8443".into(), answer)].into(),
@@ -248,16 +265,16 @@ fn an_endpoint_that_no_replica_keeps_is_struck_when_nobody_answers_there_and_kee
     // Whatever it answers, it reaches no peer: a replica that is out returns beside it.
     let answers = [Answer::Ready(BTreeSet::new()), Answer::Mute];
     for answer in answers.clone() {
-        let mut stands = Place::Out;
+        let mut stands = EndpointState::Out;
         for _ in 0..RECOVERED {
             stands = rule.judge(&round(stands, answer.clone())).place;
         }
-        assert_eq!(stands, Place::In, "{answer:?}");
+        assert_eq!(stands, EndpointState::In, "{answer:?}");
     }
     for answer in answers {
         for _ in 0..100 {
             assert!(
-                rule.judge(&round(Place::In, answer.clone()))
+                rule.judge(&round(EndpointState::In, answer.clone()))
                     .strike
                     .is_empty()
             );
@@ -265,14 +282,14 @@ fn an_endpoint_that_no_replica_keeps_is_struck_when_nobody_answers_there_and_kee
     }
     for _ in 0..2 {
         assert!(
-            rule.judge(&round(Place::In, Answer::Silent))
+            rule.judge(&round(EndpointState::In, Answer::Silent))
                 .strike
                 .is_empty()
         );
     }
     // A write that was lost is made again at once.
     for _ in 0..3 {
-        let verdict = rule.judge(&round(Place::In, Answer::Silent));
+        let verdict = rule.judge(&round(EndpointState::In, Answer::Silent));
         assert_eq!(verdict.strike, ["10.0.0.7:8443"]);
     }
 }
@@ -282,9 +299,9 @@ fn one_that_knocks_is_turned_away_by_those_only_who_are_reached_themselves() {
     let round = |answer| Round {
         ready: true,
         listed: [
-            ("me".into(), Place::In),
-            ("other".into(), Place::In),
-            ("peer".into(), Place::Knocks),
+            ("me".into(), EndpointState::In),
+            ("other".into(), EndpointState::In),
+            ("peer".into(), EndpointState::Knocks),
         ]
         .into(),
         answers: [("peer".into(), Answer::Silent), ("other".into(), answer)].into(),

@@ -91,7 +91,7 @@ impl ReachabilityMetrics {
     }
 
     /// Counts a round in which the endpoints could not be read or written.
-    pub fn trouble(&self) {
+    pub fn round_failed(&self) {
         self.troubles.inc();
     }
 }

@@ -18,7 +18,7 @@ pub(super) enum Health {
 /// Replicas that probe each other.
 pub(super) struct World {
     rules: Vec<Rule>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<EndpointState>,
     /// Whether a probe by the first index gets an answer of the second.
     pub(super) open: Vec<Vec<bool>>,
     pub(super) health: Vec<Health>,
@@ -42,7 +42,7 @@ impl World {
     pub(super) fn of(size: usize, mute: bool) -> Self {
         let mut world = Self {
             rules: (0..size).map(|index| Rule::new(name(index))).collect(),
-            places: vec![Place::In; size],
+            places: vec![EndpointState::In; size],
             open: vec![vec![true; size]; size],
             health: vec![Health::Well; size],
             mute,
@@ -64,7 +64,7 @@ impl World {
     pub(super) fn endpoints(&self) -> Vec<bool> {
         self.places
             .iter()
-            .map(|place| *place == Place::In)
+            .map(|place| *place == EndpointState::In)
             .collect()
     }
 
@@ -115,7 +115,7 @@ impl World {
     fn turn(&mut self, index: usize) {
         match self.health[index] {
             Health::Dead => return,
-            Health::Blind => return self.rules[index].blind(),
+            Health::Blind => return self.rules[index].api_unreachable(),
             Health::Well | Health::Unready => {}
         }
         let size = self.size();
@@ -128,24 +128,26 @@ impl World {
                 .collect(),
         };
         let verdict = self.rules[index].judge(&round);
-        self.changes +=
-            usize::from((self.places[index] == Place::In) != (verdict.place == Place::In));
-        self.knocks +=
-            usize::from(self.places[index] != Place::Knocks && verdict.place == Place::Knocks);
+        self.changes += usize::from(
+            (self.places[index] == EndpointState::In) != (verdict.place == EndpointState::In),
+        );
+        self.knocks += usize::from(
+            self.places[index] != EndpointState::Knocks && verdict.place == EndpointState::Knocks,
+        );
         self.places[index] = verdict.place;
         for struck in verdict.strike {
             let other = (0..size).find(|i| name(*i) == struck).unwrap();
             match self.places[other] {
-                Place::In => {
+                EndpointState::In => {
                     self.strikes += 1;
                     self.changes += 1;
                 }
-                Place::Knocks => {}
+                EndpointState::Knocks => {}
                 place => panic!("{struck} is {place:?} already"),
             }
-            self.places[other] = Place::Out;
+            self.places[other] = EndpointState::Out;
         }
-        self.emptied |= !self.places.contains(&Place::In);
+        self.emptied |= !self.places.contains(&EndpointState::In);
     }
 
     pub(super) fn changes_within(&mut self, rounds: usize) -> usize {

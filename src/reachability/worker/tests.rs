@@ -13,7 +13,7 @@ use super::writes::FRESH;
 use super::*;
 use crate::fake_api::FakeApi;
 use crate::reachability::beside;
-use crate::reachability::slice::Standing;
+use crate::reachability::slice::OwnState;
 use crate::serve::{ServeLimits, Shutdown, Transport, serve};
 
 mod handover;
@@ -61,7 +61,7 @@ fn myself(pod: &str, port: u16) -> Myself {
     }
 }
 
-/// A replica: a listener with the page, and a keeper.
+/// A replica: a listener with the page, and a worker.
 struct Replica {
     leaving: CancellationToken,
     /// Ends the replica without a goodbye, which looks like a power failure to others.
@@ -90,7 +90,7 @@ impl Replica {
             ready.ok_or_else(|| "not now".to_owned())
         };
         let ready = Arc::new(Checks::new().with("test", said));
-        let keeper = Keeper::new(
+        let worker = EndpointWorker::new(
             myself(pod, port),
             api.client(),
             Arc::clone(&ready),
@@ -99,11 +99,11 @@ impl Replica {
             Arc::clone(&metrics),
         )
         .unwrap();
-        let router = beside(Router::new(), ready, keeper.view());
+        let router = beside(Router::new(), ready, worker.view());
         let limits = ServeLimits::default();
         let server = serve(listener, transport, router, Shutdown::default(), limits);
         tokio::spawn(gone.clone().run_until_cancelled_owned(server));
-        tokio::spawn(keeper.run(gone.clone()));
+        tokio::spawn(worker.run(gone.clone()));
         Self {
             leaving,
             gone,
@@ -247,7 +247,7 @@ async fn replicas_that_answer_only_callers_with_certificates_are_all_in_and_the_
 #[tokio::test]
 async fn who_was_written_to_since_its_look_strikes_nobody() {
     let api = api(&Value::Null);
-    let keeper = Keeper::new(
+    let worker = EndpointWorker::new(
         myself("gate-a", 1),
         api.client(),
         Arc::default(),
@@ -262,20 +262,20 @@ async fn who_was_written_to_since_its_look_strikes_nobody() {
         let stored = api.get(&format!("{SLICES}/{pod}")).unwrap();
         serde_json::from_value::<EndpointSlice>(stored).unwrap()
     };
-    let own = put("gate-a", Standing::In);
-    let peer = put("gate-b", Standing::In);
+    let own = put("gate-a", OwnState::In);
+    let peer = put("gate-b", OwnState::In);
     // The peer strikes first.
-    put("gate-a", Standing::Out);
-    let trouble = keeper.strike(&own, &[&peer], Instant::now()).await;
-    assert_eq!(trouble.unwrap_err().code(), Some(409));
+    put("gate-a", OwnState::Out);
+    let error = worker.strike(&own, &[&peer], Instant::now()).await;
+    assert_eq!(error.unwrap_err().code(), Some(409));
     assert!(is_in(&api, "gate-b"));
     // An outdated read strikes nobody either.
-    let own = put("gate-a", Standing::In);
+    let own = put("gate-a", OwnState::In);
     let begun = Instant::now().checked_sub(FRESH * 2).unwrap();
-    keeper.strike(&own, &[&peer], begun).await.unwrap();
+    worker.strike(&own, &[&peer], begun).await.unwrap();
     assert!(is_in(&api, "gate-b"));
     let own: EndpointSlice =
         serde_json::from_value(api.get(&format!("{SLICES}/gate-a")).unwrap()).unwrap();
-    keeper.strike(&own, &[&peer], Instant::now()).await.unwrap();
+    worker.strike(&own, &[&peer], Instant::now()).await.unwrap();
     assert!(!is_in(&api, "gate-b"));
 }

@@ -23,12 +23,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::leftover::{self, Way};
-use super::page::View;
+use super::call::{CallError, in_time};
+use super::leftover::{self, EndpointWriter};
+use super::page::PeerPage;
 use super::probe::Prober;
-use super::rule::{Answer, Place, Round, Rule, Verdict};
-use super::slice::{self, Maker, Myself};
-use super::trouble::{Trouble, in_time};
+use super::rule::{Answer, EndpointState, Round, Rule, Verdict};
+use super::slice::{self, Myself, SliceWriter};
 use crate::clock::Clock;
 use crate::serve::admin::Checks;
 use crate::telemetry::metrics::Metrics;
@@ -46,7 +46,7 @@ const SETTLED: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// Maintains the endpoint of one replica.
-pub struct Keeper {
+pub struct EndpointWorker {
     me: Myself,
     slices: Api<EndpointSlice>,
     services: Api<Service>,
@@ -56,18 +56,18 @@ pub struct Keeper {
     /// The peers to probe in the next round: address by pod name.
     peers: BTreeMap<String, SocketAddr>,
     /// The writer of the endpoints, and since when it is known; `None` before the Service was read.
-    way: Option<(Way, Instant)>,
+    writer: Option<(EndpointWriter, Instant)>,
     asked: Option<Instant>,
     ready: Arc<Checks>,
-    view: View,
+    view: PeerPage,
     leaving: CancellationToken,
     clock: Clock,
     metrics: Arc<Metrics>,
     told: Option<Instant>,
 }
 
-impl Keeper {
-    /// A keeper for the replica `me`. Its endpoint is ready while `ready` holds, and is taken out
+impl EndpointWorker {
+    /// A worker for the replica `me`. Its endpoint is ready while `ready` holds, and is taken out
     /// when `leaving` is cancelled.
     ///
     /// # Errors When TLS cannot be set up.
@@ -86,10 +86,10 @@ impl Keeper {
             prober: Prober::new()?,
             rule: Rule::new(&me.pod),
             peers: BTreeMap::new(),
-            way: None,
+            writer: None,
             asked: None,
             ready,
-            view: View::default(),
+            view: PeerPage::default(),
             leaving,
             clock,
             metrics,
@@ -99,7 +99,7 @@ impl Keeper {
     }
 
     /// The page that this replica shows its peers.
-    pub fn view(&self) -> View {
+    pub fn view(&self) -> PeerPage {
         self.view.clone()
     }
 
@@ -122,7 +122,9 @@ impl Keeper {
     async fn round(&mut self) {
         let begun = Instant::now();
         let is_to_ask = self.asked.is_none_or(|asked| begun - asked >= ASKED);
-        let by_selector = self.way.is_some_and(|(way, _)| way == Way::Selector);
+        let by_selector = self
+            .writer
+            .is_some_and(|(writer, _)| writer == EndpointWriter::Selector);
         if by_selector && !is_to_ask {
             return;
         }
@@ -139,47 +141,47 @@ impl Keeper {
         let listed = in_time(self.slices.list(&listing));
         let (listed, service, answers) = tokio::join!(listed, service, join_all(asked));
         match service {
-            Some(Ok(service)) => self.found(Way::of(&service), begun),
-            Some(Err(trouble)) => self.tell(&trouble, "who keeps the endpoints of the Service"),
+            Some(Ok(service)) => self.found(EndpointWriter::from_service(&service), begun),
+            Some(Err(error)) => self.tell(&error, "who keeps the endpoints of the Service"),
             None => {}
         }
-        let Some((way, since)) = self.way else {
+        let Some((writer, since)) = self.writer else {
             return;
         };
         let listed = match listed {
             Ok(listed) => listed.items,
             // An installation whose Service has a selector need not let replicas read the slices.
-            Err(trouble) if way == Way::Selector && trouble.code() == Some(403) => return,
-            Err(trouble) => {
-                self.rule.blind();
-                return self.tell(&trouble, "the endpoints of the Service");
+            Err(error) if writer == EndpointWriter::Selector && error.code() == Some(403) => return,
+            Err(error) => {
+                self.rule.api_unreachable();
+                return self.tell(&error, "the endpoints of the Service");
             }
         };
         let is_settled = since.elapsed() >= SETTLED;
-        let done = match way {
-            Way::Selector if is_settled => self.withdraw(&listed, begun).await,
-            Way::Selector => return,
-            Way::Replicas => {
+        let done = match writer {
+            EndpointWriter::Selector if is_settled => self.withdraw(&listed, begun).await,
+            EndpointWriter::Selector => return,
+            EndpointWriter::Replicas => {
                 self.view.reached_api(begun);
                 let verdict = self.judge(&listed, answers.into_iter().collect());
                 self.act(&listed, verdict, begun, is_settled).await
             }
         };
-        if let Err(trouble) = done
-            && trouble.code() != Some(409)
+        if let Err(error) = done
+            && error.code() != Some(409)
         {
-            self.tell(&trouble, "the endpoints of the Service");
+            self.tell(&error, "the endpoints of the Service");
         }
     }
 
     /// Notes who writes the endpoints, as the Service says.
-    fn found(&mut self, way: Way, now: Instant) {
+    fn found(&mut self, writer: EndpointWriter, now: Instant) {
         self.asked = Some(now);
-        if self.way.is_some_and(|(known, _)| known == way) {
+        if self.writer.is_some_and(|(known, _)| known == writer) {
             return;
         }
-        self.way = Some((way, now));
-        let by_replicas = way == Way::Replicas;
+        self.writer = Some((writer, now));
+        let by_replicas = writer == EndpointWriter::Replicas;
         self.metrics.reachability.kept_by_replicas(by_replicas);
         let service = &self.me.service;
         if by_replicas {
@@ -208,7 +210,8 @@ impl Keeper {
         self.peers.clear();
         for slice in listed {
             let (name, place) = (slice.name_any(), slice::place(slice));
-            let Some(place) = place.filter(|_| slice::maker(slice) == Maker::Replica) else {
+            let Some(place) = place.filter(|_| slice::writer_of(slice) == SliceWriter::Replica)
+            else {
                 continue;
             };
             if name != self.me.pod {
@@ -220,8 +223,8 @@ impl Keeper {
             }
             places.insert(name, place);
         }
-        for address in leftover::unkept(listed) {
-            places.insert(address.to_string(), Place::Unkept);
+        for address in leftover::addresses_left_over(listed) {
+            places.insert(address.to_string(), EndpointState::Leftover);
             self.peers.insert(address.to_string(), address);
         }
         let verdict = self.rule.judge(&Round {
@@ -235,22 +238,22 @@ impl Keeper {
     }
 
     /// Counts a problem, and logs it unless one was logged lately.
-    fn tell(&mut self, trouble: &Trouble, what: &str) {
-        self.metrics.reachability.trouble();
+    fn tell(&mut self, error: &CallError, what: &str) {
+        self.metrics.reachability.round_failed();
         if self.told.is_some_and(|told| told.elapsed() < AGAIN) {
             return;
         }
         self.told = Some(Instant::now());
         let namespace = &self.me.namespace;
-        if trouble.code() == Some(403) {
+        if error.code() == Some(403) {
             error!(
-                error = %trouble,
+                error = %error,
                 namespace,
                 service = self.me.service,
                 "{what}: this replica may not read the Service or keep its EndpointSlice, so nobody is sent here; apply the Role quorumgate-endpoints, or manifests/selector for a Service with a selector"
             );
         } else {
-            warn!(error = %trouble, namespace, service = self.me.service, "{what} could not be looked after");
+            warn!(error = %error, namespace, service = self.me.service, "{what} could not be looked after");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Failed calls of the keeper to the API server.
+//! Failed calls of the worker to the API server.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::time::timeout;
 const PATIENCE: Duration = Duration::from_millis(450);
 
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
+pub(super) enum CallError {
     #[error(transparent)]
     Api(#[from] kube::Error),
     #[error("the Kubernetes API did not answer within {} ms", PATIENCE.as_millis())]
     Late,
 }
 
-impl Trouble {
+impl CallError {
     pub(super) fn code(&self) -> Option<u16> {
         match self {
             Self::Api(kube::Error::Api(status)) => Some(status.code),
@@ -31,9 +31,11 @@ impl Trouble {
 }
 
 /// Makes a call within the time limit.
-pub(super) async fn in_time<T>(call: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+pub(super) async fn in_time<T>(
+    call: impl Future<Output = kube::Result<T>>,
+) -> Result<T, CallError> {
     match timeout(PATIENCE, call).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(Trouble::Late),
+        Err(_) => Err(CallError::Late),
     }
 }

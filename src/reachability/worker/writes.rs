@@ -1,4 +1,4 @@
-//! The writes of a keeper.
+//! The writes of a worker.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use kube::api::{DeleteParams, PostParams};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::Keeper;
-use crate::reachability::leftover::{self, Tidying, Way};
-use crate::reachability::rule::{Place, Verdict};
-use crate::reachability::slice::{self, Standing};
-use crate::reachability::trouble::{Trouble, in_time};
+use super::EndpointWorker;
+use crate::reachability::call::{CallError, in_time};
+use crate::reachability::leftover::{self, Cleanup, EndpointWriter};
+use crate::reachability::rule::{EndpointState, Verdict};
+use crate::reachability::slice::{self, OwnState};
 
 /// The age above which a read is not acted upon: the process or the machine was stopped in between.
 pub(super) const FRESH: Duration = Duration::from_secs(1);
 
-impl Keeper {
+impl EndpointWorker {
     /// Writes what a round decided.
     pub(super) async fn act(
         &self,
@@ -27,17 +27,17 @@ impl Keeper {
         verdict: Verdict,
         begun: Instant,
         is_settled: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallError> {
         let find = |name: &str| listed.iter().find(|slice| slice.name_any() == name);
         let standing = match (self.leaving.is_cancelled(), verdict.place) {
-            (true, _) => Standing::Leaving,
-            (false, Place::In) => Standing::In,
-            (false, Place::Knocks) => Standing::Knocking,
-            (false, _) => Standing::Out,
+            (true, _) => OwnState::Leaving,
+            (false, EndpointState::In) => OwnState::In,
+            (false, EndpointState::Knocks) => OwnState::Knocking,
+            (false, _) => OwnState::Out,
         };
         let own = match find(&self.me.pod) {
-            Some(own) if self.me.is_said_by(own, standing) => own,
-            own => return self.stand(own, standing).await,
+            Some(own) if self.me.is_current(own, standing) => own,
+            own => return self.write_own(own, standing).await,
         };
         let lost = verdict.strike.iter().filter_map(|name| find(name));
         let lost: Vec<&EndpointSlice> = lost.collect();
@@ -45,10 +45,15 @@ impl Keeper {
             self.strike(own, &lost, begun).await?;
         }
         // As with strikes, only a replica whose own endpoint is ready takes out leftovers.
-        if standing == Standing::In && is_settled {
-            let unkept = verdict.strike.iter().filter_map(|name| name.parse().ok());
-            self.tidy(Way::Replicas, listed, &unkept.collect(), begun)
-                .await?;
+        if standing == OwnState::In && is_settled {
+            let left_over = verdict.strike.iter().filter_map(|name| name.parse().ok());
+            self.clean_up(
+                EndpointWriter::Replicas,
+                listed,
+                &left_over.collect(),
+                begun,
+            )
+            .await?;
         }
         Ok(())
     }
@@ -58,13 +63,17 @@ impl Keeper {
         &self,
         listed: &[EndpointSlice],
         begun: Instant,
-    ) -> Result<(), Trouble> {
-        self.tidy(Way::Selector, listed, &BTreeSet::new(), begun)
+    ) -> Result<(), CallError> {
+        self.clean_up(EndpointWriter::Selector, listed, &BTreeSet::new(), begun)
             .await
     }
 
     /// Writes this replica's own slice.
-    async fn stand(&self, own: Option<&EndpointSlice>, standing: Standing) -> Result<(), Trouble> {
+    async fn write_own(
+        &self,
+        own: Option<&EndpointSlice>,
+        standing: OwnState,
+    ) -> Result<(), CallError> {
         let mut slice = self.me.slice(standing);
         let params = PostParams::default();
         if let Some(own) = own {
@@ -72,7 +81,7 @@ impl Keeper {
             slice.metadata.annotations = own.metadata.annotations.clone();
         }
         let annotations = slice.annotations_mut();
-        if standing == Standing::Knocking {
+        if standing == OwnState::Knocking {
             annotations.insert(slice::KNOCKS.to_owned(), self.clock.now().to_string());
         } else {
             annotations.remove(slice::KNOCKS);
@@ -81,8 +90,8 @@ impl Keeper {
             None => in_time(self.slices.create(&params, &slice)).await?,
             Some(_) => in_time(self.slices.replace(&self.me.pod, &params, &slice)).await?,
         };
-        let was = own.map(|own| slice::place(own) == Some(Place::In));
-        let is = standing == Standing::In;
+        let was = own.map(|own| slice::place(own) == Some(EndpointState::In));
+        let is = standing == OwnState::In;
         self.metrics.reachability.own(is);
         if was != Some(is) {
             info!(
@@ -101,8 +110,8 @@ impl Keeper {
         own: &EndpointSlice,
         lost: &[&EndpointSlice],
         begun: Instant,
-    ) -> Result<(), Trouble> {
-        let is_in = |slice: &EndpointSlice| slice::place(slice) == Some(Place::In);
+    ) -> Result<(), CallError> {
+        let is_in = |slice: &EndpointSlice| slice::place(slice) == Some(EndpointState::In);
         let names = lost.iter().filter(|slice| is_in(slice));
         let names: Vec<String> = names.map(|slice| slice.name_any()).collect();
         let params = PostParams::default();
@@ -134,32 +143,32 @@ impl Keeper {
                     "a replica that does not answer wants to return: it was turned away"
                 ),
                 // Another replica struck it first, or it is back.
-                Err(trouble) if trouble.is_lost_race() => {}
-                Err(trouble) => return Err(trouble),
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
     /// Takes out addresses that are listed twice, and lost addresses that have no replica's slice.
-    async fn tidy(
+    async fn clean_up(
         &self,
-        way: Way,
+        writer: EndpointWriter,
         listed: &[EndpointSlice],
         lost: &BTreeSet<SocketAddr>,
         begun: Instant,
-    ) -> Result<(), Trouble> {
-        for change in leftover::tidied(way, listed, lost) {
+    ) -> Result<(), CallError> {
+        for change in leftover::cleanups(writer, listed, lost) {
             if begun.elapsed() > FRESH {
                 return Ok(());
             }
             let (what, done) = match change {
-                Tidying::Slice(slice) => {
+                Cleanup::Slice(slice) => {
                     let (name, params) = (slice.name_any(), PostParams::default());
                     let written = in_time(self.slices.replace(&name, &params, &slice)).await;
                     (name, written.map(drop))
                 }
-                Tidying::Endpoints => {
+                Cleanup::Endpoints => {
                     let (name, params) = (&self.me.service, DeleteParams::default());
                     let deleted = in_time(self.endpoints.delete(name, &params)).await;
                     (format!("endpoints/{name}"), deleted.map(drop))
@@ -171,8 +180,8 @@ impl Keeper {
                     ?lost,
                     "endpoints that are kept elsewhere, or of which nobody answers, were taken out"
                 ),
-                Err(trouble) if trouble.is_lost_race() => {}
-                Err(trouble) => return Err(trouble),
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
