@@ -21,6 +21,7 @@ check: setup                 ## format, lints, docs, licences, generated files
 
 unit: setup                  ## unit, scenario, property, HTTP and TLS tests, and the model
 	$(CARGO) test --locked --workspace --lib --bins --test core --test it --test fuzz --test model
+	$(CARGO) test --locked --package quorumgate-core --doc
 
 mutants: setup               ## are the tests of core/ worth anything? Half an hour; FILES=core/src/plan/board.rs for less
 	scripts/mutants $(FILES)
