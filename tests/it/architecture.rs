@@ -1,8 +1,9 @@
 //! The import rules of the modules, and the purity of the core: what the compiler does not keep.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::sources::files_below;
 
 /// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
 const MAY_USE: [(&str, &[&str]); 20] = [
@@ -205,22 +206,24 @@ fn tests_inside_a_file_are_not_part_of_it() {
 
 /// Every file of the program and of its core that belongs to a module: `lib.rs` and `main.rs` belong to none.
 fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let crates = ["src", "core/src"].map(|sources| root.join(sources));
-    let files = crates.iter().flat_map(|sources| {
-        let mut paths = Vec::new();
-        collect(sources, &mut paths);
-        paths.into_iter().map(move |path| (sources, path))
+    let files = ["src/", "core/src/"].map(|sources| {
+        let files = files_below(sources.trim_end_matches('/'), &["rs"]);
+        let inside = files.into_iter().map(|(path, text)| {
+            let inside = path.strip_prefix(sources).unwrap();
+            (PathBuf::from(inside), text)
+        });
+        inside.collect::<Vec<_>>()
     });
     let sources: Vec<Source> = files
-        .filter_map(|(sources, path)| {
-            let inside = path.strip_prefix(sources).unwrap().to_path_buf();
+        .into_iter()
+        .flatten()
+        .filter_map(|(inside, text)| {
             let first = inside.iter().next().unwrap().to_str().unwrap();
             let top = first.trim_end_matches(".rs").to_owned();
             let tests_only = inside.file_stem().is_some_and(|stem| stem == "tests")
                 || inside.iter().any(|part| part == "tests");
             (top != "lib" && top != "main" && !tests_only).then(|| Source {
-                words: words(&fs::read_to_string(&path).unwrap()),
+                words: words(&text),
                 path: inside,
                 top,
             })
@@ -229,23 +232,10 @@ fn sources() -> Vec<Source> {
     for pure in PURE {
         assert!(
             sources.iter().any(|source| source.top == pure),
-            "no sources of {pure} under {}",
-            root.display()
+            "no sources of {pure}"
         );
     }
     sources
-}
-
-fn collect(folder: &Path, paths: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, paths);
-        } else if path.extension().is_some_and(|ext| ext == "rs") {
-            paths.push(path);
-        }
-    }
-    paths.sort();
 }
 
 /// The words and brackets of a file: without comments, strings, and modules that only tests see.

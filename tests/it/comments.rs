@@ -1,7 +1,6 @@
 //! The form of comments: how wide their lines are, and how doc comments begin.
 
-use std::fs;
-use std::path::Path;
+use crate::sources::files_below;
 
 /// The folders whose comments are checked. The list is meant to grow until it has every folder.
 const FOLDERS: [&str; 3] = ["core/src", "core/tests", "tests/model"];
@@ -18,17 +17,18 @@ const PRONOUNS: [&str; 24] = [
 
 #[test]
 fn comments_are_narrow_and_say_what_they_are_about() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = 0;
-    let mut wrong = Vec::new();
-    for folder in FOLDERS {
-        visit(&root.join(folder), &mut |path, text| {
-            files += 1;
-            let path = path.strip_prefix(root).unwrap_or(path).display();
-            wrong.extend(flaws(text).map(|(line, flaw)| format!("{path}:{line}: {flaw}")));
-        });
-    }
-    assert!(files > 90, "only {files} files in {FOLDERS:?}");
+    let files = FOLDERS.map(|folder| files_below(folder, &["rs"])).concat();
+    let wrong: Vec<String> = files
+        .iter()
+        .flat_map(|(path, text)| {
+            flaws(text).map(move |(line, flaw)| format!("{path}:{line}: {flaw}"))
+        })
+        .collect();
+    assert!(
+        files.len() > 90,
+        "only {} files in {FOLDERS:?}",
+        files.len()
+    );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -74,21 +74,6 @@ fn pronoun(text: &str) -> Option<&str> {
         .split(|c: char| !c.is_alphanumeric())
         .next()?;
     PRONOUNS.contains(&first).then_some(first)
-}
-
-fn visit(path: &Path, read: &mut impl FnMut(&Path, &str)) {
-    if path.is_dir() {
-        let mut entries: Vec<_> = fs::read_dir(path)
-            .unwrap()
-            .map(|e| e.unwrap().path())
-            .collect();
-        entries.sort();
-        for entry in &entries {
-            visit(entry, read);
-        }
-    } else if path.extension().is_some_and(|extension| extension == "rs") {
-        read(path, &fs::read_to_string(path).unwrap());
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kube::CustomResourceExt as _;
 use quorumgate::admission::Problem;
@@ -12,6 +12,8 @@ use quorumgate::plan::WaitingOn;
 use quorumgate::quorum::Reason;
 use serde_json::{Value, json};
 use strum::VariantNames as _;
+
+use crate::sources::files_below;
 
 const REFERENCE: &str = "docs/reference.md";
 
@@ -188,13 +190,9 @@ fn everything_that_a_rollout_waits_for_has_its_row() {
 
 #[test]
 fn every_warning_that_is_told_is_given() {
-    let mut sources = String::new();
-    for folder in ["src/judge", "src/admission", "src/observe"] {
-        every_source(
-            &PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder),
-            &mut sources,
-        );
-    }
+    let folders = ["src/judge", "src/admission", "src/observe"];
+    let files = folders.map(|folder| files_below(folder, &["rs"])).concat();
+    let sources: String = files.into_iter().map(|(_, text)| text).collect();
     for row in rows(REFERENCE, "## Warnings") {
         for part in row[0].split('…').map(str::trim) {
             assert!(
@@ -202,15 +200,5 @@ fn every_warning_that_is_told_is_given() {
                 "nothing says {part:?}"
             );
         }
-    }
-}
-
-fn every_source(path: &Path, text: &mut String) {
-    if path.is_dir() {
-        for entry in fs::read_dir(path).unwrap() {
-            every_source(&entry.unwrap().path(), text);
-        }
-    } else {
-        text.push_str(&fs::read_to_string(path).unwrap());
     }
 }

@@ -15,10 +15,12 @@ pub(crate) struct Tests {
 impl Tests {
     /// Reads `src`, `tests` and `core`, without the rows themselves: to be named there is no proof of being called.
     pub(crate) fn read() -> Self {
-        let mut files = Vec::new();
-        for folder in ["src", "tests", "core"] {
-            visit(Path::new(env!("CARGO_MANIFEST_DIR")), folder, &mut files);
-        }
+        let files = ["src", "tests", "core"].map(|folder| files_below(folder, &["rs", "txt"]));
+        let mut files = files.concat();
+        files.retain(|(path, _)| match path.strip_suffix(".txt") {
+            Some(_) => path.starts_with("core/tests/core/scenarios/"),
+            None => !path.starts_with("tests/it/conformance/rows/"),
+        });
         Self::among(&files)
     }
 
@@ -61,9 +63,15 @@ impl Tests {
     }
 }
 
-/// Every source and every scenario below `path`, in order.
-fn visit(root: &Path, path: &str, files: &mut Vec<(String, String)>) {
-    let full = root.join(path);
+/// Every file with one of these extensions below a folder of the repository, in order: its path and its text.
+pub(crate) fn files_below(folder: &str, extensions: &[&str]) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    visit(folder, extensions, &mut files);
+    files
+}
+
+fn visit(path: &str, extensions: &[&str], files: &mut Vec<(String, String)>) {
+    let full = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if full.is_dir() {
         let mut entries: Vec<_> = fs::read_dir(full)
             .unwrap()
@@ -71,17 +79,12 @@ fn visit(root: &Path, path: &str, files: &mut Vec<(String, String)>) {
             .collect();
         entries.sort();
         for entry in entries {
-            visit(root, &format!("{path}/{entry}"), files);
+            visit(&format!("{path}/{entry}"), extensions, files);
         }
         return;
     }
     let extension = full.extension().and_then(|extension| extension.to_str());
-    let is_wanted = match extension {
-        Some("rs") => !path.starts_with("tests/it/conformance/rows/"),
-        Some("txt") => path.starts_with("core/tests/core/scenarios/"),
-        _ => false,
-    };
-    if is_wanted {
+    if extension.is_some_and(|extension| extensions.contains(&extension)) {
         files.push((path.to_owned(), fs::read_to_string(full).unwrap()));
     }
 }
