@@ -33,6 +33,7 @@ e2e: setup testbed           ## against real etcd processes and a real control p
 	scripts/e2e $(TESTS)
 
 cluster:                     ## the core cases on the cluster that KUBECONFIG names, with quorumgate installed; CASES=drain for some
+	@test -n "$$KUBECONFIG" || { echo "cluster: set KUBECONFIG to the cluster to try, with quorumgate installed (README.md)" >&2; exit 1; }
 	$(CARGO) test --locked --test cluster -- $(CASES)
 
 chaos: setup testbed         ## everything at once and at random, on a control plane of its own; OPS=10000 SEED=7

@@ -22,22 +22,25 @@ const PREFIX: &str = "try-";
 /// The first key after all of them.
 const AFTER: &str = "try.";
 
+/// How long nobody may be able to write: an election, and the proxy's own time to give up on an address that is gone.
+const GAP: Duration = Duration::from_secs(15);
+
 /// What became of the writes.
-pub(crate) struct Written {
+struct Written {
     /// The keys whose writes were acknowledged.
-    pub(crate) acknowledged: Vec<Value>,
+    acknowledged: Vec<Value>,
     /// The longest time between two acknowledgements.
-    pub(crate) longest_gap: Duration,
+    longest_gap: Duration,
 }
 
 /// Writes until the work is done; then reads everything back.
 ///
 /// # Errors
-/// Where the work fails, and where a write that was acknowledged is lost.
+/// Where the work fails, where a write that was acknowledged is lost, and where nobody could write for [`GAP`].
 pub(crate) async fn while_writing(
     cluster: &Cluster,
     work: impl Future<Output = Result<()>>,
-) -> Result<Written> {
+) -> Result<()> {
     let done = AtomicBool::new(false);
     let work = async {
         let outcome = work.await;
@@ -55,7 +58,9 @@ pub(crate) async fn while_writing(
         );
     }
     ensure!(!written.acknowledged.is_empty(), "nothing was written");
-    Ok(written)
+    let longest_gap = written.longest_gap;
+    ensure!(longest_gap < GAP, "nobody could write for {longest_gap:?}");
+    Ok(())
 }
 
 async fn write(cluster: &Cluster, done: &AtomicBool) -> Result<Written> {
