@@ -357,7 +357,8 @@ async fn drain(cluster: &Cluster, node: &str, timeout: &str) -> Result<()> {
 fn one_of(first: Result<(), kube::Error>, second: Result<(), kube::Error>) -> Result<Outcome> {
     match (first, second) {
         (Ok(()), refused @ Err(_)) | (refused @ Err(_), Ok(())) => {
-            has_to_wait(refused, &["has to stay"])?;
+            // Where the one that was refused led meanwhile, the reason may be that leadership moved.
+            has_to_wait(refused, &["cannot go now"])?;
         }
         (Ok(()), Ok(())) => bail!("both were allowed"),
         (Err(first), Err(second)) => bail!("both were refused: {first}; {second}"),
