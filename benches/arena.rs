@@ -1,4 +1,4 @@
-//! An etcd cluster to be rolled out, with the gate or without.
+//! An etcd cluster for rollouts, with the gate or without.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,24 +17,24 @@ use crate::incarnations::{Incarnation, Watch};
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// For so long the gate leaves the leadership where it has moved it.
+/// The time for which the gate leaves leadership where it has moved it.
 const LEADERSHIP_RESTS: Duration = Duration::from_secs(30);
 
-/// Where a rollout happens.
+/// The cluster and its environment.
 pub(crate) struct Arena {
     pub(crate) sandbox: Sandbox,
     pub(crate) etcd: EtcdCluster,
     pub(crate) watch: Watch,
     gate: Option<Gate>,
     readiness: Readiness,
-    /// How often the template was changed.
+    /// The number of changes of the template.
     changes: u32,
-    /// When it was last rolled out.
+    /// The end of the last rollout.
     rolled: Instant,
 }
 
 impl Arena {
-    /// Without the gate: the StatefulSet controller rolls out.
+    /// A cluster without the gate, where the StatefulSet controller rolls out.
     pub(crate) async fn plain(bed: &Bed, readiness: Readiness) -> Result<Self> {
         let sandbox = sandbox(bed, "plain").await?;
         let etcd = apply(&sandbox, readiness, false).await?;
@@ -42,7 +42,7 @@ impl Arena {
         Ok(Self::new(sandbox, etcd, None, readiness))
     }
 
-    /// With two replicas of the gate, which rolls out.
+    /// A cluster with two replicas of the gate, which rolls out.
     pub(crate) async fn gated(bed: &Bed, readiness: Readiness) -> Result<Self> {
         let sandbox = sandbox(bed, "gated").await?;
         let etcd = apply(&sandbox, readiness, true).await?;
@@ -69,12 +69,12 @@ impl Arena {
         }
     }
 
-    /// Whether the gate is there.
+    /// Whether the cluster has the gate.
     pub(crate) fn is_gated(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// Brings the cluster into its best shape, with this readiness probe, this update strategy and this leader.
+    /// Makes the cluster healthy, with this readiness probe, this update strategy and this leader.
     pub(crate) async fn prepare(
         &mut self,
         readiness: Readiness,
@@ -98,11 +98,12 @@ impl Arena {
         self.etcd.quorate(SOON).await.map(drop)
     }
 
-    /// Chooses the update strategy, and waits until the StatefulSet controller, which may have been restarted, has read it.
+    /// Sets the update strategy, and waits until the StatefulSet controller, which may have been
+    /// restarted, has seen it.
     async fn choose(&self, strategy: &Value) -> Result<()> {
         let sets = self.etcd.stateful_set_api();
         let before = self.etcd.stateful_set().await?.spec.context("no spec")?;
-        // Means nothing, but is a change.
+        // Any other limit would do. The change makes the controller report a new generation.
         let limit = 30 - before.revision_history_limit.unwrap_or(10);
         let spec = json!({"updateStrategy": strategy, "revisionHistoryLimit": limit});
         let patch = Patch::Merge(json!({"spec": spec}));
@@ -144,7 +145,7 @@ impl Arena {
         revisions.pop().context("no pods")
     }
 
-    /// Waits until no pod has this revision any more, all are Ready, and all members serve.
+    /// Waits until no pod has this revision, all pods are Ready, and all members serve.
     pub(crate) async fn updated(&self, before: &str) -> Result<()> {
         let members = self.etcd.pod_names().len();
         self.watch
@@ -157,7 +158,7 @@ impl Arena {
         self.etcd.quorate(SOON).await.map(drop)
     }
 
-    /// Notes that the template is rolled out: the leadership rests from now on.
+    /// Records the end of a rollout, after which leadership has to rest.
     pub(crate) fn rolled_out(&mut self) {
         self.rolled = Instant::now();
     }
@@ -170,13 +171,13 @@ impl Arena {
         self.sandbox.close().await
     }
 
-    /// Waits until the gate trusts its ledger, has no permission open, and sees every member serve.
+    /// Waits until the gate trusts its ledger, no grant is open, and every member serves.
     async fn whole(&self) -> Result<()> {
         let budgets: Api<QuorumDisruptionBudget> = self.sandbox.api();
         eventually(SOON, "the budget shows a whole cluster", async || {
             let budget = budgets.get(self.etcd.name()).await?;
             let status = budget.status.context("no status yet")?;
-            ensure!(status.ledger.warm, "it is cold");
+            ensure!(status.ledger.trusted, "it is not trusted");
             ensure!(status.grants.is_empty(), "permissions are open");
             let (serve, all) = (status.current_healthy, status.expected_members);
             ensure!(

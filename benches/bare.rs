@@ -1,7 +1,7 @@
-//! What the gate is compared with: axum behind rustls with the same settings, which answers the same bytes.
+//! The baseline for the gate: axum and rustls with the same settings, which answer the same bytes.
 //!
-//! An answer repeats the uid of its review, so whoever answers the same bytes has to find it in the request. [`Reads::Nothing`] does not
-//! even do that: it is the floor under everything that answers over HTTPS.
+//! An answer repeats the uid of its review, so the baseline has to find the uid in the request.
+//! [`Reads::Nothing`] does not even do that, so it is the least that any answer over HTTPS costs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,16 +20,16 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What it reads of a request.
+/// The part of a request that the baseline reads.
 #[derive(Clone, Copy)]
 pub(crate) enum Reads {
     /// The review's uid.
     Uid,
-    /// Nothing: it repeats the uid of the first review for ever.
+    /// Nothing: every answer repeats the uid of the first review.
     Nothing,
 }
 
-/// An answer to any review: all of an answer but the uid in it.
+/// An answer to any review: its bytes before and after the uid.
 #[derive(Clone)]
 struct Answer {
     before: Bytes,
@@ -49,7 +49,7 @@ struct Request<'a> {
 }
 
 impl Answer {
-    /// Like `answer`, which is the one to the review `uid`.
+    /// An answer like `answer`, which is the one to the review `uid`.
     fn like(answer: &[u8], uid: &str) -> Result<Self> {
         let answer = Bytes::copy_from_slice(answer);
         let at = answer
@@ -80,7 +80,8 @@ impl Answer {
     }
 }
 
-/// Answers every POST to `path` like `answer`, the gate's to the review `uid`, for as long as the runtime lives.
+/// Answers every POST to `path` like `answer`, which is the gate's to the review `uid`, for as long
+/// as the runtime lives.
 pub(crate) async fn listen(
     tls: Arc<ServerConfig>,
     path: &str,
@@ -103,7 +104,8 @@ pub(crate) async fn listen(
     Ok(address)
 }
 
-/// One handshake after another: connections are kept, so that they do not matter here.
+/// A listener that makes one handshake after another. Connections are kept, so handshakes do not
+/// matter for the results.
 struct Handshaking {
     listener: TcpListener,
     acceptor: TlsAcceptor,

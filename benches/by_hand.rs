@@ -1,4 +1,5 @@
-//! The round trips behind one permission, one after another or beside one another as they have to be, without a gate.
+//! The round trips behind one permission without the gate, in sequence or concurrent as they have
+//! to be.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::gate::Gate;
 
-/// The gate's own, while its members are quick.
+/// The time limit of a probe, which is the gate's while its members are quick.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(400);
 
-/// The clients and the connections that the gate uses, too.
+/// The clients and connections, which are of the same kind as the gate's.
 pub(crate) struct ByHand {
     budgets: Api<QuorumDisruptionBudget>,
     name: String,
@@ -27,7 +28,8 @@ pub(crate) struct ByHand {
 }
 
 impl ByHand {
-    /// To be made when the gate has said yes once: it knows the members then, and there is a permission to repeat.
+    /// Prepares the round trips. The gate must have given one permission before, so that it knows
+    /// the members and there is a grant to repeat.
     pub(crate) fn new(client: &Client, gate: &Gate, cluster: &ClusterRef) -> Result<Self> {
         let ClusterRef { namespace, name } = cluster;
         let endpoints = gate.observer.likely_endpoints(cluster);
@@ -37,12 +39,13 @@ impl ByHand {
             pods: Api::namespaced(client.clone(), namespace),
             members: ListParams::default().labels(&format!("app={name}")),
             name: name.clone(),
-            prober: gate.prober.clone(),
+            prober: gate.observer.prober().clone(),
             endpoints,
         })
     }
 
-    /// `None` where a member did not answer in time: the gate would have to refuse.
+    /// Makes the round trips once. `None` if a member did not answer in time, in which case the
+    /// gate would have to refuse.
     pub(crate) async fn round_trips(&self) -> Result<Option<Phases>> {
         let start = Instant::now();
         let mut budget = self.budgets.get(&self.name).await?;
@@ -71,13 +74,13 @@ impl ByHand {
     }
 }
 
-/// What it came to, and when.
+/// The result of the work, and the time at which it ended.
 async fn timed<T>(work: impl Future<Output = T>) -> (T, Instant) {
     let result = work.await;
     (result, Instant::now())
 }
 
-/// How long each took.
+/// The durations of one run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Phases {
     pub(crate) whole: Duration,
@@ -87,7 +90,7 @@ pub(crate) struct Phases {
     pub(crate) put: Duration,
 }
 
-/// Says yes once more.
+/// Repeats the grant.
 fn raise(budget: &mut QuorumDisruptionBudget) -> Option<()> {
     let status = budget.status.as_mut()?;
     status.ledger.last_seq += 1;

@@ -1,5 +1,5 @@
-//! A caller like the API server: one kept connection with TLS, one review after another. It does as little as it can itself, so that
-//! what is measured is the other side.
+//! A caller like the API server, with one kept TLS connection and one review after another. It does
+//! as little work as possible, so that the measurement shows the server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 /// The name in the serving certificate.
 pub(crate) const SERVER_NAME: &str = "localhost";
 
-/// One connection.
+/// A connection to the webhooks.
 pub(crate) struct Caller {
     stream: TlsStream<TcpStream>,
     answer: Vec<u8>,
@@ -41,7 +41,7 @@ impl Caller {
         })
     }
 
-    /// Sends a request as it is, and returns the body of the answer, which has to be a 200.
+    /// Sends a request, and returns the body of the answer. Fails unless the answer is a 200.
     pub(crate) async fn call(&mut self, request: &[u8]) -> Result<&[u8]> {
         self.stream.write_all(request).await?;
         self.stream.flush().await?;
@@ -58,7 +58,7 @@ impl Caller {
     }
 }
 
-/// The bytes of a review posted as the API server posts it.
+/// The bytes of an HTTP request that posts a review as the API server does.
 pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
     let mut request = format!(
         "POST {path}?timeout=5s HTTP/1.1\r\nHost: quorumgate.quorumgate.svc:443\r\n\
@@ -71,7 +71,7 @@ pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// Where the body begins and where it ends, once the head is there.
+/// Begin and end of the body, once the head is complete.
 fn extent(answer: &[u8]) -> Result<Option<(usize, usize)>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);

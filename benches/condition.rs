@@ -1,4 +1,4 @@
-//! What the members are like when a rollout begins.
+//! The condition of the members when a rollout begins.
 
 use std::time::Duration;
 
@@ -9,17 +9,18 @@ use quorumgate_testbed::{Sandbox, eventually};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The broken one, which the StatefulSet controller takes last.
+/// The broken member, which the StatefulSet controller takes last.
 const BROKEN: &str = "etcd-0";
 
-/// What they are like.
+/// A condition of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
-    /// All serve.
+    /// All members serve.
     Healthy,
-    /// One crashes whenever it is started, until it is replaced: the new template is the repair.
+    /// A member crashes at every start until it is replaced: the new template is the repair.
     Crashing,
-    /// One has lost its peers until it is replaced, and its pod is Ready nevertheless: the example that DEP-07 begins with.
+    /// A member has lost contact with its peers until it is replaced, and its pod is Ready
+    /// nevertheless. This is the example at the beginning of DEP-07.
     CutOff,
 }
 
@@ -34,7 +35,7 @@ impl Condition {
         }
     }
 
-    /// What makes pods Ready.
+    /// The readiness probe of the pods.
     pub(crate) fn readiness(self) -> Readiness {
         match self {
             Self::Healthy | Self::Crashing => Readiness::Quorum,
@@ -42,7 +43,7 @@ impl Condition {
         }
     }
 
-    /// Who leads at the start, another one in every round, never one that is broken.
+    /// The leader at the start: another one in every round, and never the broken one.
     pub(crate) fn leader(self, round: usize) -> String {
         let ordinal = match self {
             Self::Healthy => round % 3,
@@ -51,7 +52,7 @@ impl Condition {
         format!("etcd-{ordinal}")
     }
 
-    /// Makes them so.
+    /// Brings the members into this condition.
     pub(crate) async fn bring_about(
         self,
         sandbox: &Sandbox,
@@ -69,7 +70,7 @@ impl Condition {
 
 /// A member that is broken until it is replaced.
 pub(crate) struct Broken {
-    /// Of its pod.
+    /// The UID of its pod.
     pub(crate) uid: String,
     fault: Fault,
 }
@@ -80,7 +81,7 @@ enum Fault {
 }
 
 impl Broken {
-    /// What keeps the next incarnation from starting goes; what is broken of this one stays.
+    /// Lets the next incarnation start. The present incarnation stays broken.
     pub(crate) fn replaced(self) -> Option<Cut> {
         match self.fault {
             Fault::Crashing(standing) => {

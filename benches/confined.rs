@@ -1,4 +1,4 @@
-//! A replica in a process of its own that may have so much memory and no more.
+//! A replica in a process of its own, with a memory limit.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,21 +18,21 @@ use tokio::net::TcpListener;
 use crate::gate::{self, Gate, Tls};
 use crate::resident::Resident;
 
-/// The argument that makes a replica of this program.
+/// The argument that makes this program a replica.
 pub(crate) const REPLICA: &str = "replica";
 
-/// A replica, and where it listens.
+/// A replica and its addresses.
 pub(crate) struct Confined {
     process: Child,
     cgroup: Option<PathBuf>,
     pub(crate) webhooks: SocketAddr,
     pub(crate) pages: SocketAddr,
-    /// PEM.
+    /// The authority of its certificate, in PEM.
     pub(crate) authority: String,
 }
 
 impl Confined {
-    /// Starts one that may have `limit` MiB.
+    /// Starts a replica with a limit in MiB.
     pub(crate) async fn start(limit: u32) -> Result<Self> {
         let cgroup = cgroup(limit);
         let program = std::env::current_exe()?;
@@ -68,7 +68,7 @@ impl Confined {
         })
     }
 
-    /// The most it had, KiB: as its cgroup counts it, or its resident set.
+    /// The most memory that it had, in KiB, as its cgroup counts it, or else its resident set.
     pub(crate) fn memory(&self) -> Result<Resident> {
         let mut memory = Resident::of(&self.process.id().to_string())?;
         if let Some(cgroup) = &self.cgroup {
@@ -81,13 +81,13 @@ impl Confined {
         Ok(memory)
     }
 
-    /// Whether it is still the process that was started.
+    /// Whether the process is still the one that was started.
     pub(crate) fn lives(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id()));
         stat.is_ok_and(|stat| !stat.contains(") Z "))
     }
 
-    /// How it is kept to its memory, in words.
+    /// The kind of limit, in words.
     pub(crate) fn confinement(&self) -> &'static str {
         if self.cgroup.is_some() {
             "in a cgroup"
@@ -107,7 +107,8 @@ impl Drop for Confined {
     }
 }
 
-/// A memory cgroup of either version, where one can be made. Without swap, so that the limit is one.
+/// A memory cgroup of either version, if one can be made. Without swap, since memory beyond the
+/// limit would go there.
 fn cgroup(limit: u32) -> Option<PathBuf> {
     let bytes = (u64::from(limit) * 1024 * 1024).to_string();
     let name = format!("quorumgate-bench-{}", std::process::id());
@@ -128,7 +129,7 @@ fn cgroup(limit: u32) -> Option<PathBuf> {
     })
 }
 
-/// The replica: says where it listens and whom to trust, and serves for ever.
+/// Runs the replica. Prints its addresses and its authority, and serves for ever.
 pub(crate) async fn serve() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let _log = gate::log_to(&directory)?;
@@ -153,7 +154,7 @@ pub(crate) async fn serve() -> Result<()> {
     std::future::pending().await
 }
 
-/// An API server without any object.
+/// A client for an API server without any object.
 fn knows_nothing() -> Client {
     let service = tower::service_fn(|_request: http::Request<Body>| {
         let nothing = br#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;

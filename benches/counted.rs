@@ -1,4 +1,4 @@
-//! A client of the Kubernetes API as the gate has it, whose requests are counted.
+//! A client of the Kubernetes API like the gate's, which counts its requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Counted {
         self.requests.store(0, Ordering::Relaxed);
     }
 
-    /// Since [`Counted::restart`].
+    /// The number of requests since [`Counted::restart`].
     pub(crate) fn requests(&self) -> u32 {
         self.requests.load(Ordering::Relaxed)
     }

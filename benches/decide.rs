@@ -1,4 +1,5 @@
-//! What a decision costs by itself: assembling a snapshot and deciding, for clusters of three, five and nine members.
+//! The cost of a decision by itself: assembling a snapshot and deciding, for clusters of three,
+//! five and nine members.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! The gate inside this process: the shipped judge, webhooks and listener, put together as `quorumgate run` does.
+//! The gate inside this process: the shipped judge, webhooks and listener, assembled as
+//! `quorumgate run` does.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,15 +8,14 @@ use std::time::Duration;
 use anyhow::Result;
 use kube::Client;
 use quorumgate::admission::mutate::evictions::ApiServer;
-use quorumgate::admission::stateful_set::StatefulSetJudge;
 use quorumgate::admission::{Admission, Limits, router};
 use quorumgate::api::Enforcement;
 use quorumgate::clock::Clock;
 use quorumgate::etcd::{Admin, Connections, Prober};
 use quorumgate::features::Features;
-use quorumgate::judge::{Afterwards, Bench, Judge};
+use quorumgate::judge::{Afterwards, Judge, JudgeDeps};
 use quorumgate::ledger::Ledger;
-use quorumgate::observe::{Ages, Observer};
+use quorumgate::observe::{Observer, Sources};
 use quorumgate::serve::certificate::{Certificate, Files};
 use quorumgate::serve::{ServeLimits, Shutdown, Transport, serve};
 use quorumgate::telemetry::events::Events;
@@ -28,29 +28,36 @@ use tokio::net::TcpListener;
 
 use crate::caller::SERVER_NAME;
 
-/// What the webhooks stand on.
+/// The parts of the gate that the webhooks use.
 pub(crate) struct Gate {
     client: Client,
     clock: Clock,
     connections: Connections,
     pub(crate) observer: Arc<Observer>,
-    pub(crate) prober: Prober,
+    metrics: Arc<Metrics>,
 }
 
 impl Gate {
     /// A gate that reads and writes through this client.
     pub(crate) fn over(client: &Client) -> Self {
         let clock = Clock::system();
-        let settle_time = Duration::from_secs(120);
-        let ledger = Ledger::new(client.clone(), clock.clone());
-        let observer = Observer::new(client.clone(), ledger, clock.clone(), settle_time);
         let connections = Connections::new(clock.clone());
+        let metrics = Arc::new(Metrics::new());
+        let observer = Observer::new(Sources {
+            client: client.clone(),
+            ledger: Ledger::new(client.clone(), clock.clone()),
+            prober: Prober::new(connections.clone(), clock.clone()),
+            probe_timeout: Duration::from_millis(400),
+            settle_time: Duration::from_secs(120),
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        });
         Self {
             client: client.clone(),
             observer: Arc::new(observer),
-            prober: Prober::new(connections.clone(), clock.clone()),
             connections,
             clock,
+            metrics,
         }
     }
 
@@ -63,7 +70,7 @@ impl Gate {
             Transport::Tls(Arc::clone(&tls.config)),
             router(self.admission()),
             Shutdown::default(),
-            // What is measured is load, under which connections are kept.
+            // The benchmarks measure load, and under load connections are kept.
             ServeLimits {
                 keep_alive_above: 0,
                 ..ServeLimits::default()
@@ -73,17 +80,12 @@ impl Gate {
     }
 
     fn admission(&self) -> Admission {
-        let metrics = Arc::new(Metrics::new());
-        let judge = Arc::new(self.judge(&metrics));
+        let metrics = Arc::clone(&self.metrics);
+        let judge = Arc::new(self.judge());
         let (events, writer) =
             Events::new(self.client.clone(), "bench".into(), Arc::clone(&metrics));
         tokio::spawn(writer.run());
         Admission {
-            set_judge: Arc::new(StatefulSetJudge::new(
-                Arc::clone(&self.observer),
-                Arc::clone(&judge) as _,
-                self.clock.clone(),
-            )),
             judge,
             incarnations: Arc::new(ApiServer(self.client.clone())),
             enrolment: Arc::clone(&self.observer) as _,
@@ -95,26 +97,23 @@ impl Gate {
         }
     }
 
-    fn judge(&self, metrics: &Arc<Metrics>) -> Judge {
-        Judge::new(Bench {
+    fn judge(&self) -> Judge {
+        Judge::new(JudgeDeps {
             observer: Arc::clone(&self.observer),
-            prober: self.prober.clone(),
             admin: Admin::new(self.connections.clone()),
-            ages: Arc::new(|_| Ages::default()),
             clock: self.clock.clone(),
-            metrics: Arc::clone(metrics),
-            probe_timeout: Duration::from_millis(400),
+            metrics: Arc::clone(&self.metrics),
             enforcement: Enforcement::Enforce,
             spawn: Box::new(|mut work: Afterwards| drop(tokio::spawn(work()))),
         })
     }
 }
 
-/// The TLS settings of the gate, with a certificate of an authority of their own.
+/// The TLS settings of the gate, with a certificate of a new authority.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ServerConfig>,
-    /// PEM.
+    /// The authority, in PEM.
     pub(crate) authority: String,
 }
 
@@ -138,7 +137,7 @@ impl Tls {
     }
 }
 
-/// Logs what the gate logs by default, in its default form, to a file in place of standard error.
+/// Logs as the gate does by default, to a file instead of standard error.
 pub(crate) fn log_to(directory: &TempDir) -> Result<Log> {
     let file = std::fs::File::create(directory.path().join("log"))?;
     Ok(logs::start_writing(

@@ -1,9 +1,11 @@
-//! What a permission costs: the DELETE of a member's pod, posted over TLS to the shipped webhooks, against the round trips that no
-//! gate can do without, made by hand with the same clients: the budget is read, pods are listed while every member is asked, the
-//! status is put.
+//! The cost of a permission. The gate's side posts the DELETE of a member's pod over TLS to the
+//! shipped webhooks. The other side makes the round trips that no gate can avoid, with clients of
+//! the same kind: the budget is read, pods are listed while every member is asked, the status is
+//! written.
 //!
-//! A real API server and three real etcd members. The same pod is asked about again and again: each yes is judged anew and recorded
-//! anew, and nothing is deleted. The sides take turns, call by call.
+//! Both use a real API server and three real etcd members. The requests concern the same pod: each
+//! permission is judged and recorded anew, and nothing is deleted. The sides take turns, call by
+//! call.
 
 mod by_hand;
 mod caller;
@@ -22,7 +24,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::{conditions, wait::await_condition};
 use kube::{Api, Client, CustomResourceExt as _, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate::quorum::ClusterRef;
+use quorumgate::quorum::{ClusterRef, TrustEvent};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::{Bed, Sandbox};
 use serde_json::{Value, json};
@@ -62,7 +64,8 @@ async fn measure(sandbox: &mut Sandbox, tls: &Tls) -> Result<()> {
     let gate = Gate::over(&client);
     let cluster = ClusterRef::new(sandbox.namespace(), etcd.name());
     let page = gate.observer.ledger().create(&cluster).await?;
-    gate.observer.ledger().warm(&page).await?;
+    let watched = [TrustEvent::Watched];
+    gate.observer.ledger().note_trust(&page, &watched).await?;
     let followers = etcd.followers().await?;
     let request = review(&etcd, followers.first().context("no follower")?).await?;
     let mut caller = Caller::connect(gate.listen(tls).await?, &tls.authority).await?;
@@ -102,13 +105,14 @@ async fn measure(sandbox: &mut Sandbox, tls: &Tls) -> Result<()> {
     report(&turns)
 }
 
-/// What both sides did.
+/// The measurements of both sides.
 #[derive(Default)]
 struct Turns {
     rounds: Vec<(Round, Vec<Phases>)>,
-    /// Calls to the API server in the last turn of each.
+    /// The calls to the API server in the last turn of each side.
     requests: (u32, u32),
-    /// Turns in which a member did not answer in time, on either side.
+    /// The number of turns without a result because a member did not answer in time, on either
+    /// side.
     left_out: usize,
 }
 
@@ -176,7 +180,7 @@ fn report(turns: &Turns) -> Result<()> {
     Ok(())
 }
 
-/// Whether the gate gave the permission; where it did not, because a member was slow.
+/// Whether the gate gave the permission. A refusal because of a slow member is no failure.
 async fn allowed(caller: &mut Caller, request: &[u8]) -> Result<bool> {
     let answer: Value = serde_json::from_slice(caller.call(request).await?)?;
     let reason = answer.pointer("/response/auditAnnotations/reason");

@@ -1,4 +1,4 @@
-//! The pods of a cluster, change by change as the API server tells them.
+//! The pods of a cluster, followed by a watch.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use tokio::sync::watch::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
 
-/// What is to be known of a pod.
+/// The facts about a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct Incarnation {
     pub(crate) uid: String,
@@ -23,10 +23,10 @@ pub(crate) struct Incarnation {
     pub(crate) terminating: bool,
 }
 
-/// By pod name.
+/// The pods by name.
 pub(crate) type Pods = BTreeMap<String, Incarnation>;
 
-/// A watch of them. Ends when it is dropped.
+/// A watch of the pods, which ends when it is dropped.
 pub(crate) struct Watch {
     pods: Receiver<Pods>,
     task: JoinHandle<()>,
@@ -49,12 +49,12 @@ impl Watch {
         Self { pods, task }
     }
 
-    /// For somebody else who wants to know.
+    /// Another receiver of the pods.
     pub(crate) fn pods(&self) -> Receiver<Pods> {
         self.pods.clone()
     }
 
-    /// Waits until they are so.
+    /// Waits until the pods satisfy a condition.
     pub(crate) async fn until(
         &self,
         what: &str,

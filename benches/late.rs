@@ -1,4 +1,4 @@
-//! A rollout whose first member takes long to come back, so that it is looked at least often.
+//! A rollout whose first member is down for long, so that the driver looks least often in the end.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::arena::Arena;
 use crate::condition::Condition;
 use crate::promptness::{Delay, Promptness};
 
-/// A driver that has waited for so long takes the fewest looks.
+/// The time after which a waiting driver looks least often.
 const LONG: Duration = Duration::from_secs(45);
 const SOON: Duration = Duration::from_secs(60);
 
-/// How long after the moment it might begin the step after the long wait was seen.
+/// The delay of the step after the long wait, from the moment at which it might begin.
 pub(crate) async fn delay(arena: &mut Arena, strategy: &Value, round: usize) -> Result<Delay> {
     let leader = Condition::Healthy.leader(round);
     let prepared = arena.prepare(Condition::Healthy.readiness(), strategy, &leader);

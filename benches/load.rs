@@ -1,8 +1,10 @@
-//! One replica in front of very many clusters whose members are on paper, but answer on the wire as etcd does: how its memory, its start, its
-//! rest and its decisions grow from 1,000 to 10,000 clusters, and whether a hundred that hang slow the others. Ten clusters share a
-//! namespace, as more of them mean more namespaces in life.
+//! A replica in front of very many clusters with paper members, which answer on the wire as etcd
+//! does. The benchmark shows how memory, start, idle cost and decisions grow from 1,000 to 10,000
+//! clusters, and whether a hundred hanging clusters slow the others. Ten clusters share a
+//! namespace, since more clusters usually mean more namespaces.
 //!
-//! Scheduler and controllers are stopped meanwhile, so that the copies stay what they are. `CLUSTERS=1000,3000` chooses other sizes.
+//! Scheduler and controllers are stopped meanwhile, so that the copies stay unchanged.
+//! `CLUSTERS=1000,3000` chooses other sizes.
 
 mod caller;
 mod paper_etcd;
@@ -39,23 +41,25 @@ use shown::shown;
 use spread::Spread;
 use table::Table;
 
-/// Sizes, in clusters of three.
+/// The sizes, as numbers of clusters of three members.
 const SIZES: [u32; 3] = [1_000, 3_000, 10_000];
-/// So many of them hang in the end.
+/// The number of clusters that hang in the end.
 const HUNG: u32 = 100;
-/// Callers at one time, of the clusters that answer and of those that hang.
+/// The number of concurrent callers, for the clusters that answer and for those that hang.
 const CALLERS: usize = 8;
 
-/// Until what a start put off is written: numbers are written every 10 s.
+/// The time until deferred writes of a start are done: reported numbers are written every 10 s.
 const AFTERMATH: Duration = Duration::from_secs(20);
-/// The caches are gone through once a minute.
+/// The length of the idle phase. The caches are scanned once a minute.
 const REST: Duration = Duration::from_secs(60);
-/// A cluster in which nothing is wrong is looked at once in the time that this makes for all of them.
+/// The time for each cluster that makes up the pause between two looks at a healthy cluster.
 const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
 const ROUND: Duration = Duration::from_secs(10);
-/// The machine's other work shows most in what takes seconds and happens once.
+/// The number of starts. A start takes seconds and happens once, so other work on the machine
+/// disturbs it most.
 const STARTS: usize = 5;
-/// What counts as no more: on two cores a number is right to a quarter.
+/// The factor up to which a number counts as unchanged: on two cores a measurement is exact to a
+/// quarter.
 const NO_MORE: f64 = 1.25;
 const SOON: Duration = Duration::from_secs(60);
 const IN_A_LONG_WHILE: Duration = Duration::from_secs(900);
@@ -102,36 +106,38 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         before = Some(size);
     }
     let closed = gate.close().await;
-    // Everything goes with the control plane: without its controllers no namespace would ever be gone.
+    // The control plane is deleted as a whole. Without its controllers no namespace would ever be
+    // gone.
     std::mem::forget(sandbox);
     closed
 }
 
-/// What was measured with so many clusters.
+/// The measurements with one number of clusters.
 struct Size {
     clusters: u32,
     start: Start,
     memory: Resident,
     rest: Rest,
     decisions: Decisions,
-    /// While as many callers ask about a hundred other clusters.
+    /// The decisions while the same number of callers asks about a hundred other clusters.
     beside_others: Decisions,
-    /// The same while these hang.
+    /// The decisions while those hundred hang.
     beside_hung: Decisions,
 }
 
-/// From its start until the replica is ready, seconds.
+/// The time from its start until the replica is ready, in seconds.
 struct Start {
     takes: Spread,
     /// The replica's own processor time.
     processor: Spread,
 }
 
-/// Processor time while nobody asks anything, seconds per second.
+/// The processor time without requests, in seconds per second.
 struct Rest {
-    /// Between looks.
+    /// The time between looks.
     idle: f64,
-    /// For looks, if each costs what the first after a start did. They come in bursts, every few minutes where there are many clusters.
+    /// The time for looks, if each costs as much as the first after a start. With many clusters
+    /// they come in bursts, every few minutes.
     looks: f64,
 }
 
@@ -141,16 +147,17 @@ impl Rest {
     }
 }
 
-/// Decisions by one round of callers.
+/// The decisions of one round of callers.
 struct Decisions {
     per_second: f64,
-    /// The share that was allowed: all may go where members answer, unless the machine is too busy for them to do so in time.
+    /// The permitted share. All requests may be permitted where members answer, unless the machine
+    /// is too busy for an answer in time.
     allowed: f64,
     round: Round,
 }
 
 impl Decisions {
-    /// Seconds.
+    /// The 99th percentile in seconds.
     fn p99(&self) -> f64 {
         self.round.percentile(99)
     }
@@ -284,12 +291,13 @@ fn process_of(replica: &Replica) -> Result<String> {
     Ok(process.pid().to_string())
 }
 
-/// Between two looks at a cluster in which nothing is wrong.
+/// The time between two looks at a healthy cluster.
 fn between_looks(clusters: u32) -> Duration {
     CALM_PER_CLUSTER.saturating_mul(clusters)
 }
 
-/// What the process takes when nobody asks it anything. It has just looked at every cluster for the first time.
+/// The processor time of a process without requests. It has just looked at every cluster for the
+/// first time.
 async fn at_rest(process: &str, clusters: u32) -> Result<Rest> {
     tokio::time::sleep(AFTERMATH).await;
     let looked = processor::time(process, |_| true)?;

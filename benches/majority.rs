@@ -1,7 +1,8 @@
-//! For how long fewer members than a majority were there.
+//! The time for which fewer members than a majority answered.
 //!
-//! Every member is asked for its status twenty times a second. etcd answers that from the moment when it has joined its cluster until
-//! it ends, with a leader or without: an election is no lost majority.
+//! Every member is asked for its status twenty times a second. etcd answers from the moment it has
+//! joined its cluster until it ends, with a leader or without. So an election is no loss of the
+//! majority here.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -18,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 use crate::incarnations::{Pods, Watch};
 
 const PERIOD: Duration = Duration::from_millis(50);
-/// A starved member still answers in this time.
+/// The time limit for an answer. A starved member still answers within it.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Somebody who asks them.
+/// An observer of the members.
 #[must_use = "it is asked how it went"]
 pub(crate) struct Majority {
     stop: CancellationToken,
@@ -29,7 +30,7 @@ pub(crate) struct Majority {
     members: usize,
 }
 
-/// Whether an incarnation is there from this moment on.
+/// The moment at which an incarnation begins or stops to answer.
 struct Change {
     at: Instant,
     uid: String,
@@ -49,7 +50,8 @@ impl Majority {
         })
     }
 
-    /// Stops. How long there was no majority since `start`; the incarnation `broken` answers perhaps, but makes none.
+    /// Stops. Returns the time without a majority since `start`. The incarnation `broken` may
+    /// answer, but does not count.
     pub(crate) async fn lost_since(self, start: Instant, broken: Option<&str>) -> Result<Duration> {
         self.stop.cancel();
         let changes = self.looks.await.context("the majority's watch crashed")?;
@@ -77,7 +79,8 @@ async fn look(
             }
             _ = ticks.tick() => {
                 for pod in pods.borrow().values() {
-                    // One question at a time to each: it takes as long as the member needs to come up.
+                    // Each member has one question at a time, which may take as long as the member
+                    // needs to start.
                     if let Some(address) = pod.address && !asked.contains_key(&pod.uid) {
                         let now = Instant::now();
                         asked.insert(pod.uid.clone(), now);
@@ -87,7 +90,7 @@ async fn look(
             }
         }
     }
-    // Who is gone will not answer any more.
+    // A deleted incarnation will not answer any more.
     asked.retain(|uid, _| pods.borrow().values().all(|pod| pod.uid != *uid));
     changes.extend(asked.into_iter().map(|(uid, at)| Change {
         at,
@@ -97,7 +100,8 @@ async fn look(
     changes
 }
 
-/// A member that answers is there when it does; one that does not was away when it was asked.
+/// Asks a member. A member that answers is there from the answer on; a member that does not was
+/// away from the question on.
 async fn ask(
     connections: Arc<Connections>,
     uid: String,
@@ -139,7 +143,7 @@ fn lost(
             (true, since) => since,
             (false, Some(since)) => {
                 let gap = at.saturating_duration_since(start.max(since));
-                // What is shorter than the pause between two looks was not seen.
+                // Gaps shorter than the pause between two looks are not seen.
                 lost += if gap < PERIOD { Duration::ZERO } else { gap };
                 None
             }

@@ -1,7 +1,8 @@
-//! What it takes to guard many clusters: the resident set of one replica before and after 1,000 budgets of 3 pods each, and what a
-//! kept connection to a member takes, of which a replica has those of the last minute.
+//! The memory to guard many clusters: the resident set of one replica before and after 1,000
+//! budgets of 3 pods each, and the memory of a kept connection to a member. A replica keeps the
+//! connections of the last minute.
 //!
-//! Scheduler and controllers are stopped meanwhile, so that the copies stay what they are.
+//! Scheduler and controllers are stopped meanwhile, so that the copies stay unchanged.
 
 mod paper_member;
 mod plane;
@@ -18,7 +19,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate::clock::Clock;
 use quorumgate::etcd::{Connections, Endpoint, Prober};
 use quorumgate::ledger::Ledger;
-use quorumgate::observe::Observer;
+use quorumgate::observe::{Observer, Sources};
 use quorumgate::quorum::evidence::Target;
 use quorumgate::quorum::{ClusterRef, Kind, PodUid};
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
@@ -36,7 +37,7 @@ use table::Table;
 const CLUSTERS: u32 = 1000;
 const CONNECTIONS: u32 = 300;
 
-/// The limit of the Deployment in `manifests/base`, MiB.
+/// The limit of the Deployment in `manifests/base`, in MiB.
 const LIMIT: f64 = 512.0;
 
 const SOON: Duration = Duration::from_secs(60);
@@ -65,7 +66,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     shown(&gate, 1, IN_A_WHILE).await?;
     let before = settled(&gate).await?;
 
-    // They would make something of pods that are nothing but objects, and they are not what is measured.
+    // The controllers would act on pods that are only objects, and they are not what is measured.
     for component in [Component::Scheduler, Component::ControllerManager] {
         component.process(&plane.state).stop(SOON).await?;
     }
@@ -99,7 +100,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     end(gate, sandbox).await
 }
 
-/// What the gate has once that hardly changes any more.
+/// The memory of the gate, once it hardly changes any more.
 async fn settled(gate: &Gate) -> Result<Resident> {
     let process = gate.replica(0).identity().context("the gate has ended")?;
     let process = process.pid().to_string();
@@ -116,19 +117,27 @@ async fn settled(gate: &Gate) -> Result<Resident> {
     }
 }
 
-/// KiB that one more connection takes in a process that has some. This one has a client like the gate's.
+/// The memory in KiB that one more connection takes in a process that has some. This process has a
+/// client like the gate's.
 async fn connection(etcd: &EtcdCluster) -> Result<f64> {
     let clock = Clock::system();
-    let ledger = Ledger::new(etcd.client().clone(), clock.clone());
-    let observer = Observer::new(etcd.client().clone(), ledger, clock.clone(), SOON);
     let connections = Connections::new(clock.clone());
     let prober = Prober::new(connections.clone(), clock.clone());
+    let observer = Observer::new(Sources {
+        client: etcd.client().clone(),
+        ledger: Ledger::new(etcd.client().clone(), clock.clone()),
+        prober: prober.clone(),
+        probe_timeout: SOON,
+        settle_time: SOON,
+        clock: clock.clone(),
+        metrics: std::sync::Arc::default(),
+    });
     let cluster = ClusterRef::new(etcd.namespace(), etcd.name());
     let page = observer.ledger().read(&cluster).await?;
     let page = page.context("no budget")?;
     let world = observer.world(&page, None, Kind::Delete).await?;
     let member = world.endpoints().first().context("no member")?;
-    // One connection is kept per pod, so each has to be to another one.
+    // The pool keeps one connection per pod, so each connection has to be for another pod.
     let to = |number: u32| Endpoint {
         target: Target::Pod(PodUid::new(number.to_string())),
         ..member.clone()
@@ -148,7 +157,8 @@ async fn connection(etcd: &EtcdCluster) -> Result<f64> {
     Ok((after.now - before.now) / f64::from(CONNECTIONS))
 }
 
-/// Everything goes with the control plane: without its controllers no namespace would ever be gone.
+/// Ends the gate. The control plane is deleted as a whole: without its controllers no namespace
+/// would ever be gone.
 async fn end(gate: Gate, sandbox: Sandbox) -> Result<()> {
     let closed = gate.close().await;
     std::mem::forget(sandbox);

@@ -1,5 +1,6 @@
-//! etcd members on paper: one listener answers for all of them as etcd does on the wire, by the address that it is asked at. Each answers for a
-//! healthy cluster of three that its first member leads.
+//! Paper etcd members: one listener answers for all of them as etcd does on the wire, depending on
+//! the address that was called. Each member answers for a healthy cluster of three whose first
+//! member leads.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -21,10 +22,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::paper_member::{FIRST_ADDRESS, MEMBERS, Member, cluster_name};
 
-/// Every member there could be.
+/// All paper members.
 #[derive(Clone)]
 pub(crate) struct PaperEtcd {
-    /// Where all of them listen.
+    /// The port of the listener.
     pub(crate) port: u16,
     hung: Arc<AtomicU32>,
 }
@@ -76,7 +77,7 @@ impl PaperEtcd {
         Ok(etcd)
     }
 
-    /// From now on the first so many clusters do not answer any more.
+    /// Makes this number of clusters hang from now on, counted from the first.
     pub(crate) fn hang(&self, clusters: u32) {
         self.hung.store(clusters, Ordering::Relaxed);
     }
@@ -95,7 +96,7 @@ impl PaperEtcd {
                 Ok::<_, Infallible>(answer(member, request.uri().path()))
             }
         });
-        // Whoever asks may go at any time.
+        // A client may close its connection at any time.
         let _ = http2::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(stream), service)
             .await;
@@ -124,7 +125,7 @@ fn answer(member: Member, path: &str) -> Response<Framed> {
     answer
 }
 
-/// Field 1 of every answer: cluster, member, revision, term.
+/// Field 1 of every answer, the header: cluster, member, revision, term.
 fn header(member: Member) -> Vec<u8> {
     let cluster = number(1, 1 + u64::from(member.cluster));
     let header = [cluster, number(2, member.id()), number(3, 9), number(4, 5)];
@@ -159,12 +160,12 @@ fn members(member: Member) -> Vec<u8> {
     header(member).into_iter().chain(listed.flatten()).collect()
 }
 
-/// A field of a protobuf message that is a number.
+/// A numeric field of a protobuf message.
 fn number(field: u64, value: u64) -> Vec<u8> {
     [varint(field << 3), varint(value)].concat()
 }
 
-/// One that is text, bytes or a message.
+/// A field of a protobuf message that is text, bytes or a message.
 fn part(field: u64, bytes: &[u8]) -> Vec<u8> {
     let length = varint(u64::try_from(bytes.len()).unwrap_or_default());
     [varint(field << 3 | 2), length, bytes.to_vec()].concat()

@@ -1,13 +1,13 @@
-//! Members that are nothing but an address.
+//! Paper members, which consist of an address only.
 
 use std::net::Ipv4Addr;
 
-/// Members of each cluster.
+/// The number of members of each cluster.
 pub(crate) const MEMBERS: u32 = 3;
-/// Where their addresses begin: 127.64.0.0. There are four to a cluster.
+/// The first address, 127.64.0.0. Each cluster has four addresses.
 pub(crate) const FIRST_ADDRESS: u32 = 0x7f40_0000;
 
-/// One member.
+/// A paper member.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Member {
     pub(crate) cluster: u32,
@@ -15,13 +15,14 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Its pod's address.
+    /// The address of its pod.
     pub(crate) fn address(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(FIRST_ADDRESS + self.cluster * 4 + self.ordinal)
     }
 }
 
-/// Clusters that share a namespace. Whoever reads the pods of one makes the API server look at those of all of them.
+/// The number of clusters in a namespace. A read of one cluster's pods makes the API server scan
+/// those of all of them.
 pub(crate) const TOGETHER: u32 = 10;
 
 /// The namespace of a cluster.
@@ -29,7 +30,7 @@ pub(crate) fn namespace_of(cluster: u32) -> String {
     format!("paper-{:04}", cluster / TOGETHER)
 }
 
-/// What a cluster's StatefulSet is called.
+/// The name of a cluster's StatefulSet.
 pub(crate) fn cluster_name(cluster: u32) -> String {
     format!("etcd-{cluster:04}")
 }

@@ -1,9 +1,11 @@
-//! What it costs that the gate looks at a pod that is none of its business: the DELETE of a Deployment's pod, posted over TLS to the
-//! shipped webhooks, against a bare axum responder that answers the same bytes with the same TLS settings. Each call brings a
-//! review of its own, as API servers do, so the responder has to read the uid to repeat it; one that reads nothing runs beside it.
+//! The cost of the gate for a pod that is no member. The gate's side posts the DELETE of a
+//! Deployment's pod over TLS to the shipped webhooks. The other side is a bare axum responder that
+//! answers the same bytes with the same TLS settings. Each call has a review of its own, as from
+//! API servers, so the responder has to read the uid to repeat it. A third side reads nothing.
 //!
-//! Each side has a runtime like the gate's own, and is called over kept connections from one more thread; the sides take turns. All of
-//! them share the machine, so the caller's own work is in both; what the server's threads ran is told apart.
+//! Each side has a runtime like the gate's, and is called over kept connections from one more
+//! thread. The sides take turns. They share the machine, so the caller's own work is in all
+//! results. The processor time of the server's threads is shown separately.
 
 mod bare;
 mod caller;
@@ -39,10 +41,10 @@ use table::Table;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 const PATH: &str = "/validate/pods";
-/// As the API server sends it, managed fields included.
+/// A review as the API server sends it, with managed fields.
 const REVIEW: &str = include_str!("foreign_pod.json");
 
-/// Of a uid.
+/// The length of a uid in bytes.
 const UID_LENGTH: usize = 36;
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 15;
@@ -109,11 +111,11 @@ async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
     )
 }
 
-/// One review after another: the same question under a uid of its own.
+/// A source of reviews: the same request with a new uid each.
 #[derive(Clone)]
 struct Reviews {
     request: Vec<u8>,
-    /// Where the uid begins.
+    /// The offset of the uid.
     at: usize,
     number: u64,
 }
@@ -139,7 +141,7 @@ impl Reviews {
         Ok(std::str::from_utf8(uid.context("no uid")?)?)
     }
 
-    /// The next review, posted.
+    /// The next review as an HTTP request.
     fn next(&mut self) -> &[u8] {
         self.number += 1;
         let digits = format!("{:012x}", self.number);
@@ -151,14 +153,14 @@ impl Reviews {
     }
 }
 
-/// What each side did, one after another.
+/// The turns of all sides in one round.
 struct Turns {
     gate: Turn,
     bare: Turn,
     blind: Turn,
 }
 
-/// One side of a round.
+/// The choice of one side of a round.
 type Pick = fn(&Turns) -> &Turn;
 
 fn report(rounds: &[Turns], bytes: usize, reads: u64) -> Result<()> {
@@ -223,17 +225,17 @@ fn report(rounds: &[Turns], bytes: usize, reads: u64) -> Result<()> {
     Ok(())
 }
 
-/// What one side did in its turn, and what that cost.
+/// The turn of one side and its cost.
 struct Turn {
     round: Round,
     calls: f64,
-    /// Seconds.
+    /// The duration in seconds.
     took: f64,
-    /// Seconds that the serving threads ran.
+    /// The processor time of the serving threads in seconds.
     processor: f64,
 }
 
-/// One side and the connections to it.
+/// A side and its connections.
 struct Side<'a> {
     server: &'a Server,
     callers: Vec<Caller>,
@@ -248,7 +250,7 @@ impl<'a> Side<'a> {
         })
     }
 
-    /// A bare responder that answers like the gate did to the last of `reviews`.
+    /// A bare responder that answers as the gate answered the last of `reviews`.
     async fn bare(
         server: &'a Server,
         reads: Reads,
@@ -268,7 +270,7 @@ impl<'a> Side<'a> {
         Ok(caller.call(reviews.next()).await?.to_vec())
     }
 
-    /// Calls on every connection at once, one call after another, for so long.
+    /// Calls on every connection concurrently, one call after another on each, for this long.
     async fn round(&mut self, reviews: &Reviews, length: Duration) -> Result<Turn> {
         let before = self.server.processor_time()?;
         let start = Instant::now();
@@ -292,7 +294,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// A runtime like the gate's own, for one side.
+/// A runtime like the gate's, for one side.
 struct Server {
     name: &'static str,
     runtime: Runtime,
@@ -305,13 +307,13 @@ impl Server {
         Ok(Self { name, runtime })
     }
 
-    /// Seconds that its threads have run.
+    /// The processor time of its threads in seconds.
     fn processor_time(&self) -> Result<f64> {
         processor::time("self", |thread| thread == self.name)
     }
 }
 
-/// A Kubernetes API that has nothing, and counts how often it is asked.
+/// A client for a Kubernetes API without any object, which counts its requests.
 fn unhelpful(reads: Arc<AtomicU64>) -> Client {
     let service = tower::service_fn(move |_request: http::Request<Body>| {
         reads.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,11 @@
-//! A control plane for one benchmark: a busy neighbour would be measured, too. It is gone when the benchmark is.
+//! A control plane for one benchmark, which a busy neighbour would disturb. It is deleted after the
+//! benchmark.
 
 use anyhow::Result;
 use quorumgate_testbed::control_plane::ControlPlane;
 use quorumgate_testbed::paths::State;
 
-/// Does the work in a new control plane, on a runtime like the gate's own.
+/// Does the work with a new control plane, on a runtime like the gate's.
 pub(crate) fn with(work: impl AsyncFnOnce(&ControlPlane) -> Result<()>) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let plane = ControlPlane {

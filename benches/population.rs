@@ -1,5 +1,6 @@
-//! Many guarded clusters that are copies of a real one: StatefulSets, pods and budgets as the API server stores them, on a node
-//! that is nothing but an object. Their budgets ask for evidence from readiness, or members on paper answer for them.
+//! Many guarded clusters that are copies of a real one: StatefulSets, pods and budgets as the API
+//! server stores them, on a node that is only an object. Their budgets take evidence from
+//! readiness, or from paper members.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -14,29 +15,30 @@ use serde_json::{Value, json};
 
 use crate::paper_member::{MEMBERS, Member, TOGETHER, cluster_name, namespace_of};
 
-/// Requests under way at one time.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 24;
 
-/// The node that all copies are on.
+/// The node of all copies.
 const NODE: &str = "paper";
 
-/// The hash in the name of the revision that all pods of a copy have.
+/// The hash in the revision name of all pods.
 const REVISION: &str = "6f7d8c9b54";
 
-/// What is copied, and where to.
+/// The original and the copies.
 pub(crate) struct Population {
     client: Client,
     set: Value,
     members: Vec<Value>,
-    /// Where members on paper answer.
+    /// The port of the paper members.
     port: Option<u16>,
     grown_to: u32,
 }
 
 impl Population {
-    /// Copies of this cluster. The scheduler and the controllers have to be stopped: they would want to make something of them.
+    /// Copies of this cluster. The scheduler and the controllers have to be stopped, since they
+    /// would act on the copies.
     ///
-    /// `port`: where members on paper answer for them; without one there is no evidence but readiness.
+    /// `port` is that of the paper members. Without it all evidence comes from readiness.
     pub(crate) async fn of(etcd: &EtcdCluster, port: Option<u16>) -> Result<Self> {
         let client = etcd.client();
         let sets: Api<StatefulSet> = Api::namespaced(client.clone(), etcd.namespace());
@@ -73,7 +75,7 @@ impl Population {
         namespaces
             .create(&PostParams::default(), &namespace)
             .await?;
-        // The controller that would make it is stopped.
+        // The controller for ServiceAccounts is stopped.
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), name);
         let account: ServiceAccount =
             serde_json::from_value(json!({"metadata": {"name": "default"}}))?;
@@ -81,7 +83,7 @@ impl Population {
         Ok(())
     }
 
-    /// What there is of one kind in a cluster's namespace.
+    /// The API of one kind in a cluster's namespace.
     fn api<K>(&self, cluster: u32) -> Api<K>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
@@ -114,7 +116,8 @@ impl Population {
         Ok(())
     }
 
-    /// Writes what the StatefulSet controller would: one that it has not seen yet is one that may have a rollout to do.
+    /// Writes the status that the StatefulSet controller would write. Without a status the
+    /// StatefulSet might have a rollout to do.
     async fn say_all_are_updated(&self, set: &StatefulSet, cluster: u32) -> Result<()> {
         let revision = revision(set);
         let status = json!({"status": {
@@ -134,7 +137,7 @@ impl Population {
         Ok(())
     }
 
-    /// The budget's `spec.members`.
+    /// The `spec.members` of a budget.
     fn how_asked(&self) -> Value {
         match self.port {
             Some(port) => json!({"clientPort": port}),
@@ -186,7 +189,7 @@ fn revision(set: &StatefulSet) -> String {
     format!("{}-{REVISION}", set.name_any())
 }
 
-/// Leaves of the metadata nothing but a name.
+/// Removes all metadata but the name.
 fn rename(object: &mut Value, name: &str) -> Result<()> {
     put(object, "/metadata", json!({"name": name}))
 }
@@ -197,7 +200,7 @@ fn put(object: &mut Value, path: &str, value: Value) -> Result<()> {
     Ok(())
 }
 
-/// A node that is Ready, though nothing is behind it.
+/// Creates a node that is Ready, although no kubelet is behind it.
 async fn create_node(client: &Client) -> Result<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let node: Node = serde_json::from_value(json!({"metadata": {"name": NODE}}))?;

@@ -1,10 +1,11 @@
-//! How long threads have run, as the kernel's scheduler counts it.
+//! The processor time of threads, as the kernel's scheduler counts it.
 
 use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// Seconds that the threads of a process have run, of those whose names are wanted. `process`: a pid, or `self`.
+/// The processor time in seconds of the threads of a process whose names are wanted. `process` is a
+/// pid or `self`.
 pub(crate) fn time(process: &str, wanted: impl Fn(&str) -> bool) -> Result<f64> {
     let mut nanoseconds = 0.0;
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {

@@ -1,8 +1,9 @@
-//! How soon the next step of a rollout is seen after the moment it may begin.
+//! The delay of the next step of a rollout, from the moment at which it may begin.
 //!
-//! It may as soon as the member that went before serves again: answers a linearizable read, as somebody finds who asks it every 10 ms and is
-//! neither the gate nor told by Kubernetes. It has begun when a watch shows its permission on record, and taken its pod when one shows that
-//! terminating: by then a leader has handed over, and the delete has passed its webhook.
+//! A step may begin as soon as the member of the step before serves again, that is, answers a
+//! linearizable read. An observer asks the member every 10 ms, without the gate and without
+//! Kubernetes. The step has begun when a watch shows its grant. Its pod is taken when a watch shows
+//! the pod terminating: by then a leader has handed over, and the delete has passed its webhook.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,38 +26,38 @@ use crate::incarnations::{Pods, Watch};
 
 /// The pause between two questions.
 const PAUSE: Duration = Duration::from_millis(10);
-/// A member that does not answer in this time is asked anew, over the same connection.
+/// The time limit of a question. After it the member is asked again over the same connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Somebody who watches steps and asks members.
+/// An observer of steps and members.
 #[must_use = "it is asked how it went"]
 pub(crate) struct Promptness {
     stop: CancellationToken,
     story: JoinHandle<Story>,
 }
 
-/// How long after the moment at which it might begin.
+/// The delay of a step, from the moment at which it might begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delay {
-    /// A step had its permission.
+    /// The time until the step had its grant.
     pub(crate) begun: Duration,
-    /// Its pod went.
+    /// The time until its pod terminated.
     pub(crate) gone: Duration,
 }
 
-/// What was seen.
+/// The observations.
 #[derive(Default)]
 struct Story {
-    /// Which pods began to terminate, and when.
+    /// The pods that began to terminate, with the times.
     gone: Vec<(String, Instant)>,
-    /// When pods had permission to go.
+    /// The times at which pods were permitted to go.
     granted: HashMap<String, Instant>,
-    /// Since when new incarnations serve, by pod.
+    /// The times from which new incarnations serve, by pod.
     served: HashMap<String, Instant>,
 }
 
 impl Promptness {
-    /// Begins to watch: the pods that are there now have yet to go.
+    /// Starts the observation. The pods of this moment have yet to go.
     pub(crate) async fn watch(etcd: &EtcdCluster, watch: &Watch) -> Result<Self> {
         let stop = CancellationToken::new();
         let connections = Arc::new(Connections::new(etcd.dialer().await?, PATIENCE));
@@ -67,7 +68,8 @@ impl Promptness {
         Ok(Self { stop, story })
     }
 
-    /// Stops. The delay of every step but the first; nothing where it was seen before the moment at which it might begin.
+    /// Stops. Returns the delay of every step but the first. A step that was seen before it might
+    /// begin has no delay.
     pub(crate) async fn delays(self) -> Result<Vec<Delay>> {
         self.stop.cancel();
         let story = self.story.await.context("the watch crashed")?;
@@ -92,7 +94,8 @@ async fn follow(
     stop: CancellationToken,
 ) -> Story {
     let mut story = Story::default();
-    // By UID: whether they were there before, are being asked, or terminate already.
+    // Both lists hold UIDs: of pods that existed before or are being asked, and of pods that
+    // terminate.
     let mut asked: Vec<String> = pods.borrow().values().map(|pod| pod.uid.clone()).collect();
     let mut leaving: Vec<String> = Vec::new();
     let mut questions = JoinSet::<(String, Instant)>::new();
@@ -119,7 +122,7 @@ async fn follow(
                 story.served.insert(name, at);
             }
             Some(budget) = budgets.next() => {
-                // One that fails is opened again.
+                // A watch that fails is opened again.
                 let status = budget.ok().and_then(|budget| budget.status);
                 for grant in status.into_iter().flat_map(|status| status.grants) {
                     story.granted.entry(grant.member).or_insert_with(Instant::now);

@@ -1,4 +1,5 @@
-//! Reviews about members of many clusters: dry runs of deletes, which are judged like any and leave nothing behind.
+//! Reviews about members of many clusters. They are dry runs of deletes, which are judged like real
+//! ones and leave nothing behind.
 
 use std::ops::Range;
 
@@ -11,16 +12,16 @@ use serde_json::{Value, json};
 use crate::caller::post;
 use crate::paper_member::{cluster_name, namespace_of};
 
-/// Clusters that are asked about.
+/// The number of clusters in the reviews.
 const CLUSTERS: usize = 300;
-/// Pods that are read at one time.
+/// The number of pods that are read concurrently.
 const AT_ONCE: usize = 8;
 
 /// Requests, ready to be sent.
 pub(crate) struct Questions(Vec<Vec<u8>>);
 
 impl Questions {
-    /// About the second member of some hundred of these clusters, spread over all of them.
+    /// Reviews about the second member of some hundred of these clusters, spread over all of them.
     pub(crate) async fn of(client: &Client, clusters: Range<u32>) -> Result<Self> {
         let step = (clusters.len() / CLUSTERS).max(1);
         let requests = stream::iter(clusters.step_by(step))
@@ -40,7 +41,7 @@ impl Questions {
         Ok(Self(requests))
     }
 
-    /// One after another for ever, each caller beginning somewhere else.
+    /// The requests in an endless sequence, with another beginning for each caller.
     pub(crate) fn from(&self, caller: usize) -> impl Iterator<Item = &[u8]> {
         let first = caller * self.0.len() / 8;
         self.0.iter().cycle().skip(first).map(Vec::as_slice)

@@ -1,4 +1,4 @@
-//! What the rollouts came to: all of it as a Markdown table, and the targets.
+//! The results of the rollouts: a Markdown table with all of them, and the targets.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::rolled::Rolled;
 use crate::spread::Spread;
 use crate::table::Table;
 
-/// What a rollout may take, as a multiple of its members' restarts.
+/// The target for the time of a rollout, as a multiple of its members' restarts.
 const TIME: f64 = 1.15;
-/// How soon a step is to follow the moment it may begin, milliseconds.
+/// The target for the delay of a step, in milliseconds.
 const DELAY: f64 = 250.0;
-/// How long a write may have to wait, seconds.
+/// The target for the longest wait of a write, in seconds.
 const GAP: f64 = 1.0;
 
 const HEAD: &str = "\
 | members | rolled out by | time, s | / the restarts | failed writes | longest gap, s | elections | no majority, s |
 |---|---|---|---|---|---|---|---|";
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Default)]
 pub(crate) struct Report {
     restarts: Vec<f64>,
@@ -32,13 +32,13 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// The members' restarts of one round.
+    /// Adds the sum of the members' restarts in one round.
     pub(crate) fn restarts(&mut self, sum: Duration) {
         eprintln!("restarts: {sum:.1?}");
         self.restarts.push(sum.as_secs_f64());
     }
 
-    /// The delay of a step after a long wait.
+    /// Adds the delay of a step after a long wait.
     pub(crate) fn late(&mut self, delay: Delay) {
         eprintln!("after a long wait: {delay:.1?}");
         self.late.push(delay);
@@ -49,7 +49,7 @@ impl Report {
         self.rollouts.push((condition, by, rolled));
     }
 
-    /// Writes it to standard output.
+    /// Writes the results to standard output.
     pub(crate) fn print(&self, took: Duration) -> Result<()> {
         self.print_costs()?;
         let title = format!("Rollouts of three members ({:.0} s)", took.as_secs_f64());
@@ -137,14 +137,14 @@ impl Report {
         Spread::once(self.spread(condition, by, cost).most)
     }
 
-    /// Of every step but the first of each rollout where it was measured.
+    /// The delays of all steps but the first, of the rollouts where they were measured.
     fn delays(&self, which: fn(&Delay) -> Duration) -> Spread {
         let rollouts = self.rollouts.iter();
         let delays = rollouts.flat_map(|(_, _, rolled)| &rolled.delays);
         Spread::of(delays.map(|delay| millis(which(delay))))
     }
 
-    /// The time as a multiple of the same round's restarts.
+    /// The time of a rollout as a multiple of the same round's restarts.
     fn ratio(&self, condition: Condition, by: By) -> Spread {
         let rounds = self.of(condition, by).zip(&self.restarts);
         Spread::of(rounds.map(|(rolled, restarts)| rolled.time.as_secs_f64() / restarts))
@@ -155,7 +155,6 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Counts are small here.
 #[expect(
     clippy::cast_precision_loss,
     reason = "it is printed, and far below 2^52"

@@ -1,19 +1,19 @@
-//! How much memory a process has, as the kernel counts it.
+//! The memory of a process, as the kernel counts it.
 
 use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// KiB.
+/// Resident memory in KiB.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resident {
     pub(crate) now: f64,
-    /// At any time until now.
+    /// The most at any time until now.
     pub(crate) most: f64,
 }
 
 impl Resident {
-    /// `process`: a pid, or `self`.
+    /// The memory of `process`, which is a pid or `self`.
     pub(crate) fn of(process: &str) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{process}/status"))?;
         let field = |name: &str| {

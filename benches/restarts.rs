@@ -1,4 +1,5 @@
-//! What a rollout takes at least, where one member restarts at a time: their restarts, each measured by itself.
+//! The least time of a rollout that restarts one member at a time: the members' restarts, each
+//! measured by itself.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +12,10 @@ use crate::majority::Majority;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Deletes one pod after another. The sum of the times from a delete until the new pod is Ready and its member serves.
+/// Deletes one pod after another. Returns the sum of the times from a delete until the new pod is
+/// Ready and its member serves.
 pub(crate) async fn sum(arena: &Arena) -> Result<Duration> {
-    // etcd takes its time to end while clients are connected: they are the same as in a rollout.
+    // etcd needs time to end while clients are connected. The clients are the same as in a rollout.
     let majority = Majority::watch(&arena.etcd, &arena.watch).await?;
     let writer = Writer::start(&arena.etcd).await?;
     let start = Instant::now();

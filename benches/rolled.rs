@@ -1,4 +1,4 @@
-//! One rollout, and what it cost.
+//! A rollout and its cost.
 
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,26 @@ use crate::promptness::{Delay, Promptness};
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// What a rollout cost.
+/// The cost of a rollout.
 #[derive(Debug)]
 pub(crate) struct Rolled {
-    /// From the change of the template until all members are updated, Ready and serving.
+    /// The time from the change of the template until all members are updated, Ready and serving.
     pub(crate) time: Duration,
-    /// Writes that a member did not acknowledge within 300 ms. Each was tried with the next one at once.
+    /// The number of writes that a member did not acknowledge within 300 ms. Each was tried with
+    /// the next member at once.
     pub(crate) failed: usize,
     /// The longest time without an acknowledged write.
     pub(crate) gap: Duration,
-    /// By how much the raft term rose.
+    /// The increase of the raft term.
     pub(crate) elections: u64,
-    /// How long fewer members than a majority were there.
+    /// The time for which fewer members than a majority answered.
     pub(crate) without_majority: Duration,
-    /// How long after the moment it might begin each step but the first was seen: the gate's, where all were healthy.
+    /// The delay of each step but the first. Measured for the gate's rollouts of healthy clusters.
     pub(crate) delays: Vec<Delay>,
 }
 
 impl Rolled {
-    /// Changes the template of members in this condition, and waits until that is rolled out.
+    /// Changes the template of members in this condition, and waits until the rollout is complete.
     pub(crate) async fn out(
         arena: &mut Arena,
         strategy: &Value,
@@ -49,7 +50,7 @@ impl Rolled {
         let revision = arena.revision().await?;
         let term = term(&arena.etcd).await?;
         let majority = Majority::watch(&arena.etcd, &arena.watch).await?;
-        // With a broken member, steps do not wait for the one before them alone.
+        // With a broken member, steps wait for other things too than the step before.
         let promptness = match condition {
             Condition::Healthy if arena.is_gated() => {
                 Some(Promptness::watch(&arena.etcd, &arena.watch).await?)

@@ -1,5 +1,6 @@
-//! What a rollout of three members costs: the StatefulSet controller's, by its two algorithms, and ours, each with all members healthy
-//! and with one broken. All on one control plane, with the same pods, in turns.
+//! The cost of a rollout of three members, by the StatefulSet controller with its two algorithms
+//! and by the gate, with all members healthy and with one broken. All run on one control plane,
+//! with the same pods, in turns.
 
 mod arena;
 mod condition;
@@ -28,19 +29,22 @@ use rolled::Rolled;
 
 const ROUNDS: usize = 3;
 
-/// Who rolls out.
+/// The algorithm of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// The StatefulSet controller as it is before Kubernetes 1.37: the highest ordinal first, whatever the others are like.
+    /// The StatefulSet controller before Kubernetes 1.37: the highest ordinal first, whatever state
+    /// the others are in.
     RollingUpdate,
-    /// The StatefulSet controller of 1.37: what is not Ready goes first, where pods start in parallel.
+    /// The StatefulSet controller of 1.37: pods that are not Ready go first, if pods start in
+    /// parallel.
     MaxUnavailable,
     /// The gate.
     Quorumgate,
 }
 
 impl By {
-    /// The first and the last differ in what the control plane has to be like, which costs a restart.
+    /// All algorithms. The first and the last need different settings of the control plane, and a
+    /// change of those costs a restart.
     const ALL: [Self; 3] = [Self::RollingUpdate, Self::Quorumgate, Self::MaxUnavailable];
 
     fn name(self) -> &'static str {
@@ -55,7 +59,8 @@ impl By {
     fn strategy(self) -> Value {
         match self {
             Self::RollingUpdate => json!({"type": "RollingUpdate", "rollingUpdate": null}),
-            // Without it a broken pod is created with the old template and deleted again, for ever.
+            // Without `maxUnavailable` a broken pod is created with the old template and deleted
+            // again, for ever.
             Self::MaxUnavailable => {
                 json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}})
             }
@@ -83,7 +88,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         if condition == Condition::Healthy {
             report.restarts(restarts::sum(&plain).await?);
         }
-        // There and back, so that the control plane changes once a round.
+        // Every other round has the reverse order, so that the control plane changes once a round.
         let mut turns = By::ALL;
         if round % 2 == 1 {
             turns.reverse();
@@ -110,7 +115,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     report.print(start.elapsed())
 }
 
-/// Has the StatefulSet controller roll out by this algorithm.
+/// Makes the StatefulSet controller use this algorithm.
 async fn choose_algorithm(plane: &ControlPlane, by: By) -> Result<()> {
     let controller_gates = match by {
         By::RollingUpdate => Some("MaxUnavailableStatefulSet=false"),

@@ -1,11 +1,12 @@
-//! The calls of one side in one round. Sides take turns, so that whatever else the machine does hits both alike.
+//! The calls of one side in one round. Sides take turns, so that other work on the machine affects
+//! both alike.
 
 use std::time::Duration;
 
-/// What one side did in one round.
+/// The calls of one side in one round.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    /// How long each call took, ascending.
+    /// The durations of the calls, ascending.
     calls: Vec<Duration>,
 }
 
@@ -15,7 +16,7 @@ impl Round {
         Self { calls }
     }
 
-    /// So many of a hundred calls took no longer, seconds.
+    /// A percentile of the durations in seconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let at = self.calls.len() * percent / 100;
         let call = self.calls.get(at).or(self.calls.last());

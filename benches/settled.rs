@@ -1,4 +1,5 @@
-//! Waiting until the gate has written what growth made it write: a ledger turns warm a settle time after it was made, and there are many.
+//! The wait until the gate has written the consequences of growth: a ledger becomes trusted a
+//! settle time after its creation, and there are many ledgers.
 
 use std::time::Duration;
 
@@ -8,18 +9,18 @@ use kube::{Client, ResourceExt as _};
 use quorumgate::api::{QuorumDisruptionBudget, condition};
 use quorumgate_testbed::eventually;
 
-/// Budgets that are read at one time.
+/// The number of budgets in one page of a list.
 const PAGE: u32 = 500;
 
-/// Waits until every budget shows a warm ledger, which is the last that is written of a new one.
+/// Waits until every budget reports a trusted ledger, which is the last write for a new one.
 pub(crate) async fn settled(client: &Client, within: Duration) -> Result<()> {
     let budgets: Api<QuorumDisruptionBudget> = Api::all(client.clone());
-    eventually(within, "every ledger is shown to be warm", async || {
+    eventually(within, "every ledger is shown to be trusted", async || {
         let mut page = ListParams::default().limit(PAGE);
         loop {
             let list = budgets.list(&page).await?;
             for budget in &list {
-                ensure!(is_warm(budget), "that of {} is not", budget.name_any());
+                ensure!(is_trusted(budget), "that of {} is not", budget.name_any());
             }
             match list.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => page = page.continue_token(&token),
@@ -30,7 +31,7 @@ pub(crate) async fn settled(client: &Client, within: Duration) -> Result<()> {
     .await
 }
 
-fn is_warm(budget: &QuorumDisruptionBudget) -> bool {
+fn is_trusted(budget: &QuorumDisruptionBudget) -> bool {
     let mut shown = budget.status.iter().flat_map(|status| &status.conditions);
-    shown.any(|shown| shown.type_ == condition::LEDGER_WARM && shown.status == "True")
+    shown.any(|shown| shown.type_ == condition::LEDGER_TRUSTED && shown.status == "True")
 }

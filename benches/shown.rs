@@ -1,4 +1,4 @@
-//! Waiting until the gate has looked at very many clusters.
+//! The wait until the gate has looked at very many clusters.
 
 use std::time::Duration;
 
@@ -6,10 +6,11 @@ use anyhow::{Result, ensure};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::gate::Gate;
 
-/// Between two readings of the metrics: those of ten thousand clusters are megabytes, and the processor time is the gate's.
+/// The pause between two reads of the metrics. Those of ten thousand clusters are megabytes, and
+/// producing them takes the gate's processor time.
 const BETWEEN: Duration = Duration::from_secs(2);
 
-/// Waits until the gate shows the numbers of so many clusters of three.
+/// Waits until the gate's metrics show this number of clusters of three.
 pub(crate) async fn shown(gate: &Gate, clusters: u32, within: Duration) -> Result<()> {
     eventually(
         within,

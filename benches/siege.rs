@@ -1,4 +1,5 @@
-//! Strangers around a replica, and an API server and a kubelet that go on calling it.
+//! Many connections of unknown clients to a replica, and an API server and a kubelet that still
+//! call it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -22,21 +23,22 @@ use crate::confined::Confined;
 
 const REVIEW: &str = include_str!("foreign_pod.json");
 const LARGE: usize = 4 * 1024 * 1024;
-/// How long after it was turned away. They share the machine with the replica: much sooner, and what is measured is their own handshakes.
+/// The pause after a client was turned away. The clients share the machine with the replica: after
+/// a much shorter pause the benchmark would measure their own handshakes.
 const COMES_BACK: Duration = Duration::from_secs(8);
 const DEADLINE: Duration = Duration::from_secs(5);
-/// A kubelet's `timeoutSeconds` for readiness in the shipped Deployment.
+/// The kubelet's `timeoutSeconds` for the readiness probe in the shipped Deployment.
 const PROBE: Duration = Duration::from_secs(2);
 const BETWEEN_CALLS: Duration = Duration::from_millis(20);
 
-/// What a stranger does with a connection.
+/// The behaviour of a client on its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stranger {
-    /// Nothing at all.
+    /// Sends nothing.
     Silent,
     /// Sends a body byte by byte.
     Trickles,
-    /// Sends all of 4 MiB but the end.
+    /// Sends all of 4 MiB but the last byte.
     SendsMuch,
 }
 
@@ -50,26 +52,26 @@ impl fmt::Display for Stranger {
     }
 }
 
-/// Strangers at one time.
+/// A number of concurrent clients.
 pub(crate) struct Siege {
     pub(crate) stranger: Stranger,
-    /// How many addresses they come from.
+    /// The number of their addresses.
     pub(crate) addresses: u8,
     pub(crate) strangers: u16,
-    /// Once all of them have come.
+    /// The duration after all clients have connected.
     pub(crate) lasts: Duration,
 }
 
-/// What was seen meanwhile.
+/// The observations.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// How long calls took that were answered, milliseconds.
+    /// The durations of answered calls in milliseconds.
     took: Vec<f64>,
-    /// Calls without an answer in time.
+    /// The number of calls without an answer in time.
     pub(crate) failed: u32,
-    /// Looks at readiness that were not answered by a 200 in time.
+    /// The number of readiness probes without a 200 in time.
     pub(crate) unready: u32,
-    /// How often a stranger was.
+    /// The number of closed connections.
     pub(crate) turned_away: usize,
 }
 
@@ -90,18 +92,19 @@ impl Seen {
 }
 
 impl Siege {
-    /// Lasts until all strangers have come and for a while after; calls go on from the first moment.
+    /// Runs until all clients have connected, and for a while after that. Calls are made from the
+    /// first moment on.
     pub(crate) async fn lay(&self, replica: &Confined) -> Result<Seen> {
         let connector = connector(&replica.authority)?;
         let (came, turned_away) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut strangers = JoinSet::new();
         for number in 0..self.strangers {
             let (stranger, connector, to) = (self.stranger, connector.clone(), replica.webhooks);
-            // An API server and a kubelet come from 127.0.0.1.
+            // The API server and the kubelet come from 127.0.0.1.
             let from = 2 + u8::try_from(number % u16::from(self.addresses))?;
             let (came, turned_away) = (Arc::clone(&came), Arc::clone(&turned_away));
             strangers.spawn(async move {
-                // Not all in the same moment again and again.
+                // The clients start at different times.
                 sleep(COMES_BACK.mul_f64(f64::from(number % 1000) / 1000.0)).await;
                 came.fetch_add(1, Ordering::Relaxed);
                 loop {
@@ -181,7 +184,7 @@ async fn shake_hands(tls: &TlsConnector, stream: TcpStream) -> Result<TlsStream<
     Ok(tls.connect(name, stream).await?)
 }
 
-/// One call of an API server, handshake included.
+/// Makes one call of an API server, with a handshake. Returns its duration.
 async fn call(replica: &Confined) -> Result<Duration> {
     let start = Instant::now();
     let calling = async {
@@ -202,7 +205,7 @@ async fn call(replica: &Confined) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Whether a kubelet finds it ready.
+/// Makes one readiness probe. Fails if the kubelet would.
 async fn look(at: SocketAddr) -> Result<()> {
     let looking = async {
         let mut stream = TcpStream::connect(at).await?;

@@ -1,6 +1,7 @@
-//! One number of each of several rounds.
+//! A number that was measured in several rounds.
 
-/// A number of each round: the one in the middle stands for all, the outermost show how much to believe it.
+/// A number that was measured in several rounds: the median stands for all, and the extremes show
+/// its reliability.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -20,7 +21,7 @@ impl Spread {
         }
     }
 
-    /// One number that was measured once.
+    /// A number that was measured once.
     pub(crate) fn once(number: f64) -> Self {
         Self::of([number])
     }

@@ -1,9 +1,12 @@
-//! Memory under attack: 4,000 connections of strangers, from one address and from fifty, that are silent, trickle, or send 4 MiB each,
-//! against one replica that may have 256 MiB, and an API server's calls beside them.
+//! Memory under attack. 4,000 connections of unknown clients, from one address and from fifty, are
+//! silent, trickle, or send 4 MiB each. Their target is one replica with a limit of 256 MiB, which
+//! an API server calls meanwhile.
 //!
-//! The replica is a process of its own in a memory cgroup: the shipped listeners, webhooks, judge and log over an API server that knows no object.
-//! Where no cgroup can be made, which the title says, the most memory that it ever had is held against the same number.
-//! The strangers share its processors, and come back when they are turned away. Ends with an error where a bar is missed.
+//! The replica is a process in a memory cgroup of its own: the shipped listeners, webhooks, judge
+//! and log over an API server without any object. If no cgroup can be made, the title says so, and
+//! the most memory that the process ever had is compared with the limit. The clients share the
+//! machine's processors, and come back after they were turned away. The benchmark fails if a target
+//! is missed.
 
 mod caller;
 mod confined;
@@ -28,9 +31,9 @@ use table::Table;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// What the replica may have, MiB.
+/// The replica's memory limit in MiB.
 const LIMIT: u32 = 256;
-/// What an API server waits for a webhook, milliseconds.
+/// The time limit of an API server's call in milliseconds.
 const DEADLINE: f64 = 5000.0;
 const STRANGERS: u16 = 4000;
 const ROUND: Duration = Duration::from_secs(10);

@@ -1,11 +1,11 @@
-//! What a benchmark ends with: one row per number, with its target where it has one.
+//! The result of a benchmark: a row per number, with its target if it has one.
 
 use std::io::{self, Write as _};
 use std::ops::{Bound, RangeBounds};
 
 use crate::spread::Spread;
 
-/// What a number has to be, in words, and whether it is.
+/// The target of a number in words, and whether it is met.
 #[derive(Debug)]
 struct Target {
     words: String,
@@ -13,7 +13,7 @@ struct Target {
 }
 
 impl Target {
-    /// The bounds of a number that only explains the others are `..`.
+    /// The target with these bounds. A number that only explains the others has the bounds `..`.
     fn of(bounds: &impl RangeBounds<f64>, measured: f64) -> Self {
         let words = match (bounds.start_bound(), bounds.end_bound()) {
             (Bound::Included(least), _) => format!("at least {least}"),
@@ -29,7 +29,7 @@ impl Target {
     }
 }
 
-/// The rows.
+/// A table of results.
 #[derive(Debug)]
 pub(crate) struct Table {
     title: String,
@@ -87,7 +87,7 @@ impl Table {
     }
 }
 
-/// Three digits that count.
+/// A number with three significant digits.
 fn short(number: f64) -> String {
     match number.abs() {
         size if size >= 100.0 => format!("{number:.0}"),

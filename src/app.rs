@@ -21,18 +21,17 @@ use end::End;
 use listen::listen;
 
 use crate::admission::mutate::evictions::ApiServer;
-use crate::admission::stateful_set::StatefulSetJudge;
 use crate::admission::{self, Admission};
 use crate::api::crds_yaml;
 use crate::cli::{self, Cli, Command};
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
 use crate::features::Features;
-use crate::judge::{Afterwards, Bench, Judge};
+use crate::judge::{Afterwards, Judge, JudgeDeps};
 use crate::ledger::Ledger;
-use crate::observe::Observer;
+use crate::observe::{Observer, Sources};
 use crate::reachability::{self, EndpointWorker, PeerPage};
-use crate::reconcile::{self, Settings, Stopwatches};
+use crate::reconcile::{self, Settings};
 use crate::serve::certificate::{self, Certificate, Files};
 use crate::serve::{self, ServeLimits, Shutdown, Transport, admin};
 use crate::supervise::Supervisor;
@@ -80,8 +79,6 @@ struct Parts {
     clock: Clock,
     metrics: Arc<Metrics>,
     observer: Arc<Observer>,
-    prober: Prober,
-    stopwatches: Arc<Stopwatches>,
     judge: Judge,
     events: Arc<dyn Notices>,
     features: Features,
@@ -217,25 +214,25 @@ impl Parts {
         supervisor: &Supervisor,
         options: &cli::Run,
     ) -> Self {
-        let ledger = Ledger::new(client.clone(), clock.clone());
-        let observer = Observer::new(client.clone(), ledger, clock.clone(), options.settle_time);
         // Members get half of the file descriptors, so that callers can always connect.
         let connections = Connections::at_most(descriptors::take_all() / 2, clock.clone());
-        let prober = Prober::new(connections.clone(), clock.clone());
-        let admin = Admin::new(connections);
-        let observer = Arc::new(observer);
-        let stopwatches: Arc<Stopwatches> = Arc::default();
+        let admin = Admin::new(connections.clone());
+        let observer = Arc::new(Observer::new(Sources {
+            client: client.clone(),
+            ledger: Ledger::new(client.clone(), clock.clone()),
+            prober: Prober::new(connections, clock.clone()),
+            probe_timeout: options.probe_timeout,
+            settle_time: options.settle_time,
+            clock: clock.clone(),
+            metrics: Arc::clone(&metrics),
+        }));
         let judge = {
-            let (stopwatches, now) = (Arc::clone(&stopwatches), clock.clone());
             let (supervisor, counting) = (supervisor.clone(), Arc::clone(&metrics));
-            Judge::new(Bench {
+            Judge::new(JudgeDeps {
                 observer: Arc::clone(&observer),
-                prober: prober.clone(),
                 admin,
-                ages: Arc::new(move |cluster| stopwatches.ages(cluster, now.instant())),
                 clock: clock.clone(),
                 metrics: Arc::clone(&metrics),
-                probe_timeout: options.probe_timeout,
                 enforcement: options.default_enforcement,
                 spawn: Box::new(move |work: Afterwards| {
                     let metrics = Arc::clone(&counting);
@@ -252,8 +249,6 @@ impl Parts {
             clock,
             metrics,
             observer,
-            prober,
-            stopwatches,
             judge,
             events,
             features,
@@ -290,14 +285,8 @@ impl Parts {
     }
 
     fn admission(&self, own_username: String, options: &cli::Run) -> Admission {
-        let judge = self.judge.clone();
         Admission {
-            set_judge: Arc::new(StatefulSetJudge::new(
-                Arc::clone(&self.observer),
-                Arc::new(judge.clone()),
-                self.clock.clone(),
-            )),
-            judge: Arc::new(judge),
+            judge: Arc::new(self.judge.clone()),
             incarnations: Arc::new(ApiServer(self.client.clone())),
             enrolment: Arc::clone(&self.observer) as _,
             notices: Arc::clone(&self.events),
@@ -321,10 +310,8 @@ impl Parts {
         reconcile::Context {
             client: self.client.clone(),
             observer: Arc::clone(&self.observer),
-            prober: self.prober.clone(),
             judge: self.judge.clone(),
             own_username,
-            stopwatches: Arc::clone(&self.stopwatches),
             clock: self.clock.clone(),
             metrics: Arc::clone(&self.metrics),
             events: Arc::clone(&self.events),

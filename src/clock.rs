@@ -38,7 +38,7 @@ impl Clock {
 
     /// A clock that shows `wall` until it is moved by the returned [`Hands`].
     pub fn frozen(wall: Timestamp) -> (Self, Hands) {
-        let monotonic = system_reading().monotonic;
+        let monotonic = monotonic_now();
         let reading = Arc::new(Mutex::new(Reading { wall, monotonic }));
         (Self(Source::Frozen(Arc::clone(&reading))), Hands(reading))
     }
@@ -72,10 +72,25 @@ impl Hands {
     }
 }
 
+/// The machine's monotonic time, for what the process measures of itself and of its connections:
+/// latencies, pauses, how long a peer has been silent. What is decided about a cluster takes its
+/// time from a [`Clock`].
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the only reader of the monotonic time"
+)]
+pub fn monotonic_now() -> Instant {
+    Instant::now()
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the only reader of the wall time"
+)]
 fn system_reading() -> Reading {
     Reading {
         wall: Timestamp::now(),
-        monotonic: Instant::now(),
+        monotonic: monotonic_now(),
     }
 }
 

@@ -8,11 +8,17 @@ pub(crate) mod etcd;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+
+use crate::clock::Clock;
+use crate::etcd::{Connections, Prober};
+use crate::ledger::Ledger;
+use crate::observe::{Observer, Sources};
 
 /// The server. Clones share its objects.
 #[derive(Clone, Default)]
@@ -63,6 +69,19 @@ impl FakeApi {
             }
         });
         Client::new(service, "default")
+    }
+
+    /// An observer of this server that remembers nothing yet. Members have 100 ms to answer.
+    pub(crate) fn observer(&self, clock: &Clock, settle_time: Duration) -> Observer {
+        Observer::new(Sources {
+            client: self.client(),
+            ledger: Ledger::new(self.client(), clock.clone()),
+            prober: Prober::new(Connections::new(clock.clone()), clock.clone()),
+            probe_timeout: Duration::from_millis(100),
+            settle_time,
+            clock: clock.clone(),
+            metrics: Arc::default(),
+        })
     }
 
     /// Stores an object under its path, in place of any other.

@@ -20,7 +20,7 @@ pub mod strategy;
 pub mod supervise;
 pub mod telemetry;
 
-pub use quorumgate_core::{plan, quorum};
+pub use quorumgate_core::{members, plan, quorum};
 
 #[cfg(test)]
 mod fake_api;

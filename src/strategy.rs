@@ -32,21 +32,21 @@ const CLOSING: &str = "closingBooks";
 /// the unchanged StatefulSet back. The webhook then makes the change, whatever the feature flags of
 /// the replica that answers it: during an update of the gate these may differ from the leader's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
-pub enum Order {
-    /// Asks for [`Sight::keep`].
+pub enum LeaderCommand {
+    /// Asks for [`SetStrategy::keep`].
     #[strum(serialize = "quorumgate-keeps-on-delete")]
     Keep,
-    /// Asks for [`Sight::give_back`].
+    /// Asks for [`SetStrategy::give_back`].
     #[strum(serialize = "quorumgate-gives-strategy-back")]
     GiveBack,
-    /// Asks for [`Sight::close_books`].
+    /// Asks for [`SetStrategy::close_books`].
     #[strum(serialize = "quorumgate-closes-books")]
     CloseBooks,
 }
 
 /// The parts of a StatefulSet that its strategy depends on.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sight<'a> {
+pub struct SetStrategy<'a> {
     /// `spec.updateStrategy`.
     pub strategy: Option<&'a Value>,
     /// The annotation [`PREVIOUS_UPDATE_STRATEGY`].
@@ -59,12 +59,12 @@ pub struct Change {
     /// The new `spec.updateStrategy`, if another is needed.
     pub strategy: Option<Value>,
     /// The change to the annotation.
-    pub memory: Memory,
+    pub memory: AnnotationChange,
 }
 
 /// The change to the annotation [`PREVIOUS_UPDATE_STRATEGY`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Memory {
+pub enum AnnotationChange {
     /// The annotation stays as it is.
     Stays,
     /// The annotation gets this value.
@@ -73,7 +73,7 @@ pub enum Memory {
     Goes,
 }
 
-impl<'a> Sight<'a> {
+impl<'a> SetStrategy<'a> {
     /// The type of the strategy; `RollingUpdate` where none is named.
     pub fn kind(&self) -> &'a str {
         self.strategy
@@ -94,10 +94,10 @@ impl<'a> Sight<'a> {
         if let Some(memory) = self.memory
             && let Some(owners) = read(memory)
         {
-            // `OnDelete` is back already, written by somebody who kept the mark in the annotation.
+            // `OnDelete` is back already, written by a client that kept the mark in the annotation.
             return is_closing(memory).then(|| Change {
                 strategy: None,
-                memory: Memory::Says(owners.to_string()),
+                memory: AnnotationChange::Says(owners.to_string()),
             });
         }
         // An annotation that cannot be parsed counts as missing; the stored one may be readable.
@@ -122,7 +122,7 @@ impl<'a> Sight<'a> {
         }
         Some(Change {
             strategy: Some(json!({"type": ROLLING_UPDATE, PARAMETERS: {"partition": 0}})),
-            memory: Memory::Says(owners.to_string()),
+            memory: AnnotationChange::Says(owners.to_string()),
         })
     }
 
@@ -168,26 +168,27 @@ impl<'a> Sight<'a> {
             .then(|| read(memory).unwrap_or_else(|| json!({"type": ROLLING_UPDATE})))
             .filter(|previous| Some(previous) != self.strategy);
         let memory = match self.memory {
-            Some(_) => Memory::Goes,
-            None => Memory::Stays,
+            Some(_) => AnnotationChange::Goes,
+            None => AnnotationChange::Stays,
         };
-        (strategy.is_some() || memory != Memory::Stays).then_some(Change { strategy, memory })
+        (strategy.is_some() || memory != AnnotationChange::Stays)
+            .then_some(Change { strategy, memory })
     }
 
     /// The change that `order` asks for.
-    pub fn obey(&self, order: Order, before: Option<&str>) -> Option<Change> {
+    pub fn obey(&self, order: LeaderCommand, before: Option<&str>) -> Option<Change> {
         match order {
-            Order::Keep => self.keep(before),
-            Order::GiveBack => self.give_back(before),
-            Order::CloseBooks => self.close_books(before),
+            LeaderCommand::Keep => self.keep(before),
+            LeaderCommand::GiveBack => self.give_back(before),
+            LeaderCommand::CloseBooks => self.close_books(before),
         }
     }
 
-    fn remember(&self, wish: &Value) -> Memory {
+    fn remember(&self, wish: &Value) -> AnnotationChange {
         let memory = self.memory.filter(|memory| !is_closing(memory));
         match memory.and_then(read) {
-            Some(known) if known == *wish => Memory::Stays,
-            _ => Memory::Says(wish.to_string()),
+            Some(known) if known == *wish => AnnotationChange::Stays,
+            _ => AnnotationChange::Says(wish.to_string()),
         }
     }
 }
@@ -197,11 +198,11 @@ impl Change {
     pub fn merge_patch(&self, live: Option<&Value>) -> Value {
         let mut annotations = Map::new();
         match &self.memory {
-            Memory::Stays => {}
-            Memory::Says(text) => {
+            AnnotationChange::Stays => {}
+            AnnotationChange::Says(text) => {
                 annotations.insert(PREVIOUS_UPDATE_STRATEGY.into(), json!(text));
             }
-            Memory::Goes => {
+            AnnotationChange::Goes => {
                 annotations.insert(PREVIOUS_UPDATE_STRATEGY.into(), Value::Null);
             }
         }

@@ -1,8 +1,8 @@
 //! Supervision of tasks. Every task of the process is started here.
 //!
-//! A task that serves all clusters is needed by the process: when it ends although nobody asked it
+//! A task that serves all clusters is needed by the process: when it ends without having been asked
 //! to, the process ends, and Kubernetes starts it again. A replica without such a task would look
-//! healthy: it would stay ready and keep its Lease while nobody watches, settles or rolls out.
+//! healthy: it would stay ready and keep its Lease while it does not watch, settle or roll out.
 //!
 //! A task for one cluster is begun again instead, after a pause. The objects of a cluster are
 //! written by its owner; if a panic that they cause ended the process, one tenant could end every
@@ -21,10 +21,12 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::error;
+
+use crate::clock::monotonic_now;
 
 /// The pause before a broken task is begun again, the first time and at most. Each pause is twice
 /// as long as the one before, until the task ran for longer than the longest pause.
@@ -33,7 +35,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How a task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum How {
+pub enum TaskEnd {
     /// The task returned without an error.
     Returned,
     /// The task returned this error.
@@ -42,7 +44,7 @@ pub enum How {
     Panicked(String),
 }
 
-/// A task that ended although nobody had asked it to.
+/// A task that ended without having been asked to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the task {task:?} {how}: without it this replica would only seem to work, so it ends and has to be started again"
@@ -51,10 +53,10 @@ pub struct Ended {
     /// The name of the task.
     pub task: Cow<'static, str>,
     /// How the task ended.
-    pub how: How,
+    pub how: TaskEnd,
 }
 
-impl fmt::Display for How {
+impl fmt::Display for TaskEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Returned => write!(f, "returned"),
@@ -65,22 +67,22 @@ impl fmt::Display for How {
 }
 
 /// The result of a task.
-pub trait Outcome {
+pub trait TaskResult {
     /// Converts the result into the way in which the task ended.
-    fn how(self) -> How;
+    fn how(self) -> TaskEnd;
 }
 
-impl Outcome for () {
-    fn how(self) -> How {
-        How::Returned
+impl TaskResult for () {
+    fn how(self) -> TaskEnd {
+        TaskEnd::Returned
     }
 }
 
-impl Outcome for anyhow::Result<()> {
-    fn how(self) -> How {
+impl TaskResult for anyhow::Result<()> {
+    fn how(self) -> TaskEnd {
         match self {
-            Ok(()) => How::Returned,
-            Err(error) => How::Failed(format!("{error:#}")),
+            Ok(()) => TaskEnd::Returned,
+            Err(error) => TaskEnd::Failed(format!("{error:#}")),
         }
     }
 }
@@ -98,7 +100,7 @@ pub struct Supervisor {
 pub struct UnexpectedEnds(UnboundedReceiver<Ended>);
 
 impl UnexpectedEnds {
-    /// Waits for the next task that ends although nobody asked it to. Never returns where no task
+    /// Waits for the next task that ends without having been asked to. Never returns if no task
     /// does.
     pub async fn next(&mut self) -> Ended {
         match self.0.recv().await {
@@ -122,7 +124,7 @@ impl Supervisor {
 
     /// Starts a task that the process needs. The task has to run until `asked` is cancelled, and to
     /// return then.
-    pub fn spawn<T: Outcome>(
+    pub fn spawn<T: TaskResult>(
         &self,
         task: impl Into<Cow<'static, str>>,
         asked: CancellationToken,
@@ -132,7 +134,7 @@ impl Supervisor {
         self.tasks.spawn(async move {
             let how = match caught(run).await {
                 Ok(outcome) if asked.is_cancelled() => match outcome.how() {
-                    How::Returned => return,
+                    TaskEnd::Returned => return,
                     how => how,
                 },
                 Ok(outcome) => outcome.how(),
@@ -144,7 +146,7 @@ impl Supervisor {
 
     /// Starts a task that the process needs and that never returns by itself. The task is dropped
     /// when `asked` is cancelled.
-    pub fn spawn_endless<T: Outcome>(
+    pub fn spawn_endless<T: TaskResult>(
         &self,
         task: impl Into<Cow<'static, str>>,
         asked: CancellationToken,
@@ -154,7 +156,7 @@ impl Supervisor {
         self.spawn(task, asked, async move {
             match until.run_until_cancelled_owned(run).await {
                 Some(outcome) => match outcome.how() {
-                    How::Failed(why) => Err(anyhow::Error::msg(why)),
+                    TaskEnd::Failed(why) => Err(anyhow::Error::msg(why)),
                     _ => Ok(()),
                 },
                 None => Ok(()),
@@ -170,7 +172,7 @@ impl Supervisor {
         task: impl Into<Cow<'static, str>>,
         asked: CancellationToken,
         begin: impl FnMut() -> D + Send + 'static,
-        broke: impl FnMut(&How, Duration) + Send + 'static,
+        broke: impl FnMut(&TaskEnd, Duration) + Send + 'static,
     ) where
         D: Future<Output = ()> + Send + 'static,
     {
@@ -184,7 +186,7 @@ impl Supervisor {
         &self,
         task: impl Into<Cow<'static, str>>,
         begin: impl FnMut() -> W + Send + 'static,
-        broke: impl FnMut(&How, Duration) + Send + 'static,
+        broke: impl FnMut(&TaskEnd, Duration) + Send + 'static,
     ) where
         W: Future<Output = ()> + Send + 'static,
     {
@@ -213,7 +215,7 @@ impl Supervisor {
         self.work.len()
     }
 
-    fn lost(&self, task: Cow<'static, str>, how: How) {
+    fn lost(&self, task: Cow<'static, str>, how: TaskEnd) {
         let ended = Ended { task, how };
         error!(task = %ended.task, how = %ended.how, "a task ended that nobody asked to end");
         // The receiver is gone while the process ends.
@@ -221,30 +223,30 @@ impl Supervisor {
     }
 }
 
-/// Returns the value of `run`, or its panic as [`How::Panicked`].
-pub async fn caught<T>(run: impl Future<Output = T>) -> Result<T, How> {
+/// Returns the value of `run`, or its panic as [`TaskEnd::Panicked`].
+pub async fn caught<T>(run: impl Future<Output = T>) -> Result<T, TaskEnd> {
     let run = AssertUnwindSafe(run).catch_unwind();
     run.await
-        .map_err(|panic| How::Panicked(words(panic.as_ref())))
+        .map_err(|panic| TaskEnd::Panicked(words(panic.as_ref())))
 }
 
 async fn repeat<D: Future<Output = ()>>(
     mut begin: impl FnMut() -> D,
-    mut broke: impl FnMut(&How, Duration),
+    mut broke: impl FnMut(&TaskEnd, Duration),
 ) {
     let mut pauses = Pauses::default();
     loop {
-        let since = Instant::now();
+        let since = monotonic_now();
         let ended = caught(async { begin().await }).await;
         let pause = pauses.after(since.elapsed());
-        broke(&ended.err().unwrap_or(How::Returned), pause);
+        broke(&ended.err().unwrap_or(TaskEnd::Returned), pause);
         sleep(pause).await;
     }
 }
 
 async fn until_done<W: Future<Output = ()>>(
     mut begin: impl FnMut() -> W,
-    mut broke: impl FnMut(&How, Duration),
+    mut broke: impl FnMut(&TaskEnd, Duration),
 ) {
     let mut pauses = Pauses::default();
     while let Err(how) = caught(async { begin().await }).await {

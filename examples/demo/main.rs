@@ -1,5 +1,6 @@
-//! The main job, to be watched: a real control plane, three real etcd members, two replicas of the gate, and everything that
-//! usually goes wrong. `make demo` builds what is missing and runs it; `make demo ARGS=--keep` leaves it running.
+//! The demo: a real control plane, three real etcd members, two replicas of the gate, and
+//! everything that usually goes wrong. `make demo` builds what is missing and runs it;
+//! `make demo ARGS=--keep` leaves it running.
 
 #![expect(
     clippy::large_futures,

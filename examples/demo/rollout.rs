@@ -1,4 +1,5 @@
-//! A change of the template while a member is broken: by the gate, and by the StatefulSet controller alone.
+//! A change of the template while a member is broken: with the gate, and with the StatefulSet
+//! controller alone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,23 +16,23 @@ use tokio::time::sleep;
 use crate::stage::{PATIENCE, Stage};
 use crate::voice::{output, say, scene};
 
-/// Between two looks at who has been replaced and what the budget tells.
+/// The pause between two looks at the pods and at the budget.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a rollout did to those who wrote meanwhile.
+/// The effect of a rollout on a writer.
 struct Outcome {
     order: Vec<String>,
-    /// `None` where it got no further.
+    /// The duration; `None` if the rollout did not finish.
     took: Option<Duration>,
     longest_gap: Duration,
     failed_writes: usize,
 }
 
-/// How long the StatefulSet controller may take, which needs six to ten seconds, or never comes to an end: it may delete the broken member as an
-/// outdated one as often as it makes it.
+/// The time limit for the StatefulSet controller. It needs six to ten seconds, or never finishes:
+/// it may delete the broken member as outdated each time after it has created it.
 const STUCK: Duration = Duration::from_secs(45);
 
-/// A template that differs by an annotation.
+/// A patch that changes an annotation of the template.
 const CHANGE: &str = r#"{"spec":{"template":{"metadata":{"annotations":{"demo":"changed"}}}}}"#;
 
 pub(crate) async fn one_member_broken(stage: &Stage) -> Result<()> {
@@ -68,7 +69,7 @@ pub(crate) async fn one_member_broken(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-/// The same members, the same fault and the same change, left to the StatefulSet controller.
+/// The same members, fault and change, with the StatefulSet controller alone.
 async fn without_the_gate(stage: &Stage) -> Result<Outcome> {
     scene("The same without the gate");
     say(
@@ -105,8 +106,8 @@ fn took(time: Option<Duration>) -> String {
     })
 }
 
-/// Changes the template while the first member is dead, and watches until every pod has been replaced and the cluster is quorate again, or
-/// for `limit`.
+/// Changes the template while the first member is dead. Watches until every pod was replaced and
+/// the cluster is quorate again, at most for `limit`.
 async fn rollout(
     stage: &Stage,
     etcd: &EtcdCluster,
@@ -146,7 +147,7 @@ async fn rollout(
                 }
             }
             if now.contains_key(&first) && order.contains(&first) {
-                // The new template mends it.
+                // The new template repairs the member.
                 drop(broken.take());
             }
         }
@@ -178,7 +179,7 @@ async fn standing(etcd: &EtcdCluster) -> Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// Prints what the budget tells of the rollout, a line for every step, until it is complete.
+/// Prints the budget's report on the rollout, a line for every step, until it is complete.
 async fn story(stage: &Stage) -> Result<()> {
     let budgets = stage.sandbox.api::<QuorumDisruptionBudget>();
     let start = Instant::now();
@@ -202,7 +203,7 @@ async fn story(stage: &Stage) -> Result<()> {
     }
 }
 
-/// The latest step, how far it is, and who leads.
+/// The latest step, the progress, and the leader.
 fn line(rollout: &RolloutStatus, status: &QuorumDisruptionBudgetStatus) -> Option<String> {
     let step = rollout.last_step.as_ref()?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! What happens, scene by scene.
+//! The scenes of the demo.
 
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,7 +11,7 @@ use crate::rollout;
 use crate::stage::{PATIENCE, Stage};
 use crate::voice::{command, output, say, scene};
 
-/// Plays everything.
+/// Plays all scenes.
 pub(crate) async fn play(keep: bool) -> Result<()> {
     scene("Setting up");
     let stage = Stage::set().await?;
@@ -24,11 +24,11 @@ pub(crate) async fn play(keep: bool) -> Result<()> {
 }
 
 async fn introduction(stage: &Stage) -> Result<()> {
-    scene("A new budget is cold");
+    scene("A new budget is not trusted yet");
     say(
         "The gate found the cluster by its label and made a budget for it. It cannot know what was permitted before, so it waits one settle time.",
     );
-    stage.warm().await?;
+    stage.trusted().await?;
     stage.whole().await?;
     stage.kubectl("get qdb").await?;
     stage.kubectl("get pods -o wide").await?;

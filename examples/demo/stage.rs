@@ -1,4 +1,4 @@
-//! What the demo plays on: nodes, an etcd cluster with a writer, and two replicas of the gate.
+//! The environment of the demo: nodes, an etcd cluster with a writer, and two replicas of the gate.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use quorumgate_testbed::{Bed, Sandbox, eventually};
 
 use crate::voice;
 
-/// How long anything may take on a busy machine.
+/// The time limit for anything on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Everything that runs.
+/// All running parts.
 pub(crate) struct Stage {
     pub(crate) sandbox: Sandbox,
     pub(crate) etcd: EtcdCluster,
@@ -25,7 +25,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Sets it up, and says how long each part took.
+    /// Starts all parts, and prints how long each took.
     pub(crate) async fn set() -> Result<Self> {
         let bed = timed(
             "control plane (kube-apiserver, kube-controller-manager, kube-scheduler, etcd)",
@@ -57,21 +57,21 @@ impl Stage {
     }
 
     /// Waits until the new ledger is trusted.
-    pub(crate) async fn warm(&self) -> Result<()> {
-        eventually(PATIENCE, "the ledger is warm", || async {
+    pub(crate) async fn trusted(&self) -> Result<()> {
+        eventually(PATIENCE, "the ledger is trusted", || async {
             let budgets = self.sandbox.api::<QuorumDisruptionBudget>();
             let status = budgets
                 .get(self.etcd.name())
                 .await?
                 .status
                 .context("no status yet")?;
-            ensure!(status.ledger.warm, "it is cold");
+            ensure!(status.ledger.trusted, "it is not trusted");
             Ok(())
         })
         .await
     }
 
-    /// Waits until no permission is open and every member serves.
+    /// Waits until no grant is open and every member serves.
     pub(crate) async fn whole(&self) -> Result<()> {
         self.etcd.quorate(PATIENCE).await?;
         eventually(
@@ -95,7 +95,7 @@ impl Stage {
         .await
     }
 
-    /// Runs kubectl in the demo's namespace and shows what it prints.
+    /// Runs kubectl in the demo's namespace and prints its output.
     pub(crate) async fn kubectl(&self, line: &str) -> Result<Output> {
         voice::command(&format!("kubectl {line}"));
         let output = self.quietly(line).await?;
@@ -126,7 +126,7 @@ async fn timed<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T
     Ok(done)
 }
 
-/// The gate's program, built beside this one.
+/// The path of the gate's binary, which was built beside this program.
 fn program() -> Result<PathBuf> {
     let here = std::env::current_exe()?;
     let target = here

@@ -1,4 +1,5 @@
-//! How the demo speaks: headings, explanations, commands and what they print. Colours only where a person watches.
+//! The demo's output: headings, explanations, commands and their results. Colours are used on a
+//! terminal only.
 #![expect(clippy::print_stdout, reason = "the demo exists to print")]
 
 use std::io::IsTerminal as _;
@@ -11,29 +12,29 @@ fn styled(style: &str, text: &str) -> String {
     }
 }
 
-/// A new scene.
+/// Prints the heading of a scene.
 pub(crate) fn scene(title: &str) {
     println!("\n{}", styled("1;36", &format!("== {title}")));
 }
 
-/// What is about to be seen, or what was.
+/// Prints an explanation.
 pub(crate) fn say(text: &str) {
     println!("{text}");
 }
 
-/// A command as a person would type it.
+/// Prints a command as a person would type it.
 pub(crate) fn command(text: &str) {
     println!("{}", styled("1", &format!("$ {text}")));
 }
 
-/// What a command printed.
+/// Prints the output of a command.
 pub(crate) fn output(text: &str) {
     for line in text.lines() {
         println!("    {line}");
     }
 }
 
-/// The demo did not work.
+/// Prints that the demo failed, and why.
 pub(crate) fn failure(error: &anyhow::Error) {
     println!(
         "\n{}",

@@ -1,25 +1,30 @@
-//! Who asks: the identity the API server authenticated, and what the rules make of it.
+//! The asker of a request: the identity that the API server authenticated, and its role in the
+//! rules.
 
+use super::checked::NODE_GROUP;
+use super::review::UserInfo;
 use crate::judge::Asker;
 use crate::quorum::Actor;
-
-use super::review::UserInfo;
 use crate::telemetry::events::shortened;
 
-/// As much of a user's name goes into logs, Events, budgets and answers. Authenticators set no limit.
+/// The most bytes of a user's name in logs, Events, budgets and answers. Authenticators set no
+/// limit.
 const NAME_BYTES: usize = 256;
 
 const NODE_PREFIX: &str = "system:node:";
-/// The only group that decides anything.
-pub(super) const NODE_GROUP: &str = "system:nodes";
-/// Where the controller manager runs all its controllers under one name, pod GC is a stranger: that name is also the taint
-/// eviction's and the StatefulSet controller's. It loses nothing by it, since what pod GC deletes has ended or its node is gone.
+/// The account of pod GC.
+///
+/// If the controller manager runs all its controllers under one name, pod GC counts as a stranger,
+/// because the taint eviction and the StatefulSet controller have the same name. Pod GC loses
+/// nothing by that: the pods that it deletes have ended, or their node is gone.
 const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
-/// The garbage collector. Where the controller manager runs all its controllers under one name, it is a stranger too.
+/// The account of the garbage collector. If the controller manager runs all its controllers under
+/// one name, the garbage collector counts as a stranger too.
 const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 
-/// Whether the garbage collector asks. It deletes an object only after it has read every owner itself, uncached, and found each of them gone, or
-/// going with its dependents; and it insists on the incarnation that it looked at.
+/// Whether the garbage collector asks. Before it deletes an object, it reads every owner itself,
+/// uncached, and finds each gone, or going together with its dependents. It insists on the UID of
+/// the object that it looked at.
 pub(super) fn is_garbage_collector(user: &UserInfo) -> bool {
     user.username == GARBAGE_COLLECTOR
 }
@@ -39,7 +44,7 @@ pub(super) fn asker(user: UserInfo, own: &str) -> Asker {
     }
 }
 
-/// A name alone may be anybody's; the group is given by the authenticator.
+/// Whether a kubelet asks. Any user may have such a name; the authenticator gives the group.
 fn is_kubelet(user: &UserInfo) -> bool {
     let in_group = user.groups.iter().flatten().any(|g| g == NODE_GROUP);
     in_group

@@ -1,8 +1,9 @@
-//! What a review says is checked here, where it comes in, before anything is made of it: names, numbers, and lists of any length.
+//! Checks of the names, numbers and lists in a review while they are deserialised.
 //!
-//! Names become parts of URLs that are asked with this process's own rights, numbers become ranges, and a list weighs many times its text. So a
-//! name has to be one by the rules of Kubernetes, a number one that the API has room for, and of a list only that is kept which
-//! somebody looks at. What breaks a rule makes the review unreadable: a bad request, never an answer.
+//! Names become parts of URLs that are asked with this process's own rights, numbers become ranges,
+//! and a list takes many times the memory of its text. So a name has to follow the rules of
+//! Kubernetes, a number has to fit into its type in the API, and only those elements of a list are
+//! kept that somebody looks at. A review that breaks a rule is unreadable, which is a bad request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,19 +12,50 @@ use std::marker::PhantomData;
 use serde::de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::actor::NODE_GROUP;
-use super::review::OwnerReference;
 use crate::api::{dns, names};
 use crate::observe::is_stateful_set;
 use crate::telemetry::events::shortened;
 
-/// A UID of Kubernetes has 36 characters.
+/// The most bytes of a UID. Those of Kubernetes have 36.
 const LONGEST_UID: usize = 128;
 
-/// How much of what is no name is repeated, bytes.
+/// The most bytes of a bad name that an error repeats.
 const REPEATED: usize = 64;
 
-/// A namespace's name, or none.
+/// The group of kubelets, which is the only group that decides anything.
+pub(super) const NODE_GROUP: &str = "system:nodes";
+
+/// The owner of an object.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerReference {
+    /// The group and version of the owner.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub api_version: String,
+    /// The kind of the owner.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub kind: String,
+    /// The name of the owner.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub name: String,
+    /// The UID of the owner.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub uid: String,
+    /// Whether this owner controls the object.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub controller: bool,
+}
+
+/// Reads `null` as the default.
+pub(super) fn null_is_default<'de, D, T>(from: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Option::<T>::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// The name of a namespace, or nothing.
 pub(super) fn namespace<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     named(
         from,
@@ -32,7 +64,7 @@ pub(super) fn namespace<'de, D: Deserializer<'de>>(from: D) -> Result<String, D:
     )
 }
 
-/// An object's name, or none.
+/// The name of an object, or nothing.
 pub(super) fn name<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     named(
         from,
@@ -68,12 +100,12 @@ pub(super) fn uid<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, 
     }
 }
 
-/// The same where there has to be one.
+/// A UID that must be there.
 pub(super) fn some_uid<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     uid(from).map(Option::unwrap_or_default)
 }
 
-/// A number of pods, or the first of them: what an `int32` holds, from 0 on.
+/// A number of pods or an ordinal: an `int32` that is not negative.
 pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let count = Option::<i32>::deserialize(from)?;
     count
@@ -81,7 +113,7 @@ pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D
         .transpose()
 }
 
-/// The owner that controls the object. The others say nothing of whose it is.
+/// The owner that controls the object. The other owners do not tell to which cluster it belongs.
 pub(super) fn controller<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Vec<OwnerReference>>, D::Error> {
@@ -108,7 +140,7 @@ pub(super) fn finalizers<'de, D: Deserializer<'de>>(
     kept(from, |finalizer: &String| finalizer == names::ORPHAN)
 }
 
-/// The elements of a list that are worth keeping; the others take no room.
+/// The elements of a list that pass a test. The others take no memory.
 pub(super) fn kept<'de, D, T>(from: D, is_kept: fn(&T) -> bool) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,
@@ -140,7 +172,7 @@ fn is_looked_at(key: &str) -> bool {
     own || [names::MANAGED_BY, names::COMPONENT, names::SAFE_TO_EVICT].contains(&key)
 }
 
-/// A list that is gone through by a sieve, or `null`.
+/// Reads a list, or `null`, and keeps the elements that pass a test.
 struct Sieve<T> {
     is_kept: fn(&T) -> bool,
     of: PhantomData<T>,
@@ -172,7 +204,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Sieve<T> {
     }
 }
 
-/// A map of texts of which most are skipped, or `null`.
+/// Reads a map of texts, or `null`, and keeps the entries that somebody looks at.
 struct Notes;
 
 impl<'de> Visitor<'de> for Notes {

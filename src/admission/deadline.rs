@@ -1,5 +1,5 @@
-//! When an answer has to be there: 90 % of the time the API server waits, which it tells in the `timeout` parameter, and never longer than
-//! the webhook configurations let it wait.
+//! The deadline of an answer: 90 % of the time that the API server waits. The API server tells that
+//! time in the parameter `timeout`; the webhook configurations limit it.
 
 use std::time::Duration;
 
@@ -7,21 +7,22 @@ use tokio::time::Instant;
 
 use super::malformed::Problem;
 
-/// How long the API server waits: the `timeoutSeconds` of the webhook configurations. Whoever asks for more time is no API server that goes by
-/// them, and would hold what a request takes for that long.
+/// The `timeoutSeconds` of the webhook configurations. A caller that names a longer time does not
+/// follow them, and would occupy the places of a request for that long.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Two instants of one request.
+/// The two deadlines of one request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
-    /// The judge's: 90 % of the API server's patience.
+    /// The deadline of the judge: 90 % of the time.
     pub judge: Instant,
-    /// The last moment for an answer of any kind: 95 %. A judge that overruns its own is left behind then.
+    /// The deadline of any answer: 95 % of the time. A judge that has not answered by then is left
+    /// behind.
     pub answer: Instant,
 }
 
 impl Deadline {
-    /// The deadlines of a request for whose answer the API server waits since `start`, with this query string.
+    /// The deadlines of a request with this query string. The API server waits since `start`.
     pub(super) fn of(start: Instant, query: Option<&str>) -> Result<Self, Problem> {
         let given = query
             .unwrap_or_default()

@@ -1,19 +1,15 @@
-//! `/validate/evictions`: may this pod be evicted? An allowed eviction deletes the pod without a further review.
+//! `/validate/evictions`: may this pod be evicted? An allowed eviction deletes the pod without a
+//! further review.
 
 use serde::Deserialize;
 
-use crate::judge::{DryRun, Question};
-use crate::quorum::Kind;
-
-use super::deadline::Deadline;
-use super::handle::{Answered, Call};
+use super::actor;
+use super::asked::{About, Asked, Context, Subject, What};
 use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
-use super::report::Subject;
 use super::review::{Metadata, Options, Request};
-use super::room::Readable;
-use super::ruling::Ruling;
-use super::{actor, grace, identity};
+use crate::judge::{DryRun, Question};
+use crate::quorum::Kind;
 
 /// An eviction: `policy/v1` and `policy/v1beta1` alike.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -23,15 +19,15 @@ pub(super) struct Eviction {
     api_version: Option<String>,
     #[serde(default)]
     kind: Option<String>,
-    /// The pod's name and namespace.
+    /// The name and the namespace of the pod.
     #[serde(default)]
     pub metadata: Metadata,
-    /// How the pod is to be deleted. Some clients send none.
+    /// The options of the delete. Some clients send none.
     pub delete_options: Option<Options>,
 }
 
 impl Eviction {
-    /// Whether this is a version of evictions that is known; older API servers leave the type out.
+    /// Whether this version of evictions is known. Older API servers leave the type out.
     fn is_known(&self) -> bool {
         let version = self.api_version.as_deref().unwrap_or_default();
         let kind = self.kind.as_deref().unwrap_or_default();
@@ -39,7 +35,7 @@ impl Eviction {
     }
 }
 
-/// What both webhooks for evictions read out of a review.
+/// The review of an eviction, as both webhooks for evictions read it.
 #[derive(Debug)]
 pub(super) struct Evicted {
     pub(super) request: Request<Eviction>,
@@ -64,11 +60,12 @@ impl Evicted {
         }
         let mut metadata = eviction.metadata.clone();
         if hook == Hook::MutateEvictions && !request.name.is_empty() {
-            // Where the object has another name the API server itself refuses it, right after this webhook: a bad request (400). A
-            // webhook that gives no verdict would make that an internal error (500).
+            // If the object has another name, the API server refuses the eviction right after this
+            // webhook, as a bad request (400). An error of the webhook would make that an internal
+            // error (500).
             metadata.name.clear();
         }
-        let (namespace, pod) = identity::of(&request, &metadata)?;
+        let (namespace, pod) = request.identity(&metadata)?;
         let dry_run = dry_run(&request, &eviction);
         Ok(Self {
             request,
@@ -88,7 +85,8 @@ impl Evicted {
     }
 }
 
-/// `kubectl drain --dry-run=server` asks inside the eviction, other clients in the request's own options.
+/// Whether nothing is to be stored. `kubectl drain --dry-run=server` says so inside the eviction,
+/// other clients in the options of the request.
 fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
     let inside = eviction
         .delete_options
@@ -101,36 +99,32 @@ fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
     }
 }
 
-pub(super) async fn answer(
-    call: Call<'_>,
-    body: Readable<'_>,
-    deadline: Deadline,
-) -> Result<Answered, Malformed> {
-    let evicted = body.read(|body| Evicted::read(Hook::Evictions, body))?;
+/// The question of a review.
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+    let evicted = Evicted::read(Hook::Evictions, body)?;
     let subject = evicted.subject();
-    let asker = actor::asker(
-        evicted.request.user_info.clone(),
-        &call.admission.own_username,
-    );
-    let options = evicted.eviction.delete_options.clone().unwrap_or_default();
+    let asker = actor::asker(evicted.request.user_info, context.own_username);
+    let options = evicted.eviction.delete_options.unwrap_or_default();
     let question = Question {
-        namespace: evicted.namespace.clone(),
+        namespace: evicted.namespace,
         pod: evicted.pod.as_str().into(),
         shown: None,
         kind: Kind::Evict,
         asker: asker.clone(),
-        grace: grace::of_eviction(&options),
+        // The review shows no pod, so only an explicit 0 is known to remove the object at once.
+        grace: Options::grace_of(options.grace_period_seconds),
         precondition: options.precondition().map(Into::into),
         dry_run: evicted.dry_run,
-        deadline: deadline.judge,
+        deadline: context.deadline,
         seen: None,
     };
-    let ruling: Ruling = call.judged(question, deadline).await;
-    Ok(Answered {
-        review: evicted.request.uid,
-        subject,
-        asker,
-        dry_run: evicted.dry_run,
-        ruling,
+    Ok(Asked {
+        about: About {
+            review: evicted.request.uid,
+            subject,
+            asker,
+            dry_run: evicted.dry_run,
+        },
+        what: What::Pod(question),
     })
 }

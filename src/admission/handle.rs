@@ -1,55 +1,52 @@
-//! One request from its first byte to its answer: read, decide, report, respond.
+//! The way of a request from its first byte to its answer: read, ask, report, respond.
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
-use futures::FutureExt as _;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::asked::{Asked, Context, What};
+use super::deadline::Deadline;
+use super::hook::Hook;
+use super::malformed::{Malformed, Problem};
+use super::mutate;
+use super::mutate::evictions::Incarnations;
+use super::mutate::pods::Enrolment;
+use super::outcome::{Answered, Outcome};
+use super::places::Places;
+use super::report::report;
+use super::respond::respond;
+use super::room::{Readable, Room};
+use super::{evictions, pods, restarts, stateful_sets};
+use crate::clock::monotonic_now;
 use crate::features::Features;
-use crate::judge::{Asker, DryRun, Judging, Question};
+use crate::judge::{Answer, Judging};
 use crate::serve::{Handshake, Peer};
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::strangers::STRANGERS;
 
-use super::deadline::Deadline;
-use super::hook::Hook;
-use super::malformed::{Malformed, Problem};
-use super::mutate::evictions::Incarnations;
-use super::mutate::pods::Enrolment;
-use super::places::Places;
-use super::report::{Report, Subject};
-use super::respond::respond;
-use super::room::Room;
-use super::ruling::Ruling;
-use super::stateful_set::{SetJudging, SetQuestion};
-use super::{evictions, mutate, pods, restarts, stateful_set};
-
-/// Everything the webhooks need. One for the process.
+/// The parts that the webhooks work with. One for the process.
 pub struct Admission {
-    /// Answers for pods.
+    /// Answers questions about pods and StatefulSets.
     pub judge: Arc<dyn Judging>,
-    /// Answers for StatefulSets.
-    pub set_judge: Arc<dyn SetJudging>,
-    /// Knows which incarnation of a pod there is.
+    /// Knows which incarnation of a pod exists.
     pub incarnations: Arc<dyn Incarnations>,
     /// Knows which StatefulSets are enrolled.
     pub enrolment: Arc<dyn Enrolment>,
     /// Takes the Events about refusals.
     pub notices: Arc<dyn Notices>,
-    /// Counts.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
     /// The username under which the API server knows this process.
     pub own_username: String,
-    /// Which features are on.
+    /// The features that are on.
     pub features: Features,
-    /// What the webhooks bear.
+    /// The limits of the webhooks.
     pub limits: Limits,
 }
 
@@ -63,16 +60,20 @@ impl fmt::Debug for Admission {
     }
 }
 
-/// What the webhooks bear.
+/// The limits of the webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The longest body, bytes. A review holds up to two objects of 1.5 MiB, etcd's limit for a request.
+    /// The longest body in bytes. A review holds up to two objects of 1.5 MiB, etcd's limit for a
+    /// request.
     pub body_bytes: usize,
-    /// Judgements at one time, half of them for one address; more answer 429 inside their review.
+    /// The most judgements at one time, half of them for one address. Further requests get a 429
+    /// inside their review.
     pub judgements: usize,
-    /// Requests at one time, those that are still being read included; more answer HTTP 429 unread.
+    /// The most requests at one time, with those that are still being read. Further requests get an
+    /// HTTP 429 unread.
     pub requests: usize,
-    /// What all bodies beyond their first 32 KiB may take together, bytes; more answer HTTP 429.
+    /// The most bytes that all bodies take together, without the first 32 KiB of each. Further
+    /// bodies get an HTTP 429.
     pub room_bytes: usize,
 }
 
@@ -87,37 +88,19 @@ impl Default for Limits {
     }
 }
 
-/// A request that got a verdict.
-#[derive(Debug)]
-pub(super) struct Answered {
-    pub(super) review: String,
-    pub(super) subject: Subject,
-    pub(super) asker: Asker,
-    pub(super) dry_run: DryRun,
-    pub(super) ruling: Ruling,
-}
-
 /// The webhooks at work.
 #[derive(Debug)]
-pub(super) struct Door {
-    pub(super) admission: Admission,
-    /// One permit per request that may be in the house at one time.
+pub(super) struct Webhooks {
+    admission: Admission,
+    /// A permit per request.
     requests: Semaphore,
-    /// What their bodies may take.
+    /// The memory of their bodies.
     room: Room,
-    /// One for each judgement that may go on at one time.
+    /// A place per judgement.
     places: Places,
 }
 
-/// The webhooks, as one caller has them.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Call<'a> {
-    pub(super) admission: &'a Admission,
-    places: &'a Places,
-    peer: Option<Peer>,
-}
-
-impl Door {
+impl Webhooks {
     pub(super) fn new(admission: Admission) -> Self {
         let Limits {
             body_bytes,
@@ -134,11 +117,19 @@ impl Door {
     }
 
     pub(super) async fn handle(&self, hook: Hook, request: Request<Body>) -> Response {
-        let start = Instant::now();
-        let metrics = &self.admission.metrics;
+        let start = monotonic_now();
+        let Admission {
+            metrics, notices, ..
+        } = &self.admission;
         let _answering = metrics.answering();
         match self.answer(hook, start, request).await {
-            Ok(answered) => self.finish(hook, start.elapsed(), &answered),
+            Ok(answered) => {
+                let rejection = answered.rejection();
+                let rejection = rejection.as_ref();
+                let took = start.elapsed();
+                report(hook, &answered, rejection, took, metrics, &**notices);
+                respond(&answered, rejection)
+            }
             Err(malformed) => {
                 metrics.rejected(hook.slug(), malformed.problem.slug());
                 STRANGERS.tell(|| {
@@ -164,92 +155,69 @@ impl Door {
         let place = self.requests.try_acquire();
         let _place = place.map_err(|_| Problem::Overloaded)?;
         let handshake = request.extensions().get::<Handshake>();
-        let asked = handshake.map_or(start, |handshake| handshake.asked(start));
+        let arrived_at = handshake.map_or(start, |handshake| handshake.asked(start));
         let peer = request.extensions().get::<Peer>().copied();
-        let deadline = Deadline::of(asked, request.uri().query())?;
+        let deadline = Deadline::of(arrived_at, request.uri().query())?;
         let arriving = self.room.take_in(request.into_body());
-        let arrived = tokio::time::timeout_at(deadline.judge, arriving).await;
-        // Its room is taken until the request is answered.
+        let arrived = timeout_at(deadline.judge, arriving).await;
+        // The body's room is taken until the request is answered.
         let mut arrived = arrived.map_err(|_| Problem::TooSlow)??;
-        let turn = self.room.turn(&mut arrived);
-        let body = tokio::time::timeout_at(deadline.judge, turn).await;
-        let body = body.map_err(|_| Problem::Overloaded)??;
-        let admission = &self.admission;
-        let call = Call {
-            admission,
-            places: &self.places,
-            peer,
+        let turn = timeout_at(deadline.judge, self.room.turn(&mut arrived)).await;
+        let body = turn.map_err(|_| Problem::Overloaded)??;
+        let Asked { about, what } = Box::pin(self.understand(hook, body, deadline)).await?;
+        let outcome = self.outcome(what, peer, deadline).await;
+        Ok(Answered { about, outcome })
+    }
+
+    /// The question of the review. A mutating webhook works out its patch here.
+    async fn understand(
+        &self,
+        hook: Hook,
+        body: Readable<'_>,
+        deadline: Deadline,
+    ) -> Result<Asked, Malformed> {
+        let Admission {
+            incarnations,
+            enrolment,
+            features,
+            own_username,
+            ..
+        } = &self.admission;
+        let context = Context {
+            own_username,
+            deadline: deadline.judge,
         };
-        // Boxed, so that the webhooks that were not called take no room in what moves through axum's layers.
-        let answering = match hook {
-            Hook::Pods => pods::answer(call, body, deadline).boxed(),
-            Hook::Evictions => evictions::answer(call, body, deadline).boxed(),
-            Hook::StatefulSets => stateful_set::answer(call, body, deadline).boxed(),
-            Hook::Restarts => restarts::answer(call, body, deadline).boxed(),
-            Hook::MutateEvictions => mutate::evictions::answer(admission, body, deadline).boxed(),
+        match hook {
+            Hook::Pods => body.read(|body| pods::asked(body, context)),
+            Hook::Evictions => body.read(|body| evictions::asked(body, context)),
+            Hook::StatefulSets => body.read(|body| stateful_sets::asked(body, context)),
+            Hook::Restarts => body.read(|body| restarts::asked(body, context)),
+            Hook::MutateEvictions => mutate::evictions::asked(body, context, &**incarnations).await,
             Hook::MutateStatefulSets => {
-                mutate::stateful_sets::answer(admission, body, deadline).boxed()
+                mutate::stateful_sets::asked(body, context, &**enrolment, *features).await
             }
-            Hook::MutatePods => mutate::pods::answer(admission, body, deadline).boxed(),
-        };
-        answering.await
-    }
-
-    fn finish(&self, hook: Hook, took: Duration, answered: &Answered) -> Response {
-        let Answered {
-            review,
-            subject,
-            asker,
-            dry_run,
-            ruling,
-        } = answered;
-        let report = Report {
-            hook,
-            review,
-            subject,
-            asker,
-            dry_run: *dry_run,
-            ruling,
-            took,
-        };
-        report.file(&self.admission.metrics, &*self.admission.notices);
-        respond(review, subject, ruling)
-    }
-}
-
-const OVERLOADED: &str = "as many requests are being judged as can be";
-
-impl Call<'_> {
-    /// The judge's ruling on a pod. A judge that overruns its deadline is left behind: a grant it may still record settles by itself.
-    pub(super) async fn judged(&self, question: Question, deadline: Deadline) -> Ruling {
-        let namespace = question.namespace.clone();
-        let pod = question.pod.clone();
-        let Some(_place) = self.places.take(self.peer) else {
-            return Ruling::unavailable(&format!("pod {namespace}/{pod}"), OVERLOADED);
-        };
-        match tokio::time::timeout_at(deadline.answer, self.admission.judge.judge(question)).await {
-            Ok(answer) => Ruling::on_pod(&namespace, pod.as_str(), answer),
-            Err(_) => Ruling::unavailable(
-                &format!("pod {namespace}/{pod}"),
-                "no judgement was reached in time",
-            ),
+            Hook::MutatePods => mutate::pods::asked(body, context, &**enrolment).await,
         }
     }
 
-    /// The same for a StatefulSet.
-    pub(super) async fn judged_set(&self, question: SetQuestion, deadline: Deadline) -> Ruling {
-        let set = question.set.clone();
-        let Some(_place) = self.places.take(self.peer) else {
-            return Ruling::unavailable(&format!("statefulset {set}"), OVERLOADED);
+    async fn outcome(&self, what: What, peer: Option<Peer>, deadline: Deadline) -> Outcome {
+        let judge = &self.admission.judge;
+        let judging = match what {
+            What::Pod(question) => judge.judge(question),
+            What::Set(question) => judge.judge_set(question),
+            What::Nothing(waiver) => return Outcome::Unasked(waiver),
+            What::Patch(Ok(patch)) => return Outcome::Changed(patch),
+            What::Patch(Err(why)) => return Outcome::Judged(Answer::unavailable(why)),
         };
-        match tokio::time::timeout_at(deadline.answer, self.admission.set_judge.judge(question))
-            .await
-        {
-            Ok(answer) => Ruling::on_set(&set, answer),
-            Err(_) => Ruling::unavailable(
-                &format!("statefulset {set}"),
-                "no judgement was reached in time",
-            ),
-        }
+        let Some(_place) = self.places.take(peer) else {
+            let why = "as many requests are being judged as can be";
+            return Outcome::Judged(Answer::unavailable(why));
+        };
+        // A judge that overruns its deadline is left behind. A grant that it still records settles
+        // by itself.
+        let answer = timeout_at(deadline.answer, judging).await;
+        Outcome::Judged(
+            answer.unwrap_or_else(|_| Answer::unavailable("no judgement was reached in time")),
+        )
     }
 }

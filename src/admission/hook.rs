@@ -1,8 +1,34 @@
-//! The webhooks: their paths, and the requests each of them is for.
+//! The webhooks: the path of each, and the requests that it answers.
 
-use super::review::{Operation, Resource};
+use serde::Deserialize;
 
-/// One webhook.
+use super::checked::null_is_default;
+
+/// A resource of the API.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Resource {
+    /// The API group; empty for the core group.
+    #[serde(default, deserialize_with = "null_is_default")]
+    pub group: String,
+    /// The plural name.
+    pub resource: String,
+}
+
+/// An operation on an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Operation {
+    /// The object is created.
+    Create,
+    /// The object is changed.
+    Update,
+    /// The object is deleted.
+    Delete,
+    /// A client connects to the object.
+    Connect,
+}
+
+/// A webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumIter, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Hook {
@@ -20,12 +46,12 @@ pub enum Hook {
     /// Keeps the update strategy of enrolled StatefulSets.
     #[strum(serialize = "mutate-statefulsets")]
     MutateStatefulSets,
-    /// Tells cluster-autoscaler to leave members to those who ask.
+    /// Tells cluster-autoscaler to leave the members alone.
     MutatePods,
 }
 
 impl Hook {
-    /// Where the API server posts its reviews.
+    /// The path to which the API server posts the reviews.
     pub fn path(self) -> &'static str {
         match self {
             Self::Pods => "/validate/pods",
@@ -43,7 +69,8 @@ impl Hook {
         self.into()
     }
 
-    /// Whether a review is one this webhook answers. Anything else reached it by a wrong webhook configuration.
+    /// Whether this webhook answers such a review. Others arrive only by a wrong webhook
+    /// configuration.
     pub fn is_for(self, resource: &Resource, subresource: &str, operation: Operation) -> bool {
         let asked = (
             resource.group.as_str(),
@@ -81,7 +108,7 @@ impl Hook {
         }
     }
 
-    /// What [`Self::is_for`] accepts, in words.
+    /// The requests that [`Self::is_for`] accepts, in words.
     pub fn expects(self) -> &'static str {
         match self {
             Self::Pods => "DELETE of pods",

@@ -1,7 +1,7 @@
-//! Requests that get no verdict, because they are not what the webhook is for.
+//! Requests that get no decision, because the webhook is not meant for them or cannot read them.
 //!
-//! They are answered by an HTTP error with a `Status` in it, whose message the API server passes on to its caller.
-//! Nothing of the kind is ever an allow: with `failurePolicy: Fail`, an HTTP error refuses the request.
+//! The answer is an HTTP error with a `Status`, whose message the API server passes on to its
+//! caller. With `failurePolicy: Fail` an HTTP error refuses the request.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -10,13 +10,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 
 use crate::telemetry::events::shortened;
 
-/// Seconds after which an overloaded gate may be asked again. The API server's own client does so, within the webhook's timeout.
+/// The seconds after which an overloaded gate may be asked again. The client of the API server does
+/// so by itself, within the timeout of the webhook.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// A problem quotes what was sent, which may be mebibytes.
+/// The most bytes of a problem's text. A problem quotes the request, which may have mebibytes.
 const PROBLEM_BYTES: usize = 512;
 
-/// Why a request gets no verdict.
+/// The reason why a request gets no decision.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Problem {
@@ -32,11 +33,11 @@ pub enum Problem {
     Unreadable(String),
     /// The review is of another version or kind.
     Version(String),
-    /// The review is not of what this webhook is for.
+    /// The webhook is not meant for such a review.
     Misdirected(String),
-    /// The review lacks what a verdict needs, or contradicts itself.
+    /// The review lacks something that a decision needs, or contradicts itself.
     Incomplete(&'static str),
-    /// The path is not a webhook's.
+    /// No webhook has this path.
     NoSuchPath,
     /// The method is not POST.
     Method,
@@ -46,12 +47,12 @@ pub enum Problem {
     Broken,
 }
 
-/// A request that gets no verdict, with the review's uid where there was one.
+/// A request that gets no decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
-    /// The uid of the review.
+    /// The uid of the review, if it could be read.
     pub uid: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
@@ -84,7 +85,7 @@ impl Problem {
         }
     }
 
-    /// What is wrong, with all that the request says of it.
+    /// The problem in words, with everything that the request says about it.
     fn sentence(&self) -> String {
         match self {
             Self::Timeout(why) => format!("the timeout parameter {why}"),
@@ -105,7 +106,7 @@ impl Problem {
     }
 }
 
-/// Short, whatever was sent: it goes into the log and back to the caller.
+/// The problem in words, cut to a length that fits into the log and the answer.
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&shortened(self.sentence(), PROBLEM_BYTES))

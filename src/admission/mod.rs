@@ -1,29 +1,30 @@
-//! The webhooks: HTTP in, verdict out.
+//! The webhooks: HTTP in, decision out.
 //!
-//! What arrives is read without trust ([`review`]), turned into a question, put to a judge, and answered ([`ruling`],
-//! `respond`). The judge is passed in; nothing here decides about a pod. Whatever goes wrong on the way is a refusal: no error,
-//! panic or malformed request is ever answered by an allow.
+//! A review is read without trust ([`review`]). The file of its webhook says what is asked,
+//! `handle` asks the judge, and `respond` answers. The judge is passed in; nothing here decides
+//! about a pod. Every failure on the way is a refusal: no error, panic or malformed request is
+//! answered by an allow.
 
 mod actor;
+mod asked;
 mod checked;
 mod deadline;
 mod evictions;
-mod grace;
 mod handle;
 mod hook;
-mod identity;
 mod malformed;
+mod managers;
 pub mod mutate;
-mod objection;
+mod outcome;
 mod places;
 mod pods;
+mod rejection;
 mod report;
 mod respond;
 mod restarts;
 pub mod review;
 mod room;
-mod ruling;
-pub mod stateful_set;
+mod stateful_sets;
 
 use std::sync::Arc;
 
@@ -39,15 +40,16 @@ pub use handle::{Admission, Limits};
 pub use hook::Hook;
 pub use malformed::Problem;
 
-use handle::Door;
+use handle::Webhooks;
 use malformed::Malformed;
 
 /// All webhooks, at the paths of [`Hook::path`].
 pub fn router(admission: Admission) -> Router {
-    let door = Arc::new(Door::new(admission));
+    let webhooks = Arc::new(Webhooks::new(admission));
     let router = Hook::iter().fold(Router::new(), |router, hook| {
-        let door = Arc::clone(&door);
-        let handler = move |request: Request<Body>| async move { door.handle(hook, request).await };
+        let webhooks = Arc::clone(&webhooks);
+        let handler =
+            move |request: Request<Body>| async move { webhooks.handle(hook, request).await };
         router.route(hook.path(), post(handler))
     });
     router
@@ -56,13 +58,14 @@ pub fn router(admission: Admission) -> Router {
         .layer(CatchPanicLayer::custom(broken))
 }
 
-/// A request that no webhook takes. Whoever scans ports sends many, so they are not told unless asked for.
+/// The answer to a request that no webhook takes. Port scans send many, so only the debug log has
+/// them.
 fn stray(problem: Problem) -> Malformed {
     tracing::debug!(reason = problem.slug(), "rejected");
     problem.into()
 }
 
-/// A panic takes down its own request and nothing else.
+/// The answer to a request whose handler panicked. Other requests go on.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the layer hands the panic over"

@@ -1,15 +1,16 @@
 //! Places for judgements, shared among the addresses that ask for them.
 //!
-//! A judgement takes up to 4.5 s where others about the same cluster go first, so whoever may post reviews could take all places for as long as
-//! they like. Hence an address is given one more only while it has fewer than are still free: alone it gets half of them, the next one
-//! half of what is left, and whoever has none gets one as long as there is any.
+//! A judgement may take 4.5 s, if others about the same cluster go first. So one caller could
+//! occupy all places for as long as it likes. To prevent that, an address gets another place only
+//! while it has fewer places than are free. A single address gets half of the places, the next one
+//! half of the rest, and an address without any gets one as long as one is free.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::serve::Peer;
 
-/// The places. What came over no connection counts as one address.
+/// The places. All requests without a connection count as one address.
 #[derive(Debug)]
 pub(super) struct Places {
     most: usize,
@@ -19,11 +20,11 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
-    /// Only addresses that have one, so there are no more of them than places.
+    /// The number of places that each address has. Addresses without any are not in the map.
     by: HashMap<Option<Peer>, usize>,
 }
 
-/// A place that a judgement has until this is dropped.
+/// A place for one judgement, free again when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     places: &'a Places,
@@ -38,7 +39,7 @@ impl Places {
         }
     }
 
-    /// A place for somebody who comes from there; `None` where there is none for them.
+    /// Takes a place for a request from this address. `None` if the address gets none now.
     pub(super) fn take(&self, peer: Option<Peer>) -> Option<Place<'_>> {
         let mut taken = self.taken();
         let free = self.most.saturating_sub(taken.all);

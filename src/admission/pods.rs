@@ -2,25 +2,20 @@
 
 use serde::Deserialize;
 
-use crate::judge::{Answer, Question, Yes};
-use crate::quorum::{Actor, Grace, Kind, Waiver};
-
-use super::deadline::Deadline;
-use super::handle::{Answered, Call};
+use super::actor;
+use super::asked::{About, Asked, Context, Subject, What};
 use super::hook::Hook;
 use super::malformed::Malformed;
-use super::report::Subject;
-use super::review::{Metadata, Request};
-use super::room::Readable;
-use super::ruling::Ruling;
-use super::{actor, grace, identity};
+use super::review::{Metadata, Options, Request};
+use crate::judge::Question;
+use crate::quorum::{Actor, Grace, Kind, Waiver};
 
-/// A pod as a review shows it: perhaps from a cache, so nothing but its identity decides.
+/// A pod as a review shows it. The API server may take it from a cache, so only its identity
+/// decides.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct Pod {
-    /// Its identity.
+struct Pod {
     #[serde(default)]
-    pub metadata: Metadata,
+    metadata: Metadata,
     spec: Option<Spec>,
     status: Option<Status>,
 }
@@ -38,50 +33,52 @@ struct Status {
 }
 
 impl Pod {
-    /// The node it is bound to.
-    pub(super) fn node(&self) -> Option<&str> {
-        let name = self.spec.as_ref()?.node_name.as_deref()?;
-        (!name.is_empty()).then_some(name)
-    }
-
-    /// Whether its phase is `Failed` or `Succeeded`.
-    pub(super) fn has_final_phase(&self) -> bool {
+    /// Whether a delete with these options removes the object at once, or lets the kubelet end the
+    /// containers first.
+    ///
+    /// A 0 in the options of a review may come from `--force`, from the pod's own
+    /// `terminationGracePeriodSeconds`, or from the API server, for a pod that is unscheduled or in
+    /// a final phase. The source makes no difference to a second incarnation that starts beside the
+    /// first, so only the effect counts. Two pods are special:
+    ///
+    /// - A pod without a node runs nowhere, so it is never forced.
+    /// - A pod with a final phase may still run, because pod GC writes `Failed` without asking the
+    ///   kubelet. The rules judge that by the node and the containers.
+    ///
+    /// In a collection delete the options are as the caller sent them, so the defaults of the API
+    /// server are applied here.
+    fn grace(&self, options: &Options) -> Grace {
+        let spec = self.spec.as_ref();
+        let node = spec.and_then(|spec| spec.node_name.as_deref());
+        if node.is_none_or(str::is_empty) {
+            return Grace::Graceful;
+        }
         let phase = self.status.as_ref().and_then(|s| s.phase.as_deref());
-        matches!(phase, Some("Failed" | "Succeeded"))
-    }
-
-    /// The grace period of its own, seconds.
-    pub(super) fn own_grace_seconds(&self) -> Option<i64> {
-        self.spec.as_ref()?.termination_grace_period_seconds
-    }
-
-    fn is_terminating(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
+        let default = match phase {
+            Some("Failed" | "Succeeded") => Some(0),
+            _ => spec.and_then(|spec| spec.termination_grace_period_seconds),
+        };
+        Options::grace_of(options.grace_period_seconds.or(default))
     }
 }
 
-pub(super) async fn answer(
-    call: Call<'_>,
-    body: Readable<'_>,
-    deadline: Deadline,
-) -> Result<Answered, Malformed> {
-    let mut request = body.read(|body| Request::<Pod>::read(Hook::Pods, body))?;
+/// The question of a review.
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+    let mut request = Request::<Pod>::read(Hook::Pods, body)?;
     let pod = request
         .old_object
         .take()
         .ok_or_else(|| request.incomplete("has no oldObject"))?;
-    let (namespace, name) = identity::of(&request, &pod.metadata)?;
-    let asker = actor::asker(
-        std::mem::take(&mut request.user_info),
-        &call.admission.own_username,
-    );
+    let (namespace, name) = request.identity(&pod.metadata)?;
+    let asker = actor::asker(std::mem::take(&mut request.user_info), context.own_username);
     let dry_run = request.dry_run();
-    let grace = grace::of_delete(&request.options, &pod);
+    let grace = pod.grace(&request.options);
+    let terminates = pod.metadata.deletion_timestamp.is_some();
     let subject = Subject::pod(&namespace, &name, pod.metadata.uid.as_deref());
-    let ruling = if pod.is_terminating() && may_finish(grace, asker.actor) {
-        Ruling::on_pod(&namespace, &name, already_terminating())
+    let what = if terminates && may_finish(grace, asker.actor) {
+        What::Nothing(Waiver::Terminating)
     } else {
-        let question = Question {
+        What::Pod(Question {
             namespace,
             pod: name.as_str().into(),
             shown: Some(pod.metadata.belonging()),
@@ -90,22 +87,23 @@ pub(super) async fn answer(
             grace,
             precondition: request.options.precondition().map(Into::into),
             dry_run,
-            deadline: deadline.judge,
+            deadline: context.deadline,
             seen: None,
-        };
-        call.judged(question, deadline).await
+        })
     };
-    Ok(Answered {
-        review: request.uid,
-        subject,
-        asker,
-        dry_run,
-        ruling,
+    Ok(Asked {
+        about: About {
+            review: request.uid,
+            subject,
+            asker,
+            dry_run,
+        },
+        what,
     })
 }
 
-/// Rule 2, without asking anybody, so that terminating pods finish whatever else is down. A stale copy does no harm:
-/// an incarnation that terminates never stops terminating.
+/// Rule 2, without a question, so that terminating pods finish whatever else is down. A stale copy
+/// of the pod does no harm: an incarnation that terminates never stops to terminate.
 fn may_finish(grace: Grace, actor: Actor) -> bool {
     match (grace, actor) {
         (Grace::Graceful, _) | (Grace::Forced, Actor::NodeOrPodGc) => true,
@@ -113,12 +111,51 @@ fn may_finish(grace: Grace, actor: Actor) -> bool {
     }
 }
 
-/// The answer of rule 2.
-pub(super) fn already_terminating() -> Answer {
-    Answer {
-        cluster: None,
-        outcome: Ok(Yes::Waived(Waiver::Terminating)),
-        headroom: None,
-        warnings: Vec::new(),
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn grace(options: serde_json::Value, pod: serde_json::Value) -> Grace {
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        pod.grace(&serde_json::from_value(options).unwrap())
+    }
+
+    #[test]
+    fn grace_0_of_a_scheduled_pod_is_forced_whoever_meant_it() {
+        let running = json!({"spec": {"nodeName": "a", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}});
+        let failed = json!({"spec": {"nodeName": "a"}, "status": {"phase": "Failed"}});
+        let at_once = json!({"spec": {"nodeName": "a", "terminationGracePeriodSeconds": 0}});
+        assert_eq!(
+            grace(json!({"gracePeriodSeconds": 0}), running.clone()),
+            Grace::Forced
+        );
+        assert_eq!(
+            grace(json!({"gracePeriodSeconds": 30}), running.clone()),
+            Grace::Graceful
+        );
+        assert_eq!(
+            grace(json!({"gracePeriodSeconds": 0}), failed.clone()),
+            Grace::Forced
+        );
+        // A collection delete: nothing is defaulted.
+        assert_eq!(grace(json!({}), running), Grace::Graceful);
+        assert_eq!(grace(json!({}), failed), Grace::Forced);
+        assert_eq!(grace(json!({}), at_once), Grace::Forced);
+    }
+
+    #[test]
+    fn an_unscheduled_pod_is_never_forced() {
+        let pending = json!({"spec": {}, "status": {"phase": "Pending"}});
+        assert_eq!(
+            grace(json!({"gracePeriodSeconds": 0}), pending.clone()),
+            Grace::Graceful
+        );
+        let empty = json!({"spec": {"nodeName": ""}});
+        assert_eq!(
+            grace(json!({"gracePeriodSeconds": 0}), empty),
+            Grace::Graceful
+        );
     }
 }

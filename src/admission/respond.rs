@@ -1,7 +1,8 @@
-//! A ruling as the API server reads it.
+//! The response that the API server reads.
 //!
-//! A refusal never carries `retryAfterSeconds`: the API server would turn it into a `Retry-After` header, on which client-go
-//! repeats the request silently, ten times, in the middle of whatever controller asked.
+//! A refusal never carries `retryAfterSeconds`. The API server would turn it into a `Retry-After`
+//! header, after which client-go repeats the request silently, ten times, in the middle of the
+//! controller that asked.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,13 +13,13 @@ use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
 use serde::Serialize;
 
+use super::asked::Subject;
+use super::outcome::{Answered, Outcome};
+use super::rejection::Rejection;
+use super::report::verdict;
 use crate::telemetry::events::shortened;
 
-use super::objection::Objection;
-use super::report::Subject;
-use super::ruling::{Permit, Ruling};
-
-/// Longer warnings may be cut by the API server in the middle of a character.
+/// The most bytes of a warning. The API server may cut a longer one in the middle of a character.
 const WARNING_BYTES: usize = 256;
 
 #[derive(Serialize)]
@@ -45,85 +46,87 @@ struct ReviewResponse<'a> {
     warnings: Vec<String>,
 }
 
-/// The answer to the review `uid`.
-pub(super) fn respond(uid: &str, subject: &Subject, ruling: &Ruling) -> Response {
-    let mut response = match &ruling.outcome {
-        Ok(permit) => allowed(uid, permit),
-        Err(objection) => refused(uid, subject, objection),
+/// The response to a review.
+pub(super) fn respond(answered: &Answered, rejection: Option<&Rejection>) -> Response {
+    let outcome = &answered.outcome;
+    let allowed = outcome.is_allowed();
+    let refusal = rejection.filter(|_| !allowed);
+    let patch = match outcome {
+        Outcome::Changed(Some(patch)) => serde_json::to_vec(patch).ok().map(ByteString),
+        Outcome::Changed(None) | Outcome::Judged(_) | Outcome::Unasked(_) => None,
     };
-    response.audit_annotations = audit(ruling);
-    response.warnings = ruling
-        .warnings
-        .iter()
-        .map(|warning| shortened(warning.clone(), WARNING_BYTES))
-        .collect();
     Json(Review {
         api_version: "admission.k8s.io/v1",
         kind: "AdmissionReview",
-        response,
+        response: ReviewResponse {
+            uid: &answered.about.review,
+            allowed,
+            status: refusal.map(|rejection| status(&answered.about.subject, rejection)),
+            patch_type: patch.is_some().then_some("JSONPatch"),
+            patch,
+            audit_annotations: audit(answered, rejection),
+            warnings: warnings(answered, rejection),
+        },
     })
     .into_response()
 }
 
-fn allowed<'a>(uid: &'a str, permit: &Permit) -> ReviewResponse<'a> {
-    let patch = permit
-        .patch()
-        .and_then(|patch| serde_json::to_vec(patch).ok())
-        .map(ByteString);
-    ReviewResponse {
-        uid,
-        allowed: true,
-        status: None,
-        patch_type: patch.is_some().then_some("JSONPatch"),
-        patch,
-        audit_annotations: BTreeMap::new(),
-        warnings: Vec::new(),
-    }
-}
-
-fn refused<'a>(uid: &'a str, subject: &Subject, objection: &Objection) -> ReviewResponse<'a> {
+fn status(subject: &Subject, rejection: &Rejection) -> Status {
     let details = StatusDetails {
-        causes: Some(objection.causes()),
-        group: (!subject.group.is_empty()).then(|| subject.group.to_owned()),
-        kind: Some(subject.resource.to_owned()),
+        causes: Some(rejection.causes()),
+        group: subject.kind.group().map(str::to_owned),
+        kind: Some(subject.kind.resource().to_owned()),
         name: Some(subject.name.clone()),
         retry_after_seconds: None,
         uid: subject.uid.clone(),
     };
-    let status = Status {
-        code: Some(objection.code.number()),
+    Status {
+        code: Some(rejection.code.number()),
         details: Some(details),
-        message: Some(objection.message.clone()),
-        reason: Some(objection.code.reason().to_owned()),
+        message: Some(rejection.message.clone()),
+        reason: Some(rejection.code.reason().to_owned()),
         status: Some("Failure".to_owned()),
         ..Status::default()
-    };
-    ReviewResponse {
-        uid,
-        allowed: false,
-        status: Some(status),
-        patch: None,
-        patch_type: None,
-        audit_annotations: BTreeMap::new(),
-        warnings: Vec::new(),
     }
 }
 
-fn audit(ruling: &Ruling) -> BTreeMap<&'static str, Cow<'_, str>> {
-    if let Ok(permit) = &ruling.outcome
-        && permit.is_of_a_change()
-    {
-        // The API server keeps the first annotation of a webhook's name, and the webhook that judges has the same name.
-        return BTreeMap::from([("change", ruling.reason().into())]);
+fn warnings(answered: &Answered, rejection: Option<&Rejection>) -> Vec<String> {
+    let warned = rejection
+        .filter(|_| answered.outcome.is_allowed())
+        .map(|rejection| {
+            format!(
+                "allowed by enforcement: Warn, otherwise refused: {}",
+                rejection.message
+            )
+        });
+    let answer = answered.outcome.answer();
+    let others = answer.map(|answer| answer.warnings.clone());
+    let all = warned.into_iter().chain(others.unwrap_or_default());
+    all.map(|warning| shortened(warning, WARNING_BYTES))
+        .collect()
+}
+
+fn audit<'a>(
+    answered: &'a Answered,
+    rejection: Option<&Rejection>,
+) -> BTreeMap<&'static str, Cow<'a, str>> {
+    let outcome = &answered.outcome;
+    if let Outcome::Changed(_) = outcome {
+        // The API server keeps the first annotation of a webhook's name, and the webhook that
+        // judges has the same name.
+        return BTreeMap::from([("change", outcome.reason().into())]);
     }
     let mut annotations = BTreeMap::from([
-        ("verdict", ruling.verdict().into()),
-        ("reason", ruling.reason().into()),
+        ("verdict", verdict(answered, rejection).into()),
+        ("reason", outcome.reason().into()),
     ]);
-    if let Some(headroom) = ruling.headroom {
+    let Some(answer) = outcome.answer() else {
+        return annotations;
+    };
+    if let Some(headroom) = answer.headroom {
         annotations.insert("headroom", headroom.to_string().into());
     }
-    if let Some(cluster) = &ruling.cluster {
+    if let Some(cluster) = &answer.cluster {
         annotations.insert("cluster", cluster.to_string().into());
     }
     annotations

@@ -1,7 +1,8 @@
-//! An admission review as the API server sends it, read without trusting any of it.
+//! An admission review as the API server sends it. Nothing in it is trusted.
 //!
-//! Only what a verdict needs is read, and checked while it is read ([`checked`]); the rest of the objects is skipped. What is missing where it may be missing is `None`,
-//! and what must be there is asked for by name, so that a refusal can say what was not there.
+//! Only the fields that a decision needs are read, and checked while they are read ([`checked`]);
+//! all others are skipped. A field that may be missing is `None`. A field that must be there is
+//! asked for by name, so that the refusal can say what is missing.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +10,41 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{self as meta, ObjectMeta};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-use crate::judge::DryRun;
-
-use super::checked;
+use super::checked::{self, OwnerReference, null_is_default};
 use super::hook::Hook;
+pub use super::hook::{Operation, Resource};
 use super::malformed::{Malformed, Problem};
+use crate::judge::DryRun;
+use crate::quorum::Grace;
 
-/// One review's request.
+/// The request of a review.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Request<Object> {
-    /// Has to be repeated in the answer.
+    /// The uid of the review, which the answer repeats.
     #[serde(deserialize_with = "checked::some_uid")]
     pub uid: String,
-    /// What kind of object is asked about.
+    /// The resource of the object.
     pub resource: Resource,
-    /// The part of it, or empty.
+    /// The subresource, or empty.
     #[serde(default, deserialize_with = "null_is_default")]
     pub sub_resource: String,
-    /// The object's name. Empty in a collection delete, where only `oldObject` tells it.
+    /// The name of the object. Empty in a collection delete, where only `oldObject` tells it.
     #[serde(default, deserialize_with = "checked::name")]
     pub name: String,
     /// The namespace, or empty.
     #[serde(default, deserialize_with = "checked::namespace")]
     pub namespace: String,
-    /// What would be done.
+    /// The operation.
     pub operation: Operation,
-    /// Who asks.
+    /// The asker.
     pub user_info: UserInfo,
-    /// The object as it would be. None on a delete. Boxed, as the old one: a request is moved often, and both are large.
+    /// The object after the operation. `None` on a delete. Both objects are boxed, because they are
+    /// large and a request is moved often.
     pub object: Option<Box<Object>>,
-    /// The object as it is. None on a create.
+    /// The object before the operation. `None` on a create.
     pub old_object: Option<Box<Object>>,
-    /// Whether nothing will be stored. Not the only source: an eviction has options of its own.
+    /// Whether nothing will be stored. An eviction may say so in its own options as well.
     #[serde(default, deserialize_with = "null_is_default")]
     pub dry_run: bool,
     /// The options of the operation.
@@ -49,31 +52,7 @@ pub struct Request<Object> {
     pub options: Options,
 }
 
-/// A resource.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Resource {
-    /// Its API group; empty for the core group.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub group: String,
-    /// Its plural name.
-    pub resource: String,
-}
-
-/// What would be done to an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Operation {
-    /// It would come to be.
-    Create,
-    /// It would change.
-    Update,
-    /// It would go.
-    Delete,
-    /// Something would connect to it.
-    Connect,
-}
-
-/// Who asks.
+/// The asker, as the API server authenticated it.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct UserInfo {
     /// The username.
@@ -84,29 +63,29 @@ pub struct UserInfo {
     pub groups: Option<Vec<String>>,
 }
 
-/// The options of a delete or a create, also those inside an eviction: the fields that matter of all of them.
+/// The options of a delete or a create, also those inside an eviction.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Options {
     /// Whether there is an entry, `All`, for a dry run.
     #[serde(default, deserialize_with = "checked::is_any")]
     pub dry_run: bool,
-    /// Seconds; 0 removes the object at once.
+    /// The grace period in seconds; 0 removes the object at once.
     pub grace_period_seconds: Option<i64>,
-    /// What must be true of the object.
+    /// The preconditions.
     pub preconditions: Option<Preconditions>,
     /// `Orphan`, `Background` or `Foreground`.
     pub propagation_policy: Option<String>,
-    /// The older form of the same.
+    /// The older form of `propagationPolicy`.
     pub orphan_dependents: Option<bool>,
     /// The name under which fields are written.
     pub field_manager: Option<String>,
 }
 
-/// What must be true of an object for a request to be carried out.
+/// The conditions on the object without which the API server does not carry out the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct Preconditions {
-    /// Its incarnation.
+    /// The UID of the object.
     pub uid: Option<String>,
 }
 
@@ -115,41 +94,52 @@ impl Options {
     pub fn precondition(&self) -> Option<&str> {
         self.preconditions.as_ref()?.uid.as_deref()
     }
+
+    /// The grace in a grace period.
+    pub(super) fn grace_of(seconds: Option<i64>) -> Grace {
+        if seconds == Some(0) {
+            Grace::Forced
+        } else {
+            Grace::Graceful
+        }
+    }
 }
 
-/// What every object says of itself. Whoever has no use for the owners of its fields skips them.
+/// The metadata of an object. `Managers` is the type of `managedFields`, which are skipped by
+/// default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata<Managers = IgnoredAny> {
-    /// Its name; empty where it is still to be generated.
+    /// The name; empty if it is still to be generated.
     #[serde(default, deserialize_with = "checked::name")]
     pub name: String,
-    /// Its namespace.
+    /// The namespace.
     #[serde(default, deserialize_with = "checked::namespace")]
     pub namespace: String,
-    /// Its incarnation.
+    /// The UID.
     #[serde(default, deserialize_with = "checked::uid")]
     pub uid: Option<String>,
-    /// When it began to terminate.
+    /// The time at which the object began to terminate.
     pub deletion_timestamp: Option<String>,
-    /// Its labels, as far as somebody looks at them.
+    /// The labels that somebody looks at.
     #[serde(default, deserialize_with = "checked::notes")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Its annotations, as far as somebody looks at them.
+    /// The annotations that somebody looks at.
     #[serde(default, deserialize_with = "checked::notes")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// What keeps it from going, and decides anything.
+    /// The finalizers that decide anything.
     #[serde(default, deserialize_with = "checked::finalizers")]
     pub finalizers: Option<Vec<String>>,
-    /// The object that controls it.
+    /// The object that controls this one.
     #[serde(default, deserialize_with = "checked::controller")]
     pub owner_references: Option<Vec<OwnerReference>>,
-    /// Who wrote its fields.
+    /// The writers of the fields.
     pub managed_fields: Option<Managers>,
 }
 
 impl<Managers> Metadata<Managers> {
-    /// As much of it as tells whose the object is. Boxed: it is large, and goes a long way.
+    /// The part that tells to which cluster the object belongs. Boxed, because it is large and is
+    /// moved often.
     pub fn belonging(self) -> Box<ObjectMeta> {
         let owners = self.owner_references.unwrap_or_default();
         let owners = owners.into_iter().map(|owner| meta::OwnerReference {
@@ -170,27 +160,6 @@ impl<Managers> Metadata<Managers> {
     }
 }
 
-/// Whom an object belongs to.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OwnerReference {
-    /// The owner's group and version.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub api_version: String,
-    /// The owner's kind.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub kind: String,
-    /// The owner's name.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub name: String,
-    /// The owner's incarnation.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub uid: String,
-    /// Whether it is the one that manages the object.
-    #[serde(default, deserialize_with = "null_is_default")]
-    pub controller: bool,
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope<Object> {
@@ -203,7 +172,7 @@ struct Envelope<Object> {
     request: Option<Request<Object>>,
 }
 
-/// The least that is read of a body that cannot be read otherwise.
+/// The part that is read of a body that cannot be read as a review.
 #[derive(Deserialize)]
 struct JustUid {
     request: JustUidRequest,
@@ -222,7 +191,7 @@ impl<Object: DeserializeOwned> Request<Object> {
             uid: uid_of(body),
             problem: Problem::Unreadable(error.to_string()),
         };
-        // Checking the encoding of all of it at once takes less than checking every string, of which there are hundreds.
+        // One check of the whole encoding is faster than hundreds of checks of single strings.
         let text = simdutf8::compat::from_utf8(body).map_err(|error| unreadable(&error))?;
         let envelope: Envelope<Object> =
             serde_json::from_str(text).map_err(|error| unreadable(&error))?;
@@ -267,7 +236,8 @@ impl<Object> Request<Object> {
         (self.dry_run || self.options.dry_run).into()
     }
 
-    /// The namespace, and the name, which may only be in the object itself, or nowhere while it is still to be generated.
+    /// The namespace and the name of an object that is created. The name may be in the object
+    /// alone, or empty while it is still to be generated.
     pub fn place<'a>(&'a self, object: &'a Metadata) -> Result<(&'a str, &'a str), Malformed> {
         if self.namespace.is_empty() {
             return Err(self.incomplete("names no namespace"));
@@ -280,7 +250,22 @@ impl<Object> Request<Object> {
         Ok((&self.namespace, name))
     }
 
-    /// A refusal that repeats this request's uid.
+    /// The namespace and the name of a stored object, from the request or from the object in it.
+    /// The two must not contradict each other.
+    pub(super) fn identity<Managers>(
+        &self,
+        object: &Metadata<Managers>,
+    ) -> Result<(String, String), Malformed> {
+        let namespace = agreed(&self.namespace, &object.namespace)
+            .map_err(|()| self.incomplete("names two namespaces"))?
+            .ok_or_else(|| self.incomplete("names no namespace"))?;
+        let name = agreed(&self.name, &object.name)
+            .map_err(|()| self.incomplete("names two objects"))?
+            .ok_or_else(|| self.incomplete("names no object"))?;
+        Ok((namespace, name))
+    }
+
+    /// An error that repeats the uid of this request.
     pub fn malformed(&self, problem: Problem) -> Malformed {
         Malformed {
             uid: Some(self.uid.clone()),
@@ -288,21 +273,22 @@ impl<Object> Request<Object> {
         }
     }
 
-    /// The same, for something that is not there.
+    /// The error for a review that lacks something or contradicts itself.
     pub fn incomplete(&self, what: &'static str) -> Malformed {
         self.malformed(Problem::Incomplete(what))
+    }
+}
+
+fn agreed(one: &str, other: &str) -> Result<Option<String>, ()> {
+    match (one, other) {
+        ("", "") => Ok(None),
+        (said, "") | ("", said) => Ok(Some(said.to_owned())),
+        (one, other) if one == other => Ok(Some(one.to_owned())),
+        _ => Err(()),
     }
 }
 
 fn uid_of(body: &[u8]) -> Option<String> {
     let JustUid { request } = serde_json::from_slice(body).ok()?;
     Some(request.uid)
-}
-
-fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Option::<T>::deserialize(deserializer).map(Option::unwrap_or_default)
 }

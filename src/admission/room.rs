@@ -1,8 +1,9 @@
-//! Memory for requests, in bytes: what is sent takes room as it arrives, and what is read of it while it is read.
+//! Memory for requests, in bytes. A body takes room as it arrives, and more room while it is read.
 //!
-//! The first [`FREE`] bytes of a body are free: nearly every review is that short, their number is bounded by that of the connections, and
-//! whoever sends large bodies takes nothing from those who do not. Everything beyond comes out of one room for all, and is back there when
-//! the request is answered. Reading makes many times its text of a review, so large ones are read a few at a time.
+//! The first [`FREE`] bytes of a body are free, because nearly every review is that short and the
+//! number of connections is bounded. So large bodies take nothing from short ones. All other bytes
+//! come out of one room, and return to it when the request is answered. A review takes many times
+//! the memory of its text while it is read, so only a few large ones are read at a time.
 
 use axum::body::Body;
 use http_body_util::BodyExt as _;
@@ -10,23 +11,23 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::malformed::Problem;
 
-/// Of each body, bytes.
+/// The bytes of each body that are free.
 pub(super) const FREE: usize = 32 * 1024;
 
-/// What a permit stands for, bytes.
+/// The bytes that one permit stands for.
 const UNIT: usize = 1024;
 
 /// The room of one process.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// For bodies beyond their first bytes.
+    /// The bytes of all bodies without their free ones.
     bodies: Semaphore,
-    /// For bodies that are being read.
+    /// The bytes of the large bodies that are being read.
     reading: Semaphore,
     longest: usize,
 }
 
-/// A body that arrived, and the room that it takes until its request is answered.
+/// A body that has arrived, and the room that it takes until its request is answered.
 pub(super) struct Arrived<'a> {
     bytes: Vec<u8>,
     _room: Option<SemaphorePermit<'a>>,
@@ -39,7 +40,7 @@ pub(super) struct Readable<'a> {
 }
 
 impl Room {
-    /// Room for `bytes` of large bodies at one time, none of them longer than `longest`.
+    /// Room for `bytes` of large bodies at one time, none longer than `longest`.
     pub(super) fn new(bytes: usize, longest: usize) -> Self {
         let bytes = bytes.max(longest);
         Self {
@@ -49,7 +50,8 @@ impl Room {
         }
     }
 
-    /// Takes in a whole body, refused at once where its declared or its real length is beyond the limit, or where there is no room.
+    /// Takes in a whole body. It is refused at once if its declared or its real length exceeds the
+    /// limit, or if there is no room.
     pub(super) async fn take_in(&self, mut body: Body) -> Result<Arrived<'_>, Problem> {
         let too_large = || Problem::TooLarge(self.longest);
         let hint = http_body::Body::size_hint(&body);
@@ -70,7 +72,8 @@ impl Room {
                 return Err(too_large());
             }
             if needed > bytes.capacity() {
-                // Twice what has arrived at most: whoever declares much and sends little takes little.
+                // At most twice the bytes that have arrived, so that a large declared length takes
+                // no memory by itself.
                 let capacity = (bytes.capacity() * 2).max(FREE).min(most).max(needed);
                 let more = self.beyond_free(bytes.capacity(), capacity)?;
                 match (&mut room, more) {
@@ -99,7 +102,7 @@ impl Room {
         let bytes = std::mem::take(&mut arrived.bytes);
         let reading = if bytes.len() > FREE {
             let turn = self.reading.acquire_many(units(bytes.len())).await;
-            // It is never closed.
+            // The semaphore is never closed.
             Some(turn.map_err(|_| Problem::Overloaded)?)
         } else {
             None
@@ -112,7 +115,7 @@ impl Room {
 }
 
 impl Readable<'_> {
-    /// Reads it, after which the text is gone.
+    /// Reads the body. Its text is freed afterwards.
     pub(super) fn read<T>(self, read: impl FnOnce(&[u8]) -> T) -> T {
         read(&self.bytes)
     }

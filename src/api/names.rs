@@ -65,7 +65,7 @@ pub const REVISION: &str = "controller-revision-hash";
 /// Finalizer on an owner that is deleted without its dependents.
 pub const ORPHAN: &str = "orphan";
 
-/// Taint on a node: somebody has confirmed that the node is shut down.
+/// Taint on a node: a person has confirmed that the node is shut down.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Annotation on pods that cluster-autoscaler leaves alone.

@@ -95,8 +95,8 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberStatus>,
     /// Conditions of the cluster and of the gate: `QuorumHealthy`, `AllMembersUpdated`,
-    /// `Progressing`, `ClusterIDConsistent`, `MembersAskedByTLS`, `EvidenceLive`, `LedgerWarm` and
-    /// `GateActive`.
+    /// `Progressing`, `ClusterIDConsistent`, `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`
+    /// and `GateActive`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -147,8 +147,8 @@ pub enum Updater {
 #[serde(rename_all = "camelCase")]
 pub struct LedgerStatus {
     /// True if the ledger is trusted. Valid only in the budget with the UID budgetUID.
-    #[serde(default)]
-    pub warm: bool,
+    #[serde(default, rename = "warm")]
+    pub trusted: bool,
     /// UID of the budget that this ledger belongs to. In a copy of the status in another budget the
     /// ledger is not trusted.
     #[serde(default, rename = "budgetUID", skip_serializing_if = "Option::is_none")]
@@ -166,8 +166,12 @@ pub struct LedgerStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_force_by: Option<String>,
     /// Why the ledger last lost its trust.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cold_because: Option<String>,
+    #[serde(
+        default,
+        rename = "coldBecause",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub untrusted_because: Option<String>,
     /// The highest sequence number given so far.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: i64,
@@ -197,7 +201,7 @@ pub mod condition {
     /// True: the evidence comes from etcd itself.
     pub const EVIDENCE_LIVE: &str = "EvidenceLive";
     /// True: the ledger is trusted to hold every open grant.
-    pub const LEDGER_WARM: &str = "LedgerWarm";
+    pub const LEDGER_TRUSTED: &str = "LedgerTrusted";
     /// True: the API server asks the gate about this cluster's pods.
     pub const GATE_ACTIVE: &str = "GateActive";
 }

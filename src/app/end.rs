@@ -11,8 +11,8 @@ use tracing::{error, info, warn};
 use crate::serve::Shutdown;
 use crate::supervise::{Supervisor, UnexpectedEnds};
 
-/// Time limit for work that outlives an answer. Such work marks a ledger cold, which must not be
-/// lost.
+/// Time limit for work that outlives an answer. Such work marks a ledger untrusted, which must
+/// not be lost.
 const WORK: Duration = Duration::from_secs(10);
 
 /// Time limit for tasks that were asked to end, beyond the drain time.
@@ -59,7 +59,7 @@ impl End {
         if timeout(WORK, self.supervisor.work_done()).await.is_err() {
             error!(
                 unfinished = self.supervisor.working(),
-                "the process ends before it could turn a ledger cold: what passed without a grant may not be known there; look at the budgets of what was overridden last"
+                "the process ends before it could mark a ledger untrusted: what passed without a grant may not be known there; look at the budgets of what was overridden last"
             );
         }
         info!("ended");

@@ -13,15 +13,15 @@ use crate::quorum::evidence::{Probe, Unanswered};
 
 /// A member that did not serve, with its last answer.
 #[derive(Debug, Clone)]
-pub struct Watched {
+pub struct WatchedMember {
     endpoint: Endpoint,
-    answer: Answer,
+    answer: AnswerSummary,
 }
 
 /// The parts of an answer that decide whether a member serves. Indexes and sizes are left out,
 /// since they change all the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Answer {
+struct AnswerSummary {
     status: Result<Summary, &'static str>,
     read: Result<(), &'static str>,
 }
@@ -33,7 +33,7 @@ struct Summary {
     led: bool,
 }
 
-impl Answer {
+impl AnswerSummary {
     fn from_probe(probe: &Probe) -> Self {
         let summary = |learner, led| Summary { learner, led };
         let why = |why: &Unanswered| why.into();
@@ -53,18 +53,18 @@ impl Answer {
     }
 }
 
-impl Watched {
+impl WatchedMember {
     /// The member with this answer; `None` if it serves, since nothing waits for it then.
     pub fn of(endpoint: &Endpoint, probe: &Probe) -> Option<Self> {
-        let answer = Answer::from_probe(probe);
+        let answer = AnswerSummary::from_probe(probe);
         let endpoint = endpoint.clone();
         (!answer.serves()).then_some(Self { endpoint, answer })
     }
 }
 
 /// Whether both lists hold the same members with the same answers.
-pub fn same(some: &[Watched], others: &[Watched]) -> bool {
-    let key = |watched: &Watched| (watched.endpoint.target.clone(), watched.answer);
+pub fn same(some: &[WatchedMember], others: &[WatchedMember]) -> bool {
+    let key = |watched: &WatchedMember| (watched.endpoint.target.clone(), watched.answer);
     some.iter().map(key).eq(others.iter().map(key))
 }
 
@@ -74,7 +74,12 @@ impl Prober {
     ///
     /// Each member is probed independently: a member that hangs does not delay the news that
     /// another is back.
-    pub async fn until_otherwise(&self, members: &[Watched], pause: Duration, patience: Duration) {
+    pub async fn until_otherwise(
+        &self,
+        members: &[WatchedMember],
+        pause: Duration,
+        patience: Duration,
+    ) {
         if members.is_empty() {
             return pending().await;
         }
@@ -84,7 +89,7 @@ impl Prober {
                     tokio::time::sleep(pause).await;
                     let deadline = self.clock.instant() + patience;
                     let probe = Box::pin(self.probe(&member.endpoint, deadline)).await;
-                    if Answer::from_probe(&probe) != member.answer {
+                    if AnswerSummary::from_probe(&probe) != member.answer {
                         return;
                     }
                 }

@@ -20,7 +20,7 @@ mod read_after_hangup;
 mod tls;
 
 pub use admin::{Admin, AdminError};
-pub use attention::{Watched, same as same_watched};
+pub use attention::{WatchedMember, same as same_watched};
 pub use connect::Connections;
 pub use endpoint::Endpoint;
 pub use pace::Pace;

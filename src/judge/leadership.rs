@@ -1,11 +1,12 @@
-//! Leadership is moved before its holder goes: an election in the middle of a disruption costs writers a second or more, a
-//! transfer some milliseconds.
+//! The move of leadership before a leader goes. An election in the middle of a disruption costs
+//! writers a second or more, a transfer some milliseconds.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Bench;
+use super::deps::JudgeDeps;
+use crate::causes::causes;
 use crate::etcd::AdminError;
 use crate::observe::World;
 use crate::quorum::evidence::Target;
@@ -14,17 +15,17 @@ use crate::quorum::{MemberId, PodUid};
 /// The longest a transfer may take.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What became of leadership.
+/// The result of a transfer.
 pub(super) enum Transfer {
-    /// It moved, or it may have: everything has to be looked at again.
+    /// Leadership moved, or may have moved (with the failure): the facts have to be gathered again.
     LookAgain(Option<String>),
-    /// It stays where it is, for the reason given.
+    /// Leadership stays where it is, for this reason.
     Stays(String),
 }
 
 /// Moves leadership from the pod `from` to the member `to`.
 pub(super) async fn transfer(
-    bench: &Bench,
+    deps: &JudgeDeps,
     world: &World,
     from: &PodUid,
     to: MemberId,
@@ -38,22 +39,14 @@ pub(super) async fn transfer(
     else {
         return Transfer::Stays("the leader's endpoint is not known".into());
     };
-    let deadline = latest.min(bench.clock.instant() + LONGEST);
-    match bench.admin.move_leader(endpoint, to, deadline).await {
+    let deadline = latest.min(deps.clock.instant() + LONGEST);
+    match deps.admin.move_leader(endpoint, to, deadline).await {
         Ok(()) | Err(AdminError::NotLeader) => Transfer::LookAgain(None),
         Err(error @ (AdminError::PermissionDenied(_) | AdminError::BadTransferee(_))) => {
-            Transfer::Stays(sentence(&error))
+            Transfer::Stays(causes(&error))
         }
         Err(error @ (AdminError::Refused(_) | AdminError::Unanswered(_))) => {
-            Transfer::LookAgain(Some(sentence(&error)))
+            Transfer::LookAgain(Some(causes(&error)))
         }
-    }
-}
-
-fn sentence(error: &AdminError) -> String {
-    use std::error::Error as _;
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }

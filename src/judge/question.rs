@@ -1,50 +1,90 @@
-//! What is asked of the judge, and what it answers.
+//! The questions that the judge answers.
 
+use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::time::Instant;
 
+use super::decision::Answer;
 use crate::ledger::Page;
-use crate::observe::World;
-use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, PodName, PodUid, Reason, Waiver};
+use crate::observe::{Intents, World};
+use crate::quorum::stateful_set::Change;
+use crate::quorum::{Actor, ClusterRef, Disruption, Grace, Kind, PodName, PodUid, TargetPod};
 
-/// One disruption of one pod, as a request brought it.
+/// The judge as its askers see it, so that tests can put another one in its place.
+///
+/// The answer comes before the deadline of the question. If something could not be found out in
+/// time, the answer is [`super::Refused::Wait`].
+pub trait Judging: Send + Sync + 'static {
+    /// Answers a question about a pod.
+    fn judge(&self, question: Question) -> BoxFuture<'_, Answer>;
+
+    /// Answers a question about a StatefulSet.
+    fn judge_set(&self, question: SetQuestion) -> BoxFuture<'_, Answer>;
+}
+
+/// A question about the disruption of a pod.
 #[derive(Debug, Clone)]
 pub struct Question {
-    /// The pod's namespace.
+    /// The namespace of the pod.
     pub namespace: String,
-    /// The pod's name.
+    /// The name of the pod.
     pub pod: PodName,
-    /// The pod's metadata as the request showed it (`oldObject`), where it did. An eviction shows none.
+    /// The metadata of the pod as the request showed it (`oldObject`). An eviction shows none.
     pub shown: Option<Box<ObjectMeta>>,
-    /// What would be done.
+    /// The kind of disruption.
     pub kind: Kind,
-    /// Who asks.
+    /// The asker.
     pub asker: Asker,
     /// Whether the pod gets its grace period.
     pub grace: Grace,
-    /// The UID the request insists on.
+    /// The UID that the request insists on.
     pub precondition: Option<PodUid>,
     /// Whether anything may be written.
     pub dry_run: DryRun,
-    /// When the answer has to be there.
-    pub deadline: tokio::time::Instant,
-    /// What the asker chose this pod by, where it has to be so still.
+    /// The time by which the answer has to be there.
+    pub deadline: Instant,
+    /// The facts by which the asker chose this pod, if a change of them makes the question void.
     pub seen: Option<Sighting>,
 }
 
-/// What a rollout's step was chosen by. Its rules reach farther than the judge's, who knows nothing of `maxUnavailable` or of
-/// who is updated: where any of this has changed, it may be another one's turn, or nobody's.
+/// A question about a change of a StatefulSet that takes pods away.
+#[derive(Debug, Clone)]
+pub struct SetQuestion {
+    /// The StatefulSet.
+    pub set: ClusterRef,
+    /// The UID of the StatefulSet that the request showed.
+    pub uid: Option<PodUid>,
+    /// The change.
+    pub change: Change,
+    /// The annotations that the object would have after the write. `None` if the stored object's
+    /// count.
+    pub intents: Option<Intents>,
+    /// The asker.
+    pub asker: Asker,
+    /// Whether the garbage collector deletes exactly this UID, which proves that the owner is gone
+    /// or goes together with its dependents.
+    pub collected: bool,
+    /// Whether anything may be written.
+    pub dry_run: DryRun,
+    /// The time by which the answer has to be there.
+    pub deadline: Instant,
+}
+
+/// The facts by which a rollout chose a step. A rollout follows rules that the judge does not know
+/// (`maxUnavailable`, which pods are updated). If one of these facts has changed, another pod may
+/// be next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighting {
-    /// The latest permission that was ever recorded.
+    /// The number of the latest permission that was ever recorded.
     pub last_seq: u64,
-    /// The generation of the budget's spec.
+    /// The generation of the budget.
     pub budget: Option<i64>,
-    /// The generation of the StatefulSet's.
+    /// The generation of the StatefulSet.
     pub stateful_set: Option<i64>,
 }
 
 impl Sighting {
-    /// What is seen of it now.
+    /// The facts as they are in this reading.
     pub fn of(page: &Page, world: &World) -> Self {
         let set = world.stateful_set();
         Self {
@@ -56,19 +96,38 @@ impl Sighting {
 }
 
 impl Question {
-    /// The incarnation that the request showed.
+    /// The UID of the pod that the request showed.
     pub fn shown_uid(&self) -> Option<PodUid> {
         let uid = self.shown.as_ref()?.uid.as_deref()?;
         Some(uid.into())
     }
+
+    /// The disruption of the incarnation that exists. The UID that the request showed counts as a
+    /// precondition: before the API server deletes another incarnation, it asks again.
+    ///
+    /// An eviction does not show its pod, so whether the pod gets a grace period (`at_once`) is
+    /// known only now.
+    pub(super) fn disruption(&self, kind: Kind, present: &PodUid, at_once: bool) -> Disruption {
+        let unasked = self.kind.is_eviction() && at_once;
+        Disruption {
+            target: TargetPod {
+                name: PodName::clone(&self.pod),
+                uid: present.clone(),
+            },
+            kind,
+            actor: self.asker.actor,
+            grace: if unasked { Grace::Forced } else { self.grace },
+            precondition: self.precondition.clone().or_else(|| self.shown_uid()),
+        }
+    }
 }
 
-/// Who asks: a username for the record, and what it means for the rules.
+/// The asker of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
-    /// The username.
+    /// The username, for the record.
     pub name: String,
-    /// What the rules make of it.
+    /// The role of the asker in the rules.
     pub actor: Actor,
 }
 
@@ -77,71 +136,12 @@ pub struct Asker {
 pub enum DryRun {
     /// Decide and write nothing.
     Yes,
-    /// Record what is allowed.
+    /// Record a permission.
     No,
 }
 
 impl From<bool> for DryRun {
-    /// Whether it is a dry run.
     fn from(dry_run: bool) -> Self {
         if dry_run { Self::Yes } else { Self::No }
     }
-}
-
-/// The judge's answer.
-#[derive(Debug)]
-#[must_use]
-pub struct Answer {
-    /// The cluster it is about; `None` where the pod belongs to none.
-    pub cluster: Option<ClusterRef>,
-    /// Yes or no.
-    pub outcome: Result<Yes, Refusal>,
-    /// Serving voters without a grant, minus the majority, as judged; `None` where no member was looked at.
-    pub headroom: Option<i64>,
-    /// What the asker should know besides (leadership that could not be moved, weaker evidence, an override in use).
-    pub warnings: Vec<String>,
-}
-
-/// A yes, and what it stands on.
-#[derive(Debug)]
-pub enum Yes {
-    /// Nothing is taken from a cluster.
-    Waived(Waiver),
-    /// A grant was recorded. The proof can only come from an accepted write to the ledger.
-    Recorded {
-        /// What the grant stands on.
-        basis: Basis,
-        /// The accepted write.
-        proof: crate::ledger::Recorded,
-    },
-    /// An override or a teardown passed although nothing could be recorded; the ledger, where there is one, turns cold.
-    Ungranted,
-    /// It would be allowed; nothing was written.
-    DryRun(Basis),
-    /// It would be refused, and passes because the budget's refusals are only reported (`enforcement: Warn`); the ledger is cold meanwhile.
-    Warned(Refusal),
-}
-
-impl Answer {
-    /// The same where refusals are only reported. That there is no such pod, or that it changed, is no refusal.
-    pub(super) fn only_warning(self) -> Self {
-        let outcome = match self.outcome {
-            Err(refusal @ (Refusal::Wait(_) | Refusal::Deny(_))) => Ok(Yes::Warned(refusal)),
-            outcome => outcome,
-        };
-        Self { outcome, ..self }
-    }
-}
-
-/// A no, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// Ask again later: 429.
-    Wait(Reason),
-    /// Not like this: 403.
-    Deny(Reason),
-    /// There is no such pod: 404 (evictions only; a delete shows its pod).
-    NoSuchPod,
-    /// What the asker chose by ([`Sighting`]) is no longer so: look again.
-    Outdated,
 }

@@ -1,4 +1,6 @@
-//! In which order a judge reads, asks and writes.
+//! The order in which a judge reads, asks and writes.
+
+mod stateful_sets;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,18 +10,17 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use super::{Answer, Asker, Bench, DryRun, Judge, Question, Refusal, Sighting, Yes};
+use super::{Answer, Asker, DryRun, Ground, Judge, JudgeDeps, Question, Refused, Sighting};
 use crate::api::Enforcement;
 use crate::clock::Clock;
-use crate::etcd::{Admin, Connections, Prober};
+use crate::etcd::{Admin, Connections};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET, budget_json, pod_json, set_json};
-use crate::ledger::{Ledger, temperature};
-use crate::observe::{Ages, Observer};
-use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, Reason, Temperature, Waiver};
+use crate::ledger::Ledger;
+use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, Reason, Trust, Waiver};
 use crate::telemetry::metrics::Metrics;
 
-/// What stands in the sequence of requests where a member was asked.
+/// The entry in the sequence of requests for a question to a member.
 const ASKED: &str = "ASKED";
 
 /// Three members that take connections and say nothing, and a judge.
@@ -77,7 +78,7 @@ impl Court {
     /// May `etcd-1` be evicted? With what was done to find out, in order.
     async fn evict(&self) -> (Answer, Vec<String>) {
         self.api.take_requests();
-        let answer = self.judge.hear(question(None)).await;
+        let answer = self.judge.judge_pod(question(None)).await;
         (answer, self.api.take_requests())
     }
 }
@@ -102,21 +103,24 @@ fn question(seen: Option<Sighting>) -> Question {
 
 fn judge(api: &FakeApi) -> Judge {
     let (clock, _hands) = Clock::frozen("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap());
-    let ledger = Ledger::new(api.client(), clock.clone());
-    let settle_time = Duration::from_secs(120);
-    let observer = Observer::new(api.client(), ledger, clock.clone(), settle_time);
-    let connections = Connections::new(clock.clone());
-    Judge::new(Bench {
+    judge_at(api, clock)
+}
+
+fn judge_at(api: &FakeApi, clock: Clock) -> Judge {
+    let observer = api.observer(&clock, Duration::from_secs(120));
+    Judge::new(JudgeDeps {
         observer: Arc::new(observer),
-        prober: Prober::new(connections.clone(), clock.clone()),
-        admin: Admin::new(connections),
-        ages: Arc::new(|_| Ages::default()),
+        admin: Admin::new(Connections::new(clock.clone())),
         clock,
         metrics: Arc::new(Metrics::new()),
-        probe_timeout: Duration::from_millis(100),
         enforcement: Enforcement::Enforce,
         spawn: Box::new(|mut work| drop(tokio::spawn(work()))),
     })
+}
+
+/// The ground of a yes.
+fn ground(answer: &Answer) -> Option<&Ground> {
+    Some(answer.decision.as_ref().ok()?.ground())
 }
 
 fn first(done: &[String], what: &str) -> usize {
@@ -127,11 +131,12 @@ fn first(done: &[String], what: &str) -> usize {
 #[tokio::test]
 async fn pods_and_members_are_asked_after_the_ledger_was_read() {
     let court = Court::new().await;
-    // The second time the judge knows where the members were, and may ask them before it has read their pods again.
+    // The second time the judge knows the addresses of the members, and may ask them before it has
+    // read their pods again.
     for time in ["first", "second"] {
         let (answer, done) = court.evict().await;
         assert!(
-            matches!(answer.outcome, Err(Refusal::Wait(_))),
+            matches!(answer.decision, Err(Refused::Wait(_))),
             "{answer:?}"
         );
         let ledger = first(&done, &format!("GET {BUDGET}"));
@@ -160,13 +165,7 @@ async fn after_a_lost_race_everything_is_read_anew_before_the_next_write() {
 
     let (answer, done) = court.evict().await;
 
-    let recorded = matches!(
-        answer.outcome,
-        Ok(Yes::Recorded {
-            basis: Basis::Override,
-            ..
-        })
-    );
+    let recorded = matches!(ground(&answer), Some(Ground::Recorded(Basis::Override, _)));
     assert!(recorded, "{answer:?}");
     let write = format!("PUT {BUDGET}/status");
     let lost = first(&done, &write);
@@ -177,7 +176,7 @@ async fn after_a_lost_race_everything_is_read_anew_before_the_next_write() {
     assert!(ledger < pods && pods < written, "{done:#?}");
 }
 
-/// What is not needed for it keeps nobody from taking responsibility, nor from tearing down.
+/// A failure to read something that an override or a teardown does not need holds neither back.
 #[tokio::test]
 async fn overrides_and_teardowns_wait_for_no_other_reading() {
     let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
@@ -185,7 +184,7 @@ async fn overrides_and_teardowns_wait_for_no_other_reading() {
     let court = Court::new().await;
     court.api.undefine("poddisruptionbudgets");
     let (answer, _) = court.evict().await;
-    let Err(Refusal::Wait(Reason::Unavailable { what })) = answer.outcome else {
+    let Err(Refused::Wait(Reason::Unavailable { what })) = &answer.decision else {
         panic!("{answer:?}");
     };
     assert!(what.contains("PodDisruptionBudgets"), "{what}");
@@ -193,10 +192,10 @@ async fn overrides_and_teardowns_wait_for_no_other_reading() {
     court.put_pod(1, 1, &until);
     court.api.conflict_once();
     let (answer, _) = court.evict().await;
-    let Ok(Yes::Recorded { basis, .. }) = answer.outcome else {
+    let Some(Ground::Recorded(basis, _)) = ground(&answer) else {
         panic!("{answer:?}");
     };
-    assert_eq!(basis, Basis::Override);
+    assert_eq!(*basis, Basis::Override);
     assert_eq!(grants(&court)[0]["member"], "etcd-1");
 
     // On the budget, whose own spec is what cannot be used.
@@ -205,13 +204,7 @@ async fn overrides_and_teardowns_wait_for_no_other_reading() {
     budget["spec"]["members"] = json!({"probeTimeout": "soon"});
     court.api.put(BUDGET, budget);
     let (answer, _) = court.evict().await;
-    let by_override = matches!(
-        answer.outcome,
-        Ok(Yes::Recorded {
-            basis: Basis::Override,
-            ..
-        })
-    );
+    let by_override = matches!(ground(&answer), Some(Ground::Recorded(Basis::Override, _)));
     assert!(by_override, "{answer:?}");
     assert_eq!(grants(&court)[0]["member"], "etcd-1");
 
@@ -220,11 +213,12 @@ async fn overrides_and_teardowns_wait_for_no_other_reading() {
     let goes = json!({"metadata": {"name": "db", "deletionTimestamp": "2026-01-01T11:59:59Z"}});
     court.api.put(NAMESPACE, goes);
     let (answer, _) = court.evict().await;
-    let torn_down = matches!(answer.outcome, Ok(Yes::Waived(Waiver::Teardown(_))));
+    let torn_down = matches!(ground(&answer), Some(Ground::Waived(Waiver::Teardown(_))));
     assert!(torn_down, "{answer:?}");
 }
 
-/// Between a rollout's look and its question another driver may have taken a step, or the owner may have changed what is wanted.
+/// Between the look of a rollout and its question, another driver may have taken a step, or the
+/// owner may have changed the goal.
 #[tokio::test]
 async fn a_step_that_was_chosen_by_what_is_no_longer_so_is_outdated() {
     let court = Court::new().await;
@@ -256,17 +250,17 @@ async fn a_step_that_was_chosen_by_what_is_no_longer_so_is_outdated() {
         },
     ];
     for other in others {
-        let answer = court.judge.hear(question(Some(other))).await;
-        assert_eq!(answer.outcome.unwrap_err(), Refusal::Outdated, "{other:?}");
+        let answer = court.judge.judge_pod(question(Some(other))).await;
+        assert_eq!(answer.decision.unwrap_err(), Refused::Outdated, "{other:?}");
     }
-    let answer = court.judge.hear(question(Some(seen))).await;
+    let answer = court.judge.judge_pod(question(Some(seen))).await;
     assert!(
-        matches!(answer.outcome, Ok(Yes::Recorded { .. })),
+        matches!(ground(&answer), Some(Ground::Recorded(..))),
         "{answer:?}"
     );
     // Its own permission counts as somebody else's from then on.
-    let answer = court.judge.hear(question(Some(seen))).await;
-    assert_eq!(answer.outcome.unwrap_err(), Refusal::Outdated);
+    let answer = court.judge.judge_pod(question(Some(seen))).await;
+    assert_eq!(answer.decision.unwrap_err(), Refused::Outdated);
 }
 
 /// The API server's cache may show a pod as it was; whoever is asked afterwards sees another one.
@@ -284,19 +278,22 @@ async fn n4_an_old_object_that_is_out_of_date_is_not_believed() {
     let lifted = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
     let goes = json!({"deletionTimestamp": "2026-01-01T11:59:59Z"});
     for metadata in [lifted, goes.clone()] {
-        let answer = court.judge.hear(shown(metadata.clone())).await;
-        let waits = matches!(answer.outcome, Err(Refusal::Wait(_)));
+        let answer = court.judge.judge_pod(shown(metadata.clone())).await;
+        let waits = matches!(answer.decision, Err(Refused::Wait(_)));
         assert!(waits, "{metadata} is not so any more: {answer:?}");
     }
 
     court.put_pod(1, 1, &goes);
-    let answer = court.judge.hear(shown(json!({}))).await;
-    let terminates = matches!(answer.outcome, Ok(Yes::Waived(Waiver::Terminating)));
+    let answer = court.judge.judge_pod(shown(json!({}))).await;
+    let terminates = matches!(ground(&answer), Some(Ground::Waived(Waiver::Terminating)));
     assert!(terminates, "{answer:?}");
 
     court.put_pod(1, 1, &json!({"uid": "another"}));
-    let answer = court.judge.hear(shown(json!({}))).await;
-    let another = matches!(answer.outcome, Ok(Yes::Waived(Waiver::WrongIncarnation)));
+    let answer = court.judge.judge_pod(shown(json!({}))).await;
+    let another = matches!(
+        ground(&answer),
+        Some(Ground::Waived(Waiver::WrongIncarnation))
+    );
     assert!(another, "{answer:?}");
     assert_eq!(court.api.get(BUDGET).unwrap()["status"], Value::Null);
 }
@@ -318,13 +315,13 @@ async fn p7_p8_p13_endless_conflicts_end_in_a_wait_in_time() {
     // Both sleep in one runtime: a machine that stalls delays both, and not their order.
     let answer = tokio::select! {
         biased;
-        answer = court.judge.hear(asked) => answer,
+        answer = court.judge.judge_pod(asked) => answer,
         () = tokio::time::sleep_until(begun + patience) => panic!("it came too late"),
     };
 
     let waits = matches!(
-        answer.outcome,
-        Err(Refusal::Wait(Reason::Unavailable { .. }))
+        answer.decision,
+        Err(Refused::Wait(Reason::Unavailable { .. }))
     );
     assert!(waits, "{answer:?}");
     let done = court.api.take_requests();
@@ -339,23 +336,24 @@ async fn p7_p8_p13_endless_conflicts_end_in_a_wait_in_time() {
     let free = Court::new().await;
     free.api.remove("/api/v1/nodes/node-1");
     let answer = free.evict().await.0;
-    let recorded = matches!(answer.outcome, Ok(Yes::Recorded { .. }));
+    let recorded = matches!(ground(&answer), Some(Ground::Recorded(..)));
     assert!(recorded, "without the conflicts it would go: {answer:?}");
 }
 
-/// The same question, once refused and once only warned about; what passes so leaves a ledger that does not pretend to know.
+/// The same question is refused, and then only warned about. The ledger does not know what passed,
+/// so it is suspended.
 #[tokio::test]
 async fn where_refusals_are_only_reported_they_pass_and_the_ledger_is_suspended() {
     let court = Court::new().await;
     let (refused, _) = court.evict().await;
-    let Err(because @ Refusal::Wait(_)) = &refused.outcome else {
+    let Err(because @ Refused::Wait(_)) = &refused.decision else {
         panic!("{refused:?}")
     };
     let mut budget = court.api.get(BUDGET).unwrap();
     budget["spec"]["enforcement"] = json!("Warn");
     court.api.put(BUDGET, budget);
     let (warned, _) = court.evict().await;
-    let Ok(Yes::Warned(instead)) = &warned.outcome else {
+    let Some(Ground::Warned(instead)) = ground(&warned) else {
         panic!("{warned:?}")
     };
     assert_eq!(
@@ -379,18 +377,18 @@ async fn where_refusals_are_only_reported_they_pass_and_the_ledger_is_suspended(
         },
         ..question(None)
     };
-    let answer = court.judge.hear(own).await;
-    assert!(answer.outcome.is_err(), "{answer:?}");
+    let answer = court.judge.judge_pod(own).await;
+    assert!(answer.decision.is_err(), "{answer:?}");
 
     // And everybody is, as soon as refusals count again: nobody knows what passed.
     let mut budget = court.api.get(BUDGET).unwrap();
     budget["spec"]["enforcement"] = json!("Enforce");
     court.api.put(BUDGET, budget);
     let (answer, _) = court.evict().await;
-    assert!(answer.outcome.is_err(), "{answer:?}");
+    assert!(answer.decision.is_err(), "{answer:?}");
 }
 
-/// The same for readings that are never answered, such as that of an owner whose conversion webhook hangs.
+/// The same for reads that never end, for example of an owner whose conversion webhook hangs.
 #[tokio::test(start_paused = true)]
 async fn overrides_and_teardowns_wait_for_no_reading_that_hangs() {
     let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
@@ -430,9 +428,9 @@ async fn overrides_and_teardowns_wait_for_no_reading_that_hangs() {
             // The second time it is known from the beginning what there is to read.
             for time in ["first", "second"] {
                 let (answer, done) = court.evict().await;
-                let passes = match &answer.outcome {
-                    Ok(Yes::Waived(Waiver::Teardown(_))) => goes,
-                    Ok(Yes::Recorded { basis, .. }) => *basis == Basis::Override && !goes,
+                let passes = match ground(&answer) {
+                    Some(Ground::Waived(Waiver::Teardown(_))) => goes,
+                    Some(Ground::Recorded(basis, _)) => *basis == Basis::Override && !goes,
                     _ => false,
                 };
                 assert!(passes, "{silent}, the {time} time: {answer:?}");
@@ -443,21 +441,22 @@ async fn overrides_and_teardowns_wait_for_no_reading_that_hangs() {
     }
 }
 
-fn is_cold(ledger: &Ledger, page: &crate::ledger::Page) -> bool {
-    let now = temperature(page, ledger.seen(), Duration::from_secs(120));
-    matches!(now, Temperature::Cold { .. })
+fn is_untrusted(ledger: &Ledger, page: &crate::ledger::Page) -> bool {
+    let now = ledger.trust(page, Duration::from_secs(120));
+    matches!(now, Trust::Untrusted { .. })
 }
 
-/// What passed without a grant is known to this replica at once, however long it takes to write that down.
+/// A replica knows at once that it let a request pass without a grant, however long the write of
+/// that takes.
 #[tokio::test(start_paused = true)]
-async fn what_passed_without_a_grant_makes_the_ledger_cold_before_anybody_has_written_so() {
+async fn what_passed_without_a_grant_ends_the_trust_before_anybody_has_written_so() {
     let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
-    let warm = json!({"status": {"ledger": {"warm": true, "budgetUID": "budget-1"}}});
+    let trusted = json!({"status": {"ledger": {"warm": true, "budgetUID": "budget-1"}}});
     let cluster = ClusterRef::new("db", "etcd");
     for warns in [false, true] {
         let court = Court::new().await;
-        let ledger = court.judge.bench.observer.ledger();
-        let mut budget = budget_json(&warm);
+        let ledger = court.judge.deps.observer.ledger();
+        let mut budget = budget_json(&trusted);
         if warns {
             budget["spec"]["enforcement"] = json!("Warn");
         } else {
@@ -465,32 +464,32 @@ async fn what_passed_without_a_grant_makes_the_ledger_cold_before_anybody_has_wr
         }
         court.api.put(BUDGET, budget.clone());
         let page = ledger.read(&cluster).await.unwrap().unwrap();
-        assert!(!is_cold(ledger, &page));
+        assert!(!is_untrusted(ledger, &page));
 
         court.api.silence(&format!("PUT {BUDGET}/status"));
         let (answer, _) = court.evict().await;
-        let ungranted = match &answer.outcome {
-            Ok(Yes::Ungranted) => !warns,
-            Ok(Yes::Warned(_)) => warns,
+        let ungranted = match ground(&answer) {
+            Some(Ground::Ungranted) => !warns,
+            Some(Ground::Warned(_)) => warns,
             _ => false,
         };
         assert!(ungranted, "{answer:?}");
         budget["spec"]["enforcement"] = json!("Enforce");
         court.api.put(BUDGET, budget);
         let page = ledger.read(&cluster).await.unwrap().unwrap();
-        assert!(page.status().unwrap().ledger.warm, "somebody wrote");
-        assert!(is_cold(ledger, &page), "enforcement: Warn? {warns}");
+        assert!(page.status().unwrap().ledger.trusted, "somebody wrote");
+        assert!(is_untrusted(ledger, &page), "enforcement: Warn? {warns}");
     }
 }
 
-/// Until it is written, other replicas take the ledger for warm.
+/// Until it is written, other replicas trust the ledger.
 #[tokio::test(start_paused = true)]
-async fn a_ledger_that_somebody_else_writes_meanwhile_is_cold_without_a_pause() {
+async fn a_ledger_that_somebody_else_writes_meanwhile_is_untrusted_without_a_pause() {
     let court = Court::new().await;
     court.api.conflict_once();
     let begun = Instant::now();
-    let ledger = court.judge.bench.observer.ledger().clone();
-    super::cool(ledger, ClusterRef::new("db", "etcd")).await;
+    let ledger = court.judge.deps.observer.ledger().clone();
+    super::afterwards::distrust(ledger, ClusterRef::new("db", "etcd")).await;
     assert_eq!(
         court.api.get(BUDGET).unwrap()["status"]["ledger"]["epoch"],
         1

@@ -1,45 +1,47 @@
-//! Why a ledger could not be read or written. Each of them ends in "wait", never in "allow".
+//! Errors of reading and writing a ledger. Each of them ends in "wait", unless the request passes
+//! whatever the ledger says: a teardown, an override, or any request under `enforcement: Warn`.
 
 use crate::quorum::ClusterRef;
 
-/// Why a ledger could not be read or written.
+/// The reason why a ledger could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// The API server does not know budgets: their definition is missing.
+    /// The API server does not know budgets, because their definition is missing.
     #[error("the definition of QuorumDisruptionBudgets is missing from the API server")]
     NoDefinition,
-    /// The budget says something that this version cannot take responsibility for.
+    /// The budget holds something that this version does not understand.
     #[error("the budget {cluster} cannot be read as a ledger: {problem}")]
     Unreadable {
         /// The budget.
         cluster: ClusterRef,
-        /// What is wrong with it.
+        /// The part that is not understood.
         problem: String,
     },
-    /// Somebody else wrote it since it was read: begin again from the reading.
+    /// The budget was written since it was read. The caller begins again by reading.
     #[error("the budget was changed by somebody else in the meantime")]
     Conflict,
-    /// It was deleted since it was read.
+    /// The budget was deleted since it was read.
     #[error("the budget was deleted in the meantime")]
     Gone,
-    /// The write was accepted and is no fence, because it changed nothing.
+    /// The write was accepted, but it changed nothing and so is no fence.
     #[error("the budget took the write without a new resourceVersion")]
     NoFence,
-    /// The API server stored something other than what was written: its definition of budgets is older than this version.
+    /// The API server stored something else than was written, because its definition of budgets is
+    /// older than this version.
     #[error(
         "the API server did not keep what was written to the budget; its definition is out of date"
     )]
     NotKept,
-    /// The reading failed.
+    /// The budget could not be read.
     #[error("could not read the budget")]
     Read(#[source] kube::Error),
-    /// The write failed; whether it took place is not known.
+    /// The write failed. Whether it took place is not known.
     #[error("could not write the budget")]
     Write(#[source] kube::Error),
 }
 
 impl LedgerError {
-    /// Whether beginning again from the reading may help at once.
+    /// Whether it may help to begin again by reading, at once.
     pub fn begin_again(&self) -> bool {
         match self {
             Self::Conflict | Self::Gone | Self::NoFence => true,
@@ -51,7 +53,7 @@ impl LedgerError {
         }
     }
 
-    /// Whether trying again later will not help either, until somebody mends the definition or the budget.
+    /// Whether all further attempts will fail until somebody repairs the definition or the budget.
     pub fn is_lasting(&self) -> bool {
         matches!(
             self,
@@ -94,7 +96,8 @@ impl LedgerError {
     }
 }
 
-/// Whether the API server has no such kind of object: it answers that with a bare 404, where a missing object's 404 names it.
+/// Whether the API server has no such kind of object. The API server then answers a bare 404, while
+/// its 404 for a missing object names the object.
 pub(super) fn no_such_resource(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code == 404 && status.details.is_none(),

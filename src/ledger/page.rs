@@ -1,4 +1,4 @@
-//! One reading of a ledger.
+//! A page: one reading of a ledger.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,10 +8,11 @@ use crate::api::{
     BadField, MemberRole, MemberStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus,
 };
 use crate::quorum::{
-    ClusterId, ClusterRef, Grants, Latch, LeaderMove, MemberId, PodName, PodUid, Policy,
+    ClusterId, ClusterRef, ExpectedVoters, Grants, LeaderMove, MemberId, PodName, PodUid, Policy,
+    TrustEvent, TrustRecord,
 };
 
-/// The UID of a budget: a recreated one is another ledger.
+/// The UID of a budget. A budget that is created again is another ledger.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BudgetUid(String);
 
@@ -32,24 +33,27 @@ impl BudgetUid {
     }
 }
 
-/// A budget as the API server held it at one resourceVersion, with its grants understood.
+/// A budget as the API server held it at one resourceVersion, with its grants.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// The cluster it is about.
+    /// The cluster of the budget.
     pub cluster: ClusterRef,
-    /// Which ledger it is.
+    /// The identity of the ledger.
     pub uid: BudgetUid,
-    /// The version that a write must still find.
+    /// The version at which a write has to find the budget.
     pub resource_version: String,
     /// The open grants.
     pub grants: Grants,
-    /// The most voters seen, and under which replicas.
-    pub latch: Latch,
+    /// The most voters seen, and the replicas at that time.
+    pub expected: ExpectedVoters,
     budget: QuorumDisruptionBudget,
 }
 
 impl Page {
-    /// Understands a budget, or says what about it is not understood.
+    /// Reads a budget.
+    ///
+    /// # Errors
+    /// [`LedgerError::Unreadable`] for a budget that this version does not understand.
     pub fn of(budget: QuorumDisruptionBudget) -> Result<Self, LedgerError> {
         let cluster = budget.cluster();
         let unreadable = |problem: String| LedgerError::Unreadable {
@@ -69,13 +73,13 @@ impl Page {
         let status = budget.status.clone().unwrap_or_default();
         wire::is_understood(&status).map_err(unreadable)?;
         let grants = wire::read_grants(&status).map_err(unreadable)?;
-        let latch = wire::read_latch(&status).map_err(unreadable)?;
+        let expected = wire::read_expected(&status).map_err(unreadable)?;
         Ok(Self {
             cluster,
             uid,
             resource_version,
             grants,
-            latch,
+            expected,
             budget,
         })
     }
@@ -85,12 +89,23 @@ impl Page {
         &self.budget
     }
 
-    /// Its status; `None` where nothing was ever written.
+    /// The budget's status; `None` if nothing was ever written.
     pub fn status(&self) -> Option<&QuorumDisruptionBudgetStatus> {
         self.budget.status.as_ref()
     }
 
-    /// The owner's choices.
+    /// The budget's record of the trust of its ledger.
+    pub fn trust_record(&self) -> TrustRecord {
+        wire::trust_record(&self.budget)
+    }
+
+    /// The record of trust after some events.
+    pub(super) fn trust_after(&self, events: &[TrustEvent<'_>]) -> TrustRecord {
+        let events = events.iter();
+        events.fold(self.trust_record(), |record, event| record.after(*event))
+    }
+
+    /// The choices of the budget's owner.
     pub fn policy(&self) -> Result<Policy, BadField> {
         self.budget.spec.policy()
     }
@@ -100,12 +115,12 @@ impl Page {
         self.status()?.cluster_id.as_ref()?.parse().ok()
     }
 
-    /// The latest move of leadership that was begun.
+    /// The latest move of leadership that the gate began.
     pub fn leader_move(&self) -> Option<LeaderMove> {
         wire::read_leader_move(self.status()?)
     }
 
-    /// The member id last recorded for this incarnation, or else for a member of this name.
+    /// The member id last recorded for this incarnation of a pod, or else for a pod of this name.
     pub fn recorded_id(&self, pod: &PodName, uid: &PodUid) -> Option<MemberId> {
         let members = &self.status()?.members;
         let by_uid = members
@@ -119,12 +134,12 @@ impl Page {
         by_uid.or_else(by_name)?.member_id.as_ref()?.parse().ok()
     }
 
-    /// Whether there is word that the cluster ever worked.
+    /// Whether the cluster is known to have worked at some time.
     pub fn is_formed(&self) -> bool {
         self.cluster_id().is_some() || self.status().is_some_and(|status| status.formed)
     }
 
-    /// The external members that are on record.
+    /// The external members on record.
     pub fn externals(&self) -> impl Iterator<Item = &MemberStatus> {
         let set = self.cluster.name.as_str();
         let members = self.status().map(|status| status.members.as_slice());
@@ -132,7 +147,7 @@ impl Page {
         members.filter(move |member| member.is_external_to(set))
     }
 
-    /// How many of them vote.
+    /// The number of external members on record that vote.
     pub fn recorded_externals(&self) -> u32 {
         let voters = self
             .externals()
@@ -140,7 +155,7 @@ impl Page {
         u32::try_from(voters.count()).unwrap_or(u32::MAX)
     }
 
-    /// The pod that each member was last seen in.
+    /// The pod in which each member was last seen.
     pub fn recorded_pods(&self) -> BTreeMap<MemberId, PodName> {
         let members = self.status().map(|status| status.members.as_slice());
         let members = members.unwrap_or_default().iter();
@@ -152,7 +167,8 @@ impl Page {
             .collect()
     }
 
-    /// A copy of the budget whose status can be changed and written at this page's resourceVersion.
+    /// Copies of the budget and of its status, to be changed and written at this page's
+    /// resourceVersion.
     pub(super) fn draft(&self) -> (QuorumDisruptionBudget, QuorumDisruptionBudgetStatus) {
         let budget = self.budget.clone();
         let status = budget.status.clone().unwrap_or_default();

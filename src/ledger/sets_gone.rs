@@ -1,29 +1,31 @@
-//! StatefulSets that are gone, where no budget remembers them: all that is known of them is what pods say.
+//! StatefulSets that are gone and that no budget remembers. Only pods name them, as their owners.
 //!
-//! Whoever may change a pod may have it name any owner, as often as they like. So what is remembered is bounded, for each namespace by itself.
+//! Anybody who may change a pod can have it name any owner, any number of times. So the number of
+//! remembered StatefulSets is bounded, in each namespace by itself.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Long after any garbage collector has finished with the pods of a StatefulSet that is gone.
+/// The time after which a StatefulSet is forgotten: long after the garbage collector has finished
+/// with its pods.
 const FORGET_AFTER: Duration = Duration::from_secs(24 * 3600);
 
-/// How many of one namespace are remembered: more than there are clusters in one.
+/// The number of StatefulSets that are remembered of one namespace: more than it has clusters.
 const KEPT: usize = 512;
 
-/// API servers give UIDs of 36 characters. No StatefulSet ever had one that is longer than this.
+/// The length of the longest UID that is taken for one. UIDs by API servers have 36 characters.
 const LONGEST_UID: usize = 64;
 
-/// Since when each has been known to be gone, by namespace and UID.
+/// The moments since which StatefulSets have been known to be gone, by namespace and UID.
 #[derive(Debug, Default)]
 pub(super) struct SetsGone {
     namespaces: HashMap<String, HashMap<String, Instant>>,
 }
 
 impl SetsGone {
-    /// For how long this one has been known to be gone.
+    /// How long a StatefulSet has been known to be gone.
     pub(super) fn gone_for(&mut self, namespace: &str, uid: &str, now: Instant) -> Duration {
         if uid.len() > LONGEST_UID {
             return Duration::ZERO;

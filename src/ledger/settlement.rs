@@ -1,18 +1,19 @@
-//! When a grant ends: by what is seen, never by a request that failed.
+//! The end of grants, by what is seen, and never by a request that failed.
 //!
-//! The request that a grant was given for may still be on its way long after whoever asked has given up. So a permission to
-//! delete ends only when its pod is gone, or when it is still there after no such request can be alive any more.
+//! The request of a grant may still be on its way long after its asker has given up. So a
+//! permission to delete ends only when its pod is gone, or when its pod is still there after no
+//! such request can be alive any more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Page, Seen};
 use crate::quorum::{
-    self, Cause, Defragmentation, Incarnation, Look, Permitted, PodName, Replacement, Settlement,
-    settlement,
+    self, Cause, Defragmentation, Incarnation, Permitted, PodName, PodRead, Replacement,
+    Settlement, settlement,
 };
 
-/// A cause of a grant that has ended.
+/// A cause of a grant, which has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     /// The member.
@@ -21,10 +22,10 @@ pub struct Due {
     pub seq: u64,
 }
 
-/// The causes on this page that have ended. A member that was not looked at keeps its grant.
+/// The causes on this page that have ended. A member without a look keeps its grant.
 pub fn due(
     page: &Page,
-    looks: &BTreeMap<PodName, Look>,
+    looks: &BTreeMap<PodName, PodRead>,
     seen: &Seen,
     settle_time: Duration,
 ) -> Vec<Due> {
@@ -46,11 +47,15 @@ pub fn due(
         .collect()
 }
 
-/// What somebody sees of a cause who neither holds it nor works at it. `None`: nobody looked.
-fn seen_of(cause: &Cause, look: Option<&Look>) -> Option<quorum::Seen> {
+/// The observation of a replica that does not carry the cause out; `None` if the pod was not read.
+fn seen_of(cause: &Cause, look: Option<&PodRead>) -> Option<quorum::CauseState> {
     Some(match &cause.what {
-        Permitted::Delete { uid, .. } => quorum::Seen::Incarnation(Incarnation::of(uid, look?)),
-        Permitted::Defragment { .. } => quorum::Seen::Defragmentation(Defragmentation::NotMine),
-        Permitted::Replace => quorum::Seen::Replacement(Replacement::Underway),
+        Permitted::Delete { uid, .. } => {
+            quorum::CauseState::Incarnation(Incarnation::of(uid, look?))
+        }
+        Permitted::Defragment { .. } => {
+            quorum::CauseState::Defragmentation(Defragmentation::NotMine)
+        }
+        Permitted::Replace => quorum::CauseState::Replacement(Replacement::Underway),
     })
 }

@@ -1,4 +1,4 @@
-//! Reading and writing budgets. Every reading is uncached, every write is a compare-and-swap.
+//! Reads and writes of budgets. Every read is uncached, and every write is a compare-and-swap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
 use super::error::no_such_resource;
-use super::{Due, LedgerError, Page, Recorded, Seen, Turnstile, Witness, due, wire, witness};
+use super::{Due, LedgerError, Page, Recorded, Seen, StatusUpdate, Turnstile, due, wire};
 use crate::api::{
     QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete, RecordedScaleIn,
 };
 use crate::clock::Clock;
-use crate::quorum::{ClusterId, ClusterRef, Grants, Look, PodName, PodUid};
+use crate::quorum::{ClusterId, ClusterRef, Grants, PodName, PodRead, PodUid, Trust, TrustEvent};
 
-/// How many admitted deletions of StatefulSets a budget remembers: recreations in one settle time are few.
+/// The number of admitted deletions of StatefulSets that a budget remembers. A StatefulSet is
+/// created again only a few times within a settle time.
 const DELETES_KEPT: usize = 8;
 
 /// The ledgers of all clusters, behind the API server.
@@ -29,7 +30,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// The ledgers behind this client's API server. The clock's monotonic side says how long something has been seen.
+    /// The ledgers behind this client's API server. The clock's monotonic time says how long
+    /// something has been seen.
     pub fn new(client: Client, clock: Clock) -> Self {
         Self {
             client,
@@ -38,7 +40,7 @@ impl Ledger {
         }
     }
 
-    /// What this replica has seen, and since when.
+    /// The things that this replica has seen, and since when.
     pub fn seen(&self) -> &Seen {
         &self.seen
     }
@@ -48,7 +50,7 @@ impl Ledger {
         &self.turnstile
     }
 
-    /// Reads a cluster's budget, uncached. `None` where it has none.
+    /// Reads a cluster's budget, uncached. `None` if there is none.
     pub async fn read(&self, cluster: &ClusterRef) -> Result<Option<Page>, LedgerError> {
         match self.budgets(cluster).get(&cluster.name).await {
             Ok(budget) => self.page(budget).map(Some),
@@ -63,7 +65,7 @@ impl Ledger {
     /// Whether the API server knows budgets at all.
     ///
     /// # Errors
-    /// [`LedgerError::NoDefinition`] where it does not; others where it could not be asked.
+    /// [`LedgerError::NoDefinition`] if it does not; others if it could not be asked.
     pub async fn defined(&self) -> Result<(), LedgerError> {
         let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
         let first = budgets.list_metadata(&ListParams::default().limit(1)).await;
@@ -78,7 +80,7 @@ impl Ledger {
     ) -> Result<Vec<ClusterRef>, LedgerError> {
         let budgets: Api<QuorumDisruptionBudget> = Api::all(self.client.clone());
         let same_id = ListParams::default().fields(&format!("status.clusterID={id}"));
-        // Their names are all that is asked for, so one that cannot be read is named like the others.
+        // Only names are asked for, so a budget that cannot be read is named like the others.
         let found = budgets.list_metadata(&same_id).await;
         let found = found.map_err(LedgerError::listing)?;
         let others = found.items.into_iter().map(|budget| {
@@ -91,7 +93,8 @@ impl Ledger {
         Ok(others.filter(|other| other != cluster).collect())
     }
 
-    /// Creates a cluster's budget with every default, or reads the one that somebody else created first.
+    /// Creates a cluster's budget with every default. Reads the budget if somebody else created it
+    /// first.
     pub async fn create(&self, cluster: &ClusterRef) -> Result<Page, LedgerError> {
         let budget = QuorumDisruptionBudget::of(cluster);
         match self
@@ -107,20 +110,20 @@ impl Ledger {
         }
     }
 
-    /// Records grants in which one more yes was said than on the page, with what was seen besides. The proof exists only where the
-    /// API server accepted them over exactly this page.
+    /// Records grants with one more permission than the page has, and what was seen besides. The
+    /// proof exists only if the API server accepted the grants over exactly this page.
     pub async fn record(
         &self,
         page: &Page,
         grants: &Grants,
-        witness: Witness,
+        update: StatusUpdate,
     ) -> Result<(Page, Recorded), LedgerError> {
         if grants.last_seq() <= page.grants.last_seq() {
             return Err(LedgerError::NoFence);
         }
         let (_, mut status) = page.draft();
         wire::write_grants(grants, &mut status).map_err(|problem| unreadable(page, problem))?;
-        witness.testify(page, &mut status);
+        update.apply(page, &mut status);
         let after = self.put(page, status).await?;
         if after.resource_version == page.resource_version {
             return Err(LedgerError::NoFence);
@@ -129,7 +132,7 @@ impl Ledger {
         Ok((after, proof))
     }
 
-    /// Takes causes back that have ended. `None` where none of them is on the page.
+    /// Removes causes that have ended. `None` if none of them is on the page.
     pub async fn settle(&self, page: &Page, ended: &[Due]) -> Result<Option<Page>, LedgerError> {
         let mut grants = page.grants.clone();
         for Due { member, seq } in ended {
@@ -143,7 +146,8 @@ impl Ledger {
         self.put(page, status).await.map(Some)
     }
 
-    /// Looks at every pod with a grant on the page, uncached, and takes back the grants that have ended. `None` where nothing has.
+    /// Looks at every pod with a grant on the page, uncached, and removes the grants that have
+    /// ended. `None` if none has.
     pub async fn settle_due(
         &self,
         page: &Page,
@@ -154,8 +158,9 @@ impl Ledger {
         self.settle(page, &ended).await
     }
 
-    /// Changes what the budget shows. Grants, the state of the ledger, admitted deletions and the move of leadership stay as they are on the page,
-    /// whatever the closure does to them. `None` where nothing changes.
+    /// Changes what the budget shows. Grants, the record of trust, admitted deletions and the move
+    /// of leadership stay as they are on the page, whatever the closure does to them. `None` if
+    /// nothing changes.
     pub async fn write_status(
         &self,
         page: &Page,
@@ -171,31 +176,34 @@ impl Ledger {
         self.put_changed(page, status).await
     }
 
-    /// Writes down what was seen of the cluster, and whether the ledger is warm. `None` where nothing changes.
-    pub async fn testify(
+    /// Records what was seen of the cluster, and whether the ledger is trusted. `None` if nothing
+    /// changes.
+    pub async fn update(
         &self,
         page: &Page,
-        witness: Witness,
+        update: StatusUpdate,
     ) -> Result<Option<Page>, LedgerError> {
         let (_, mut status) = page.draft();
-        witness.testify(page, &mut status);
+        update.apply(page, &mut status);
         self.put_changed(page, status).await
     }
 
-    /// Writes that the ledger is warm.
-    pub async fn warm(&self, page: &Page) -> Result<Option<Page>, LedgerError> {
-        let (_, mut status) = page.draft();
-        witness::warm(page, &mut status);
-        self.put_changed(page, status).await
+    /// Whether the ledger on this page is trusted, by what is recorded and by what this replica has
+    /// seen.
+    pub fn trust(&self, page: &Page, settle_time: Duration) -> Trust {
+        self.seen.trust(page, settle_time)
     }
 
-    /// Turns the ledger cold: its gate was not in force, so permissions may be open that it does not know.
-    pub async fn cool(&self, page: &Page, because: &str) -> Result<Page, LedgerError> {
+    /// Records events that concern the trust of the ledger, in one write. `None` if the record
+    /// stays as it is.
+    pub async fn note_trust(
+        &self,
+        page: &Page,
+        events: &[TrustEvent<'_>],
+    ) -> Result<Option<Page>, LedgerError> {
         let (_, mut status) = page.draft();
-        status.ledger.warm = false;
-        status.ledger.epoch = status.ledger.epoch.saturating_add(1);
-        status.ledger.cold_because = Some(because.to_owned());
-        self.put(page, status).await
+        wire::write_trust(page.trust_after(events), &mut status);
+        self.put_changed(page, status).await
     }
 
     /// Remembers that the deletion of a StatefulSet was admitted, so that its pods may follow.
@@ -203,14 +211,14 @@ impl Ledger {
         &self,
         page: &Page,
         admitted: RecordedDelete,
-    ) -> Result<Page, LedgerError> {
+    ) -> Result<(Page, Recorded), LedgerError> {
         let (_, mut status) = page.draft();
         let sets = &mut status.recorded_deletes.stateful_sets;
         sets.retain(|earlier| earlier.uid != admitted.uid);
         sets.push(admitted);
         let too_many = sets.len().saturating_sub(DELETES_KEPT);
         sets.drain(..too_many);
-        self.put(page, status).await
+        self.put_admitted(page, status).await
     }
 
     /// Remembers that a scale-in was admitted, so that the pods it takes may go.
@@ -218,21 +226,34 @@ impl Ledger {
         &self,
         page: &Page,
         admitted: RecordedScaleIn,
-    ) -> Result<Page, LedgerError> {
+    ) -> Result<(Page, Recorded), LedgerError> {
         let (_, mut status) = page.draft();
         status.recorded_deletes.scale_in = Some(admitted);
-        self.put(page, status).await
+        self.put_admitted(page, status).await
     }
 
-    async fn look_at_granted(&self, page: &Page) -> Result<BTreeMap<PodName, Look>, LedgerError> {
+    async fn put_admitted(
+        &self,
+        page: &Page,
+        status: QuorumDisruptionBudgetStatus,
+    ) -> Result<(Page, Recorded), LedgerError> {
+        let after = self.put(page, status).await?;
+        let proof = Recorded::by(&after);
+        Ok((after, proof))
+    }
+
+    async fn look_at_granted(
+        &self,
+        page: &Page,
+    ) -> Result<BTreeMap<PodName, PodRead>, LedgerError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &page.cluster.namespace);
         let looks = page.grants.iter().map(|(member, _)| {
             let pods = pods.clone();
             async move {
                 let pod = pods.get_opt(member.as_str()).await;
                 let look = match pod.map_err(LedgerError::Read)? {
-                    None => Look::Gone,
-                    Some(pod) => Look::Here {
+                    None => PodRead::Gone,
+                    Some(pod) => PodRead::Here {
                         uid: PodUid::new(pod.metadata.uid.unwrap_or_default()),
                         terminating: pod.metadata.deletion_timestamp.is_some(),
                     },
@@ -243,7 +264,7 @@ impl Ledger {
         Ok(try_join_all(looks).await?.into_iter().collect())
     }
 
-    pub(super) async fn put_changed(
+    async fn put_changed(
         &self,
         page: &Page,
         status: QuorumDisruptionBudgetStatus,
@@ -256,7 +277,7 @@ impl Ledger {
     }
 
     /// The compare-and-swap: the whole status, at the page's resourceVersion and of the page's UID.
-    pub(super) async fn put(
+    async fn put(
         &self,
         page: &Page,
         mut status: QuorumDisruptionBudgetStatus,

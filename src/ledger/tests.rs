@@ -3,7 +3,7 @@ mod queue;
 mod releases;
 mod settling;
 mod swap;
-mod warmth;
+mod trust;
 mod wiring;
 
 use std::time::Duration;
@@ -56,7 +56,8 @@ fn delete(uid: &str) -> Permitted {
     }
 }
 
-/// One yes more to the delete of `etcd-<ordinal>`'s incarnation `u<ordinal>`.
+/// The grants with one more permission: to delete the incarnation `u<ordinal>` of
+/// `etcd-<ordinal>`.
 fn yes(grants: &Grants, ordinal: u32) -> Grants {
     let member = PodName::new(format!("etcd-{ordinal}"));
     let uid = format!("u{ordinal}");

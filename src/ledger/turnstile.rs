@@ -1,6 +1,7 @@
-//! One at a time through each cluster's ledger, inside this process.
+//! A queue for each cluster's ledger inside this process, so that judgements go one at a time.
 //!
-//! The compare-and-swap alone keeps replicas apart; the queue saves judgements of one process from beating each other to it.
+//! The compare-and-swap alone keeps replicas from overwriting each other. The queue spares the
+//! judgements of one process the conflicts with each other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +10,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::quorum::ClusterRef;
 
-/// A queue per cluster.
+/// The queues, one for each cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Turnstile {
     gates: Arc<Mutex<HashMap<ClusterRef, Gate>>>,
@@ -21,7 +22,7 @@ struct Gate {
     pending: usize,
 }
 
-/// The right to use a cluster's ledger until it is dropped.
+/// The turn at a cluster's ledger, until it is dropped.
 #[derive(Debug)]
 pub struct Pass {
     waited: bool,
@@ -29,7 +30,7 @@ pub struct Pass {
     _place: Place,
 }
 
-/// A place in a queue, given up on drop: also by a judgement that ran out of time while it waited.
+/// A place in a queue, given up on drop. So a judgement that runs out of time leaves the queue.
 #[derive(Debug)]
 struct Place {
     turnstile: Turnstile,
@@ -37,7 +38,7 @@ struct Place {
 }
 
 impl Turnstile {
-    /// Waits for the cluster's turn. Give up by dropping the future.
+    /// Waits for the turn at a cluster's ledger. The caller gives up by dropping the future.
     pub async fn enter(&self, cluster: &ClusterRef) -> Pass {
         let (place, lock) = self.queue(cluster);
         let (waited, turn) = match Arc::clone(&lock).try_lock_owned() {
@@ -51,7 +52,8 @@ impl Turnstile {
         }
     }
 
-    /// How many judgements of the cluster are under way or wait for their turn. Whoever only reports leaves the ledger to them.
+    /// The number of judgements of the cluster that are under way or wait for their turn. Reports
+    /// let them go first.
     pub fn pending(&self, cluster: &ClusterRef) -> usize {
         let gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
         gates.get(cluster).map_or(0, |gate| gate.pending)
@@ -70,7 +72,7 @@ impl Turnstile {
 }
 
 impl Pass {
-    /// Whether somebody else's turn had to end first.
+    /// Whether another turn had to end first.
     pub fn has_waited(&self) -> bool {
         self.waited
     }

@@ -1,26 +1,34 @@
-//! Grants and latch as a budget's status holds them. Nothing is dropped on the way: what is not understood is an error.
+//! The parts of the ledger, to and from a budget's status. A part that is not understood is an
+//! error, so nothing is dropped on the way.
 
 use std::collections::BTreeMap;
 
 use crate::api::{
-    CauseStatus, GrantStatus, LeaderMoveStatus, QuorumDisruptionBudgetStatus, cause_kind,
+    CauseStatus, GrantStatus, LeaderMoveStatus, QuorumDisruptionBudget,
+    QuorumDisruptionBudgetStatus, cause_kind,
 };
-use crate::quorum::{Cause, Grant, Grants, Latch, LeaderMove, Permitted, PodName, PodUid};
+use crate::quorum::{
+    Cause, ExpectedVoters, Grant, Grants, LeaderMove, Permitted, PodName, PodUid, TrustRecord,
+};
 
-/// The version of what a ledger consists of that this release reads and writes. Raise it whenever a verdict comes to rest on a field of the status that
-/// the release before does not know: dropping that field must not look like its never having been there.
+/// The version of the ledger that this release reads and writes. It has to be raised whenever a
+/// verdict comes to rest on a new field of the status. An older release drops that field, and this
+/// must not look as if the field had never been there.
 const SCHEMA: i64 = 2;
 
-/// The version of ledgers from before there were versions.
+/// The version of ledgers that name none.
 const FIRST_SCHEMA: i64 = 1;
 
-/// Whether this release may take responsibility for a status: everything in it that verdicts rest on is known. A write replaces the whole
-/// status, so whoever does not know a field would drop it.
+/// Whether this release knows every field of a status on which verdicts rest. A write replaces the
+/// whole status, so a release that does not know a field would drop it.
+///
+/// # Errors
+/// The first field that is not known, for people.
 pub(super) fn is_understood(status: &QuorumDisruptionBudgetStatus) -> Result<(), String> {
     let version = status.ledger.schema_version.unwrap_or(FIRST_SCHEMA);
     if version > SCHEMA {
         return Err(format!(
-            "its ledger is of schema version {version}, this release knows {SCHEMA}: a newer release of the gate wrote it, and this one writes nothing to it; install the newer one again, or delete the budget where that one is not to come back (it is made again, cold for a settle time)"
+            "its ledger is of schema version {version}, this release knows {SCHEMA}: a newer release of the gate wrote it, and this one writes nothing to it; install the newer one again, or delete the budget where that one is not to come back (it is made again, and not trusted for a settle time)"
         ));
     }
     let unknown = status.unknown.keys().map(|field| format!("status.{field}"));
@@ -36,12 +44,15 @@ pub(super) fn is_understood(status: &QuorumDisruptionBudgetStatus) -> Result<(),
     }
 }
 
-/// Says by which version a status is written.
+/// Puts the version of the ledger into a status.
 pub(super) fn write_schema(status: &mut QuorumDisruptionBudgetStatus) {
     status.ledger.schema_version = Some(SCHEMA);
 }
 
-/// The grants in a status, or what about them is not understood.
+/// The grants in a status.
+///
+/// # Errors
+/// The part that is not understood, for people.
 pub(super) fn read_grants(status: &QuorumDisruptionBudgetStatus) -> Result<Grants, String> {
     let mut entries = BTreeMap::new();
     for grant in &status.grants {
@@ -54,7 +65,7 @@ pub(super) fn read_grants(status: &QuorumDisruptionBudgetStatus) -> Result<Grant
     Ok(Grants::recorded(entries, last_seq))
 }
 
-/// Puts the grants into a status, in place of those it held.
+/// Puts the grants into a status, in place of those that it held.
 pub(super) fn write_grants(
     grants: &Grants,
     status: &mut QuorumDisruptionBudgetStatus,
@@ -68,25 +79,64 @@ pub(super) fn write_grants(
     Ok(())
 }
 
-/// The latch in a status. Absent is the latch that has seen nothing.
-pub(super) fn read_latch(status: &QuorumDisruptionBudgetStatus) -> Result<Latch, String> {
+/// The budget's record of the trust of its ledger.
+pub fn trust_record(budget: &QuorumDisruptionBudget) -> TrustRecord {
+    let ledger = budget.status.as_ref().map(|status| status.ledger.clone());
+    let ledger = ledger.unwrap_or_default();
+    TrustRecord {
+        budget: budget.metadata.uid.clone().unwrap_or_default(),
+        only_warns: budget.only_warns(),
+        trusted_in: ledger.budget_uid.filter(|_| ledger.trusted),
+        epoch: ledger.epoch,
+        suspended: ledger.suspended,
+        in_force_by: ledger.in_force_by,
+        because: ledger.untrusted_because,
+    }
+}
+
+/// Puts the record of trust into a status. An untrusted ledger keeps the UID of the budget in which
+/// it was trusted last. Nobody reads that UID before the ledger is trusted again.
+pub(super) fn write_trust(record: TrustRecord, status: &mut QuorumDisruptionBudgetStatus) {
+    let TrustRecord {
+        budget: _,
+        only_warns: _,
+        trusted_in,
+        epoch,
+        suspended,
+        in_force_by,
+        because,
+    } = record;
+    let ledger = &mut status.ledger;
+    ledger.trusted = trusted_in.is_some();
+    ledger.budget_uid = trusted_in.or(ledger.budget_uid.take());
+    ledger.epoch = epoch;
+    ledger.suspended = suspended;
+    ledger.in_force_by = in_force_by;
+    ledger.untrusted_because = because;
+}
+
+/// The expected voters in a status; none if nothing was recorded.
+pub(super) fn read_expected(
+    status: &QuorumDisruptionBudgetStatus,
+) -> Result<ExpectedVoters, String> {
     let count = |what: &str, number: Option<i32>| {
         u32::try_from(number.unwrap_or_default()).map_err(|_| format!("{what} is negative"))
     };
-    Ok(Latch {
+    Ok(ExpectedVoters {
         voters: count("status.expectedMembers", status.expected_members)?,
         replicas: count("status.observedReplicas", status.observed_replicas)?,
     })
 }
 
-/// Puts the latch into a status.
-pub(super) fn write_latch(latch: Latch, status: &mut QuorumDisruptionBudgetStatus) {
+/// Puts the expected voters into a status.
+pub(super) fn write_expected(expected: ExpectedVoters, status: &mut QuorumDisruptionBudgetStatus) {
     let count = |number: u32| Some(i32::try_from(number).unwrap_or(i32::MAX));
-    status.expected_members = count(latch.voters);
-    status.observed_replicas = count(latch.replicas);
+    status.expected_members = count(expected.voters);
+    status.observed_replicas = count(expected.replicas);
 }
 
-/// The move of leadership in a status. Who wrote one that makes no sense only loses the pause after it.
+/// The move of leadership in a status. One that makes no sense is left out: only the pause after it
+/// is lost.
 pub(super) fn read_leader_move(status: &QuorumDisruptionBudgetStatus) -> Option<LeaderMove> {
     let LeaderMoveStatus { from, to, term } = status.leader_move.as_deref()?;
     Some(LeaderMove {
@@ -96,7 +146,7 @@ pub(super) fn read_leader_move(status: &QuorumDisruptionBudgetStatus) -> Option<
     })
 }
 
-/// Puts a move of leadership into a status, in place of the one before.
+/// Puts a move of leadership into a status, in place of the earlier one.
 pub(super) fn write_leader_move(begun: LeaderMove, status: &mut QuorumDisruptionBudgetStatus) {
     status.leader_move = Some(Box::new(LeaderMoveStatus {
         from: begun.from.to_string(),

@@ -1,4 +1,5 @@
-//! Which container of a pod is etcd, and what its node last reported of the containers.
+//! etcd's container in a pod, and the states of the pod's containers as their node last reported
+//! them.
 
 use std::time::Duration;
 
@@ -7,17 +8,19 @@ use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, Pod
 
 use crate::quorum::pod::Containers;
 
-/// The name that etcd's container has by convention.
+/// The conventional name of etcd's container.
 const ETCD: &str = "etcd";
 
-/// Why a container waits while nothing is wrong: it is being made, or init containers run before it.
+/// Reasons for which a container waits although nothing is wrong: it is being created, or init
+/// containers run before it.
 const ON_THE_WAY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// How a kubelet's message of a rejection begins, since Kubernetes 1.28.
+/// The beginning of a kubelet's message for a rejected pod, since Kubernetes 1.28.
 const REJECTED: &str = "Pod was rejected";
-/// How its reason begins where the node lacks a resource: `OutOfcpu`, `OutOfpods`, ….
+/// The beginning of a kubelet's reason if the node lacks a resource: `OutOfcpu`, `OutOfpods`, ….
 const OUT_OF: &str = "OutOf";
-/// The other reasons that kubelets give when they admit no pod (`pkg/kubelet/lifecycle`, the device and topology managers, node shutdown).
+/// The other reasons of kubelets that do not admit a pod (`pkg/kubelet/lifecycle`, the device and
+/// topology managers, node shutdown).
 const REJECTIONS: [&str; 11] = [
     "NodeAffinity",
     "NodeName",
@@ -32,7 +35,7 @@ const REJECTIONS: [&str; 11] = [
     "NodeShutdown",
 ];
 
-/// Which of a pod's containers is etcd's, by their names: the one named `etcd`, or the only one.
+/// The name of etcd's container among the containers of a pod: `etcd`, or the only name.
 pub fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut names = names.into_iter();
     let first = names.next()?;
@@ -45,28 +48,30 @@ pub fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a
         .find(|name| *name == ETCD)
 }
 
-/// etcd's container.
+/// The container of etcd.
 pub(super) fn etcd(pod: &Pod) -> Option<&Container> {
     let containers = &pod.spec.as_ref()?.containers;
     let name = which_is_etcd(containers.iter().map(|container| container.name.as_str()))?;
     containers.iter().find(|container| container.name == name)
 }
 
-/// What was last reported of etcd's container.
+/// The last reported status of etcd's container.
 pub(super) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
     let name = &etcd(pod)?.name;
     let reported = pod.status.as_ref()?.container_statuses.as_ref()?;
     reported.iter().find(|status| status.name == *name)
 }
 
-/// For how long etcd's container has been running at `now`, by its node's clock; `None` where it is not.
+/// The time for which etcd's container has been running at `now`, by its node's clock. `None` if it
+/// does not run.
 pub(super) fn up_for(pod: &Pod, now: Timestamp) -> Option<Duration> {
     let state = etcd_status(pod)?.state.as_ref()?;
     let since = state.running.as_ref()?.started_at.as_ref()?.0;
     Some(Duration::try_from(now.duration_since(since)).unwrap_or_default())
 }
 
-/// Whether a container that runs beside etcd's was reported as not ready. One that nothing is reported of may be.
+/// Whether a container that runs beside etcd's was reported as not ready. A container without a
+/// status is not counted.
 pub(super) fn sidecar_failing(pod: &Pod) -> bool {
     let (Some(etcd), Some(status)) = (etcd(pod), &pod.status) else {
         return false;
@@ -83,7 +88,8 @@ pub(super) fn sidecar_failing(pod: &Pod) -> bool {
         .any(|container| container.name != etcd.name && unready.contains(&container.name.as_str()))
 }
 
-/// The containers that are meant to run as long as the pod: init containers that restart are sidecars, they run beside the others.
+/// The containers that are meant to run as long as the pod: main containers and sidecars, which are
+/// init containers that restart.
 fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
     let spec = pod.spec.iter();
     spec.flat_map(|spec| {
@@ -93,7 +99,7 @@ fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
     })
 }
 
-/// What was last reported of the pod's containers.
+/// The last reported state of the pod's containers.
 pub(super) fn reported(pod: &Pod) -> Containers {
     if all_terminated(pod) {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
@@ -111,11 +117,12 @@ pub(super) fn reported(pod: &Pod) -> Containers {
         .map_or(Containers::Unreported, of_state)
 }
 
-/// The reason for which a kubelet rejected the pod, typically after a reboot: it has failed without an address and without a word of its
-/// containers, which do not run. (Pod garbage collection also writes the phase alone, but gives no reason, and leaves the rest as it was.)
+/// The reason for which a kubelet rejected the pod, typically after a reboot. A rejected pod has
+/// failed, has no address and no container statuses, and its containers do not run. (Pod garbage
+/// collection also writes the phase alone, but it gives no reason, and leaves the other fields.)
 ///
-/// A kubelet that is started again afterwards says of every container that it is about to be made, and leaves the phase and its reason: a
-/// phase that is final is never taken back.
+/// A kubelet that is restarted afterwards reports every container as about to be created. It leaves
+/// the phase and its reason, since a final phase is never taken back.
 fn rejection(pod: &Pod) -> Option<&str> {
     let status = pod.status.as_ref()?;
     let failed = status.phase.as_deref() == Some("Failed");
@@ -129,7 +136,7 @@ fn rejection(pod: &Pod) -> Option<&str> {
     (failed && never_ran && rejected).then_some(reason)
 }
 
-/// Whether a container waits to be made for the first time.
+/// Whether a container waits for its first start.
 fn is_untried(container: &ContainerStatus) -> bool {
     let waiting = container.state.as_ref().and_then(|s| s.waiting.as_ref());
     let reason = waiting.and_then(|waiting| waiting.reason.as_deref());
@@ -162,7 +169,8 @@ fn of_state(state: &ContainerState) -> Containers {
     }
 }
 
-/// Whether every container of the pod is reported terminated. One that nothing is reported of may run.
+/// Whether every container of the pod is reported as terminated. A container without a status may
+/// run.
 fn all_terminated(pod: &Pod) -> bool {
     let Some(status) = &pod.status else {
         return false;

@@ -1,42 +1,44 @@
-//! What the Eviction API would say of a pod, by the `PodDisruptionBudget`s that select it (rule 10).
+//! The Eviction API's answer for a pod, as far as it depends on the `PodDisruptionBudget`s that
+//! select the pod (rule 10).
 //!
-//! The API server asks them after its webhooks, so a grant for an eviction that they refuse would hold the ledger for nothing.
-//! The rules are those of `EvictionREST` in the API server.
+//! The API server checks them after its webhooks. So a grant for an eviction that they refuse would
+//! block the ledger for nothing. The rules are those of `EvictionREST` in the API server.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{Selector, SelectorExt as _};
 
 use super::pods;
-use crate::quorum::DisruptionBudget;
+use crate::quorum::EvictionBudget;
 
-/// How many pods a budget may have on their way out before the API server evicts no more.
+/// The number of disrupted pods of a budget from which on the API server evicts no more.
 const MOST_DISRUPTED_PODS: usize = 2000;
 
-/// What they would say to the pod's eviction now.
-pub(super) fn verdict(pod: &Pod, budgets: &[PodDisruptionBudget]) -> DisruptionBudget {
+/// The present answer of these budgets to an eviction of the pod.
+pub(super) fn verdict(pod: &Pod, budgets: &[PodDisruptionBudget]) -> EvictionBudget {
     if is_beyond_disruption(pod) {
-        return DisruptionBudget::Permits;
+        return EvictionBudget::Permits;
     }
     let selecting: Vec<_> = budgets.iter().filter(|b| selects(b, pod)).collect();
     match selecting.as_slice() {
-        [] => DisruptionBudget::Permits,
-        [one] if permits(one, pod) => DisruptionBudget::Permits,
-        [one] => DisruptionBudget::Refuses { name: name(one) },
-        several => DisruptionBudget::Several {
+        [] => EvictionBudget::Permits,
+        [one] if permits(one, pod) => EvictionBudget::Permits,
+        [one] => EvictionBudget::Refuses { name: name(one) },
+        several => EvictionBudget::Several {
             names: several.iter().map(|budget| name(budget)).collect(),
         },
     }
 }
 
-/// Pods that are evicted without asking any budget.
+/// Whether the pod is evicted without a check of any budget.
 fn is_beyond_disruption(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
     matches!(phase, Some("Pending" | "Succeeded" | "Failed"))
         || pod.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether the budget selects the pod. An empty selector selects all, a missing one none, one that is not valid none.
+/// Whether the budget selects the pod. An empty selector selects all pods. A missing or invalid one
+/// selects none.
 fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     let selector = budget.spec.as_ref().and_then(|s| s.selector.clone());
     let Some(selector) = selector.and_then(|s| Selector::try_from(s).ok()) else {

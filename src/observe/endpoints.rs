@@ -1,4 +1,4 @@
-//! Where each member is asked.
+//! The endpoint at which each member is asked.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::api::{MemberStatus, MembersSpec};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
 
-/// The port on which etcd serves clients unless somebody says otherwise.
+/// etcd's default port for clients.
 const CLIENT_PORT: u16 = 2379;
 
-/// What is the same for every member of a cluster.
+/// The settings that all members of a cluster share.
 #[derive(Debug, Clone)]
 pub(super) struct Manner<'a> {
     pub(super) namespace: &'a str,
-    /// The StatefulSet's governing service, for pods that do not say theirs.
+    /// The StatefulSet's governing service, for pods that name none.
     pub(super) service: Option<&'a str>,
     pub(super) members: &'a MembersSpec,
     pub(super) tls: Option<Arc<TlsIdentity>>,
 }
 
-/// The endpoint of a pod's member; `None` where it has no address.
+/// The endpoint of a pod's member. `None` if the pod has no address.
 pub(super) fn of_pod(pod: &Pod, manner: &Manner<'_>) -> Option<Endpoint> {
     let port = manner
         .members
@@ -42,7 +42,8 @@ pub(super) fn of_pod(pod: &Pod, manner: &Manner<'_>) -> Option<Endpoint> {
     })
 }
 
-/// The endpoint of a voter without a pod, by what the budget recorded of it; `None` where that is not enough.
+/// The endpoint of a voter without a pod, from the budget's record. `None` if the record is not
+/// enough.
 pub(super) fn of_external(member: &MemberStatus, manner: &Manner<'_>) -> Option<Endpoint> {
     let id = member.member_id.as_ref()?.parse().ok()?;
     let url = member.client_urls.first()?;
@@ -53,7 +54,8 @@ pub(super) fn of_external(member: &MemberStatus, manner: &Manner<'_>) -> Option<
     Some(endpoint)
 }
 
-/// Whether both lists ask the same members in the same way: then answers to one are answers to the other.
+/// Whether both lists name the same members with the same settings, so that answers to one are
+/// answers to the other.
 pub(super) fn same(one: &[Endpoint], other: &[Endpoint]) -> bool {
     let print = |e: &Endpoint| e.tls.as_ref().map(|tls| *tls.fingerprint());
     one.len() == other.len()
@@ -65,7 +67,8 @@ pub(super) fn same(one: &[Endpoint], other: &[Endpoint]) -> bool {
         })
 }
 
-/// The port on which etcd is told to serve clients: that of the first URL at which others than its own pod reach it.
+/// The port in etcd's own settings: that of the first client URL that others than its own pod can
+/// reach.
 fn told_port(pod: &Pod) -> Option<u16> {
     let settings = Settings::of(containers::etcd(pod)?);
     if settings.file().is_some() {

@@ -1,4 +1,4 @@
-//! Whether a StatefulSet without a budget is meant to have one.
+//! Whether a StatefulSet without a budget should have one.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,13 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 
 use crate::api::names;
 
-/// Whether the StatefulSet is enrolled by its labels: the gate's own, or etcd-druid's.
+/// Whether the labels of the StatefulSet enrol it, by the gate's own label or as a cluster of
+/// etcd-druid.
 pub fn is_enrolled(set: &StatefulSet) -> bool {
     set.metadata.labels.as_ref().is_some_and(labels_enrol)
 }
 
-/// Whether a StatefulSet with these labels is enrolled by them.
+/// Whether these labels enrol a StatefulSet.
 pub fn labels_enrol(labels: &BTreeMap<String, String>) -> bool {
     match labels.get(names::ENROLL).map(String::as_str) {
         Some(names::TRUE) => true,
@@ -20,13 +21,14 @@ pub fn labels_enrol(labels: &BTreeMap<String, String>) -> bool {
     }
 }
 
-/// Whether the StatefulSet's label keeps the gate from enrolling it, whoever made it. A budget that somebody wrote by hand counts all the same.
+/// Whether the StatefulSet's label keeps the gate from enrolling it, whatever operator made it. A
+/// budget that a person wrote counts all the same.
 pub fn opts_out(set: &StatefulSet) -> bool {
     let labels = set.metadata.labels.as_ref();
     labels.is_some_and(|labels| is(labels, names::ENROLL, names::FALSE))
 }
 
-/// Whether these are the labels of a StatefulSet that etcd-druid made, or of one of its pods.
+/// Whether these are the labels of a StatefulSet of etcd-druid, or of one of its pods.
 pub(super) fn are_of_druid(labels: &BTreeMap<String, String>) -> bool {
     is(labels, names::MANAGED_BY, names::MANAGED_BY_DRUID)
         && is(labels, names::COMPONENT, names::COMPONENT_STATEFUL_SET)

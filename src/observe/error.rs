@@ -1,11 +1,11 @@
-//! What could not be read. Each of them ends in "wait".
+//! Failures to read. Each of them makes the caller wait.
 
 use std::time::Duration;
 
 use crate::api::BadField;
 use crate::ledger::LedgerError;
 
-/// What could not be read.
+/// The object that could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The pod.
@@ -26,21 +26,21 @@ pub enum ObserveError {
     /// The member Leases, where evidence comes from them.
     #[error("could not read the member Leases")]
     Leases(#[source] kube::Error),
-    /// The StatefulSet's selector is not one.
+    /// The StatefulSet's selector is invalid.
     #[error("the StatefulSet's selector cannot be used: {0}")]
     Selector(String),
     /// The budget's spec.
     #[error("the budget's spec cannot be used")]
     Spec(#[source] BadField),
-    /// Budgets.
+    /// The ledger.
     #[error("could not read the budgets")]
     Ledger(#[source] LedgerError),
-    /// The API server keeps it waiting.
+    /// The API server did not answer in time.
     #[error("could not read {what} within {} s", after.as_secs())]
     Late {
-        /// What was read.
+        /// The object that was to be read.
         what: &'static str,
-        /// How long it was waited for.
+        /// The time limit.
         after: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! Which cluster a pod belongs to (rule 1).
+//! The cluster of a pod (rule 1).
 
 use std::borrow::Cow;
 
@@ -10,24 +10,26 @@ use super::enrolment::{are_of_druid, is_enrolled, opts_out};
 use super::scope::named_after;
 use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
-use crate::quorum::{ClusterRef, PodName, Reason};
+use crate::quorum::{ClusterRef, PodName};
 
-/// Which cluster a pod belongs to.
+/// The cluster of a pod.
 #[derive(Debug)]
 pub enum Identity {
-    /// There is no such pod.
+    /// The pod does not exist.
     NoSuchPod,
-    /// None that the gate guards.
+    /// The pod belongs to no cluster that the gate guards.
     Foreign,
-    /// One whose budget was read just now.
+    /// The pod belongs to a cluster whose budget was just read.
     Guarded(Box<Page>),
-    /// One that nothing can be recorded for.
-    Unrecorded(ClusterRef, Reason),
+    /// The pod belongs to a cluster for which nothing can be recorded: it has no budget yet, or the
+    /// budget cannot be used for this reason.
+    Unrecorded(ClusterRef, Option<LedgerError>),
 }
 
 impl Observer {
-    /// Finds out which cluster a pod belongs to. `shown` is the pod's metadata as the request brought it, where it did. A pod of a
-    /// Job or a Deployment then costs no call; a pod of a foreign StatefulSet two.
+    /// Finds the cluster of a pod. `shown` is the pod's metadata from the request, if the request
+    /// has it. With it a pod of a Job or a Deployment costs no call, and a pod of a foreign
+    /// StatefulSet costs two.
     pub async fn identify(
         &self,
         namespace: &str,
@@ -52,24 +54,22 @@ impl Observer {
         match self.ledger().read(&cluster).await {
             Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
             Ok(None) => {}
-            // Whoever is enrolled by a budget alone cannot be told from a foreign one now.
-            Err(LedgerError::NoDefinition) => {
-                return Ok(Identity::Unrecorded(cluster, Reason::NoDefinition));
-            }
-            Err(error @ LedgerError::Unreadable { .. }) => {
-                let what = error.to_string();
-                return Ok(Identity::Unrecorded(cluster, Reason::Unavailable { what }));
+            // Without the definition a cluster that only a budget enrols cannot be told from a
+            // foreign one.
+            Err(error @ (LedgerError::NoDefinition | LedgerError::Unreadable { .. })) => {
+                return Ok(Identity::Unrecorded(cluster, Some(error)));
             }
             Err(error) => return Err(ObserveError::Ledger(error)),
         }
         Ok(if self.enrolled(&cluster, druids).await? {
-            Identity::Unrecorded(cluster, Reason::NoLedger)
+            Identity::Unrecorded(cluster, None)
         } else {
             Identity::Foreign
         })
     }
 
-    /// As the StatefulSet says, which may opt out; where it is gone, as its pods' labels say.
+    /// Whether the cluster is enrolled: by the StatefulSet, which may opt out, or by its pods'
+    /// labels if the StatefulSet is gone.
     async fn enrolled(&self, cluster: &ClusterRef, druids: bool) -> Result<bool, ObserveError> {
         let sets: Api<StatefulSet> = Api::namespaced(self.client().clone(), &cluster.namespace);
         let set = sets.get_opt(&cluster.name).await;

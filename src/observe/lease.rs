@@ -1,4 +1,4 @@
-//! Roles as member Leases name them.
+//! The roles of members, from their Leases.
 
 use k8s_openapi::api::coordination::v1::Lease;
 
@@ -20,7 +20,8 @@ pub(super) fn role(lease: &Lease) -> Option<LeaseRole> {
     }
 }
 
-/// The role of a pod's member, among the Leases of the namespace. A member is named like its pod, maybe with a prefix.
+/// The role of a pod's member, among the Leases of the namespace. A member has the name of its pod,
+/// sometimes with a prefix.
 pub(super) fn role_of(pod: &PodName, leases: &[Lease]) -> Option<LeaseRole> {
     let named = |matches: &dyn Fn(&str) -> bool| {
         leases

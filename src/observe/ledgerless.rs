@@ -1,5 +1,6 @@
-//! What surrounds a pod of a cluster that nothing can be recorded for: its budget, or the definition of budgets, is missing or cannot be
-//! read. What is being torn down goes all the same, and so does what a person takes responsibility for.
+//! The surroundings of a pod for whose cluster nothing can be recorded, because its budget or the
+//! definition of budgets is missing or unreadable. Pods of a teardown go all the same, and so do
+//! pods with an override.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod as PodObject;
@@ -11,20 +12,20 @@ use crate::ledger::Page;
 use crate::quorum::pod::Pod;
 use crate::quorum::{Circumstances, ClusterRef, PodName};
 
-/// A pod, and what surrounds it.
+/// A pod and its surroundings.
 #[derive(Debug)]
 pub struct Ledgerless {
     /// The facts about the pod.
     pub pod: Pod,
-    /// Its surroundings.
+    /// The surroundings of the pod.
     pub circumstances: Circumstances,
-    /// Whether the API server removes the pod without any grace unless it is told otherwise.
+    /// Whether the API server removes the pod without a grace period unless the request states one.
     pub goes_at_once: bool,
 }
 
 impl Observer {
-    /// A pod and what surrounds it, by the pod, its namespace and its StatefulSet alone. `page`: its cluster's ledger, where that could be read.
-    /// `None`: there is no such pod.
+    /// Reads a pod and its surroundings: only the pod, its namespace and its StatefulSet. `page` is
+    /// the ledger of its cluster, if it could be read. `None` if there is no such pod.
     pub async fn without_ledger(
         &self,
         cluster: &ClusterRef,
@@ -73,7 +74,8 @@ impl Observer {
         }))
     }
 
-    /// The owner of the StatefulSet that the pod refers to, as that says itself. Nothing else remembers it.
+    /// The owner of the StatefulSet that the pod refers to, from the StatefulSet itself. No other
+    /// object has it.
     async fn owner_of(
         &self,
         cluster: &ClusterRef,

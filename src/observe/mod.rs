@@ -1,18 +1,22 @@
-//! The Kubernetes half of a judgement: whose a pod is, and what the API server says of its cluster.
+//! The Kubernetes half of a judgement: the cluster of a pod, and the API server's objects for that
+//! cluster.
 //!
-//! Everything is read uncached, after the ledger. What was seen the last time only serves to ask for more at once
-//! ([`Observer`]): it is never an answer. The mapping of objects to facts is pure; [`World`] keeps the objects, so that one reading
-//! gives the facts for any pod of the cluster.
+//! All objects are read uncached, after the ledger. Facts from the last reading only help to
+//! request more at once ([`Observer`]); no decision is based on them. The mapping of objects to
+//! facts is pure. [`World`] keeps the objects, so that one reading gives the facts for any pod of
+//! the cluster.
 
 mod containers;
 mod disruption_budget;
 mod endpoints;
 mod enrolment;
 mod error;
-mod hints;
 mod identify;
+mod intents;
 mod lease;
 mod ledgerless;
+mod look;
+mod memory;
 mod mounts;
 mod nodes;
 mod observer;
@@ -36,11 +40,14 @@ pub use containers::which_is_etcd;
 pub use enrolment::{is_enrolled, labels_enrol, opts_out};
 pub use error::ObserveError;
 pub use identify::Identity;
+pub use intents::Intents;
 pub use ledgerless::Ledgerless;
-pub use observer::Observer;
-pub use overrides::{Standing, standing};
+pub use look::{Look, PodLook};
+pub use observer::{Observer, Sources};
+pub use overrides::{OverrideState, standing};
 pub use scope::{is_stateful_set, named_after};
 pub use set_surroundings::{SetOwner, SetSurroundings};
+pub use teardown::first_ordinal;
 pub use volumes::{Access, Transport};
 pub use wants::access;
 pub use world::{Ages, World};

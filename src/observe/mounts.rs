@@ -1,17 +1,17 @@
-//! Which key of which Secret is behind a path in a container.
+//! The Secret and the key behind a path in a container.
 
 use k8s_openapi::api::core::v1::{
     Container, KeyToPath, PodSpec, ProjectedVolumeSource, Volume, VolumeMount,
 };
 
-/// One key of one Secret.
+/// A key in a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SecretKey {
     pub(super) secret: String,
     pub(super) key: String,
 }
 
-/// The key behind `path`, or what is there instead, for people.
+/// The key behind `path`. The error says for people why there is none.
 pub(super) fn behind(
     path: &str,
     container: &Container,
@@ -19,7 +19,7 @@ pub(super) fn behind(
 ) -> Result<SecretKey, String> {
     let mounts = container.volume_mounts.iter().flatten();
     let mut over = mounts.filter_map(|mount| Some((mount, inside(path, &mount.mount_path)?)));
-    // Of mounts within each other, the innermost is seen.
+    // Of nested mounts, the innermost is visible.
     let first = over.next();
     let found = over.fold(first, |best, other| match best {
         Some((mount, _)) if mount.mount_path.len() >= other.0.mount_path.len() => best,
@@ -39,7 +39,7 @@ pub(super) fn behind(
     in_volume(volume, &file).map_err(|why| format!("{path} is on volume {}, {why}", volume.name))
 }
 
-/// What of `path` lies below `directory`; nothing where it is the same.
+/// The part of `path` below `directory`, which is empty if both are the same.
 fn inside<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(directory.trim_end_matches('/'))?;
     match rest.strip_prefix('/') {
@@ -68,7 +68,8 @@ fn in_volume(volume: &Volume, file: &str) -> Result<SecretKey, String> {
     }
 }
 
-/// With `items`, only these are there, each at its own path.
+/// The key behind a file of a Secret volume. With `items` only the listed keys exist, each at its
+/// own path.
 fn in_secret(secret: &str, items: Option<&[KeyToPath]>, file: &str) -> Option<SecretKey> {
     let key = match items {
         Some(items) if !items.is_empty() => {
@@ -83,7 +84,8 @@ fn in_secret(secret: &str, items: Option<&[KeyToPath]>, file: &str) -> Option<Se
     Some(SecretKey { secret, key })
 }
 
-/// Of several Secrets without `items` nobody can tell which has the file.
+/// The key behind a file of a projected volume. It is unknown among several Secrets without
+/// `items`.
 fn in_projected(projected: &ProjectedVolumeSource, file: &str) -> Result<SecretKey, String> {
     let secrets = projected
         .sources

@@ -1,4 +1,4 @@
-//! What a node object says of the node.
+//! The state of a node.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,8 @@
-//! The readings behind one judgement, as few after one another as can be.
+//! The readings for one judgement, with as few in sequence as possible.
 //!
-//! The first wave asks for everything that was needed the last time; the second for what turns out to be needed besides. So a
-//! cluster that has not changed costs one wave, and one that has is still read right.
+//! The first wave requests everything that the last reading needed. The second wave requests the
+//! rest. So a cluster that has not changed costs one wave, and a changed cluster is still read
+//! correctly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 
 use super::ObserveError;
-use super::hints::{Hint, Hints};
+use super::memory::{Hint, Memory};
 use super::owner::Owners;
 use super::patience::in_time;
 use super::reach::reach;
@@ -25,25 +26,43 @@ use super::world::{Objects, World};
 use super::{pods, scope, wants};
 use crate::api::OwnerStatus;
 use crate::clock::Clock;
-use crate::etcd::{Endpoint, TlsIdentity};
-use crate::ledger::{Ledger, Page, temperature};
+use crate::etcd::{Endpoint, Prober, TlsIdentity};
+use crate::ledger::{Ledger, Page};
 use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, Kind, PodName, Policy};
+use crate::telemetry::metrics::Metrics;
 
 pub(super) type Tls = Result<Option<Arc<TlsIdentity>>, String>;
 
-/// Reads what the Kubernetes API says of clusters. Meant to be shared: it remembers what to ask for.
+/// Looks at clusters, and owns everything that is remembered of them from one look to the next.
+/// Meant to be shared by the webhooks and the reconcile loop.
 pub struct Observer {
-    client: Client,
-    ledger: Ledger,
-    clock: Clock,
-    settle_time: Duration,
+    sources: Sources,
     owners: Owners,
     identities: Identities,
-    hints: Hints,
+    memory: Memory,
 }
 
-/// What the first wave brought.
+/// The sources that an observer reads.
+pub struct Sources {
+    /// The Kubernetes API.
+    pub client: Client,
+    /// The ledgers.
+    pub ledger: Ledger,
+    /// The members of etcd.
+    pub prober: Prober,
+    /// The time that a member may take to answer, where its budget does not say and the cluster has
+    /// not been slow.
+    pub probe_timeout: Duration,
+    /// The time for which a ledger is watched before it is trusted.
+    pub settle_time: Duration,
+    /// The time.
+    pub clock: Clock,
+    /// Where looks for decisions are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// The result of the first wave.
 struct FirstWave {
     set: Option<StatefulSet>,
     namespace_terminating: bool,
@@ -57,42 +76,36 @@ struct FirstWave {
 }
 
 impl Observer {
-    /// Reads through this client. `settle_time`: how long a ledger is watched before it is trusted.
-    pub fn new(client: Client, ledger: Ledger, clock: Clock, settle_time: Duration) -> Self {
+    /// An observer that remembers nothing yet.
+    pub fn new(sources: Sources) -> Self {
         Self {
-            owners: Owners::new(client.clone()),
-            identities: Identities::new(client.clone()),
-            hints: Hints::default(),
-            client,
-            ledger,
-            clock,
-            settle_time,
+            owners: Owners::new(sources.client.clone()),
+            identities: Identities::new(sources.client.clone()),
+            memory: Memory::default(),
+            sources,
         }
     }
 
-    /// The ledgers it reads.
+    /// The ledgers that the observer reads.
     pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+        &self.sources.ledger
     }
 
-    /// How long a ledger is watched before it is trusted.
+    /// The time for which a ledger is watched before it is trusted.
     pub fn settle_time(&self) -> Duration {
-        self.settle_time
+        self.sources.settle_time
     }
 
-    /// Where the members of a cluster were reached the last time, so that a round can start while the pods are still being
-    /// read. Its answers count only where [`World::confirms`] these endpoints.
+    /// The endpoints of a cluster's members from the last reading, so that a round can start while
+    /// the pods are still being read. Its answers count only if [`World::confirms`] these
+    /// endpoints.
     pub fn likely_endpoints(&self, cluster: &ClusterRef) -> Vec<Endpoint> {
-        self.hints.of(cluster).endpoints
+        self.memory.hint(cluster).endpoints
     }
 
-    /// Forgets a cluster that is no longer guarded.
-    pub fn forget(&self, cluster: &ClusterRef) {
-        self.hints.forget(cluster);
-    }
-
-    /// Reads everything about the cluster that a judgement may need, after `page` was read. `target` is the pod it is about, if it is
-    /// about one; `kind` says whether `PodDisruptionBudget`s matter.
+    /// Reads everything about the cluster that a judgement may need. `page` has to be read before.
+    /// `target` is the pod in question, if there is one. `kind` says whether `PodDisruptionBudget`s
+    /// matter.
     pub async fn world(
         &self,
         page: &Page,
@@ -102,9 +115,10 @@ impl Observer {
         self.read(page, target, kind, None).await
     }
 
-    /// The same about no pod in particular, for looks that come by themselves. `sharing`: which other clusters report the same etcd, where a
-    /// cache has it; nobody may decide by that. The API server compares every budget there is to answer that, so it is not
-    /// asked for each of many clusters over and over.
+    /// The reading of [`Self::world`] without a target, for background looks. `sharing` has the
+    /// other clusters that report the same etcd, if a cache knows them; it must not decide about
+    /// admission. The API server compares all budgets to find them, so it is not asked that for
+    /// each of many clusters again and again.
     pub async fn world_at_leisure(
         &self,
         page: &Page,
@@ -121,12 +135,14 @@ impl Observer {
         sharing: Option<Vec<ClusterRef>>,
     ) -> Result<World, ObserveError> {
         let policy = page.budget().spec.policy().map_err(ObserveError::Spec)?;
-        let hint = self.hints.of(&page.cluster);
+        let hint = self.memory.hint(&page.cluster);
         let first = Box::pin(self.first_wave(page, kind, &policy, &hint, sharing)).await?;
         let selector = wants::selector(first.set.as_ref(), page)?;
         let set = first.set.as_ref();
         let pods = match first.pods {
-            // A set that goes takes its name off its pods first: seen the other way round, they would look as if they went with it.
+            // The first wave reads pods and StatefulSet concurrently. A StatefulSet that is deleted
+            // without its pods loses their references before it goes. So pods that still refer to
+            // another StatefulSet are listed again; otherwise they would seem to go with it.
             Some(pods) if hint.selector == selector && all_belong(&pods, set) => pods,
             _ => self.list_pods(&page.cluster, selector.as_deref()).await?,
         };
@@ -148,7 +164,7 @@ impl Observer {
             .second_wave(&page.cluster, &wanted, first.nodes, first.owners, first.tls)
             .await;
         let reach = reach(page, policy.evidence, first.set.as_ref(), &pods, tls);
-        self.hints.keep(
+        self.memory.keep_hint(
             &page.cluster,
             Hint {
                 endpoints: reach.endpoints.clone(),
@@ -171,20 +187,37 @@ impl Observer {
                 sharing: first.sharing,
                 set_gone_for,
                 reach,
-                temperature: temperature(page, self.ledger.seen(), self.settle_time),
+                trust: self.sources.ledger.trust(page, self.sources.settle_time),
                 scale_out_for: self.scale_out_for(page),
-                now: self.clock.now(),
-                settle_time: self.settle_time,
+                now: self.sources.clock.now(),
+                settle_time: self.sources.settle_time,
             },
         ))
     }
 
     pub(super) fn client(&self) -> &Client {
-        &self.client
+        &self.sources.client
+    }
+
+    /// Asks the members.
+    pub fn prober(&self) -> &Prober {
+        &self.sources.prober
+    }
+
+    pub(super) fn probe_timeout(&self) -> Duration {
+        self.sources.probe_timeout
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.sources.metrics
+    }
+
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     pub(super) fn clock(&self) -> &Clock {
-        &self.clock
+        &self.sources.clock
     }
 
     pub(super) fn owner_states(&self) -> &Owners {
@@ -255,7 +288,7 @@ impl Observer {
         })
     }
 
-    /// Completes what the first wave brought by what is wanted besides.
+    /// Completes the first wave by the objects that are needed besides.
     async fn second_wave(
         &self,
         cluster: &ClusterRef,
@@ -287,46 +320,48 @@ impl Observer {
         (nodes, owners, tls)
     }
 
-    /// For how long this replica has known that the StatefulSet that the budget last saw is gone; zero where it is not. What pods refer to is not
-    /// remembered: whoever may change one may have it refer to anything.
+    /// The time for which this replica has known that the StatefulSet in the budget's record is
+    /// gone. Zero if it is not gone. StatefulSets that pods refer to are not tracked: a client that
+    /// may change a pod can make it refer to anything.
     pub(super) fn recorded_set_gone_for(&self, page: &Page, set: Option<&StatefulSet>) -> Duration {
         let recorded = page.status().and_then(|s| s.stateful_set.as_ref());
         let current = set.and_then(|set| set.metadata.uid.as_deref());
         let gone = recorded.filter(|recorded| Some(recorded.uid.as_str()) != current);
-        let seen = self.ledger.seen();
+        let seen = self.sources.ledger.seen();
         gone.map_or(Duration::ZERO, |gone| {
             seen.set_gone_for(&page.cluster, &page.uid, &gone.uid)
         })
     }
 
-    /// The same of the StatefulSet that the pod refers to, where there is no budget. It counts only while no other one of its name stands.
+    /// The time for which the StatefulSet that the pod refers to has been gone, for a pod without a
+    /// budget. Counts only while no other StatefulSet of this name exists.
     pub(super) fn set_gone_for(
         &self,
         namespace: &str,
         pod: &Pod,
         set: Option<&StatefulSet>,
     ) -> Duration {
-        let seen = self.ledger.seen();
+        let seen = self.sources.ledger.seen();
         match (set, missing_set(pod, set)) {
             (None, Some(uid)) => seen.set_without_budget_gone_for(namespace, &uid),
             (Some(_), _) | (None, None) => Duration::ZERO,
         }
     }
 
-    /// For how long this replica has seen the recorded scale-out.
+    /// The time for which this replica has seen the recorded scale-out.
     fn scale_out_for(&self, page: &Page) -> Option<Duration> {
         let grown = page.status()?.scale_out.as_ref()?;
-        let seen = self.ledger.seen();
+        let seen = self.sources.ledger.seen();
         Some(seen.scale_out_for(&page.cluster, &page.uid, grown.to))
     }
 }
 
-/// Whether no pod refers to another StatefulSet than this one.
+/// Whether no pod refers to a StatefulSet other than this one.
 fn all_belong(pods: &[Pod], set: Option<&StatefulSet>) -> bool {
     pods.iter().all(|pod| missing_set(pod, set).is_none())
 }
 
-/// The StatefulSet that a pod refers to, where it is not this one.
+/// The UID of the StatefulSet that a pod refers to, if it is not this one.
 fn missing_set(pod: &Pod, set: Option<&StatefulSet>) -> Option<String> {
     let current = set.and_then(|set| set.metadata.uid.as_deref());
     scope::set_uid(&pod.metadata).filter(|uid| Some(uid.as_str()) != current)

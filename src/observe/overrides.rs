@@ -1,4 +1,4 @@
-//! Overrides: a person's word that lifts the gate's advice for a limited time (rule 6).
+//! Overrides, by which a person lifts the gate's refusals for a limited time (rule 6).
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::quorum::{Override, OverrideOn};
 
-/// The longest that an override may look ahead: one that is forgotten ends by itself.
+/// The longest time ahead for which an override is valid, so that a forgotten one ends by itself.
 const FARTHEST: SignedDuration = SignedDuration::from_hours(24);
 
-/// What an object's annotations say of an override.
+/// The override in an object's annotations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// Nothing.
+pub enum OverrideState {
+    /// There is none.
     None,
-    /// It stands until then, as written.
+    /// The override is valid until this time, as written.
     Valid(String),
-    /// It was written and does not stand: past, too far ahead, or not a time.
+    /// The override is not valid: in the past, too far ahead, or not a time.
     Ignored {
-        /// What was written.
+        /// The written text.
         written: String,
-        /// Why it does not stand.
+        /// The reason why it is not valid.
         why: &'static str,
     },
 }
 
-/// What annotations say of an override at `now`.
-pub fn standing(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) -> Standing {
+/// The override in these annotations at `now`.
+pub fn standing(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) -> OverrideState {
     let Some(written) = annotations.and_then(|a| a.get(names::OVERRIDE_UNTIL)) else {
-        return Standing::None;
+        return OverrideState::None;
     };
-    let ignored = |why| Standing::Ignored {
+    let ignored = |why| OverrideState::Ignored {
         written: written.clone(),
         why,
     };
@@ -42,13 +42,15 @@ pub fn standing(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) 
         Err(_) => ignored("it is not a time in RFC 3339, like 2026-01-31T12:00:00Z"),
         Ok(until) if until <= now => ignored("it has passed"),
         Ok(until) if until.duration_since(now) > FARTHEST => ignored("it is more than 24 h ahead"),
-        Ok(_) => Standing::Valid(written.clone()),
+        Ok(_) => OverrideState::Valid(written.clone()),
     }
 }
 
-/// The override that applies to a pod: the pod's own before its StatefulSet's before its budget's.
+/// The override that applies to a pod: the pod's own, or else its StatefulSet's, or else its
+/// budget's.
 ///
-/// A pod whose template sets the annotation has none of its own: every pod would be born with it.
+/// A pod whose template sets the annotation has none of its own, since every pod would be created
+/// with it.
 pub(super) fn of_pod(
     pod: &Pod,
     set: Option<&StatefulSet>,
@@ -71,12 +73,12 @@ pub(super) fn of_pod(
     places
         .into_iter()
         .find_map(|(on, annotations)| match standing(annotations, now) {
-            Standing::Valid(until) => Some(Override { on, until }),
-            Standing::None | Standing::Ignored { .. } => None,
+            OverrideState::Valid(until) => Some(Override { on, until }),
+            OverrideState::None | OverrideState::Ignored { .. } => None,
         })
 }
 
-/// What is wrong with the overrides that were written for a pod and do not stand, in words.
+/// The defects of invalid overrides for a pod, in words.
 pub(super) fn ignored(
     pod: &Pod,
     set: Option<&StatefulSet>,
@@ -84,7 +86,7 @@ pub(super) fn ignored(
     now: Timestamp,
 ) -> Vec<String> {
     let annotations = |on: &'static str, metadata: &ObjectMeta| {
-        let Standing::Ignored { written, why } = standing(metadata.annotations.as_ref(), now)
+        let OverrideState::Ignored { written, why } = standing(metadata.annotations.as_ref(), now)
         else {
             return None;
         };

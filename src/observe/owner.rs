@@ -1,4 +1,4 @@
-//! Whether the object that controls a StatefulSet still lives.
+//! Whether the object that controls a StatefulSet still exists.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::patience::soon;
 use super::teardown::{Owner, goes_with_dependents};
 use crate::api::OwnerStatus;
 
-/// Asks for owners of any kind. What kinds there are is remembered; the objects never are.
+/// Reads owners of any kind. Remembers which kinds exist, and never the objects.
 pub(super) struct Owners {
     client: Client,
     kinds: Mutex<HashMap<(String, String), (ApiResource, Scope)>>,
@@ -27,13 +27,15 @@ impl Owners {
         }
     }
 
-    /// The owner's state now. What cannot be found out, for want of permission or because its kind is gone, is unknown.
+    /// The owner's present state. `Unknown` if it cannot be read, for lack of permission or because
+    /// its kind is gone.
     pub(super) async fn state(&self, namespace: &str, owner: &OwnerStatus) -> Owner {
         let looked = self.look(namespace, owner).await;
         looked.unwrap_or(Owner::Unknown)
     }
 
-    /// The owner's state now, or why it cannot be found out, for people. A webhook that converts its kind may hang.
+    /// The owner's present state. The error says for people why it cannot be read. Ends after
+    /// [`soon`], since a webhook that converts its kind may hang.
     pub(super) async fn look(&self, namespace: &str, owner: &OwnerStatus) -> Result<Owner, String> {
         let looked = soon(self.ask(namespace, owner)).await;
         looked.unwrap_or_else(|late| Err(late.to_string()))
@@ -55,7 +57,7 @@ impl Owners {
                 if status.details.is_some() {
                     return Ok(Owner::Goes);
                 }
-                // The kind is gone, or moved to another version.
+                // The kind is gone, or has moved to another version.
                 self.forget(owner);
                 Err(no_kind(owner))
             }
@@ -99,7 +101,7 @@ fn no_kind(owner: &OwnerStatus) -> String {
     format!("the API server shows no {kind} in {api_version}")
 }
 
-/// An owner reference as the budget records it.
+/// An owner reference in the form of the budget's record.
 pub(super) fn recorded(owner: &OwnerReference) -> OwnerStatus {
     OwnerStatus {
         api_version: owner.api_version.clone(),

@@ -1,8 +1,9 @@
-//! How long a reading may take that an override or a teardown does without.
+//! Time limits for readings that an override or a teardown does not need.
 //!
-//! A call that fails is told at once. One that hangs (a webhook that converts objects on a node that lost power) would use up the time of
-//! the whole judgement, and what goes by the pod alone would wait as well. So such a reading ends in time for that, and counts as one
-//! that failed.
+//! A call that fails is known at once. A call that hangs (for instance in a webhook that converts
+//! objects, on a node without power) would use up the time of the whole judgement, and requests
+//! that depend on the pod alone would wait too. So such a reading has a time limit, after which it
+//! counts as failed.
 
 use std::time::Duration;
 
@@ -10,23 +11,25 @@ use tokio::time::timeout;
 
 use super::ObserveError;
 
-/// For what a judgement goes on without: an owner, a node, the Secrets of a client certificate.
+/// The limit for objects that a judgement can do without: an owner, a node, the Secrets of a client
+/// certificate.
 const SOON: Duration = Duration::from_secs(1);
 
-/// For what an ordinary judgement cannot do without. An API server that is slow and not silent is waited for.
+/// The limit for objects that an ordinary judgement needs. It allows for an API server that is
+/// slow.
 const IN_TIME: Duration = Duration::from_secs(2);
 
-/// It took too long.
+/// The time limit has passed.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server did not answer within {} s", SOON.as_secs())]
 pub(super) struct Late;
 
-/// Waits a second for what can be done without.
+/// Waits at most a second, for objects that a judgement can do without.
 pub(super) async fn soon<T>(reading: impl Future<Output = T>) -> Result<T, Late> {
     timeout(SOON, reading).await.map_err(|_| Late)
 }
 
-/// Waits two seconds for what only overrides and teardowns can do without.
+/// Waits at most two seconds, for objects that only overrides and teardowns can do without.
 pub(super) async fn in_time<T>(
     what: &'static str,
     reading: impl Future<Output = Result<T, ObserveError>>,

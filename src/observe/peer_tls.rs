@@ -1,18 +1,19 @@
-//! Whether a template switches TLS between the members on or off: members with it do not talk to those without, so such a change cannot
-//! be rolled one by one.
+//! Whether a template switches TLS between members on or off. Members with TLS do not talk to
+//! members without it, so such a change cannot be rolled out member by member.
 //!
-//! Read from the peer URLs that etcd's container is started with. Where they are in a file, as etcd-druid's are, nothing is seen.
+//! The answer comes from the peer URLs with which etcd's container is started. If they are in a
+//! configuration file, as etcd-druid's are, the change is not noticed.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 use crate::quorum::Switch;
 
-/// The flag and the variable that carry peer URLs.
+/// The flag and the variable with the peer URLs.
 const FLAG: &str = "--listen-peer-urls";
 const VARIABLE: &str = "ETCD_LISTEN_PEER_URLS";
 
-/// Which way the template switches it, against the pods that run.
+/// The switch from the running pods to the template, if there is one.
 pub(super) fn switched(set: &StatefulSet, pods: &[Pod]) -> Option<Switch> {
     let template = set.spec.as_ref()?.template.spec.as_ref()?;
     let wanted = uses_tls(template)?;
@@ -32,7 +33,7 @@ fn uses_tls(pod: &PodSpec) -> Option<bool> {
     })
 }
 
-/// In the arguments, or in a script that is one of them.
+/// The peer URLs in the arguments, or in a script that is one of them.
 fn by_flag(container: &Container) -> Option<&str> {
     let words = container.command.iter().chain(&container.args).flatten();
     let mut words = words.peekable();
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_no_switch() {
+    fn an_unknown_setting_is_no_switch() {
         let hidden = json!({"args": ["--config-file=/etc/etcd.yaml"]});
         let plain = json!({"args": ["--listen-peer-urls=http://0.0.0.0:2380"]});
         assert_eq!(between(&hidden, &plain), None);

@@ -1,4 +1,4 @@
-//! A pod object as facts.
+//! Facts about a pod, from its object.
 
 use k8s_openapi::api::core::v1::Pod as PodObject;
 
@@ -8,7 +8,8 @@ use crate::ledger::Page;
 use crate::quorum::pod::{LeaseRole, Node, Pod};
 use crate::quorum::{Ordinal, PodUid};
 
-/// What the pod says, seen with its node's state, the role in its member Lease and what the budget recorded of it.
+/// The facts about a pod, with its node's state, the role in its member's Lease, and the budget's
+/// record of its member.
 pub(super) fn facts(
     pod: &PodObject,
     node: Node,
@@ -35,7 +36,7 @@ pub(super) fn facts(
     }
 }
 
-/// The pod's incarnation.
+/// The UID of the pod's incarnation.
 pub(super) fn uid(pod: &PodObject) -> PodUid {
     PodUid::new(pod.metadata.uid.clone().unwrap_or_default())
 }
@@ -46,14 +47,15 @@ pub(super) fn address(pod: &PodObject) -> Option<&str> {
     (!address.is_empty()).then_some(address)
 }
 
-/// The node the pod is bound to, if it is.
+/// The name of the pod's node, if it is bound to one.
 pub(super) fn node_name(pod: &PodObject) -> Option<&str> {
     let name = pod.spec.as_ref()?.node_name.as_deref()?;
     (!name.is_empty()).then_some(name)
 }
 
-/// Whether the API server removes the pod without any grace unless it is told otherwise: it asks for none, or has a final phase. Nothing
-/// runs of one without a node, so that one does not count.
+/// Whether the API server removes the pod without a grace period unless the request states one: its
+/// spec has a grace period of 0, or its phase is final. A pod without a node runs nothing, so it
+/// does not count.
 pub(super) fn goes_at_once(pod: &PodObject) -> bool {
     let spec = pod.spec.as_ref();
     let asks_for_none = spec.is_some_and(|s| s.termination_grace_period_seconds == Some(0));
@@ -62,7 +64,7 @@ pub(super) fn goes_at_once(pod: &PodObject) -> bool {
     node_name(pod).is_some() && (asks_for_none || is_final)
 }
 
-/// The pod's `Ready` condition.
+/// Whether the pod's `Ready` condition is true.
 pub(super) fn is_ready(pod: &PodObject) -> bool {
     let conditions = pod.status.as_ref().and_then(|s| s.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Whom to ask in a round, and who cannot even be asked.
+//! The members to ask in a round, and those that cannot be asked.
 
 use std::sync::Arc;
 
@@ -12,17 +12,19 @@ use crate::ledger::Page;
 use crate::quorum::EvidenceMode;
 use crate::quorum::evidence::{Probe, Target, Unanswered};
 
-/// So many external members are asked: more than a cluster can well have, and few enough that a list of made-up ones has the gate connect to little.
+/// The most external members that are asked. A real cluster has fewer, and a list with invented
+/// members makes the gate connect to few addresses.
 const MOST_EXTERNAL: usize = 16;
 
-/// Whom to ask, and the empty answers of the others.
+/// The endpoints to ask, and empty answers for members that cannot be asked.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) unreachable: Vec<Probe>,
 }
 
-/// Whom to ask about the cluster whose pods these are. `tls`: what its Secrets hold, nothing, or why they cannot be used.
+/// The members of the cluster with these pods. `tls` is the content of its Secrets, if it has any,
+/// or the reason why they cannot be used.
 pub(super) fn reach(
     page: &Page,
     mode: EvidenceMode,

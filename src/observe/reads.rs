@@ -20,11 +20,11 @@ use crate::ledger::Page;
 use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, EvidenceMode, Kind, PodName};
 
-/// So many pods are read by their names at most; beyond that one list of the namespace costs less.
+/// The most pods that are read by name. For more, a list of the namespace costs less.
 const MOST_READ_BY_NAME: usize = 16;
 
 impl Observer {
-    /// A pod, uncached.
+    /// Reads a pod.
     pub(super) async fn pod(
         &self,
         namespace: &str,
@@ -53,7 +53,8 @@ impl Observer {
         Ok(namespace.is_none_or(|ns| ns.metadata.deletion_timestamp.is_some()))
     }
 
-    /// The pods of the cluster. Without a selector all pods of the namespace are looked through.
+    /// Lists the pods of the cluster. Without a selector all pods of the namespace are listed and
+    /// filtered.
     pub(super) async fn list_pods(
         &self,
         cluster: &ClusterRef,
@@ -69,8 +70,9 @@ impl Observer {
         Ok(pods.items.into_iter().filter(of_cluster).collect())
     }
 
-    /// The same pods with those of `names` that the list by `selector` did not show, each read by its name: a member's pod that lost its
-    /// labels, or its owner, runs the same member as before. Where many are missing all pods of the namespace are looked through instead.
+    /// Completes `pods` by those of `names` that the list by `selector` did not have, each read by
+    /// its name. A member's pod that lost its labels or its owner still runs the same member. If
+    /// many are missing, all pods of the namespace are listed instead.
     pub(super) async fn with_named(
         &self,
         cluster: &ClusterRef,
@@ -80,7 +82,7 @@ impl Observer {
     ) -> Result<Vec<Pod>, ObserveError> {
         let listed: BTreeSet<PodName> = pods.iter().map(scope::name).collect();
         let missing = names.filter(|name| !listed.contains(name));
-        // A StatefulSet may ask for any number of pods: nobody counts to the end of it.
+        // A StatefulSet may ask for any number of pods, so not all missing names are enumerated.
         let missing: BTreeSet<PodName> = missing.take(MOST_READ_BY_NAME + 1).collect();
         if missing.len() > MOST_READ_BY_NAME {
             if selector.is_some() {
@@ -133,7 +135,7 @@ impl Observer {
         }
     }
 
-    /// The state of nodes. One that cannot be read is missing evidence, and no reason to give up.
+    /// The states of nodes. A node that cannot be read is missing evidence, and no failure.
     pub(super) async fn nodes(
         &self,
         names: impl Iterator<Item = &String>,

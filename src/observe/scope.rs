@@ -1,30 +1,33 @@
-//! Whose a pod is, as far as the pod itself says.
+//! The owner of a pod, as far as the pod itself shows it.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use crate::quorum::{Ordinal, PodName};
 
-/// Whose a pod is.
+/// The owner of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Belonging {
-    /// A StatefulSet's.
+    /// A StatefulSet.
     ToSet {
-        /// Name of the StatefulSet.
+        /// The name of the StatefulSet.
         name: String,
-        /// Its UID.
+        /// The UID of the StatefulSet.
         uid: String,
     },
-    /// Nobody's, but it has a name that a StatefulSet gives: orphaned on purpose, or released because somebody changed its labels.
+    /// None, but the pod's name is one that a StatefulSet gives: the pod was orphaned on purpose,
+    /// or released after a change of its labels.
     Orphan {
-        /// The StatefulSet that gives such names.
+        /// The name of that StatefulSet.
         of: String,
     },
-    /// Somebody else's (a Job's, a Deployment's), or it never was a StatefulSet's.
+    /// Another owner (such as a Job or a Deployment), or none for a pod that never was a
+    /// StatefulSet's.
     Foreign,
 }
 
-/// Whose the pod is. Its labels do not matter: druid's compaction Jobs carry those of the members.
+/// The owner of the pod. Its labels do not matter: druid's compaction Jobs have those of the
+/// members.
 pub(super) fn belonging(pod: &ObjectMeta) -> Belonging {
     match controller(pod) {
         Some(owner) if is_stateful_set(&owner.api_version, &owner.kind) => Belonging::ToSet {
@@ -36,12 +39,13 @@ pub(super) fn belonging(pod: &ObjectMeta) -> Belonging {
     }
 }
 
-/// Whether an owner is a StatefulSet of Kubernetes: `OpenKruise` has another kind of this name.
+/// Whether the kind is the StatefulSet of Kubernetes. `OpenKruise` has another kind of this name.
 pub fn is_stateful_set(api_version: &str, kind: &str) -> bool {
     kind == "StatefulSet" && api_version.starts_with("apps/")
 }
 
-/// Whose an ownerless pod was, by its name: that cannot be changed while it runs, as labels can.
+/// The former owner of a pod without one, from its name. A name cannot be changed while the pod
+/// runs; labels can.
 fn orphan(pod: &str) -> Belonging {
     match (pod.rsplit_once('-'), Ordinal::of(&pod.into())) {
         (Some((set, _)), Some(_)) => Belonging::Orphan { of: set.to_owned() },
@@ -49,7 +53,7 @@ fn orphan(pod: &str) -> Belonging {
     }
 }
 
-/// The UID of the StatefulSet that the pod says it belongs to.
+/// The UID of the StatefulSet that the pod refers to.
 pub(super) fn set_uid(pod: &ObjectMeta) -> Option<String> {
     match belonging(pod) {
         Belonging::ToSet { uid, .. } => Some(uid),
@@ -68,7 +72,8 @@ pub(super) fn name(pod: &Pod) -> PodName {
     PodName::new(pod.metadata.name.clone().unwrap_or_default())
 }
 
-/// The ordinal of a pod in the StatefulSet `set`; `None` where its name is not one that the set gives.
+/// The ordinal of a pod in the StatefulSet `set`. `None` if its name is not one that the
+/// StatefulSet gives.
 pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
     let of_set = pod
         .as_str()
@@ -77,8 +82,9 @@ pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
     of_set.then(|| Ordinal::of(pod)).flatten()
 }
 
-/// The name of the set whose member runs in the pod, if one does: the set that gives such names. Only of a pod that no set would name like
-/// this, the one that controls it. Owner references can be changed under a running member, its name cannot.
+/// The name of the StatefulSet whose member runs in the pod, if one does: the StatefulSet that
+/// gives such names. For a pod with any other name, the StatefulSet that controls it. Owner
+/// references can be changed under a running member; its name cannot.
 pub fn named_after(pod: &ObjectMeta) -> Option<String> {
     match (
         orphan(pod.name.as_deref().unwrap_or_default()),

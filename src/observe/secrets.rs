@@ -1,7 +1,6 @@
-//! The certificates, users and passwords in Secrets, parsed once per content.
+//! Certificates, users and passwords from Secrets, parsed once per content.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::error::Error as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use futures::future::try_join_all;
@@ -10,10 +9,12 @@ use kube::{Api, Client};
 
 use super::mounts::SecretKey;
 use super::volumes::{CaRef, ClientRef, TlsSecrets, UserRef};
+use crate::causes::causes;
 use crate::etcd::{TlsIdentity, User};
 
-/// Reads client identities from Secrets. The Secrets are read each time; what was made of them is kept while they are the same and somebody uses
-/// it: the endpoints that a cluster was last asked at do.
+/// Reads client identities from Secrets. The Secrets are read each time. A parsed identity is kept
+/// while its Secrets are unchanged and the identity is in use, which it is by the endpoints of a
+/// cluster's last reading.
 pub(super) struct Identities {
     client: Client,
     parsed: Mutex<HashMap<(String, TlsSecrets), Parsed>>,
@@ -21,7 +22,7 @@ pub(super) struct Identities {
 
 /// Secrets by name.
 type Found = BTreeMap<String, Secret>;
-/// What tells one content of Secrets from another.
+/// The resourceVersions of Secrets, which identify their content.
 type Versions = BTreeMap<String, Option<String>>;
 
 struct Parsed {
@@ -37,7 +38,7 @@ impl Identities {
         }
     }
 
-    /// The identity that the Secrets hold now, or why there is none, for people.
+    /// The identity that the Secrets hold now. The error says for people why there is none.
     pub(super) async fn read(
         &self,
         namespace: &str,
@@ -78,7 +79,7 @@ impl Identities {
         parsed.identity.upgrade().filter(|_| same)
     }
 
-    /// How many are kept.
+    /// The number of identities that are kept.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         let kept = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +87,8 @@ impl Identities {
     }
 }
 
-/// The Secrets that are to be read. One that is trusted besides holds the serving certificate, so it exists.
+/// The names of the Secrets to read. The Secret with the additional authority is that of the
+/// serving certificate, so it exists.
 fn names(secrets: &TlsSecrets) -> BTreeSet<String> {
     let TlsSecrets {
         ca,
@@ -103,7 +105,7 @@ fn names(secrets: &TlsSecrets) -> BTreeSet<String> {
     ca.chain(keys.map(|key| &key.secret)).cloned().collect()
 }
 
-/// What the Secrets hold, as an identity.
+/// The identity in the content of the Secrets.
 fn parse(secrets: &TlsSecrets, found: &Found) -> Result<TlsIdentity, String> {
     let user = secrets
         .user
@@ -123,17 +125,14 @@ fn parse(secrets: &TlsSecrets, found: &Found) -> Result<TlsIdentity, String> {
         .as_ref()
         .map(|of| pair(of, found))
         .transpose()?;
-    let identity = TlsIdentity::parse(&authorities, pair).map_err(|error| {
-        let cause = error.source().map(|cause| format!(": {cause}"));
-        format!("{error}{}", cause.unwrap_or_default())
-    })?;
+    let identity = TlsIdentity::parse(&authorities, pair).map_err(|error| causes(&error))?;
     Ok(match user {
         Some(user) => identity.with_user(user),
         None => identity,
     })
 }
 
-/// The authority, under the first of its likely keys that is there, else under the only key there is.
+/// The authority: the first of its likely keys that exists, or else the only key that exists.
 pub(super) fn authority<'a>(of: &CaRef, secret: &'a Secret) -> Result<&'a [u8], String> {
     let data = secret.data.as_ref();
     let likely = of.keys.iter().find_map(|key| data?.get(key));
@@ -155,7 +154,7 @@ fn pair<'a>(of: &ClientRef, found: &'a Found) -> Result<(&'a [u8], &'a [u8]), St
 fn user(of: &UserRef, found: &Found) -> Result<User, String> {
     let text = |key: &SecretKey| {
         let text = String::from_utf8(needed(found, key)?.to_vec());
-        // Editors and `echo` leave a line's end behind.
+        // Editors and `echo` leave a line end behind.
         let text = text.map(|text| text.trim_end_matches(['\r', '\n']).to_owned());
         let SecretKey { secret, key } = key;
         text.map_err(|_| format!("key {key} of Secret {secret} is no text"))

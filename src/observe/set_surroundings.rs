@@ -1,4 +1,4 @@
-//! What surrounds a change of a StatefulSet itself, read uncached.
+//! The surroundings of a change of a StatefulSet itself, read uncached.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 
@@ -7,14 +7,14 @@ use super::{ObserveError, Observer, is_enrolled, owner, scope};
 use crate::ledger::LedgerError;
 use crate::quorum::ClusterRef;
 
-/// A StatefulSet and what holds it.
+/// A StatefulSet, its namespace and its owner.
 #[derive(Debug)]
 pub struct SetSurroundings {
-    /// The StatefulSet as it is stored; `None` where it is gone.
+    /// The stored StatefulSet. `None` if it is gone.
     pub set: Option<StatefulSet>,
-    /// Whether the namespace is terminating, or gone.
+    /// Whether the namespace is terminating or gone.
     pub namespace_terminating: bool,
-    /// The object that controls it.
+    /// The object that controls the StatefulSet.
     pub owner: SetOwner,
 }
 
@@ -23,21 +23,21 @@ pub struct SetSurroundings {
 pub enum SetOwner {
     /// There is none.
     None,
-    /// It is there, or goes without taking its dependents along. Kind and name.
+    /// The owner exists, or is being deleted without its dependents. Kind and name.
     Lives(String),
-    /// It is gone, or goes and takes its dependents along.
+    /// The owner is gone, or is being deleted with its dependents.
     Goes,
-    /// It could not be asked.
+    /// The owner could not be read.
     Unknown {
-        /// Kind and name.
+        /// The kind and the name.
         owner: String,
-        /// What kept it from being asked.
+        /// The reason.
         why: String,
     },
 }
 
 impl Observer {
-    /// Reads a StatefulSet and what holds it.
+    /// Reads a StatefulSet, its namespace and its owner.
     pub async fn set_surroundings(
         &self,
         cluster: &ClusterRef,

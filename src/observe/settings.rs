@@ -1,7 +1,9 @@
-//! What etcd's container is told on its command line and by its variables: which certificates it serves with, and whom it trusts.
+//! The settings of etcd's container on its command line and in its variables, such as its
+//! certificates and authorities.
 //!
-//! A flag comes before a variable, as in etcd. A script's words are read like arguments. What a configuration file says is not seen: where etcd
-//! is given one, it ignores flags and variables, and so does this.
+//! A flag takes precedence over a variable, as in etcd. Words of a script are read like arguments.
+//! Configuration files are not read. With a configuration file etcd ignores flags and variables,
+//! and so does this module.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 
@@ -12,10 +14,10 @@ pub(super) struct Settings<'a> {
     variables: &'a [EnvVar],
 }
 
-/// One setting, and where it was found, for people.
+/// A setting and its source, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// Its value.
+    /// The value.
     pub(super) value: String,
     /// The flag or the variable, with the value.
     pub(super) told_by: String,
@@ -35,12 +37,12 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The value of a setting, by the name of its flag without dashes: `cert-file`.
+    /// The value of a setting, given by its flag without dashes: `cert-file`.
     pub(super) fn get(&self, name: &str) -> Option<Setting> {
         self.flag(name).or_else(|| self.variable(name))
     }
 
-    /// The value of a variable of any program.
+    /// The value of an environment variable, which need not be etcd's.
     pub(super) fn env(&self, name: &str) -> Option<Setting> {
         let variable = self.variables.iter().find(|v| v.name == name)?;
         let value = unquoted(&expanded(variable.value.as_deref()?, self.variables));
@@ -48,7 +50,7 @@ impl<'a> Settings<'a> {
         (!value.is_empty()).then_some(Setting { value, told_by })
     }
 
-    /// Whether a switch is on: alone it is, as in Go.
+    /// Whether a switch is on. A switch without a value is on, as in Go.
     pub(super) fn is_on(&self, name: &str) -> bool {
         let given = self.words.iter().find_map(|word| {
             let rest = dashless(word)?.strip_prefix(name)?;
@@ -64,7 +66,7 @@ impl<'a> Settings<'a> {
         given.unwrap_or_else(by_variable)
     }
 
-    /// The configuration file, which takes the place of flags and variables.
+    /// The configuration file, which replaces flags and variables.
     pub(super) fn file(&self) -> Option<Setting> {
         self.get("config-file")
     }
@@ -91,12 +93,12 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// etcd's variable for a flag.
+/// The environment variable for a flag of etcd.
 fn variable_of(flag: &str) -> String {
     format!("ETCD_{}", flag.to_uppercase().replace('-', "_"))
 }
 
-/// Go takes one dash or two.
+/// The flag without its dashes. Go accepts one or two.
 fn dashless(word: &str) -> Option<&str> {
     let one = word.strip_prefix('-')?;
     Some(one.strip_prefix('-').unwrap_or(one))
@@ -107,8 +109,8 @@ fn unquoted(text: &str) -> String {
         .to_owned()
 }
 
-/// With every `$(NAME)`, as Kubernetes writes references, and every `${NAME}` and `$NAME`, as shells do, replaced by the variable of that name. One
-/// that is not known stays as it is.
+/// The text with variables expanded: `$(NAME)`, as Kubernetes writes references, and `${NAME}` and
+/// `$NAME`, as shells do. Unknown names stay as they are.
 fn expanded(text: &str, variables: &[EnvVar]) -> String {
     let mut done = String::new();
     let mut rest = text;
@@ -162,7 +164,7 @@ mod tests {
             json!({"args": ["--cert-file=$(DIR)/a.crt"], "env": [{"name": "DIR", "value": "/tls"}]}),
             json!({"command": ["sh", "-c", "etcd --cert-file=${DIR}/a.crt"], "env": [{"name": "DIR", "value": "/tls"}]}),
             json!({"command": ["sh", "-c", "etcd --cert-file=$DIR/a.crt"], "env": [{"name": "DIR", "value": "/tls"}]}),
-            // A flag comes before a variable.
+            // A flag takes precedence over a variable.
             json!({"args": ["--cert-file=/tls/a.crt"], "env": [{"name": "ETCD_CERT_FILE", "value": "/other"}]}),
         ] {
             let value = told(&container, "cert-file");
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_nothing_known_stays_as_it_is() {
+    fn references_to_unknown_names_stay_as_they_are() {
         for text in ["$(NOBODY)/a", "a$", "${", "$(", "$$", "100%"] {
             assert_eq!(expanded(text, &[]), text);
         }

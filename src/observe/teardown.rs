@@ -9,44 +9,45 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::scope::{self, Belonging};
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
-use crate::quorum::Teardown;
+use crate::quorum::{Ordinal, Teardown};
 
 /// The state of the object that controls a StatefulSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     /// There is none.
     None,
-    /// It is there, or goes without taking its dependents along.
+    /// The owner exists, or is being deleted without its dependents.
     Lives,
-    /// It is gone, or goes and takes its dependents along.
+    /// The owner is gone, or is being deleted with its dependents.
     Goes,
-    /// It could not be asked. That proves nothing.
+    /// The owner could not be read, which proves nothing.
     Unknown,
 }
 
-/// What is known around a pod.
+/// The surroundings of a pod.
 #[derive(Debug)]
 pub(super) struct Around<'a> {
     pub(super) namespace_terminating: bool,
-    /// The StatefulSet of the cluster's name, whichever incarnation it is.
+    /// The StatefulSet with the cluster's name, in any incarnation.
     pub(super) set: Option<&'a StatefulSet>,
-    /// The owner of the StatefulSet the pod refers to: as that says, or as the budget recorded it where it is gone.
+    /// The owner of the StatefulSet that the pod refers to: from the StatefulSet, or from the
+    /// budget's record if the StatefulSet is gone.
     pub(super) owner: Owner,
     /// The budget's status.
     pub(super) status: Option<&'a QuorumDisruptionBudgetStatus>,
-    /// For how long this replica has known that a StatefulSet is gone: the one that the budget last saw, or the one that the pod refers to where there
-    /// is no budget.
+    /// The time for which this replica has known that a StatefulSet is gone: the one in the
+    /// budget's record, or without a budget the one that the pod refers to.
     pub(super) set_gone_for: Duration,
-    /// After how long that needs no record any more.
+    /// The time after which a lost StatefulSet needs no recorded delete any more.
     pub(super) settle_time: Duration,
 }
 
-/// What of the pod's surroundings is being torn down, if anything.
+/// The part of the pod's surroundings that is being torn down, if there is one.
 pub(super) fn of_pod(pod: &Pod, around: &Around<'_>) -> Option<Teardown> {
     if around.namespace_terminating {
         return Some(Teardown::Namespace);
     }
-    // A pod without a StatefulSet was orphaned on purpose: it stays.
+    // A pod without a StatefulSet was orphaned on purpose, so it stays.
     let Belonging::ToSet { name, uid } = scope::belonging(&pod.metadata) else {
         return None;
     };
@@ -83,10 +84,13 @@ fn with_set(
     scaled_in.then_some(Teardown::ScaleIn)
 }
 
-/// The StatefulSet is gone and the pod still refers to it: it was not orphaned, or the reference would be gone too. What a pod says of
-/// itself is no proof that there ever was such a StatefulSet: the budget has to have seen it. Without a budget nobody has; then no
-/// other one of its name may stand. Nor is it a proof that the pod was that one's: whatever the pod refers to, it is its successor's unless it
-/// was there before.
+/// Whether the pod goes because its StatefulSet is gone.
+///
+/// The pod still refers to the StatefulSet, so it was not orphaned: then the reference would be
+/// gone too. A reference does not prove that the StatefulSet existed, so the budget has to have
+/// recorded it. Without a budget there is no record, and then no other StatefulSet of this name may
+/// exist. A reference does not prove either that the pod belonged to that StatefulSet: a pod that
+/// is not older than the present StatefulSet belongs to that one.
 fn without_set(pod: &Pod, uid: &str, around: &Around<'_>) -> Option<Teardown> {
     if !around.set.is_none_or(|set| precedes(pod, set)) {
         return None;
@@ -103,8 +107,9 @@ fn without_set(pod: &Pod, uid: &str, around: &Around<'_>) -> Option<Teardown> {
     (admitted || (was_there && for_long)).then_some(Teardown::StatefulSet)
 }
 
-/// The StatefulSets whose recorded deletes may still take pods along, while this one stands: itself, and those that pods refer to which were there
-/// before. One that terminates needs no record any more. `None`: nobody can tell.
+/// The StatefulSets whose recorded deletes may still remove pods while this one exists: itself, and
+/// those that older pods refer to. A pod that terminates needs no record any more. `None` if that
+/// is unknown.
 pub(super) fn unfinished(set: &StatefulSet, pods: &[Pod]) -> Option<BTreeSet<String>> {
     let current = set.metadata.uid.clone()?;
     let staying = pods.iter().filter(|pod| {
@@ -115,8 +120,9 @@ pub(super) fn unfinished(set: &StatefulSet, pods: &[Pod]) -> Option<BTreeSet<Str
     Some(referred.chain([current]).collect())
 }
 
-/// Whether the pod was there before the StatefulSet. Nobody can change when an object was made. A pod that the StatefulSet adopted was there before
-/// too; so the record of a delete does not outlive the pods that it was for.
+/// Whether the pod is older than the StatefulSet. No client can change the creation time of an
+/// object. A pod that the StatefulSet adopted is older too, so the record of a delete does not
+/// outlive the pods it was for.
 fn precedes(pod: &Pod, set: &StatefulSet) -> bool {
     let made = |metadata: &ObjectMeta| metadata.creation_timestamp.as_ref().map(|at| at.0);
     made(&pod.metadata)
@@ -124,7 +130,7 @@ fn precedes(pod: &Pod, set: &StatefulSet) -> bool {
         .is_some_and(|(pod, set)| pod < set)
 }
 
-/// What the budget recorded of the StatefulSet with this UID, where it is the one it last saw.
+/// The budget's record of the StatefulSet with this UID, if that is the last recorded one.
 pub(super) fn recorded_set<'a>(
     status: Option<&'a QuorumDisruptionBudgetStatus>,
     uid: &str,
@@ -133,28 +139,28 @@ pub(super) fn recorded_set<'a>(
     (set.uid == uid).then_some(set)
 }
 
-/// Whether an object is terminating and takes its dependents along.
+/// Whether an object is being deleted with its dependents.
 pub(super) fn goes_with_dependents(metadata: &ObjectMeta) -> bool {
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
     metadata.deletion_timestamp.is_some() && !finalizers.iter().any(|f| f == names::ORPHAN)
 }
 
-/// `spec.replicas`; the API server's default where it says nothing.
+/// `spec.replicas`, with the API server's default.
 pub(super) fn replicas(set: &StatefulSet) -> u32 {
     let spec = set.spec.as_ref().and_then(|spec| spec.replicas);
     u32::try_from(spec.unwrap_or(1)).unwrap_or_default()
 }
 
-/// The ordinal of the set's first pod.
-pub(super) fn first_ordinal(set: &StatefulSet) -> u32 {
+/// The ordinal of the StatefulSet's first pod, from `spec.ordinals.start`.
+pub fn first_ordinal(set: &StatefulSet) -> Ordinal {
     let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
     let start = ordinals.and_then(|ordinals| ordinals.start);
-    u32::try_from(start.unwrap_or_default()).unwrap_or_default()
+    Ordinal(u32::try_from(start.unwrap_or_default()).unwrap_or_default())
 }
 
-/// How many pods of the set come before the one with this ordinal.
+/// The number of the StatefulSet's pods before the one with this ordinal.
 fn index(set: &StatefulSet, ordinal: u32) -> Option<u32> {
-    ordinal.checked_sub(first_ordinal(set))
+    ordinal.checked_sub(first_ordinal(set).0)
 }
 
 fn is_recorded(around: &Around<'_>, uid: &str) -> bool {

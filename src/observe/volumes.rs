@@ -1,5 +1,6 @@
-//! With what a cluster's members are asked: TLS and the Secrets that it takes, and a user with a password. As the budget says, else as etcd-druid's
-//! volumes do, else as etcd's own flags and variables and the mounts behind them do.
+//! The means to ask a cluster's members: TLS with its Secrets, and a user with a password. They
+//! come from the budget, or else from etcd-druid's volumes, or else from etcd's own flags and
+//! variables and the mounts behind them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,66 +17,67 @@ const CA_VOLUME: &str = "etcd-ca";
 /// The volume with the client certificate, by etcd-druid's convention.
 const CLIENT_VOLUME: &str = "etcd-client-tls";
 
-/// Secrets, and the keys in them.
+/// Secrets and keys in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct TlsSecrets {
-    /// Whom to trust; `None` without TLS.
+    /// The trusted authority. `None` without TLS.
     pub(super) ca: Option<CaRef>,
-    /// Whom to trust besides, where it is there.
+    /// An additional trusted authority, if its key exists.
     pub(super) also: Option<SecretKey>,
     pub(super) client: Option<ClientRef>,
     pub(super) user: Option<UserRef>,
-    /// Why nobody can be asked, for people: members serve TLS, and what that takes was not found.
+    /// The reason, for people, why no member can be asked: members serve TLS, and the Secrets for
+    /// it were not found.
     pub(super) problem: Option<String>,
 }
 
-/// Where the certificate authority is.
+/// The place of the certificate authority.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct CaRef {
     pub(super) secret: String,
-    /// The keys it may be under, the likeliest first.
+    /// The possible keys, the likeliest first.
     pub(super) keys: Vec<String>,
 }
 
-/// Where the client certificate and its key are.
+/// The places of the client certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ClientRef {
     pub(super) certificate: SecretKey,
     pub(super) key: SecretKey,
 }
 
-/// Where user and password are.
+/// The places of user and password.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct UserRef {
     pub(super) name: SecretKey,
     pub(super) password: SecretKey,
 }
 
-/// How members are asked.
+/// The transport to members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// By TLS.
+    /// TLS.
     Tls,
-    /// In plaintext.
+    /// Plaintext.
     Plaintext,
-    /// Not at all: they serve TLS, and what that takes was not found.
+    /// None: members serve TLS, and the Secrets for it were not found.
     Missing,
 }
 
-/// How members are asked, and what was found about that.
+/// The transport to members, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// How.
+    /// The transport.
     pub transport: Transport,
-    /// What was found and where, for people.
+    /// The source, for people.
     pub told: String,
-    /// What is to be read for it.
+    /// The Secrets to read.
     pub(super) secrets: Option<TlsSecrets>,
 }
 
 #[cfg(test)]
 impl Access {
-    /// Some way of asking, for tests of what is told about it.
+    /// An arbitrary access, for tests of its description.
     pub(crate) fn made_up(transport: Transport, told: &str) -> Self {
         let told = told.to_owned();
         Self {
@@ -86,7 +88,8 @@ impl Access {
     }
 }
 
-/// How the members of a cluster are asked, whose budget says `members`, and whose pods are like `pod`.
+/// The access to the members of a cluster, whose budget has `members` and whose pods are like
+/// `pod`.
 pub(super) fn access(members: &MembersSpec, pod: Option<&PodSpec>) -> Access {
     let mut access = match (&members.tls, pod) {
         (Some(named), _) => as_named(named),
@@ -220,7 +223,7 @@ fn as_the_pod_says(pod: &PodSpec) -> Access {
     }
 }
 
-/// A container that is told of a serving certificate.
+/// The container whose settings have a serving certificate.
 fn serves_tls(pod: &PodSpec) -> Option<&Container> {
     let mut containers = pod.containers.iter();
     containers.find(|container| Settings::of(container).get("cert-file").is_some())
@@ -252,7 +255,8 @@ fn by_settings(settings: &Settings<'_>, container: &Container, pod: &PodSpec) ->
         key: "ca.crt".into(),
     };
     let mut told = format!("{}: ", serving.told_by);
-    // An authority that etcd trusts for clients mostly signed its own certificate, too; so did one that lies beside that.
+    // The authority that etcd trusts for clients mostly issued etcd's own certificate too. So did
+    // an authority in the same Secret as that certificate.
     let (authority, also) = match &trusted {
         None => (beside, None),
         Some(trusted) => match at(&trusted.value) {
@@ -296,7 +300,8 @@ fn by_settings(settings: &Settings<'_>, container: &Container, pod: &PodSpec) ->
     tls(secrets, told)
 }
 
-/// The certificate that etcdctl would show in the container; else that of the only volume that is called after clients; else etcd's own.
+/// The certificate that etcdctl would use in the container, or else that of the only volume whose
+/// name mentions clients, or else etcd's own.
 fn client(
     settings: &Settings<'_>,
     own: SecretKey,
@@ -332,7 +337,7 @@ fn clients_secret(pod: &PodSpec, own: &str) -> Option<String> {
     secrets.next().is_none().then(|| only.clone())
 }
 
-/// Certificate and key under the names that Secrets of type `kubernetes.io/tls` have for them.
+/// Certificate and key with the key names of Secrets of type `kubernetes.io/tls`.
 fn pair_in(secret: &str) -> ClientRef {
     let key = |key: &str| SecretKey {
         secret: secret.to_owned(),
@@ -374,7 +379,8 @@ fn secret_of(pod: &PodSpec, volume: &str) -> Option<String> {
     volume.secret.as_ref()?.secret_name.clone()
 }
 
-/// The file of a volume that some container is told to use: a Secret of etcd-druid's may have any key for the authority.
+/// The file of a volume that a container's settings name. A Secret of etcd-druid may have any key
+/// for the authority.
 fn mounted_file(pod: &PodSpec, volume: &str) -> Option<String> {
     pod.containers.iter().find_map(|container| {
         let mut mounts = container.volume_mounts.iter().flatten();

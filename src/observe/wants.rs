@@ -1,4 +1,4 @@
-//! What a judgement needs to read, by what was read first.
+//! The objects that a judgement needs, derived from those that were read first.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
@@ -10,7 +10,7 @@ use crate::api::OwnerStatus;
 use crate::ledger::Page;
 use crate::quorum::{EvidenceMode, PodName, Policy};
 
-/// The selector of the cluster's pods: the StatefulSet's, else the one the budget recorded.
+/// The selector of the cluster's pods: the StatefulSet's, or else the recorded one.
 pub(super) fn selector(
     set: Option<&StatefulSet>,
     page: &Page,
@@ -24,8 +24,9 @@ pub(super) fn selector(
     Ok(Some(selector.to_string()).filter(|text| !text.is_empty()))
 }
 
-/// The names of the pods that are, were or may become members: of every ordinal that the StatefulSet asks for, of every member with a grant,
-/// and of every member that the budget recorded. `target` is the pod in question, where there is one.
+/// The names of pods that are, were or may become members: of every ordinal that the StatefulSet
+/// asks for, of every member with a grant, and of every recorded member. `target` is the pod in
+/// question, if there is one.
 pub(super) fn pods<'a>(
     set: Option<&'a StatefulSet>,
     page: &'a Page,
@@ -37,8 +38,8 @@ pub(super) fn pods<'a>(
         let pod = member.pod.as_deref().map(PodName::from);
         pod.or_else(|| PodName::of_member(cluster, &member.name))
     });
-    let first = set.map_or(0, teardown::first_ordinal);
-    let replicas = set.map_or(page.latch.replicas, teardown::replicas);
+    let first = set.map_or(0, |set| teardown::first_ordinal(set).0);
+    let replicas = set.map_or(page.expected.replicas, teardown::replicas);
     let ordinals = first..first.saturating_add(replicas);
     target
         .into_iter()
@@ -48,7 +49,8 @@ pub(super) fn pods<'a>(
         .chain(ordinals.map(move |ordinal| PodName::new(format!("{cluster}-{ordinal}"))))
 }
 
-/// The owners whose state may matter: the StatefulSet's, and that of the one the budget last saw where it is another.
+/// The owners whose state may matter: that of the StatefulSet, and that of the last recorded
+/// StatefulSet if it is another.
 pub(super) fn owners(set: Option<&StatefulSet>, page: &Page) -> Vec<OwnerStatus> {
     let current = set.and_then(|set| scope::controller(&set.metadata));
     let mut owners: Vec<OwnerStatus> = current.map(owner::recorded).into_iter().collect();
@@ -61,7 +63,7 @@ pub(super) fn owners(set: Option<&StatefulSet>, page: &Page) -> Vec<OwnerStatus>
     owners
 }
 
-/// The Secrets to use: by the StatefulSet's template, or by a pod where the StatefulSet is gone.
+/// The Secrets for TLS, from the StatefulSet's template, or from a pod if the StatefulSet is gone.
 pub(super) fn tls(
     policy: &Policy,
     page: &Page,
@@ -74,7 +76,8 @@ pub(super) fn tls(
     access(page, set, pods).secrets
 }
 
-/// How the cluster's members are asked, by the StatefulSet's template, or by a pod where the StatefulSet is gone.
+/// The access to the cluster's members, from the StatefulSet's template, or from a pod if the
+/// StatefulSet is gone.
 pub fn access(page: &Page, set: Option<&StatefulSet>, pods: &[Pod]) -> Access {
     let template = set.and_then(|set| set.spec.as_ref());
     let template = template.and_then(|spec| spec.template.spec.as_ref());

@@ -1,4 +1,4 @@
-//! What the API server said of a cluster, all of it read after the ledger, and the facts in it.
+//! The API server's objects for a cluster, all read after the ledger, and the facts in them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use super::teardown::{self, Around, Owner};
 use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
 use crate::api::{OwnerStatus, StatefulSetStatus, names};
 use crate::etcd::Endpoint;
-use crate::ledger::{Page, Witness};
+use crate::ledger::{Page, StatusUpdate};
 use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
-    Circumstances, ClusterRef, DisruptionBudget, MemberId, Observation, PodName, Policy, Scope,
-    Snapshot, Switch, Temperature,
+    Circumstances, ClusterRef, EvictionBudget, MemberId, Observation, PodName, Policy, Scope,
+    Snapshot, Switch, Trust,
 };
 
-/// A cluster as the API server showed it.
+/// A cluster as the API server shows it.
 #[derive(Debug)]
 pub struct World {
     cluster: ClusterRef,
@@ -32,35 +32,36 @@ pub struct World {
     objects: Objects,
 }
 
-/// What was read, as it came.
+/// The objects as they were read.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) namespace_terminating: bool,
     pub(super) set: Option<StatefulSet>,
     pub(super) selector: Option<String>,
     pub(super) owners: Vec<(OwnerStatus, Owner)>,
-    /// The cluster's pods, by name.
+    /// The cluster's pods by name.
     pub(super) pods: Vec<PodObject>,
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) leases: Vec<Lease>,
     pub(super) disruption_budgets: Vec<PodDisruptionBudget>,
     pub(super) sharing: Vec<ClusterRef>,
-    /// For how long the StatefulSet that the budget last saw has been gone.
+    /// The time for which the last recorded StatefulSet has been gone.
     pub(super) set_gone_for: Duration,
     pub(super) reach: Reach,
-    /// By what is written in the ledger and by how long this replica has watched it.
-    pub(super) temperature: Temperature,
+    /// Derived from the ledger's record and from the time for which this replica has watched it.
+    pub(super) trust: Trust,
     pub(super) scale_out_for: Option<Duration>,
     pub(super) now: Timestamp,
     pub(super) settle_time: Duration,
 }
 
-/// What somebody watched for a while, outside of any one judgement.
+/// Durations that were measured over several looks.
 #[derive(Debug, Clone, Default)]
 pub struct Ages {
-    /// For how long quorum has been lost without a gap; `None` when it is not, or nobody confirmed it.
+    /// The time for which quorum has been lost without a gap. `None` if it is not lost, or the loss
+    /// is not confirmed.
     pub quorum_lost_for: Option<Duration>,
-    /// For how long each learner has made no progress.
+    /// The time for which each learner has made no progress.
     pub learners_stuck_for: BTreeMap<MemberId, Duration>,
 }
 
@@ -73,12 +74,13 @@ impl World {
         }
     }
 
-    /// Whom to ask about the cluster.
+    /// The endpoints of the cluster's members.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.objects.reach.endpoints
     }
 
-    /// Whether a round that was sent to `asked` before the pods were read asked the right ones: the same pods at the same addresses.
+    /// Whether a round that was sent to `asked` before the pods were read asked the right
+    /// endpoints: the same pods at the same addresses.
     pub fn confirms(&self, asked: &[Endpoint]) -> bool {
         endpoints::same(asked, self.endpoints())
     }
@@ -93,7 +95,7 @@ impl World {
         &self.objects.pods
     }
 
-    /// One pod of the cluster.
+    /// The pod of the cluster with this name.
     pub fn pod(&self, name: &PodName) -> Option<&PodObject> {
         self.objects
             .pods
@@ -101,12 +103,12 @@ impl World {
             .find(|pod| scope::name(pod) == *name)
     }
 
-    /// The facts about one pod of the cluster.
+    /// The facts about the pod of the cluster with this name.
     pub fn pod_facts(&self, page: &Page, name: &PodName) -> Option<Pod> {
         self.pod(name).map(|pod| self.facts_of(page, pod))
     }
 
-    /// Whether the API server removes the pod without any grace unless it is told otherwise.
+    /// Whether the API server removes the pod without a grace period unless the request states one.
     pub fn goes_at_once(&self, name: &PodName) -> bool {
         self.pod(name).is_some_and(pods::goes_at_once)
     }
@@ -116,21 +118,22 @@ impl World {
         &self.policy
     }
 
-    /// Whether the ledger holds every open grant, as far as this replica can tell.
-    pub fn temperature(&self) -> Temperature {
-        self.objects.temperature
+    /// Whether the ledger is trusted by this replica.
+    pub fn trust(&self) -> Trust {
+        self.objects.trust
     }
 
-    /// `spec.replicas`; where the StatefulSet is gone, the last that the budget recorded, or as many as there are pods.
+    /// `spec.replicas`. If the StatefulSet is gone, the last recorded number, or the number of
+    /// pods.
     pub fn replicas(&self, page: &Page) -> u32 {
         if let Some(set) = &self.objects.set {
             return teardown::replicas(set);
         }
         let pods = u32::try_from(self.objects.pods.len()).unwrap_or(u32::MAX);
-        page.latch.replicas.max(pods)
+        page.expected.replicas.max(pods)
     }
 
-    /// What surrounds a request about `target`; without one, what surrounds the cluster.
+    /// The surroundings of a request for `target`, or of the cluster without a target.
     pub fn circumstances(&self, page: &Page, target: Option<&PodName>) -> Circumstances {
         let pod = target.and_then(|target| self.pod(target));
         let set = self.objects.set.as_ref();
@@ -140,15 +143,15 @@ impl World {
             lifted: pod
                 .and_then(|pod| overrides::of_pod(pod, set, Some(page.budget()), self.objects.now)),
             shared_with: self.shared_with(page),
-            ledger: self.objects.temperature,
-            disruption_budget: pod.map_or(DisruptionBudget::Permits, |pod| {
+            ledger: self.objects.trust,
+            disruption_budget: pod.map_or(EvictionBudget::Permits, |pod| {
                 disruption_budget::verdict(pod, &self.objects.disruption_budgets)
             }),
         }
     }
 
-    /// Another budget that may guard members of this etcd cluster. One in another namespace is a stranger's, where every member that was
-    /// last seen had a pod here.
+    /// Another budget that may guard members of this etcd cluster. A budget in another namespace is
+    /// ignored if every recorded member had a pod here.
     fn shared_with(&self, page: &Page) -> Option<ClusterRef> {
         let members = page.status().map_or(&[][..], |status| &status.members);
         let all_here = !members.is_empty() && members.iter().all(|m| m.pod.is_some());
@@ -158,7 +161,7 @@ impl World {
             .cloned()
     }
 
-    /// What is wrong with overrides that were written for the pod and do not stand.
+    /// The defects of invalid overrides for the pod.
     pub fn ignored_overrides(&self, page: &Page, target: &PodName) -> Vec<String> {
         let set = self.objects.set.as_ref();
         self.pod(target).map_or_else(Vec::new, |pod| {
@@ -166,7 +169,8 @@ impl World {
         })
     }
 
-    /// Everything a judgement may know. `round`: the answers of [`World::endpoints`]; those who could not be asked are added here.
+    /// Everything that a judgement may know. `round` has the answers of [`World::endpoints`]. Empty
+    /// answers of members that could not be asked are added here.
     pub fn observation(
         &self,
         page: &Page,
@@ -185,7 +189,7 @@ impl World {
             replicas,
             update_revision: self.update_revision(),
             proceed_without_quorum: self.proceed_without_quorum(page),
-            latch: page.latch,
+            expected: page.expected,
             formed: page.is_formed(),
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
@@ -197,19 +201,19 @@ impl World {
         }
     }
 
-    /// What of this the budget should remember. `snapshot`: the cluster as it was judged, where it was.
-    pub fn witness(&self, snapshot: Option<&Snapshot>) -> Witness {
+    /// The facts that the budget should record. `snapshot` is the judged cluster, if it was judged.
+    pub fn status_update(&self, snapshot: Option<&Snapshot>) -> StatusUpdate {
         let set = self.objects.set.as_ref();
         let grace = self.policy.scale_out_grace;
-        Witness {
-            // Without a StatefulSet nobody knows how many there should be: what is recorded stays.
-            latch: set.and(snapshot).map(|snapshot| snapshot.latch),
+        StatusUpdate {
+            // Without a StatefulSet the desired number is unknown, so the recorded one stays.
+            expected: set.and(snapshot).map(|snapshot| snapshot.expected),
             cluster_id: snapshot.and_then(|snapshot| snapshot.cluster_id),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
             stateful_set: set.and_then(remembered),
             unfinished_deletes: set.and_then(|set| teardown::unfinished(set, &self.objects.pods)),
             selector: self.objects.selector.clone(),
-            temperature: Some(self.objects.temperature),
+            trust: Some(self.objects.trust),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
             tolerance: None,
             leader_move: None,
@@ -225,12 +229,13 @@ impl World {
         }
     }
 
-    /// Which way the StatefulSet's template switches TLS between the members, where it does.
+    /// The switch of TLS between members in the StatefulSet's template, if there is one.
     pub fn switches_peer_tls(&self) -> Option<Switch> {
         peer_tls::switched(self.objects.set.as_ref()?, &self.objects.pods)
     }
 
-    /// The revision that the owner lets roll on without quorum. Without an obstacle there is no need for that, and it is not made use of.
+    /// The revision that may proceed without quorum by the owner's annotation. `None` without an
+    /// obstacle that needs it.
     fn proceed_without_quorum(&self, page: &Page) -> Option<String> {
         let annotations = page.budget().metadata.annotations.as_ref()?;
         let revision = annotations.get(names::PROCEED_WITHOUT_QUORUM)?;
@@ -249,7 +254,8 @@ impl World {
         }
     }
 
-    /// The owner of the StatefulSet with this UID: as it says itself, or as the budget recorded it.
+    /// The owner of the StatefulSet with this UID: from the StatefulSet, or from the budget's
+    /// record.
     fn owner_of(&self, page: &Page, uid: &str) -> Owner {
         let set = self.objects.set.as_ref();
         let set = set.filter(|set| set.metadata.uid.as_deref() == Some(uid));
@@ -267,7 +273,7 @@ impl World {
     }
 
     fn scaled_out_for(&self, page: &Page, replicas: u32) -> Option<Duration> {
-        if page.latch.replicas > 0 && replicas > page.latch.replicas {
+        if page.expected.replicas > 0 && replicas > page.expected.replicas {
             return Some(Duration::ZERO);
         }
         let grown = page.status()?.scale_out.as_ref()?;

@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::page::{PATH, REACHES};
-use super::rule::Answer;
+use super::rule::PeerAnswer;
 
 /// The time limit of a probe. A webhook call may take longer, but three probes have to end within
 /// two seconds.
@@ -47,19 +47,19 @@ impl Prober {
     }
 
     /// Probes the peer at this address.
-    pub(super) async fn ask(&self, peer: SocketAddr) -> Answer {
+    pub(super) async fn ask(&self, peer: SocketAddr) -> PeerAnswer {
         match tokio::time::timeout(PATIENCE, self.exchange(peer)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(problem)) if is_alert(problem.as_ref()) => Answer::Mute,
+            Ok(Err(problem)) if is_alert(problem.as_ref()) => PeerAnswer::Mute,
             Ok(Err(problem)) => {
                 tracing::debug!(%peer, problem, "a peer did not answer");
-                Answer::Silent
+                PeerAnswer::Silent
             }
-            Err(_) => Answer::Silent,
+            Err(_) => PeerAnswer::Silent,
         }
     }
 
-    async fn exchange(&self, peer: SocketAddr) -> Result<Answer, Problem> {
+    async fn exchange(&self, peer: SocketAddr) -> Result<PeerAnswer, Problem> {
         let stream = TcpStream::connect(peer).await?;
         stream.set_nodelay(true)?;
         let stream = self.0.connect(ServerName::from(peer.ip()), stream).await?;
@@ -79,10 +79,10 @@ impl Prober {
             }
         };
         Ok(match response.status() {
-            StatusCode::OK => Answer::Ready(reached(response.headers())),
-            StatusCode::SERVICE_UNAVAILABLE => Answer::Unready,
+            StatusCode::OK => PeerAnswer::Ready(reached(response.headers())),
+            StatusCode::SERVICE_UNAVAILABLE => PeerAnswer::Unready,
             // An older release, which does not have the page.
-            _ => Answer::Mute,
+            _ => PeerAnswer::Mute,
         })
     }
 }

@@ -43,7 +43,7 @@ const LONGEST_PAUSE: u32 = 12;
 
 /// The result of one probe of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum PeerAnswer {
     /// The peer is ready, and reaches these peers.
     Ready(BTreeSet<String>),
     /// The peer reports that it is not ready.
@@ -78,7 +78,7 @@ pub(super) struct Round {
     /// The state of every endpoint of the Service, including this replica's.
     pub(super) listed: BTreeMap<String, EndpointState>,
     /// The answers of the peers. A listed peer that is missing here was not probed yet.
-    pub(super) answers: BTreeMap<String, Answer>,
+    pub(super) answers: BTreeMap<String, PeerAnswer>,
 }
 
 /// The decisions after a round.
@@ -195,8 +195,9 @@ impl Rule {
         let mut peers = round.listed.iter().filter(|(name, _)| **name != self.me);
         let alone =
             peers.all(|(_, place)| !matches!(place, EndpointState::In | EndpointState::Leftover));
-        let keeps_the_place = |(name, answer): (&String, &Answer)| {
-            matches!(answer, Answer::Ready(_)) && round.listed.get(name) == Some(&EndpointState::In)
+        let keeps_the_place = |(name, answer): (&String, &PeerAnswer)| {
+            matches!(answer, PeerAnswer::Ready(_))
+                && round.listed.get(name) == Some(&EndpointState::In)
         };
         let place = if !round.ready {
             EndpointState::Out
@@ -243,14 +244,14 @@ impl Rule {
 fn is_reached(name: &str, round: &Round, me: &str) -> bool {
     let mut others = round.answers.iter().filter(|(other, _)| *other != name);
     others.any(|(other, answer)| {
-        other != me && matches!(answer, Answer::Ready(reached) if reached.contains(name))
+        other != me && matches!(answer, PeerAnswer::Ready(reached) if reached.contains(name))
     })
 }
 
 impl Peer {
-    fn note(&mut self, answer: &Answer, place: EndpointState) {
+    fn note(&mut self, answer: &PeerAnswer, place: EndpointState) {
         match answer {
-            Answer::Ready(_) | Answer::Mute => {
+            PeerAnswer::Ready(_) | PeerAnswer::Mute => {
                 self.failures = 0;
                 self.struck = false;
                 self.answers = self.answers.saturating_add(1);
@@ -260,12 +261,12 @@ impl Peer {
             }
             // A peer's own word weighs more than silence. One such answer is not enough, since the
             // peer may only be behind by a moment.
-            Answer::Unready => self.failed(2),
-            Answer::Silent => self.failed(1),
+            PeerAnswer::Unready => self.failed(2),
+            PeerAnswer::Silent => self.failed(1),
         }
         // The peer came back by itself, so it lives and reaches the API server; only this replica
         // does not reach it.
-        if self.struck && place == EndpointState::In && *answer == Answer::Silent {
+        if self.struck && place == EndpointState::In && *answer == PeerAnswer::Silent {
             self.struck = false;
             self.failures = 0;
             self.needed = (self.needed * GROWTH).min(LONGEST);

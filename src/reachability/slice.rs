@@ -62,7 +62,7 @@ pub(super) enum OwnState {
 }
 
 impl Myself {
-    /// This replica's slice in the given state.
+    /// The slice of this replica in the given state.
     pub(super) fn slice(&self, standing: OwnState) -> EndpointSlice {
         let address_type = if self.address.is_ipv4() {
             "IPv4"

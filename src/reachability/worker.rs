@@ -27,9 +27,9 @@ use super::call::{CallError, in_time};
 use super::leftover::{self, EndpointWriter};
 use super::page::PeerPage;
 use super::probe::Prober;
-use super::rule::{Answer, EndpointState, Round, Rule, Verdict};
+use super::rule::{EndpointState, PeerAnswer, Round, Rule, Verdict};
 use super::slice::{self, Myself, SliceWriter};
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic_now};
 use crate::serve::admin::Checks;
 use crate::telemetry::metrics::Metrics;
 
@@ -120,7 +120,7 @@ impl EndpointWorker {
     }
 
     async fn round(&mut self) {
-        let begun = Instant::now();
+        let begun = monotonic_now();
         let is_to_ask = self.asked.is_none_or(|asked| begun - asked >= ASKED);
         let by_selector = self
             .writer
@@ -201,9 +201,13 @@ impl EndpointWorker {
         }
     }
 
-    fn judge(&mut self, listed: &[EndpointSlice], answers: BTreeMap<String, Answer>) -> Verdict {
+    fn judge(
+        &mut self,
+        listed: &[EndpointSlice],
+        answers: BTreeMap<String, PeerAnswer>,
+    ) -> Verdict {
         for (peer, answer) in &answers {
-            let answers = matches!(answer, Answer::Ready(_) | Answer::Mute);
+            let answers = matches!(answer, PeerAnswer::Ready(_) | PeerAnswer::Mute);
             self.metrics.reachability.peer(peer, answers);
         }
         let mut places = BTreeMap::new();
@@ -243,7 +247,7 @@ impl EndpointWorker {
         if self.told.is_some_and(|told| told.elapsed() < AGAIN) {
             return;
         }
-        self.told = Some(Instant::now());
+        self.told = Some(monotonic_now());
         let namespace = &self.me.namespace;
         if error.code() == Some(403) {
             error!(

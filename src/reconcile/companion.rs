@@ -1,8 +1,10 @@
-//! The companion `PodDisruptionBudget`: autoscalers plan from those and know nothing of webhooks.
+//! The companion `PodDisruptionBudget`. Autoscalers plan by such budgets and know nothing of
+//! webhooks.
 //!
-//! Made only where no other selects the members, because the API server refuses every eviction of a pod that two of them select;
-//! taken away when another appears. It says how many members must stay as a plain number: a percentage, or a number that may be
-//! missing, would follow members that leave by accident.
+//! A companion is created only if no other `PodDisruptionBudget` selects the members, because the
+//! API server refuses every eviction of a pod that two of them select. The companion is deleted
+//! when another one appears. Its minimum is a plain number. A percentage, or `maxUnavailable`,
+//! would change with members that are lost by accident.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,10 +21,10 @@ use tracing::info;
 use crate::api::{QuorumDisruptionBudget, Removal, names};
 use crate::quorum::{ClusterRef, Policy, SmallCluster};
 
-/// The value of [`names::MANAGED_BY`] on what the gate made.
+/// The value of [`names::MANAGED_BY`] on objects that the gate created.
 const MANAGER: &str = "quorumgate";
 
-/// What there is to do about the companion.
+/// The action that the companion needs.
 #[derive(Debug, Clone, PartialEq)]
 enum Step {
     Nothing,
@@ -31,22 +33,24 @@ enum Step {
     Delete(Preconditions),
 }
 
-/// The name of a cluster's companion. Not the cluster's own name, which operators use for theirs.
+/// The name of a cluster's companion. It differs from the cluster's name, which operators use for
+/// their own budgets.
 fn name_of(cluster: &ClusterRef) -> String {
     format!("quorumgate-{}", cluster.name)
 }
 
-/// Whose evictions it is not to keep from happening, besides those of planners.
+/// Evictions that the companion must permit in addition to those of planners.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evictions {
-    /// Nobody's.
+    /// None.
     None,
-    /// Those of a rollout that is under way, which goes by `PodDisruptionBudget`s as its owner wished, and would wait for this one for ever.
+    /// The evictions of a rollout that is under way and whose owner chose removal by eviction. The
+    /// rollout respects `PodDisruptionBudget`s, and would wait for this one for ever.
     Rollout,
 }
 
 impl Evictions {
-    /// What a rollout evicts now.
+    /// The evictions of the present rollout, if there is one.
     pub(super) fn of(budget: &QuorumDisruptionBudget) -> Self {
         let told = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
         let under_way = told.is_some_and(|rollout| rollout.finished.is_none());
@@ -56,7 +60,7 @@ impl Evictions {
         }
     }
 
-    /// Whether a policy lets one go by eviction.
+    /// Whether the policy for small clusters permits these evictions.
     fn are_let(self, policy: SmallCluster) -> bool {
         match policy {
             SmallCluster::Allow => true,
@@ -66,10 +70,10 @@ impl Evictions {
     }
 }
 
-/// How many members must stay ready for the gate to let one go.
+/// The number of members that must stay Ready for the gate to permit an eviction.
 ///
-/// The majority, less the voters that have no pod here; but nothing where the budget's policy lets the only member go, and one of
-/// two where it lets the other go.
+/// This is the majority, less the voters that have no pod here. The number is 0 if the budget's
+/// policy lets the only member go, and 1 if the policy lets one of two members go.
 pub(super) fn min_available(
     voters: u32,
     majority: u32,
@@ -86,10 +90,10 @@ pub(super) fn min_available(
     needed.saturating_sub(elsewhere)
 }
 
-/// What the companion is made from.
+/// The facts that the companion is derived from.
 pub(super) struct Wanted<'a> {
     pub(super) budget: &'a QuorumDisruptionBudget,
-    /// The StatefulSet's selector; `None` where there is no StatefulSet.
+    /// The StatefulSet's selector. `None` if there is no StatefulSet.
     pub(super) selector: Option<&'a LabelSelector>,
     pub(super) min_available: u32,
 }
@@ -98,7 +102,8 @@ impl Wanted<'_> {
     fn object(&self, selector: &LabelSelector) -> PodDisruptionBudget {
         let cluster = self.budget.cluster();
         let mut selector = selector.clone();
-        // Other pods may carry the labels of the members (druid's compaction Jobs do), and must not count as such.
+        // Other pods may have the labels of members (druid's compaction Jobs do), and must not
+        // count as members.
         let members = LabelSelectorRequirement {
             key: names::POD_NAME.into(),
             operator: "Exists".into(),
@@ -127,7 +132,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// What the budgets of the namespace and the members' pods call for.
+    /// The action that the budgets of the namespace and the members' pods call for.
     fn step<'p>(
         &self,
         existing: impl Iterator<Item = &'p PodDisruptionBudget> + Clone,
@@ -140,7 +145,8 @@ impl Wanted<'_> {
             .any(|pdb| pdb.name_any() == name && !is_ours(pdb, &name));
         let mut others = existing.filter(|pdb| !is_ours(pdb, &name));
         let selected = others.any(|pdb| selects_any(pdb, members));
-        // Where refusals are only reported, the API server is not to refuse for the gate either.
+        // In `Warn` the gate only reports refusals, so the API server must not refuse for the
+        // companion either.
         let selector = self.selector.filter(|_| !self.budget.only_warns());
         match (ours, selector) {
             (Some(ours), None) => delete(ours),
@@ -153,7 +159,7 @@ impl Wanted<'_> {
                 wanted.metadata.resource_version = ours.resource_version();
                 Step::Replace(Box::new(wanted))
             }
-            // Without a member nobody can tell whether another one will select it.
+            // Without a member it is unknown whether another budget will select the members.
             (None, Some(selector)) if !selected && !taken && !members.is_empty() => {
                 Step::Create(Box::new(self.object(selector)))
             }
@@ -161,12 +167,12 @@ impl Wanted<'_> {
         }
     }
 
-    /// Whether there is something to do, by cached budgets.
+    /// Whether an action is needed, by the cached budgets.
     pub(super) fn is_due(&self, existing: &[Arc<PodDisruptionBudget>], members: &[Pod]) -> bool {
         self.step(existing.iter().map(AsRef::as_ref), members) != Step::Nothing
     }
 
-    /// Brings the companion in line, by objects read just now.
+    /// Takes the action that is needed, based on objects that are read now.
     pub(super) async fn apply(&self, client: &Client, members: &[Pod]) -> Result<(), Error> {
         let cluster = self.budget.cluster();
         let pdbs: Api<PodDisruptionBudget> = Api::namespaced(client.clone(), &cluster.namespace);
@@ -190,7 +196,7 @@ impl Wanted<'_> {
             }
         };
         match done {
-            // Somebody was faster; their write wakes the observer.
+            // Another client was faster. Its write wakes the observer.
             Err(Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
             other => other,
         }
@@ -212,7 +218,7 @@ fn is_ours(pdb: &PodDisruptionBudget, name: &str) -> bool {
 fn selects_any(pdb: &PodDisruptionBudget, members: &[Pod]) -> bool {
     let going = pdb.meta().deletion_timestamp.is_some();
     let selector = pdb.spec.as_ref().and_then(|spec| spec.selector.clone());
-    // None selects nothing; an empty one selects every pod of the namespace.
+    // A missing selector selects nothing. An empty selector selects every pod of the namespace.
     let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
     !going
         && selector.is_some_and(|selector| members.iter().any(|pod| selector.matches(pod.labels())))

@@ -1,4 +1,4 @@
-//! Who is woken by what: turns changes of objects into wakes of the keepers, and keeps one set of keepers per cluster.
+//! Turns changes of objects into wakes of keepers, and keeps one set of keepers per cluster.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,24 +20,24 @@ use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::{Notice, Severity};
 
-/// Changes come in bursts: enrolment waits for the end of one, but not for long.
+/// The pause before enrolment after a change, since changes come in bursts.
 const BURST: Duration = Duration::from_millis(50);
 
 type Duty = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Begins a duty, the first time and again.
+/// A function that starts a duty, for the first time or again.
 type Begin = Box<dyn FnMut() -> Duty + Send>;
 
 struct Dispatch<'a> {
     run: &'a Arc<Run>,
     keepers: Keepers,
     enrolment: Enrolment,
-    /// When to look at enrolment.
+    /// The time of the next check of enrolment.
     enrol_at: Instant,
     nodes: HashMap<String, NodeSight>,
 }
 
-/// What of a node concerns its pods.
+/// The properties of a node that matter for its pods.
 #[derive(Debug, PartialEq)]
 struct NodeSight {
     ready: Option<String>,
@@ -100,8 +100,9 @@ pub(super) async fn until_cancelled(
 }
 
 impl Dispatch<'_> {
-    /// Begins with what the watches have listed. Keepers look by themselves when they begin, so what was listed before that wakes nobody:
-    /// with ten thousand clusters, everything would be looked at twice.
+    /// Starts with the objects that the watches have listed. Keepers look at their cluster when
+    /// they start, so changes that were listed before wake none of them. Otherwise every cluster
+    /// would be looked at twice, of which there may be ten thousand.
     fn begin(&mut self, changes: &mut UnboundedReceiver<Change>) {
         let listed: Vec<Change> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
         for change in &listed {
@@ -117,8 +118,8 @@ impl Dispatch<'_> {
         }
         self.keep();
         self.run.strategies.notify_one();
-        for lapse in listed.into_iter().filter(Change::is_lapse) {
-            self.take(lapse);
+        for outage in listed.into_iter().filter(Change::is_outage) {
+            self.take(outage);
         }
     }
 
@@ -134,24 +135,24 @@ impl Dispatch<'_> {
             Change::DisruptionBudget(namespace) => {
                 for wake in self.keepers.within(&namespace) {
                     wake.observer();
-                    // Steps that evict wait for what it allows.
+                    // Steps that evict wait for a budget that allows the eviction.
                     wake.rollout();
                 }
             }
-            Change::Namespace { name, lapse } => {
+            Change::Namespace { name, outage } => {
                 for wake in self.keepers.within(&name) {
-                    match &lapse {
-                        Some(lapse) => wake.lapsed(lapse.clone()),
+                    match &outage {
+                        Some(outage) => wake.out_of_force(outage.clone()),
                         None => wake.ledger(),
                     }
                     wake.observer();
                 }
                 self.enrol_within(BURST);
             }
-            Change::Webhooks { lapse } => {
+            Change::Webhooks { outage } => {
                 for wake in self.keepers.all() {
-                    match &lapse {
-                        Some(lapse) => wake.lapsed(lapse.clone()),
+                    match &outage {
+                        Some(outage) => wake.out_of_force(outage.clone()),
                         None => wake.ledger(),
                     }
                     wake.observer();
@@ -161,7 +162,8 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Pods are what grants settle by, and what is shown.
+    /// Wakes the keepers of a cluster for a change of a pod. Grants are settled by pods, and the
+    /// status shows them.
     fn wake(&self, cluster: &ClusterRef) {
         if let Some(wake) = self.keepers.of(cluster) {
             wake.ledger();
@@ -170,18 +172,16 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Remembers what a budget shows now, and forgets what is remembered of one that is gone. Whether it is there.
+    /// Records the present state of a budget, or forgets everything about a budget that is gone.
+    /// Returns whether the budget exists.
     fn sight(&self, cluster: &ClusterRef) -> bool {
         let ClusterRef { namespace, name } = cluster;
         let run = self.run;
         let Some(budget) = run.watches.budgets.get(namespace, name) else {
-            run.ledger().seen().forget(cluster);
             run.observer.forget(cluster);
-            run.stopwatches.forget(cluster);
-            run.metrics.forget(cluster);
             return false;
         };
-        // The stopwatches of open permissions start here, before anybody reads the ledger.
+        // Stopwatches of open grants start here, before the ledger is read.
         run.ledger().seen().note(&budget);
         true
     }
@@ -190,14 +190,15 @@ impl Dispatch<'_> {
         match (self.sight(cluster), self.keepers.of(cluster).is_some()) {
             (true, false) => self.keepers.tend(cluster, duties(self.run)),
             (false, true) => self.keepers.leave(cluster),
-            // Its status is written all the time, and is nobody else's business.
+            // The status is written often, and matters only to the cluster's own keepers.
             (true, true) | (false, false) => return self.wake(cluster),
         }
         self.run.strategies.notify_one();
         self.enrol_within(BURST);
     }
 
-    /// Remembers what a node shows now. Whether something changed that concerns its pods: nodes report often.
+    /// Records the present state of a node. Returns whether a property changed that matters for its
+    /// pods. Nodes write their status often.
     fn sight_node(&mut self, name: &str) -> bool {
         let sight = self.run.watches.node(name).map(|node| NodeSight::of(&node));
         if self.nodes.get(name) == sight.as_ref() {
@@ -210,7 +211,7 @@ impl Dispatch<'_> {
         true
     }
 
-    /// Wakes those who have pods on a node.
+    /// Wakes the keepers of clusters with pods on a node.
     fn node(&mut self, name: &str) {
         if !self.sight_node(name) {
             return;
@@ -220,13 +221,13 @@ impl Dispatch<'_> {
         for cluster in here.iter().filter_map(|pod| pod.cluster()) {
             if let Some(wake) = self.keepers.of(&cluster) {
                 wake.observer();
-                // Whether a member that is silent is down rests on its node's word.
+                // The node decides whether a silent member counts as down.
                 wake.rollout();
             }
         }
     }
 
-    /// Everything once more: events may have been lost while a watch was down.
+    /// Wakes all keepers, since events may have been lost while a watch was down.
     fn look_around(&mut self) {
         self.keep();
         for wake in self.keepers.all() {
@@ -255,7 +256,7 @@ impl Dispatch<'_> {
     }
 }
 
-/// What is done for each cluster.
+/// The duties for each cluster.
 fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, Begin)> {
     |cluster, wake| {
         let begins = |keep: fn(Arc<Run>, ClusterRef, Arc<Wake>) -> Duty| -> Begin {
@@ -279,7 +280,8 @@ fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str
     }
 }
 
-/// Tells of a duty that broke: in the log, by a number, and on the budget of its cluster.
+/// Reports a duty that panicked or ended: in the log, by a metric, and on the budget of its
+/// cluster.
 fn broke(run: &Arc<Run>) -> Broke {
     let run = Arc::clone(run);
     Arc::new(move |cluster, duty, how, rest| {

@@ -1,10 +1,14 @@
-//! Enrolment: a budget for every enrolled StatefulSet, and the label that puts a namespace under the webhooks.
+//! Enrolment: a budget for every enrolled StatefulSet, and the label that selects a namespace for
+//! the webhooks.
 //!
-//! A budget has no owner reference: it must outlive its StatefulSet, which operators delete and recreate, because open
-//! permissions would be lost with it. Those that the gate made go when their StatefulSet and every pod of it have been gone
-//! for a settle time and no permission is open; those that people wrote stay. The label is set before a budget is made, so
-//! that there is no moment in which a cluster has a ledger that nobody asks. It is applied under a field manager of its own and
-//! given back the same way: where somebody else wants it too, it stays.
+//! A budget has no owner reference. It must outlive its StatefulSet, which operators delete and
+//! create again, because open grants would be lost with the budget. Budgets that the gate created
+//! are deleted when their StatefulSet and all its pods have been gone for a settle time and no
+//! grant is open. Budgets that people wrote stay.
+//!
+//! The label is set before a budget is created, so that no ledger exists that the API server does
+//! not ask about. The label is applied and removed under its own field manager: it stays if another
+//! client has applied it too.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,50 +29,52 @@ use crate::api::{Enforcement, QuorumDisruptionBudget, names};
 use crate::observe::{is_enrolled, opts_out};
 use crate::quorum::ClusterRef;
 
-/// Who applies the namespace label, and makes budgets.
+/// The field manager of the namespace label, and the manager of created budgets.
 const MANAGER: &str = "quorumgate";
 
-/// The namespaces that are the gate's business.
+/// The namespaces in which the gate acts.
 #[derive(Debug, Clone)]
 pub(super) struct Bounds {
-    /// Those that were named; empty for all.
+    /// The namespaces that were named. Empty for all.
     pub(super) named: Vec<String>,
-    /// The gate's own.
+    /// The gate's own namespace.
     pub(super) own: String,
 }
 
 impl Bounds {
-    /// Whether something may be enrolled in this namespace. Never in `kube-system`, never in the gate's own: it must not stand
-    /// between Kubernetes and itself, nor between itself and its pods.
+    /// Whether StatefulSets may be enrolled in this namespace. Never in `kube-system` and never in
+    /// the gate's own: the gate must not stand between Kubernetes and itself, nor between itself
+    /// and its own pods.
     pub(super) fn contain(&self, namespace: &str) -> bool {
         let asked_for = self.named.is_empty() || self.named.iter().any(|name| name == namespace);
         asked_for && namespace != "kube-system" && namespace != self.own
     }
 }
 
-/// Whether the gate made this budget, rather than a person.
+/// Whether the gate created this budget.
 pub(super) fn made_here(budget: &QuorumDisruptionBudget) -> bool {
     budget.labels().get(names::MANAGED_BY).map(String::as_str) == Some(MANAGER)
 }
 
-/// What one look at the caches calls for.
+/// The actions that the caches call for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Work {
-    /// Namespaces to label.
+    /// The namespaces to label.
     label: BTreeSet<String>,
-    /// Clusters to make a budget for.
+    /// The clusters to create a budget for.
     create: BTreeSet<ClusterRef>,
-    /// Budgets of the gate's making that seem to guard nothing any more.
+    /// Budgets that the gate created and that seem to guard nothing any more.
     abandoned: BTreeSet<ClusterRef>,
-    /// Labelled namespaces in which nothing is enrolled.
+    /// Labelled namespaces without enrolled clusters.
     unlabel: BTreeSet<String>,
 }
 
-/// The caches, as far as enrolment goes. There may be ten thousand clusters in them, so nothing is copied that is not work.
-struct Seen<'a> {
+/// The cached objects that enrolment depends on. They may be of ten thousand clusters, so only the
+/// results are copied.
+struct Cached<'a> {
     sets: &'a [Arc<StatefulSet>],
     budgets: &'a [Arc<QuorumDisruptionBudget>],
-    /// Asked for where a budget has lost its StatefulSet.
+    /// The pods, which are read only if a budget has lost its StatefulSet.
     pods: &'a dyn Fn() -> Vec<Arc<SlimPod>>,
     namespaces: &'a [Arc<Namespace>],
     bounds: &'a Bounds,
@@ -77,7 +83,7 @@ struct Seen<'a> {
 /// A namespace and a name in it.
 type Place<'a> = (&'a str, &'a str);
 
-impl Seen<'_> {
+impl Cached<'_> {
     fn work(&self) -> Work {
         let alive: HashMap<&str, bool> = self.living().collect();
         let guarded: HashSet<Place<'_>> = self
@@ -112,8 +118,8 @@ impl Seen<'_> {
         work
     }
 
-    /// The namespaces in which something may be enrolled, because they are the gate's business and not on their way out, and whether
-    /// each is under the webhooks.
+    /// The namespaces in which StatefulSets may be enrolled, each with whether the webhooks select
+    /// it. Terminating namespaces are left out.
     fn living(&self) -> impl Iterator<Item = (&str, bool)> {
         let living = self
             .namespaces
@@ -147,7 +153,7 @@ impl Seen<'_> {
                 }
             }
         }
-        // Whoever opts out is let go, members and all.
+        // A cluster that opts out loses its budget, although it has members.
         let out = made_here
             .iter()
             .filter(|place| sets.get(*place) == Some(&true));
@@ -164,21 +170,21 @@ fn cluster((namespace, name): Place<'_>) -> ClusterRef {
     ClusterRef::new(namespace, name)
 }
 
-/// Whether a namespace is under the webhooks.
+/// Whether the webhooks select a namespace.
 pub(super) fn is_gated(namespace: &Namespace) -> bool {
     namespace.labels().get(names::GATED).map(String::as_str) == Some(names::TRUE)
 }
 
-/// Enrols and dismisses.
+/// The controller of enrolment.
 pub(super) struct Enrolment {
     client: Client,
     bounds: Bounds,
     settle_time: Duration,
-    /// What new budgets say.
+    /// The enforcement of new budgets.
     enforcement: Enforcement,
-    /// Since when a budget has guarded nothing, on this replica's clock.
+    /// For each budget that guards nothing, since when by this replica's clock.
     abandoned_since: HashMap<ClusterRef, Instant>,
-    /// Namespaces whose label was given back, and which somebody else keeps labelled.
+    /// Namespaces whose label the gate has removed, and that another client keeps labelled.
     given_back: BTreeSet<String>,
 }
 
@@ -199,9 +205,10 @@ impl Enrolment {
         }
     }
 
-    /// Does what the caches call for. Failures are told and tried again at the next pass.
+    /// Takes the actions that the caches call for. Failures are logged, and tried again at the next
+    /// pass.
     pub(super) async fn pass(&mut self, watches: &Watches, now: Instant) {
-        let work = Seen {
+        let work = Cached {
             sets: &watches.stateful_sets.all(),
             budgets: &watches.budgets.all(),
             pods: &|| watches.pods.all(),
@@ -266,7 +273,8 @@ impl Enrolment {
         }
     }
 
-    /// Whether no budget is in the namespace, by an uncached look: a cache shows none either while the definition is missing.
+    /// Whether the namespace has no budget, by an uncached list. A cache is empty too while the
+    /// definition is missing.
     async fn is_unguarded(&self, namespace: &str) -> bool {
         let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
         match budgets.list(&ListParams::default().limit(1)).await {
@@ -280,7 +288,7 @@ impl Enrolment {
 
     async fn create(&self, cluster: &ClusterRef) {
         let mut budget = QuorumDisruptionBudget::of(cluster);
-        // What everybody takes for granted is left out.
+        // The default is not written.
         let enforcement = Some(self.enforcement).filter(|e| *e != Enforcement::default());
         budget.spec.enforcement = enforcement;
         budget
@@ -313,7 +321,8 @@ impl Enrolment {
         }
     }
 
-    /// The budget is read first and deleted at that version: whatever was recorded meanwhile keeps it.
+    /// Deletes a budget at the version that is read here. A record that is written meanwhile keeps
+    /// the budget.
     async fn delete_if_unused(&self, cluster: &ClusterRef) -> Result<bool, Error> {
         let ClusterRef { namespace, name } = cluster;
         let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
@@ -330,7 +339,8 @@ impl Enrolment {
             return Ok(false);
         }
         let pods: Api<SlimPod> = Api::namespaced(self.client.clone(), namespace);
-        // Read just then, with those that lost their labels: by the caches nothing may be deleted.
+        // The pods are read now, with those that lost their labels, because no deletion may be
+        // based on caches.
         let mut left = pods.list(&ListParams::default()).await?.into_iter();
         if set.is_none() && left.any(|pod| pod.cluster().as_ref() == Some(cluster)) {
             return Ok(false);
@@ -346,7 +356,7 @@ impl Enrolment {
         }
     }
 
-    /// When to look again although nothing happened.
+    /// The time until the next pass if no change comes before.
     pub(super) fn next(&self, now: Instant) -> Option<Duration> {
         let left = |since: &Instant| {
             self.settle_time

@@ -1,4 +1,5 @@
-//! Whether the API server asks the gate about a namespace: its label, and the two webhook configurations, as they stand.
+//! Whether the gate is in force in a namespace: whether the API server asks it. The namespace's
+//! label and the two webhook configurations decide that.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,25 +21,26 @@ use crate::api::names;
 /// Why the API server does not ask the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OutOfForce {
-    /// The namespace is not there, or not labelled.
+    /// The namespace does not exist, or has no label.
     NotGated,
     /// A webhook configuration is missing.
     NoConfiguration(&'static str),
-    /// One has no hook that would ask on this path and refuse when nobody answers.
+    /// A configuration has no webhook that asks on this path and refuses if nobody answers.
     NoHook(&'static str),
-    /// The hook on this path does not select the namespace.
+    /// The webhook on this path does not select the namespace.
     NotSelected(&'static str),
-    /// The hook on this path has a condition that is not the gate's: nobody can tell what it lets pass.
+    /// The webhook on this path has a condition that the gate does not ship. Nobody can tell which
+    /// requests pass it.
     Narrowed {
-        /// The path.
+        /// The path of the webhook.
         path: &'static str,
-        /// The condition's name.
+        /// The name of the condition.
         condition: String,
     },
 }
 
 impl OutOfForce {
-    /// A CamelCase word for conditions.
+    /// The reason in the spelling of conditions.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::NotGated => "NamespaceNotGated",
@@ -70,7 +72,7 @@ impl fmt::Display for OutOfForce {
     }
 }
 
-/// What must be asked for the promise to hold.
+/// The requests that the gate has to be asked about, so that the promise holds.
 struct Needed {
     path: &'static str,
     operation: &'static str,
@@ -109,7 +111,7 @@ const VALIDATING: [Needed; 7] = [
 
 const MUTATING: [Needed; 1] = [needed("/mutate/evictions", "CREATE", "", "pods/eviction")];
 
-/// A webhook of either configuration, as far as this goes.
+/// The fields of a webhook, of either configuration, that decide whether the gate is in force.
 struct Hook<'a> {
     client: &'a WebhookClientConfig,
     failure_policy: Option<&'a str>,
@@ -119,7 +121,8 @@ struct Hook<'a> {
     conditions: &'a [MatchCondition],
 }
 
-/// The conditions of the webhooks as they are shipped, each by its webhook's path and by what it says: whatever may narrow what the gate is asked.
+/// The conditions with which the webhooks are shipped, by path and expression. Any other condition
+/// may keep the API server from asking.
 static SHIPPED: LazyLock<BTreeSet<(String, String)>> = LazyLock::new(|| {
     let manifest = include_str!("../../manifests/base/webhooks.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).unwrap_or_default();
@@ -176,7 +179,7 @@ impl Hook<'_> {
             })
     }
 
-    /// The name of a condition that is not one of those with which this webhook is shipped.
+    /// The name of a condition with which this webhook is not shipped, if it has one.
     fn narrowed_by(&self) -> Option<String> {
         let mut unknown = self.conditions.iter();
         let unknown = unknown.find(|condition| {
@@ -186,7 +189,8 @@ impl Hook<'_> {
         unknown.map(|condition| condition.name.clone())
     }
 
-    /// Whether labels of the object decide if it asks. Those of an Eviction are not its pod's, and those of a pod can be changed.
+    /// Whether labels of the object decide if it asks. An Eviction does not have its pod's labels,
+    /// and the labels of a pod can be changed.
     fn picks_objects(&self) -> bool {
         self.objects.is_some_and(|objects| {
             objects.match_labels.as_ref().is_some_and(|l| !l.is_empty())
@@ -232,7 +236,7 @@ fn check(
     Ok(())
 }
 
-/// Whether the validating configuration asks what it must; of this namespace, where one is given.
+/// Whether the validating configuration asks all that it must, in `namespace` if that is given.
 pub(super) fn validating(
     configuration: &ValidatingWebhookConfiguration,
     namespace: Option<&Namespace>,
@@ -251,7 +255,7 @@ pub(super) fn validating(
     check(&hooks, &VALIDATING, namespace)
 }
 
-/// Whether the mutating configuration asks what it must; of this namespace, where one is given.
+/// Whether the mutating configuration asks all that it must, in `namespace` if that is given.
 pub(super) fn mutating(
     configuration: &MutatingWebhookConfiguration,
     namespace: Option<&Namespace>,
@@ -270,15 +274,16 @@ pub(super) fn mutating(
     check(&hooks, &MUTATING, namespace)
 }
 
-/// What stands between the API server and the gate, for one namespace.
-pub(super) struct Standing<'a> {
+/// The objects that decide whether the API server asks the gate about a namespace.
+pub(super) struct WebhookSetup<'a> {
     pub(super) namespace: Option<&'a Namespace>,
     pub(super) validating: Option<&'a ValidatingWebhookConfiguration>,
     pub(super) mutating: Option<&'a MutatingWebhookConfiguration>,
 }
 
-impl Standing<'_> {
-    /// By which webhook configurations the gate is in force: their UIDs and generations. Recreated ones are others.
+impl WebhookSetup<'_> {
+    /// The identity of the webhook configurations by which the gate is in force: UIDs and
+    /// generations. A recreated configuration has another identity.
     pub(super) fn in_force_by(&self) -> Result<String, OutOfForce> {
         let gated = |namespace: &&Namespace| is_gated(namespace);
         let namespace = self.namespace.filter(gated).ok_or(OutOfForce::NotGated)?;
@@ -294,14 +299,14 @@ impl Standing<'_> {
     }
 }
 
-/// What tells these two webhook configurations from ones that were made anew, and from what they said before.
+/// The identity of two webhook configurations. It changes when one is recreated or changed.
 fn identity(
     validating: &ValidatingWebhookConfiguration,
     mutating: &MutatingWebhookConfiguration,
 ) -> Option<String> {
     let one = |of: &ObjectMeta| {
         let uid = of.uid.as_deref()?;
-        // It grows with every change of the webhooks.
+        // The generation grows with every change of the webhooks.
         let generation = of.generation.map(|generation| format!("@{generation}"));
         Some(format!("{uid}{}", generation.unwrap_or_default()))
     };
@@ -309,7 +314,8 @@ fn identity(
     Some(format!("{of},{and}"))
 }
 
-/// The same, where the API server asks the gate by them what it must, whatever the namespace.
+/// The identity of two webhook configurations that ask all that they must, in whatever namespace.
+/// `None` if they do not.
 pub(super) fn identity_in_force(
     by: &ValidatingWebhookConfiguration,
     and: &MutatingWebhookConfiguration,

@@ -1,5 +1,6 @@
-//! The keeper of one ledger: settles, warms, suspends. Every replica has one for every cluster, so that nothing a verdict needs
-//! waits for a leader.
+//! The keeper of one ledger. It settles grants, records whether the gate is in force, and records
+//! that the ledger is trusted. Every replica has one for each cluster, each by its own clock, so
+//! that nothing on which a verdict rests waits for a leader.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,26 +15,26 @@ use kube::Api;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
-use super::force::{OutOfForce, Standing};
+use super::Run;
+use super::force::{OutOfForce, WebhookSetup};
 use super::keeper::{RESYNC, Wake};
-use super::{Run, settle, warm};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page, Pass, Turnstile};
-use crate::observe::ObserveError;
-use crate::quorum::ClusterRef;
+use crate::ledger::{Ledger, LedgerError, Page, Pass, Turnstile};
+use crate::quorum::{ClusterRef, Trust, TrustEvent};
 
-/// Never busier than this, however many wakes there are.
+/// The shortest time between two steps, however many wakes there are.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After a failure that time may cure.
+/// The pause after a failure that time may cure.
 const AFTER_FAILURE: Duration = Duration::from_secs(3);
+/// How often a pod is looked at that terminates. Its end wakes the keeper; this is for an event
+/// that was lost.
+const WHILE_TERMINATING: Duration = Duration::from_secs(15);
 
-/// What kept a step from its end.
+/// The reason why a step did not get to its end.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("the ledger")]
     Ledger(#[from] LedgerError),
-    #[error("the cluster")]
-    Observe(#[from] ObserveError),
     #[error("whether the gate is in force")]
     Force(#[source] kube::Error),
 }
@@ -41,19 +42,19 @@ enum Problem {
 /// Looks after the ledger of a cluster, until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     loop {
-        let lapse = wake.take_lapse();
-        let next = match step(&run, &cluster, lapse.why()).await {
+        let outage = wake.take_outage();
+        let next = match step(&run, &cluster, outage.why()).await {
             Ok(next) => {
-                lapse.forget();
+                outage.forget();
                 next.unwrap_or(RESYNC)
             }
             Err(problem) => {
-                drop(lapse);
+                drop(outage);
                 after(&cluster, &problem)
             }
         };
         tokio::time::sleep(PAUSE).await;
-        // A wake or the time: either is a reason to look, and there is nothing to tell them apart for.
+        // A wake and the end of the time are reasons to look alike.
         let _ = tokio::time::timeout(next.min(RESYNC), wake.for_ledger()).await;
     }
 }
@@ -69,12 +70,13 @@ fn after(cluster: &ClusterRef, problem: &Problem) -> Duration {
     }
 }
 
+/// Writes what there is to write. Returns when to look again if nothing wakes before.
 async fn step(
     run: &Run,
     cluster: &ClusterRef,
-    lapse: Option<&OutOfForce>,
+    outage: Option<&OutOfForce>,
 ) -> Result<Option<Duration>, Problem> {
-    if lapse.is_none() && run.is_quiet(cluster) {
+    if outage.is_none() && run.is_quiet(cluster) {
         return Ok(None);
     }
     let ledger = run.ledger();
@@ -82,15 +84,18 @@ async fn step(
     let Some(page) = ledger.read(cluster).await? else {
         return Ok(None);
     };
-    let (page, settled) = settle::step(ledger, page, run.settings.settle_time).await?;
-    let warmed = temper(run, page, lapse).await?;
-    Ok([settled, warmed].into_iter().flatten().min())
+    let (page, settled) = settle(ledger, page, run.settings.settle_time).await?;
+    let trusted = look_after_trust(run, page, outage).await?;
+    Ok([settled, trusted].into_iter().flatten().min())
 }
 
-/// Waits for the turn at a ledger: judgements queue in front of it, and so does whoever would make them begin again. Where nobody is at it, one
-/// of the permits to read is kept for the reading; whoever has to queue gives it back, or the guards of a few busy clusters would hold all of
-/// them. After the queue no other is waited for: the judgements behind would wait as well, and there are no more such guards than clusters
-/// being judged.
+/// Waits for the turn at a ledger. Judgements queue in front of it, and so does whoever would make
+/// them begin again.
+///
+/// Where nobody is at the ledger, one of the permits to read is kept for the reading. Whoever has
+/// to queue gives it back, or the guards of a few busy clusters would hold all of them. After the
+/// queue no permit is waited for: the judgements behind would wait as well, and there are no more
+/// such guards than clusters that are being judged.
 async fn turn<'a>(
     reading: &'a Semaphore,
     turnstile: &Turnstile,
@@ -106,30 +111,85 @@ async fn turn<'a>(
     (pass, permit)
 }
 
-/// Writes down what the ledger's temperature is now.
-async fn temper(
+/// Removes the grants whose pod is gone, or whose delete can no longer come. Returns the page
+/// afterwards, and when to look again if nothing wakes before.
+async fn settle(
+    ledger: &Ledger,
+    page: Page,
+    settle_time: Duration,
+) -> Result<(Page, Option<Duration>), LedgerError> {
+    if page.grants.iter().next().is_none() {
+        return Ok((page, None));
+    }
+    let page = ledger.settle_due(&page, settle_time).await?.unwrap_or(page);
+    let causes = page.grants.iter().flat_map(|(_, grant)| &grant.causes);
+    let next = causes.map(|cause| {
+        let watched = ledger.seen().cause_for(&page.cluster, &page.uid, cause.seq);
+        match settle_time.saturating_sub(watched) {
+            Duration::ZERO => WHILE_TERMINATING,
+            left => left,
+        }
+    });
+    let next = next.min();
+    Ok((page, next))
+}
+
+/// Records whether the gate is in force, and whether the ledger is trusted. Returns when to look
+/// again if nothing wakes before.
+async fn look_after_trust(
     run: &Run,
     page: Page,
-    lapse: Option<&OutOfForce>,
+    outage: Option<&OutOfForce>,
 ) -> Result<Option<Duration>, Problem> {
     let ledger = run.ledger();
     let cached = run.force(&page.cluster.namespace);
-    if lapse.is_none() && warm::is_settled(&page, &cached) {
+    if outage.is_none() && page.trust_record().is_settled(cached.as_deref().ok()) {
         return Ok(None);
     }
-    // A cache may be behind: that the gate is out of force is believed at once, that it is in force only when read just now.
+    // A cache may be behind. That the gate is out of force is believed at once; that it is in force
+    // only if it was read just now.
     let force = match &cached {
         Err(_) => cached,
         Ok(_) => force_now(run, &page.cluster.namespace).await?,
     };
-    let page = Box::pin(warm::note_force(ledger, page, &force, lapse)).await?;
-    if force.is_err() || warm::is_warm(&page) {
+    let page = Box::pin(note_force(ledger, page, &force, outage)).await?;
+    if force.is_err() || page.trust_record().is_trusted() {
         return Ok(None);
     }
-    // Who shares its etcd has nothing to do with its temperature.
-    let sharing = Some(Vec::new());
-    let world = run.observer.world_at_leisure(&page, sharing).await?;
-    Ok(warm::note_temperature(ledger, &page, world.temperature()).await?)
+    Ok(note_watched(ledger, &page, run.settings.settle_time).await?)
+}
+
+/// Records whether the gate is in force, and that it was not at some moment since the last record.
+/// Returns the page afterwards.
+async fn note_force(
+    ledger: &Ledger,
+    page: Page,
+    force: &Result<String, OutOfForce>,
+    outage: Option<&OutOfForce>,
+) -> Result<Page, LedgerError> {
+    let because = force.as_ref().err().or(outage).map(ToString::to_string);
+    let because = because.as_deref();
+    let out = because.map(|because| TrustEvent::OutOfForce { because });
+    let history = &ledger.seen().webhook_history();
+    let by = force.as_ref().ok();
+    let back = by.map(|by| TrustEvent::InForce { by, history });
+    let events: Vec<_> = out.into_iter().chain(back).collect();
+    Ok(ledger.note_trust(&page, &events).await?.unwrap_or(page))
+}
+
+/// Records that the ledger is trusted. Returns when to look again if it is not.
+async fn note_watched(
+    ledger: &Ledger,
+    page: &Page,
+    settle_time: Duration,
+) -> Result<Option<Duration>, LedgerError> {
+    match ledger.trust(page, settle_time) {
+        Trust::Trusted => {
+            ledger.note_trust(page, &[TrustEvent::Watched]).await?;
+            Ok(None)
+        }
+        Trust::Untrusted { remaining } => Ok(remaining),
+    }
 }
 
 /// Whether the gate is in force, read just now.
@@ -145,42 +205,13 @@ async fn force_now(run: &Run, namespace: &str) -> Result<Result<String, OutOfFor
         mutating.get_opt(hooks),
     )
     .map_err(Problem::Force)?;
-    let standing = Standing {
+    let setup = WebhookSetup {
         namespace: namespace.as_ref(),
         validating: validating.as_ref(),
         mutating: mutating.as_ref(),
     };
-    Ok(standing.in_force_by())
+    Ok(setup.in_force_by())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn whoever_queues_at_a_busy_ledger_keeps_nobody_from_reading_another() {
-        let (reading, turnstile) = (Semaphore::new(1), Turnstile::default());
-        let (busy, free) = (ClusterRef::new("db", "busy"), ClusterRef::new("db", "free"));
-        let judged = turnstile.enter(&busy).await;
-        let mut queues = pin!(turn(&reading, &turnstile, &busy));
-        assert!(
-            queues.as_mut().now_or_never().is_none(),
-            "it jumps the queue"
-        );
-        let reads = turn(&reading, &turnstile, &free).now_or_never();
-        let reads = reads.expect("the other cluster waits as well");
-        assert_eq!(
-            reading.available_permits(),
-            0,
-            "what is read is not counted"
-        );
-
-        // Those who are judged next wait for this turn to end, so that waits for no permit.
-        drop(judged);
-        let passed = queues.as_mut().now_or_never();
-        let passed = passed.expect("it waits for a permit in front of judgements");
-        assert_eq!(turnstile.pending(&busy), 1);
-        drop((passed, reads));
-        assert_eq!(reading.available_permits(), 1);
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
-//! One keeper per cluster and duty: a task that looks, does what is due, and sleeps until it is woken or its time has come.
+//! Keepers: a keeper of a cluster has one task per duty. The task looks at the cluster, acts, and
+//! sleeps until it is woken or its time has come.
 //!
-//! Keepers know no order among each other and share nothing but the ledger. A wake that comes while a keeper is at work is not
-//! lost: it looks once more.
+//! The tasks have no order among each other, and share only the ledger. A wake that comes while a
+//! task is at work is not lost: the task looks once more.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -13,52 +14,52 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::force::OutOfForce;
 use crate::quorum::ClusterRef;
-use crate::supervise::{How, Supervisor};
+use crate::supervise::{Supervisor, TaskEnd};
 
-/// Looks at everything this often although nothing happened: events may be lost while a watch is down.
+/// The longest time between two looks. Events may be lost while a watch is down.
 pub(super) const RESYNC: Duration = Duration::from_secs(60);
 
-/// What wakes the keepers of one cluster.
+/// The signals that wake the tasks of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct Wake {
     ledger: Notify,
     observer: Notify,
     rollout: Notify,
-    lapse: Mutex<Option<OutOfForce>>,
+    outage: Mutex<Option<OutOfForce>>,
 }
 
 impl Wake {
-    /// The ledger may have something due.
+    /// Wakes the ledger's task, which may have something to do.
     pub(super) fn ledger(&self) {
         self.ledger.notify_one();
     }
 
-    /// There may be something new to see.
+    /// Wakes the observer, which may have something to report.
     pub(super) fn observer(&self) {
         self.observer.notify_one();
     }
 
-    /// A rollout may have something to do.
+    /// Wakes the rollout, which may have something to do.
     pub(super) fn rollout(&self) {
         self.rollout.notify_one();
     }
 
-    /// The gate was out of force at some moment.
-    pub(super) fn lapsed(&self, why: OutOfForce) {
-        *self.lapse.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    /// Wakes the ledger's keeper: the gate was out of force at some moment.
+    pub(super) fn out_of_force(&self, why: OutOfForce) {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         self.ledger();
     }
 
-    /// Whether it was since this was last written down.
-    pub(super) fn take_lapse(&self) -> Lapse<'_> {
-        let mut lapse = self.lapse.lock().unwrap_or_else(PoisonError::into_inner);
-        Lapse {
+    /// Takes the outage that has yet to be recorded, if there is one.
+    pub(super) fn take_outage(&self) -> Outage<'_> {
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        Outage {
             wake: self,
-            why: lapse.take(),
+            why: outage.take(),
         }
     }
 
-    /// Returns when the ledger's keeper is woken.
+    /// Returns when the ledger's task is woken.
     pub(super) async fn for_ledger(&self) {
         self.ledger.notified().await;
     }
@@ -74,39 +75,41 @@ impl Wake {
     }
 }
 
-/// A lapse that is to be written down. One that is dropped before is put back, however that came about; nobody is woken by it.
-pub(super) struct Lapse<'a> {
+/// An outage that is to be recorded. One that is dropped before that is put back, for whatever
+/// reason, and wakes nobody.
+pub(super) struct Outage<'a> {
     wake: &'a Wake,
     why: Option<OutOfForce>,
 }
 
-impl Lapse<'_> {
-    /// Why the gate was out of force, if it was.
+impl Outage<'_> {
+    /// The reason why the gate was out of force, if it was.
     pub(super) fn why(&self) -> Option<&OutOfForce> {
         self.why.as_ref()
     }
 
-    /// Forgets it: it stands in the ledger.
+    /// Forgets the record after it was written to the ledger.
     pub(super) fn forget(mut self) {
         self.why = None;
     }
 }
 
-impl Drop for Lapse<'_> {
+impl Drop for Outage<'_> {
     fn drop(&mut self) {
         if let Some(why) = self.why.take() {
-            let lapse = self.wake.lapse.lock();
-            lapse
+            let outage = self.wake.outage.lock();
+            outage
                 .unwrap_or_else(PoisonError::into_inner)
                 .get_or_insert(why);
         }
     }
 }
 
-/// Is told of each duty that broke: whose it is, its name, how it broke, and for how long it rests.
-pub(super) type Broke = Arc<dyn Fn(&ClusterRef, &'static str, &How, Duration) + Send + Sync>;
+/// A callback for each duty that broke: its cluster, its name, how it broke, and the time until it
+/// starts again.
+pub(super) type Broke = Arc<dyn Fn(&ClusterRef, &'static str, &TaskEnd, Duration) + Send + Sync>;
 
-/// The keepers of every cluster.
+/// The keepers of all clusters.
 pub(super) struct Keepers {
     of: BTreeMap<ClusterRef, Keeper>,
     supervisor: Supervisor,
@@ -116,7 +119,7 @@ pub(super) struct Keepers {
 
 struct Keeper {
     wake: Arc<Wake>,
-    /// Ends the duties with the keeper.
+    /// A guard that ends the duties with the keeper.
     _end: DropGuard,
 }
 
@@ -130,7 +133,7 @@ impl Keepers {
         }
     }
 
-    /// Has exactly one keeper for each of these clusters, and for no other.
+    /// Keeps exactly one keeper for each of these clusters, and none for others.
     pub(super) fn keep<F, B, D>(&mut self, clusters: &[ClusterRef], duties: F)
     where
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
@@ -144,7 +147,8 @@ impl Keepers {
         }
     }
 
-    /// Has exactly one keeper for this cluster. Each of its duties has a name, and is begun again where it ends by itself.
+    /// Keeps exactly one keeper for this cluster. Each of its duties has a name, and is started
+    /// again if it ends.
     pub(super) fn tend<F, B, D>(&mut self, cluster: &ClusterRef, duties: F)
     where
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
@@ -158,7 +162,7 @@ impl Keepers {
         let cancel = self.cancel.child_token();
         for (name, duty) in duties(cluster.clone(), Arc::clone(&wake)) {
             let (broke, cluster) = (Arc::clone(&self.broke), cluster.clone());
-            let broke = move |how: &How, rest| broke(&cluster, name, how, rest);
+            let broke = move |how: &TaskEnd, rest| broke(&cluster, name, how, rest);
             self.supervisor
                 .spawn_again(name, cancel.clone(), duty, broke);
         }
@@ -169,17 +173,17 @@ impl Keepers {
         self.of.insert(cluster.clone(), keeper);
     }
 
-    /// Has none for this cluster any more.
+    /// Ends the keeper of this cluster.
     pub(super) fn leave(&mut self, cluster: &ClusterRef) {
         self.of.remove(cluster);
     }
 
-    /// What wakes the keepers of this cluster.
+    /// The signals for this cluster's tasks.
     pub(super) fn of(&self, cluster: &ClusterRef) -> Option<&Wake> {
         self.of.get(cluster).map(|keeper| keeper.wake.as_ref())
     }
 
-    /// What wakes those of every cluster of a namespace.
+    /// The signals for the tasks of all clusters in a namespace.
     pub(super) fn within(&self, namespace: &str) -> impl Iterator<Item = &Wake> {
         self.of
             .range(ClusterRef::new(namespace, "")..)
@@ -187,7 +191,7 @@ impl Keepers {
             .map(|(_, keeper)| keeper.wake.as_ref())
     }
 
-    /// What wakes all of them.
+    /// The signals for the tasks of all clusters.
     pub(super) fn all(&self) -> impl Iterator<Item = &Wake> {
         self.of.values().map(|keeper| keeper.wake.as_ref())
     }

@@ -1,7 +1,9 @@
-//! Who leads: one replica writes observations, the others could as well. This only saves work; no safety rests on it.
+//! The election of a leader. One replica writes observations, though all could: this only saves
+//! work, and no safety depends on it.
 //!
-//! A lease is taken over when its record has not changed for its whole duration on this replica's own monotonic clock.
-//! The times written in it are for people: clocks of replicas are never compared.
+//! A replica takes the Lease over when its record has not changed for its whole duration on the
+//! replica's own monotonic clock. The times in the record are for people: clocks of replicas are
+//! never compared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +20,12 @@ use tracing::{info, warn};
 use crate::clock::Clock;
 use crate::telemetry::metrics::Metrics;
 
-/// How long a lease is good after it was last seen to change.
+/// The time for which a Lease is valid after its last observed change.
 const DURATION: Duration = Duration::from_secs(15);
-/// How often it is looked at, and renewed by its holder.
+/// The period at which the Lease is read, and renewed by its holder.
 const PERIOD: Duration = Duration::from_secs(3);
-/// A holder that could not renew for this long no longer leads: others take over at [`DURATION`].
+/// The time without a renewal after which the holder stops leading. Others take over after
+/// [`DURATION`].
 const RENEW_WITHIN: Duration = Duration::from_secs(8);
 
 /// Whether this replica leads.
@@ -30,19 +33,19 @@ const RENEW_WITHIN: Duration = Duration::from_secs(8);
 pub(super) struct Leading(watch::Receiver<bool>);
 
 impl Leading {
-    /// The same for one who begins now, and is told of changes from now on.
+    /// A copy that reports only changes from now on.
     pub(super) fn begun_now(&self) -> Self {
         let mut follow = self.0.clone();
         follow.mark_unchanged();
         Self(follow)
     }
 
-    /// Whether it leads now.
+    /// Whether this replica leads now.
     pub(super) fn now(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Returns when this changes; never, once nobody runs for election any more.
+    /// Returns when that changes. Never returns once the candidate has ended.
     pub(super) async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -50,28 +53,28 @@ impl Leading {
     }
 }
 
-/// A record as it was first seen: who holds it, at which version, since when on this replica's clock.
+/// A record as it was first seen: its holder, its version, and the time by this replica's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Seen {
+struct SeenRecord {
     holder: Option<String>,
     version: Option<String>,
     since: Instant,
 }
 
-/// What a look at the lease calls for.
+/// The action that the Lease calls for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Move {
-    /// There is none: make one.
+    /// Create the Lease, since there is none.
     Create,
-    /// It is this replica's: renew it.
+    /// Renew the Lease, which this replica holds.
     Renew,
-    /// It is free, or its holder has not been heard of for its duration: take it.
+    /// Take the Lease, which has no holder, or whose holder has not renewed it for its duration.
     Take,
-    /// Somebody else's, and alive.
+    /// Wait, since another replica holds the Lease.
     Wait,
 }
 
-fn evaluate(seen: Option<&Seen>, me: &str, now: Instant) -> Move {
+fn evaluate(seen: Option<&SeenRecord>, me: &str, now: Instant) -> Move {
     let Some(seen) = seen else {
         return Move::Create;
     };
@@ -83,7 +86,7 @@ fn evaluate(seen: Option<&Seen>, me: &str, now: Instant) -> Move {
     }
 }
 
-/// A replica that runs for election.
+/// A replica that takes part in the election.
 pub(super) struct Candidate {
     leases: Api<Lease>,
     name: String,
@@ -91,12 +94,13 @@ pub(super) struct Candidate {
     clock: Clock,
     leading: watch::Sender<bool>,
     metrics: Arc<Metrics>,
-    seen: Option<Seen>,
+    seen: Option<SeenRecord>,
     renewed: Option<Instant>,
 }
 
 impl Candidate {
-    /// A candidate called `identity` for the Lease `name`, and how to learn whether it leads.
+    /// A candidate with the name `identity` for the Lease `name`, and the handle that tells whether
+    /// it leads.
     pub(super) fn new(
         client: Client,
         namespace: &str,
@@ -119,7 +123,8 @@ impl Candidate {
         (candidate, Leading(follow))
     }
 
-    /// Runs for election until cancelled; then gives the lease back, so that another replica need not wait.
+    /// Takes part in the election until cancelled. Then releases the Lease, so that another replica
+    /// need not wait.
     pub(super) async fn run(mut self, cancel: CancellationToken) {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -160,19 +165,19 @@ impl Candidate {
                 self.renewed = Some(now);
                 Ok(())
             }
-            // Somebody was faster: the next look shows who.
+            // Another replica was faster. The next read shows which one.
             Err(Error::Api(status)) if status.code == 409 => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Takes in what was read. The clock of a record starts anew only when the record changed.
+    /// Records what was read. The time of a record starts again only if the record changed.
     fn look(&mut self, lease: Option<&Lease>, now: Instant) {
         self.seen = lease.map(|lease| {
             let version = lease.metadata.resource_version.clone();
             match self.seen.take() {
                 Some(seen) if seen.version == version => seen,
-                _ => Seen {
+                _ => SeenRecord {
                     holder: lease.spec.as_ref().and_then(|s| s.holder_identity.clone()),
                     version,
                     since: now,
@@ -181,7 +186,7 @@ impl Candidate {
         });
     }
 
-    /// The lease with this replica as its holder, at the version that was read.
+    /// The Lease with this replica as its holder, at the version that was read.
     fn record(&self, current: Option<Lease>) -> Lease {
         let mut lease = current.unwrap_or_else(|| Lease {
             metadata: ObjectMeta {
@@ -205,7 +210,7 @@ impl Candidate {
         lease
     }
 
-    /// Leads while the last renewal is young, whatever became of the latest attempt.
+    /// Leads as long as the last renewal is recent, whatever the latest attempt returned.
     fn note(&self, now: Instant) {
         let leads = self
             .renewed

@@ -1,8 +1,11 @@
-//! What the gate does without being asked: enrols, settles, warms, reports, and asks again for what it once refused.
+//! The work of the gate without a request: enrolment, settlement of grants, trust in ledgers,
+//! reports, rollouts, and repeated deletes for the taint eviction controller.
 //!
-//! Caches wake the keepers ([`watches`]); whatever is decided or written rests on what was read just now, but for whether another budget
-//! reports the same etcd, which is shown by the caches and decided by the API server. Loops and webhooks meet in the ledger and nowhere
-//! else. Every replica runs all of it; what only needs doing once, the leader does ([`lease`]).
+//! Caches wake the tasks ([`watches`]). Decisions and writes are based on objects that are read
+//! then, with one exception: whether another budget reports the same etcd is shown by the caches,
+//! and decided for admission by the API server. Loops and webhooks share the ledger and nothing
+//! else. Every replica runs all loops. Work that is needed only once is done by the leader
+//! ([`lease`]).
 
 mod companion;
 mod condition;
@@ -16,12 +19,9 @@ mod look;
 mod redrive;
 mod report;
 mod rollout;
-mod settle;
 mod slim_pod;
 mod status;
-mod stopwatches;
 mod strategy;
-mod warm;
 mod watches;
 
 use std::sync::Arc;
@@ -33,90 +33,83 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-pub use stopwatches::Stopwatches;
-
 use crate::api::Enforcement;
 use crate::api::QuorumDisruptionBudget;
 use crate::clock::Clock;
-use crate::etcd::Prober;
 use crate::features::Features;
 use crate::judge::Judge;
-use crate::ledger::{Ledger, Page, WHILE_IT_WARNS};
+use crate::ledger::{Ledger, Page, trust_record};
 use crate::observe::Observer;
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
-use force::{OutOfForce, Standing};
+use force::{OutOfForce, WebhookSetup};
 use lease::{Candidate, Leading};
 use watches::{Change, Watches};
 
-/// So many clusters are read at one time. Each takes a dozen requests: a thousand clusters at once, as after a start, would keep the API
-/// server from answering those who wait, and take a connection for every request.
+/// The most clusters that are read concurrently. Each needs a dozen requests. A thousand clusters
+/// at once, as after a start, would delay the API server's answers to webhook callers, and need a
+/// connection for every request.
 const READ_AT_ONCE: usize = 16;
 
-/// What the loops are told.
+/// The settings of the loops.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The namespaces to look after; empty for all.
+    /// The namespaces in which the gate acts. Empty for all.
     pub namespaces: Vec<String>,
     /// The name of both webhook configurations.
     pub webhook_configuration: String,
     /// The gate's own namespace, where its Lease is. Nothing is ever enrolled there.
     pub lease_namespace: String,
-    /// The name of its Lease.
+    /// The name of the gate's Lease.
     pub lease_name: String,
-    /// What this replica calls itself in the Lease.
+    /// The identity of this replica in the Lease.
     pub identity: String,
-    /// How long a request may live, generously: see the ledger.
+    /// The settle time: a generous upper bound for the life of an API request. See the ledger.
     pub settle_time: Duration,
-    /// What new budgets say of enforcement.
+    /// The enforcement of new budgets.
     pub enforcement: Enforcement,
-    /// Which features are on.
+    /// The features that are on.
     pub features: Features,
 }
 
-/// What the loops stand on.
+/// The parts that the loops use.
 pub struct Context {
-    /// Reads and writes Kubernetes.
+    /// The client of the Kubernetes API.
     pub client: Client,
-    /// Reads clusters, and the ledgers. Shared with the judge.
+    /// The reader of clusters and ledgers. Shared with the judge.
     pub observer: Arc<Observer>,
-    /// Asks etcd.
-    pub prober: Prober,
-    /// Permits rollout steps, as it permits everything. Shared with the webhooks.
+    /// The judge, which permits rollout steps as it permits everything else. Shared with the
+    /// webhooks.
     pub judge: Judge,
     /// The username under which the API server knows this process.
     pub own_username: String,
-    /// What the observers have watched. Shared with the judge.
-    pub stopwatches: Arc<Stopwatches>,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
-    /// Shows numbers.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Tells people.
+    /// The sender of Events.
     pub events: Arc<dyn Notices>,
-    /// What the loops are told.
+    /// The settings of the loops.
     pub settings: Settings,
 }
 
-/// Everything that the keepers share.
+/// The state that all keepers share.
 struct Run {
     client: Client,
     observer: Arc<Observer>,
-    prober: Prober,
     judge: Judge,
     own_username: String,
-    stopwatches: Arc<Stopwatches>,
     clock: Clock,
     metrics: Arc<Metrics>,
     events: Arc<dyn Notices>,
     settings: Settings,
     watches: Watches,
     leading: Leading,
-    /// Wakes who looks after update strategies.
+    /// The signal for the controller of update strategies.
     strategies: Arc<Notify>,
-    /// One permit per cluster that is being read without anybody waiting for it.
+    /// The permits for clusters that are read in the background.
     reading: Semaphore,
 }
 
@@ -127,7 +120,7 @@ impl Run {
 
     /// Whether the gate is in force in a namespace, by the caches.
     fn force(&self, namespace: &str) -> Result<String, OutOfForce> {
-        Standing {
+        WebhookSetup {
             namespace: self.watches.namespace(namespace).as_deref(),
             validating: self.watches.validating.state().first().map(AsRef::as_ref),
             mutating: self.watches.mutating.state().first().map(AsRef::as_ref),
@@ -135,30 +128,21 @@ impl Run {
         .in_force_by()
     }
 
-    /// Whether a ledger needs nothing, by the caches: no permission is open, and it is warm under the webhooks that stand.
+    /// Whether a ledger needs no write, by the caches: no grant is open, and the ledger is trusted
+    /// under the present webhooks.
     fn is_quiet(&self, cluster: &ClusterRef) -> bool {
         let ClusterRef { namespace, name } = cluster;
         let Some(budget) = self.watches.budgets.get(namespace, name) else {
             return false;
         };
         let force = self.force(namespace);
-        let Some(status) = &budget.status else {
-            return false;
-        };
-        let ledger = &status.ledger;
-        let warm = ledger.warm && ledger.budget_uid == budget.metadata.uid;
-        let settled = match force {
-            Ok(_) if budget.only_warns() => {
-                ledger.suspended && ledger.cold_because.as_deref() == Some(WHILE_IT_WARNS)
-            }
-            Ok(by) => warm && ledger.in_force_by == Some(by),
-            Err(_) => ledger.suspended,
-        };
-        settled && status.grants.is_empty()
+        let status = budget.status.as_ref();
+        status.is_none_or(|status| status.grants.is_empty())
+            && trust_record(&budget).is_settled(force.as_deref().ok())
     }
 
-    /// The other clusters that report the same etcd, by the cache of budgets; `None` where it does not hold those of every namespace. A
-    /// verdict asks the API server (rule 8).
+    /// The other clusters that report the same etcd, by the cache of budgets. `None` if the cache
+    /// does not hold all namespaces. A verdict asks the API server instead (rule 8).
     fn sharing(&self, page: &Page) -> Option<Vec<ClusterRef>> {
         if !self.settings.namespaces.is_empty() {
             return None;
@@ -173,12 +157,12 @@ impl Run {
         let sharing = self.watches.budgets.filter(same);
         let others = sharing.iter().map(|budget| budget.cluster());
         let mut others: Vec<_> = others.filter(|other| *other != page.cluster).collect();
-        // A cache knows no order, and the first is the one that is named.
+        // The cache has no order, and messages name the first cluster.
         others.sort();
         Some(others)
     }
 
-    /// Whether a cluster shows something that a rule wants to have seen for a while.
+    /// Whether the status of a cluster shows a state whose duration a rule needs.
     fn is_uneasy(&self, cluster: &ClusterRef) -> bool {
         let budget = self.watches.budgets.get(&cluster.namespace, &cluster.name);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
@@ -186,10 +170,12 @@ impl Run {
     }
 }
 
-/// Runs every loop until cancelled, each a task of the supervisor. `ready` turns true when the watches have listed what there is.
+/// Runs every loop until cancelled, each as a task of the supervisor. `ready` becomes true when the
+/// watches have listed all objects.
 ///
 /// # Errors
-/// When a watch ended before it had listed what there is.
+///
+/// Fails if a watch ends before it has listed all objects.
 pub async fn run(
     context: Context,
     ready: watch::Sender<bool>,
@@ -199,10 +185,8 @@ pub async fn run(
     let Context {
         client,
         observer,
-        prober,
         judge,
         own_username,
-        stopwatches,
         clock,
         metrics,
         events,
@@ -212,8 +196,8 @@ pub async fn run(
     let told: watches::Told = Arc::new({
         let ledger = observer.ledger().clone();
         move |change: Change| {
-            // Verdicts know it from now on, however long it takes until somebody has written it down.
-            change.note_lapse(ledger.seen());
+            // Verdicts go by it from now on, however long it takes until it is recorded.
+            change.note_outage(ledger.seen());
             // Nobody listens any more while the process ends.
             let _ = changes.send(change);
         }
@@ -224,7 +208,7 @@ pub async fn run(
         &settings.webhook_configuration,
         &told,
     );
-    observer.ledger().seen().hear_of_webhooks({
+    observer.ledger().seen().watch_webhooks({
         let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());
         Box::new(move || {
             force::identity_in_force(
@@ -249,10 +233,8 @@ pub async fn run(
     let run = Arc::new(Run {
         client,
         observer,
-        prober,
         judge,
         own_username,
-        stopwatches,
         clock,
         metrics,
         events,

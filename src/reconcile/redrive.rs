@@ -1,8 +1,10 @@
-//! Deletes that the taint eviction controller asked for and gave up: it drops a denied one and does not come back until the
-//! taints change. So the gate asks again, like anyone, through its own webhook, once the cluster can spare the member.
+//! Repeated deletes for the taint eviction controller. That controller gives a refused delete up
+//! until the taints change. So the gate asks again through its own webhook, as every client does,
+//! once the cluster can spare the member.
 //!
-//! Only while the taint stands: a node that came back keeps its pods. Whether a pod's time on it is over is read from the taint
-//! and the pod's tolerations, or from the condition that the taint eviction controller leaves on the pod.
+//! This is done only while the taint stands, since a node that came back keeps its pods. Whether a
+//! pod's time on the node is over follows from the taint and the pod's tolerations, or from the
+//! condition that the taint eviction controller leaves on the pod.
 
 use std::time::Duration;
 
@@ -16,13 +18,14 @@ use crate::quorum::{
     Actor, Disruption, Grace, Grants, Kind, PodName, PodUid, Snapshot, TargetPod, Verdict, decide,
 };
 
-/// The taint eviction controller comes first: its delete is on its way for a moment, and clocks differ.
+/// The time that the taint eviction controller has for its own delete. Clocks differ, and the
+/// delete is under way for a moment.
 const ITS_TURN: SignedDuration = SignedDuration::from_secs(10);
 
-/// How often a refused delete is asked for again where the evidence here says that it would pass.
+/// The pause before a refused delete is repeated, if the evidence here says that it would pass.
 pub(super) const AGAIN: Duration = Duration::from_secs(15);
 
-/// Whether the pod was to leave its node because of a taint, and has not.
+/// Whether the pod should have left its node because of a taint.
 pub(super) fn is_due(pod: &Pod, node: &Node, now: Timestamp) -> bool {
     if pod.metadata.deletion_timestamp.is_some() {
         return false;
@@ -36,7 +39,8 @@ pub(super) fn is_due(pod: &Pod, node: &Node, now: Timestamp) -> bool {
     !evicting.is_empty() && (was_asked(pod) || is_over(pod, &evicting, now))
 }
 
-/// The condition that the taint eviction controller sets right before its delete. It is reset after two minutes.
+/// Whether the pod has the condition that the taint eviction controller sets right before its
+/// delete. The condition is reset after two minutes.
 fn was_asked(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_deref());
@@ -47,7 +51,7 @@ fn was_asked(pod: &Pod) -> bool {
     })
 }
 
-/// Whether a taint is not tolerated, or no longer.
+/// Whether the pod does not tolerate one of the taints, or does not tolerate it any longer.
 fn is_over(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
     let spec = pod.spec.as_ref();
     let tolerations = spec.and_then(|spec| spec.tolerations.as_deref());
@@ -62,11 +66,13 @@ fn is_over(pod: &Pod, taints: &[&Taint], now: Timestamp) -> bool {
         };
         let allowed = match matching.peek() {
             None => Some(0),
-            // Without seconds it is tolerated for ever; of several, the shortest counts.
+            // A toleration without seconds lasts for ever. Of several tolerations the shortest
+            // counts.
             Some(_) => matching.filter_map(|t| t.toleration_seconds).min(),
         };
         allowed.is_some_and(|seconds| {
-            // Any number is a toleration to the API server: some write the largest there is for "for ever".
+            // The API server accepts any number of seconds. Some tolerations have the largest
+            // number for "for ever".
             let allowed = SignedDuration::from_secs(seconds.max(0)).saturating_add(ITS_TURN);
             now.duration_since(since.0) >= allowed
         })
@@ -83,10 +89,11 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         && (any_value || value == taint.value.as_deref().unwrap_or_default())
 }
 
-/// Whether the gate would let it go now, by evidence that is at hand. The webhook decides with its own.
+/// Whether the gate would permit the delete now, by the present evidence. The webhook decides with
+/// its own evidence.
 pub(super) fn may_go(pod: &Pod, snapshot: &Snapshot, grants: &Grants) -> bool {
     let name = PodName::new(pod.name_any());
-    // A permission is open: its delete may still be on its way.
+    // A grant is open, so its delete may still be under way.
     if grants.holds(&name) {
         return false;
     }
@@ -109,7 +116,8 @@ pub(super) async fn ask(client: &Client, pod: &Pod) {
     let name = pod.name_any();
     let only_this = DeleteParams::default().preconditions(Preconditions {
         uid: pod.uid(),
-        // What may go because it does not run may run by then: then the look no longer holds.
+        // A pod that may go because its member does not run must not go if the member has started
+        // since the look.
         resource_version: pod.resource_version(),
     });
     let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);

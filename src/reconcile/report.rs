@@ -1,4 +1,4 @@
-//! What a budget shows of its cluster: pure, from a snapshot and the grants that are open.
+//! The report on a cluster in its budget's status. Pure: made from a snapshot and the open grants.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
@@ -7,42 +7,43 @@ use crate::ledger::write_tolerance;
 use crate::observe::{Access, Transport};
 use crate::quorum::evidence::{Round, Unanswered};
 use crate::quorum::{
-    Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot, Temperature,
-    Tolerance, Why,
+    Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot, Tolerance, Trust,
+    Why,
 };
 
-use super::condition::put;
+use super::condition::{LEDGER_TRUSTED_BEFORE, put};
 use super::force::OutOfForce;
 
-/// Everything a report is made of.
-pub(super) struct Sight<'a> {
+/// The facts for a report.
+pub(super) struct ReportFacts<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) round: &'a Round,
     pub(super) grants: &'a Grants,
-    pub(super) temperature: Temperature,
-    /// Why the ledger last turned cold, where it says so.
-    pub(super) cold_because: Option<&'a str>,
+    pub(super) trust: Trust,
+    /// Why the ledger last lost its trust, if the budget says so.
+    pub(super) untrusted_because: Option<&'a str>,
     /// Whether the API server asks the gate.
     pub(super) force: &'a Result<String, OutOfForce>,
-    /// How the members are asked.
+    /// The way in which the members are asked.
     pub(super) access: &'a Access,
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
 }
 
-/// How soon a change is to be written.
+/// The urgency of writing a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
     /// Nothing changed.
     None,
-    /// Numbers and words did.
+    /// Only numbers and texts changed.
     Numbers,
-    /// A condition, the leader, or which pod is which member did.
+    /// A condition, the leader, or the mapping of pods to members changed.
     Now,
 }
 
-impl Sight<'_> {
-    /// Puts what is seen in place of what was shown. Grants, ledger and what else verdicts rest on are not touched.
+impl ReportFacts<'_> {
+    /// Writes the report into a status. Grants, ledger and the other fields that verdicts depend on
+    /// are not touched.
     pub(super) fn show(&self, status: &mut QuorumDisruptionBudgetStatus) {
         let tolerance = self.snapshot.tolerance(self.grants);
         let leader = self.snapshot.members.iter().find(|member| member.leader);
@@ -50,6 +51,9 @@ impl Sight<'_> {
         write_tolerance(&tolerance, status);
         status.leader = leader.map(|member| member.name.clone());
         status.updated_members = self.updated();
+        status
+            .conditions
+            .retain(|shown| shown.type_ != LEDGER_TRUSTED_BEFORE);
         let seen = self.snapshot.members.iter();
         let seen = seen.map(|member| self.member(member, &status.members));
         status.members = seen.chain(self.unlisted(&status.members)).collect();
@@ -58,7 +62,7 @@ impl Sight<'_> {
             self.cluster_id_consistent(),
             self.asked_by_tls(),
             self.evidence_live(),
-            self.ledger_warm(),
+            self.ledger_trusted(),
             self.gate_active(),
             self.all_members_updated(),
         ] {
@@ -73,7 +77,8 @@ impl Sight<'_> {
         i32::try_from(updated.count()).ok()
     }
 
-    /// The external members that were recorded, while no member gives a list: nothing else tells of them, and where to ask them.
+    /// The recorded external members, if no member gives a list. No other source has them and their
+    /// addresses.
     fn unlisted<'s>(
         &self,
         before: &'s [MemberStatus],
@@ -89,7 +94,7 @@ impl Sight<'_> {
         })
     }
 
-    /// A member, with the id it was known by where it does not say so now.
+    /// The report on a member. Its id is the recorded one if the member does not answer now.
     fn member(&self, member: &Member, before: &[MemberStatus]) -> MemberStatus {
         let pod = member.pod.as_ref();
         let uid = pod.map(|pod| pod.uid.to_string());
@@ -129,7 +134,7 @@ impl Sight<'_> {
         }
     }
 
-    /// Where a member without a pod serves clients, as the members that answered list it.
+    /// The client URLs of a member without a pod, from the lists of members that answered.
     fn client_urls(&self, member: &Member) -> Vec<String> {
         let lists = self.round.probes.iter().flat_map(|p| p.members.iter());
         let mut listed = lists.flatten();
@@ -143,7 +148,7 @@ impl Sight<'_> {
             serving,
             majority,
             in_flight,
-            is_cold: _,
+            is_untrusted: _,
         } = tolerance;
         let mut text = format!(
             "{serving} of {voters} voters serve without an open permission to go, {majority} are needed"
@@ -268,20 +273,20 @@ impl Sight<'_> {
         }
     }
 
-    fn ledger_warm(&self) -> Verdict {
-        let kind = condition::LEDGER_WARM;
-        let because = self.cold_because.unwrap_or("the budget is new");
-        match self.temperature {
-            Temperature::Warm => (
+    fn ledger_trusted(&self) -> Verdict {
+        let kind = condition::LEDGER_TRUSTED;
+        let because = self.untrusted_because.unwrap_or("the budget is new");
+        match self.trust {
+            Trust::Trusted => (
                 kind,
                 Is::True,
                 "Watched",
                 "every open permission is known".into(),
             ),
-            Temperature::Cold { .. } => (
+            Trust::Untrusted { .. } => (
                 kind,
                 Is::False,
-                "Cold",
+                "Untrusted",
                 format!(
                     "{because}: permissions given elsewhere may still be open, so only members that are dead for good may go until a settle time has passed"
                 ),
@@ -340,10 +345,10 @@ impl Sight<'_> {
     }
 }
 
-/// A condition: its type, whether it holds, a word why, and a sentence.
+/// A condition: its type, its status, its reason and its message.
 type Verdict = (&'static str, Is, &'static str, String);
 
-/// Whether a condition holds.
+/// The status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Is {
     True,
@@ -366,7 +371,7 @@ fn not_serving(member: &Member) -> Option<String> {
     Some(format!("{} ({why})", member.name))
 }
 
-/// How soon the difference between what is shown and what would be is to be written.
+/// The urgency of the difference between two reports.
 pub(super) fn urgency(
     before: &QuorumDisruptionBudgetStatus,
     after: &QuorumDisruptionBudgetStatus,
@@ -381,7 +386,7 @@ pub(super) fn urgency(
     }
 }
 
-/// The part that is no number.
+/// The part of a report that is not a number.
 fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
     let conditions: Vec<(String, String, String)> = status
         .conditions
@@ -404,7 +409,7 @@ fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
     )
 }
 
-/// The conditions that changed, each as it is now.
+/// The conditions that changed, with their new values.
 pub(super) fn turned<'a>(before: &[Shown], after: &'a [Shown]) -> Vec<&'a Shown> {
     let same = |now: &Shown| {
         let then = before.iter().find(|then| then.type_ == now.type_);

@@ -1,8 +1,10 @@
-//! The rollout of one cluster: looks, makes the step that the planner names, and looks again.
+//! The rollout of one cluster: looks at the cluster, makes the step that the planner names, and
+//! looks again.
 //!
-//! Only the leader drives, to save work; a second driver that does not know yet that it lost the Lease does no harm, because every step
-//! takes its grant from the ledger and every delete insists on the pod that was looked at. Nothing is remembered from step to step that
-//! a verdict rests on, so a driver that is killed at any point is taken over at that point.
+//! Only the leader drives, to save work. A second driver that does not know yet that it lost the
+//! Lease does no harm: every step takes its grant from the ledger, and every delete names the
+//! incarnation that was seen. No verdict depends on memory from step to step, so another driver
+//! continues at any point where one was killed.
 
 mod absences;
 mod attention;
@@ -24,33 +26,32 @@ use tracing::{info, warn};
 
 use super::Run;
 use super::keeper::{RESYNC, Wake};
-use super::look::{Look, Looker, Problem};
+use super::look::{Look, Problem, look};
 use super::strategy::kind;
 use crate::causes::causes;
 use crate::judge::Sighting;
 use crate::ledger::LedgerError;
-use crate::observe::ObserveError;
+use crate::observe::{ObserveError, first_ordinal};
 use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
 use crate::quorum::ClusterRef;
 use crate::strategy::ON_DELETE;
 use absences::Absences;
 use attention::Attention;
-use carry_out::{Outcome, carry_out};
-use desired::{Watched, first_ordinal};
+use carry_out::{StepOutcome, carry_out};
+use desired::Durations;
 use patience::{AFTER_FAILURE, LATER, Patience, Pause, SOON, Turn};
 use setback::Setbacks;
 use story::Scene;
 use tell::Teller;
 use unblock::{Replaced, partition, write_partition};
 
-/// How often a step is told of anew, where somebody else wrote to the budget at the same time.
+/// The most attempts to report a step while other clients write to the budget.
 const TELL_ATTEMPTS: u32 = 10;
 
-/// Drives the rollouts of one cluster, until cancelled.
+/// Drives the rollouts of one cluster until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     let mut leading = run.leading.begun_now();
     let mut driver = Driver {
-        looker: Looker::new(Arc::clone(&run), cluster.clone()),
         teller: Teller::new(Arc::clone(&run), cluster.clone()),
         run,
         cluster,
@@ -67,7 +68,9 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
             driver.rest();
             Pause::UntilWoken(RESYNC)
         };
-        let otherwise = driver.attention.until_otherwise(&driver.run.prober);
+        let otherwise = driver
+            .attention
+            .until_otherwise(driver.run.observer.prober());
         tokio::select! {
             () = rest_for(pause, &wake, otherwise) => {}
             () = leading.changed() => {}
@@ -75,7 +78,8 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     }
 }
 
-/// Rests between two turns. `otherwise`: a member that did not serve answers otherwise.
+/// Waits between two turns. `otherwise` completes when a member that did not serve answers
+/// differently.
 async fn rest_for(pause: Pause, wake: &Wake, otherwise: impl Future<Output = ()>) {
     let (time, wakes, attends) = match pause {
         Pause::UntilWoken(time) => (time, true, false),
@@ -89,11 +93,10 @@ async fn rest_for(pause: Pause, wake: &Wake, otherwise: impl Future<Output = ()>
     }
 }
 
-/// Drives one cluster.
+/// The driver of one cluster.
 struct Driver {
     run: Arc<Run>,
     cluster: ClusterRef,
-    looker: Looker,
     teller: Teller,
     absences: Absences,
     attention: Attention,
@@ -103,7 +106,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// One turn. When to take the next.
+    /// Takes one turn. Returns when to take the next.
     async fn turn(&mut self) -> Pause {
         if !self.has_work() {
             self.rest();
@@ -120,7 +123,7 @@ impl Driver {
         }
     }
 
-    /// Nothing is waited for, and nobody watches who serves.
+    /// Resets the state of waits and absences, since there is no rollout.
     fn rest(&mut self) {
         self.patience = Patience::default();
         self.absences = Absences::default();
@@ -129,7 +132,7 @@ impl Driver {
         self.setbacks = Setbacks::default();
     }
 
-    /// Whether there may be something to do, by the caches.
+    /// Whether the caches show something to do.
     fn has_work(&self) -> bool {
         let ClusterRef { namespace, name } = &self.cluster;
         let watches = &self.run.watches;
@@ -141,24 +144,25 @@ impl Driver {
         work::is_there(&set, budget.as_deref(), self.is_ours(&set), pod)
     }
 
-    /// Whether nobody but us replaces the set's pods.
+    /// Whether only the gate replaces the StatefulSet's pods.
     fn is_ours(&self, set: &StatefulSet) -> bool {
         self.run.settings.features.on_delete && kind(set) == ON_DELETE
     }
 
     async fn look_and_step(&mut self) -> Result<Pause, Problem> {
-        let Some(look) = self.looker.look().await? else {
+        let Some(look) = look(&self.run, &self.cluster).await? else {
             return Ok(Pause::UntilWoken(RESYNC));
         };
         let set = look.world.stateful_set();
-        // One that is being deleted creates no pod anew.
+        // A StatefulSet that is being deleted creates no pods.
         let Some(set) = set.filter(|set| set.metadata.deletion_timestamp.is_none()) else {
             return Ok(Pause::UntilWoken(RESYNC));
         };
         let now = self.run.clock.instant();
-        self.attention.take_in(&look, self.looker.patience(), now);
+        let patience = self.run.observer.patience(&look.page)?;
+        self.attention.take_in(&look, patience, now);
         let first = first_ordinal(set);
-        let watched = Watched {
+        let watched = Durations {
             out_for: self.absences.note(&look.snapshot, first, now),
             leadership_rests: self.run.judge.leadership_rests(&look.page, &look.snapshot),
         };
@@ -188,7 +192,7 @@ impl Driver {
         Ok(self.patience.after(turn, now, &self.run.metrics.rollout))
     }
 
-    /// Makes the steps of one cycle. The first that cannot be made ends it.
+    /// Makes the steps of one cycle. The first step that cannot be made ends the cycle.
     async fn carry_out<'s>(
         &mut self,
         look: &Look,
@@ -206,7 +210,7 @@ impl Driver {
                 return (made, Some(WaitingOn::Failed { pod, because }));
             }
             match carry_out(&self.run, &self.cluster, look, &mut seen, step).await {
-                Outcome::Done => {
+                StepOutcome::Done => {
                     self.setbacks.forget();
                     info!(cluster = %self.cluster, step = %step, "rollout");
                     self.run
@@ -215,12 +219,12 @@ impl Driver {
                         .step(step.action.slug(), step.because.slug());
                     made = Made::Step(step.clone());
                 }
-                Outcome::Outdated => return (made.or(Made::Again), None),
-                Outcome::Refused(reason) => {
+                StepOutcome::Outdated => return (made.or(Made::Again), None),
+                StepOutcome::Refused(reason) => {
                     let pod = step.pod.name.clone();
                     return (made, Some(WaitingOn::Permission { pod, reason }));
                 }
-                Outcome::Failed(because) => {
+                StepOutcome::Failed(because) => {
                     warn!(cluster = %self.cluster, step = %step, because, "a rollout step failed");
                     let settle_time = self.run.settings.settle_time;
                     self.setbacks.note(step, &seen, &because, now, settle_time);
@@ -233,7 +237,8 @@ impl Driver {
         (made, None)
     }
 
-    /// Under `RollingUpdate` the StatefulSet controller updates. Where a broken member keeps it from going on, that one is replaced for it.
+    /// Helps under `RollingUpdate`, where the StatefulSet controller updates: replaces a broken
+    /// member that keeps the controller from continuing.
     async fn help_the_controller(
         &mut self,
         set: &StatefulSet,
@@ -244,7 +249,7 @@ impl Driver {
             return Ok(Duration::ZERO);
         }
         if kind(set) == ON_DELETE {
-            // Its owner chose to replace pods by hand.
+            // The owner replaces pods by hand.
             return Ok(RESYNC);
         }
         let Some(step) = unblock(&look.snapshot, &look.page.grants, desired) else {
@@ -280,7 +285,9 @@ impl Driver {
         if !matches!(scene.next, Next::Act(_)) {
             return Ok(self.teller.tell(&look.page, scene).await?);
         }
-        // Whoever permitted the step has written to the budget since the look, and others may meanwhile. No later look would show the step.
+        // The judge has written the grant to the budget since the look, and others may write
+        // meanwhile. A later look would not show the step, so the report is tried again on a
+        // conflict.
         let mut attempts = 0..TELL_ATTEMPTS;
         loop {
             let Some(page) = self.run.ledger().read(&self.cluster).await? else {
@@ -294,16 +301,16 @@ impl Driver {
     }
 }
 
-/// What was made of the steps of a turn.
+/// The result of the steps of a turn.
 #[derive(Debug)]
 enum Made {
-    /// There was none, or it was refused.
+    /// No step was made, because there was none or it was refused.
     Nothing,
-    /// What was seen is out of date.
+    /// The look is outdated.
     Again,
-    /// The first could not be carried out.
+    /// The first step failed.
     Failed,
-    /// One at least was made; this is the last.
+    /// At least one step was made. This is the last one.
     Step(Step),
 }
 
@@ -322,7 +329,7 @@ impl Made {
         }
     }
 
-    /// What the turn came to.
+    /// The result of the turn.
     fn turn<'a>(&self, refused: Option<&'a WaitingOn>, next: &'a Next) -> Turn<'a> {
         match (self, refused, next) {
             (Self::Step(_), _, _) => Turn::Stepped,

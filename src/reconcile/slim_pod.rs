@@ -1,6 +1,6 @@
-//! What is read of the pods of StatefulSets where it only matters whose they are. There may be tens of thousands. Whatever happens to one
-//! wakes its keepers; whom, and what is counted, a small part of it tells. The rest would be most of the process's memory, and reading it half
-//! of the work of its start.
+//! A small part of a StatefulSet's pod: its owner, its node and its revision. There may be tens of
+//! thousands of pods. Changes of pods wake keepers, for which this part is enough. Whole pods would
+//! take most of the process's memory, and parsing them would be half of the work of a start.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::api::names;
 use crate::observe::named_after;
 use crate::quorum::ClusterRef;
 
-/// A pod: whose it is, where it runs, and what it was made from.
+/// A pod with its owner, its node and its revision.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Pod)]
 pub(super) struct SlimPod {
@@ -29,7 +29,7 @@ struct Placed {
 }
 
 impl SlimPod {
-    /// The cluster that it belongs to, by the rule that verdicts go by.
+    /// The pod's cluster, by the same rule as for verdicts.
     pub(super) fn cluster(&self) -> Option<ClusterRef> {
         Some(ClusterRef::new(
             self.namespace()?,
@@ -37,19 +37,19 @@ impl SlimPod {
         ))
     }
 
-    /// The node that it was bound to.
+    /// The node that the pod is bound to.
     pub(super) fn node(&self) -> Option<&str> {
         self.spec.as_ref()?.node_name.as_deref()
     }
 
-    /// The revision of its StatefulSet that it was made from.
+    /// The StatefulSet revision of the pod.
     pub(super) fn revision(&self) -> Option<&str> {
         self.labels().get(names::REVISION).map(String::as_str)
     }
 }
 
-/// Of the metadata, what is asked for above, and what a watch needs: it goes on from the last version that it saw, and its cache finds by
-/// namespace and name.
+/// The metadata that is used above, and that a watch needs: it continues from the last
+/// resourceVersion, and its cache is indexed by namespace and name.
 fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// As an API server shows one, shortened.
+    /// A shortened pod as an API server shows it.
     fn shown() -> Value {
         json!({
             "apiVersion": "v1",
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_it_is_where_it_runs_and_what_it_was_made_from_is_kept() {
+    fn owner_node_and_revision_are_kept() {
         let pod: SlimPod = serde_json::from_value(shown()).unwrap();
         assert_eq!(pod.cluster(), Some(ClusterRef::new("prod", "etcd")));
         assert_eq!(pod.node(), Some("n1"));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_it_is_goes_by_the_rule_of_verdicts() {
+    fn the_cluster_follows_the_rule_of_verdicts() {
         let mut orphan = shown();
         orphan["metadata"]["ownerReferences"] = json!(null);
         let orphan: SlimPod = serde_json::from_value(orphan).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_watch_and_its_cache_need_is_kept() {
+    fn the_metadata_for_a_watch_and_its_cache_is_kept() {
         let deleted = json!({"type": "DELETED", "object": shown()}).to_string();
         let WatchEvent::Deleted(pod) =
             serde_json::from_str::<WatchEvent<SlimPod>>(&deleted).unwrap()
@@ -143,9 +143,9 @@ mod tests {
         assert_eq!(ObjectRef::from_obj(&pod), found_by);
     }
 
-    /// Those of a list say nothing of their kind.
+    /// Items of a list have no kind.
     #[test]
-    fn those_of_a_list_are_read() {
+    fn items_of_a_list_are_read() {
         let item = json!({"metadata": {"name": "etcd-0", "namespace": "prod"}, "spec": {}});
         let list =
             json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": [item, item]});
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_or_null_is_not_there() {
+    fn absent_and_null_fields_are_none() {
         let bare = json!({"metadata": {"labels": null, "ownerReferences": null}, "spec": null});
         for bare in [bare, json!({"metadata": {}})] {
             let pod: SlimPod = serde_json::from_value(bare).unwrap();

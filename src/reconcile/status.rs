@@ -1,8 +1,9 @@
-//! The observer of one cluster: looks at it outside of admission, and shows what it sees.
+//! The observer of one cluster, which looks at the cluster outside of admission and reports on it.
 //!
-//! Only the leader writes, so that one pair of eyes is reported. The other replicas look as well while something is wrong that a
-//! rule wants to have seen for a while ([`super::Stopwatches`]); they write nothing. A write is a compare-and-swap, and never made
-//! while a judgement of the cluster is under way in this process: observations must not starve grants.
+//! Only the leader writes, so that all reports come from one replica. The other replicas look too
+//! while the cluster is in a state whose duration a rule needs
+//! ([`crate::observe::Observer::watch`]), and write nothing. A write is a compare-and-swap. It is
+//! not made while this process judges the cluster, because observations must not starve grants.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,44 +16,43 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::keeper::{RESYNC, Wake};
-use super::look::{Look, Looker, Problem};
-use super::report::{self, Sight, Urgency};
+use super::look::{Look, Problem, look};
+use super::report::{self, ReportFacts, Urgency};
 use super::{Run, companion, redrive, strategy};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::observe::access;
-use crate::quorum::{ClusterRef, Role, Snapshot, Temperature};
+use crate::quorum::{ClusterRef, Role, Snapshot, Trust};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::ClusterNumbers;
 
-/// Numbers are written at most this often.
+/// The shortest time between two writes of numbers.
 const NUMBERS: Duration = Duration::from_secs(10);
-/// Never busier than this, however many wakes there are.
+/// The shortest time between two looks, however many wakes there are.
 const PAUSE: Duration = Duration::from_millis(400);
-/// How often a cluster is looked at in which something is wrong.
+/// The time between two looks at an unhealthy cluster.
 const UNEASY: Duration = Duration::from_secs(2);
-/// How often one in which nothing is, as long as there are few; and how much longer for each.
+/// The time between two looks at a healthy cluster. With many clusters the time is longer, by
+/// [`CALM_PER_CLUSTER`] each.
 const CALM: Duration = Duration::from_secs(15);
 const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
-/// While a judgement is under way.
+/// The pause while a judgement of the cluster is under way.
 const POLITE: Duration = Duration::from_millis(300);
-/// After a failure that time may cure.
+/// The pause after a failure that time may cure.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
-/// Looks at one cluster, over and over.
+/// The observer's state.
 struct Eyes {
     run: Arc<Run>,
     cluster: ClusterRef,
-    looker: Looker,
     numbers_written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
 }
 
-/// Looks at a cluster and shows what is seen, until cancelled.
+/// Looks at a cluster and reports on it until cancelled.
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     let mut leading = run.leading.begun_now();
     let mut eyes = Eyes {
-        looker: Looker::new(Arc::clone(&run), cluster.clone()),
         run,
         cluster,
         numbers_written: None,
@@ -70,7 +70,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
 }
 
 impl Eyes {
-    /// One look. When to look again where nothing wakes before.
+    /// Takes one look. Returns the time until the next if no wake comes before.
     async fn turn(&mut self, leads: bool) -> Duration {
         if !leads && !self.run.is_uneasy(&self.cluster) {
             return RESYNC;
@@ -87,7 +87,7 @@ impl Eyes {
     }
 
     async fn look_and_show(&mut self, leads: bool) -> Result<Duration, Problem> {
-        let Some(look) = self.looker.look().await? else {
+        let Some(look) = look(&self.run, &self.cluster).await? else {
             return Ok(RESYNC);
         };
         let mut next = self.period(&look);
@@ -117,7 +117,7 @@ impl Eyes {
         CALM.max(CALM_PER_CLUSTER.saturating_mul(clusters))
     }
 
-    /// Writes what there is to write. When to come back for what was put off.
+    /// Writes the report if it has changed. Returns the pause until a deferred write.
     async fn show(&mut self, look: &Look) -> Result<Option<Duration>, Problem> {
         let run = &self.run;
         let tolerance = look.snapshot.tolerance(&look.page.grants);
@@ -132,8 +132,8 @@ impl Eyes {
         if run.ledger().turnstile().pending(&self.cluster) > 0 {
             return Ok(Some(POLITE));
         }
-        let witness = look.world.witness(Some(&look.snapshot));
-        let page = match run.ledger().testify(&look.page, witness).await? {
+        let update = look.world.status_update(Some(&look.snapshot));
+        let page = match run.ledger().update(&look.page, update).await? {
             Some(page) => page,
             None => look.page.clone(),
         };
@@ -169,16 +169,16 @@ impl Eyes {
         before: &QuorumDisruptionBudgetStatus,
     ) -> QuorumDisruptionBudgetStatus {
         let mut after = before.clone();
-        Sight {
+        ReportFacts {
             snapshot: &look.snapshot,
             round: &look.round,
             grants: &look.page.grants,
-            temperature: if page.budget().only_warns() {
-                Temperature::Cold { remaining: None }
+            trust: if page.budget().only_warns() {
+                Trust::Untrusted { remaining: None }
             } else {
-                look.world.temperature()
+                look.world.trust()
             },
-            cold_because: before.ledger.cold_because.as_deref(),
+            untrusted_because: before.ledger.untrusted_because.as_deref(),
             force: &self.run.force(&self.cluster.namespace),
             access: &access(page, look.world.stateful_set(), &[]),
             generation: page.budget().metadata.generation,
@@ -190,7 +190,7 @@ impl Eyes {
         after
     }
 
-    /// Says on the budget what has turned, good or bad.
+    /// Records Events on the budget for the conditions that changed.
     fn tell(
         &self,
         budget: &QuorumDisruptionBudget,
@@ -253,7 +253,8 @@ impl Eyes {
         }
     }
 
-    /// Asks for the next taint eviction that can go. When to look again while some are due.
+    /// Repeats the next delete for the taint eviction controller that can pass. Returns the time
+    /// until the next look while some are due.
     async fn redrive(&mut self, look: &Look) -> Option<Duration> {
         let run = &self.run;
         let now = run.clock.now();
@@ -288,7 +289,7 @@ fn reference(budget: &QuorumDisruptionBudget) -> ObjectReference {
     budget.object_ref(&())
 }
 
-/// Whether a budget shows something that a rule wants to have seen for a while.
+/// Whether a status shows a state whose duration a rule needs.
 pub(super) fn shows_unease(status: &QuorumDisruptionBudgetStatus) -> bool {
     let unhealthy = status
         .conditions
@@ -297,8 +298,9 @@ pub(super) fn shows_unease(status: &QuorumDisruptionBudgetStatus) -> bool {
     unhealthy || status.members.iter().any(|m| m.role == MemberRole::Learner)
 }
 
-/// Voters that a `PodDisruptionBudget` does not count and that are there all the same: whatever etcd lists beyond the replicas, which never
-/// has a pod here (one that is only missing comes back), and members that serve in pods that are not Ready.
+/// The number of voters that a `PodDisruptionBudget` does not count although they serve or may
+/// serve: voters beyond the replicas, which never have a pod here (a missing pod comes back), and
+/// members that serve in pods that are not Ready.
 fn unseen_by_planners(voters: u32, snapshot: &Snapshot) -> u32 {
     let elsewhere = voters.saturating_sub(snapshot.replicas);
     let unready = snapshot.members.iter().filter(|member| {

@@ -1,9 +1,13 @@
-//! Update strategies: has `OnDelete` kept on what is enrolled while the feature is on, and given back what was there where it is not.
+//! The controller of update strategies. Keeps `OnDelete` on enrolled StatefulSets while the feature
+//! is on, and restores the owner's strategy on all others.
 //!
-//! The webhook changes writes on their way; this repairs what it was not asked about: StatefulSets from before a switch, and writes while the
-//! gate was away. It first writes the object back as it is, so that the webhook does the change: fields that only a webhook changed stay
-//! their owner's, and an operator that applies its own on the server is not told of a conflict. Where that changes nothing, it
-//! writes itself. After a rollout it has the books closed ([`crate::strategy`]). A strategy that somebody keeps writing back where the webhook is not asked is repaired ever more rarely.
+//! The webhook changes writes when they are made. This controller repairs the writes that the
+//! webhook did not see: StatefulSets that are older than the feature, and writes while the gate was
+//! away. It first writes the object unchanged, so that the webhook makes the change. Fields that
+//! only a webhook changed still belong to their owner, so an operator with server-side apply gets
+//! no conflict. If that changes nothing, the controller writes the strategy itself. After a rollout
+//! it has the StatefulSet controller record the new revision ([`crate::strategy`]). A strategy that
+//! another client keeps writing back past the webhook is repaired less and less often.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,20 +31,20 @@ use crate::features::Features;
 use crate::ledger::{Ledger, LedgerError, Page};
 use crate::observe::{is_enrolled, labels_enrol};
 use crate::quorum::ClusterRef;
-use crate::strategy::{ON_DELETE, Order, ROLLING_UPDATE, Sight};
+use crate::strategy::{LeaderCommand, ON_DELETE, ROLLING_UPDATE, SetStrategy};
 use crate::supervise::caught;
 
-/// Changes come in bursts.
+/// The pause after a change, since changes come in bursts.
 const BURST: Duration = Duration::from_millis(50);
-/// How long a repair may take.
+/// The time limit of a repair.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The shortest and the longest time between two repairs of one StatefulSet.
+/// The shortest and the longest pause between two repairs of one StatefulSet.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// Repairs at one time.
+/// The number of concurrent repairs.
 const AT_ONCE: usize = 8;
 
-/// How a StatefulSet comes to a new revision, as its budget shows it.
+/// The update strategy as the budget's status shows it.
 pub(super) fn shown(set: &StatefulSet, features: Features) -> UpdateStrategyStatus {
     let kind = kind(set);
     let remembers = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
@@ -58,21 +62,23 @@ pub(super) fn shown(set: &StatefulSet, features: Features) -> UpdateStrategyStat
     }
 }
 
-/// The type of the strategy that it has.
+/// The type of the StatefulSet's present strategy.
 pub(super) fn kind(set: &StatefulSet) -> &str {
     let strategy = set.spec.as_ref().and_then(|s| s.update_strategy.as_ref());
     let kind = strategy.and_then(|strategy| strategy.type_.as_deref());
     kind.unwrap_or(ROLLING_UPDATE)
 }
 
-/// How far the StatefulSet controller's books are behind its pods.
+/// The books of the StatefulSet controller: whether its status records that all pods have the
+/// update revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Books {
-    /// `status.currentRevision` is the update revision, or nobody can say.
+    /// `status.currentRevision` is the update revision, or the status is unknown.
     Closed,
-    /// It is not, and there are pods that are outdated, missing or not Ready.
+    /// `status.currentRevision` is older, and some pods are outdated, missing or not Ready.
     Open,
-    /// It is not, and every pod has the update revision and is Ready: nothing keeps the books from being closed.
+    /// `status.currentRevision` is older, and all pods have the update revision and are Ready, so
+    /// that it can be written.
     Due,
 }
 
@@ -107,18 +113,19 @@ impl Books {
     }
 }
 
-/// Whether a StatefulSet that has the strategy by which its books are closed is to keep it until they are.
+/// Whether a StatefulSet has the strategy by which its books are closed, and has to keep it until
+/// they are.
 fn is_closing(set: &StatefulSet) -> bool {
     let strategy = set.spec.as_ref().map(|spec| json!(spec.update_strategy));
     let memory = set.annotations().get(PREVIOUS_UPDATE_STRATEGY);
-    let sight = Sight {
+    let sight = SetStrategy {
         strategy: strategy.as_ref(),
         memory: memory.map(String::as_str),
     };
     sight.owners_while_closing(None).is_some() && Books::of(set) == Books::Due
 }
 
-/// What kept a repair from its end.
+/// The failure of a repair.
 #[derive(Debug, thiserror::Error)]
 enum Problem {
     #[error("the ledger: {0}")]
@@ -129,7 +136,7 @@ enum Problem {
     TooSlow,
 }
 
-/// Repairs until cancelled, as long as this replica leads. Woken by StatefulSets and budgets that change.
+/// Repairs until cancelled, while this replica leads. Changes of StatefulSets and budgets wake it.
 pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
     let keeper = Keeper {
         client: run.client.clone(),
@@ -157,7 +164,8 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
                 .for_each_concurrent(AT_ONCE, |cluster| {
                     let (keeper, metrics) = (&keeper, &run.metrics);
                     async move {
-                        // What one StatefulSet causes keeps no other from its repair. It has its turn again after its pause.
+                        // A panic over one StatefulSet must not keep others from their repair. The
+                        // StatefulSet has its turn again after its pause.
                         if let Err(how) = caught(keeper.repair(cluster.clone())).await {
                             error!(%cluster, %how, "the repair of its update strategy broke off: a bug, so report it");
                             metrics.duty_broke("repair of an update strategy");
@@ -175,7 +183,7 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
     }
 }
 
-/// When each StatefulSet was last repaired, and when it may be again.
+/// The pauses of all StatefulSets that were repaired.
 #[derive(Debug, Default)]
 struct Paces(HashMap<ClusterRef, Pace>);
 
@@ -186,10 +194,10 @@ struct Pace {
 }
 
 impl Paces {
-    /// Those that may be repaired now, and when to look at the others.
+    /// The StatefulSets that may be repaired now, and the time until the next of the others may be.
     fn take(&mut self, due: Vec<ClusterRef>, now: Instant) -> (Vec<ClusterRef>, Option<Duration>) {
         let since = |pace: &Pace| now.saturating_duration_since(pace.last);
-        // What stayed as it was repaired for twice its pause was repaired for good.
+        // A StatefulSet that needed no repair for twice its pause starts without history.
         self.0.retain(|_, pace| since(pace) < pace.pause * 2);
         let mut wait: Option<Duration> = None;
         let mut ready = Vec::new();
@@ -203,7 +211,7 @@ impl Paces {
                 Some(pace) => (pace.pause * 2).min(LONGEST_PAUSE),
                 None => PAUSE,
             };
-            // A repair that fails is tried again after the same pause.
+            // A failed repair is tried again after the same pause.
             wait = Some(wait.map_or(pause, |wait| wait.min(pause)));
             self.0.insert(cluster.clone(), Pace { last: now, pause });
             ready.push(cluster);
@@ -220,7 +228,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    /// What seems to need a repair, by the caches.
+    /// The StatefulSets that seem to need a repair, by the caches.
     fn due(
         &self,
         sets: &[Arc<StatefulSet>],
@@ -248,7 +256,7 @@ impl Keeper {
         let repaired = tokio::time::timeout(PATIENCE, self.bring_in_line(&cluster)).await;
         match repaired.unwrap_or(Err(Problem::TooSlow)) {
             Ok(()) => {}
-            // Somebody else wrote, which wakes this again.
+            // Another client wrote, and that change wakes this controller again.
             Err(Problem::Api(Error::Api(status))) if status.is_conflict() => {}
             Err(problem) => {
                 warn!(%cluster, %problem, "its update strategy could not be brought in line");
@@ -256,10 +264,11 @@ impl Keeper {
         }
     }
 
-    /// By what is read just now, at the version read.
+    /// Repairs one StatefulSet, based on the version that is read now.
     async fn bring_in_line(&self, cluster: &ClusterRef) -> Result<(), Problem> {
         let kind = ApiResource::erase::<StatefulSet>(&());
-        // Untyped: a strategy may have fields that this version does not know.
+        // The object is untyped, since its strategy may have fields that this version does not
+        // know.
         let sets: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), &cluster.namespace, &kind);
         let Some(mut set) = sets.get_opt(&cluster.name).await? else {
@@ -290,29 +299,29 @@ impl Keeper {
                 .patch(&cluster.name, &params, &Patch::Merge(&direct))
                 .await?;
         }
-        let Sight { memory, .. } = sight(&set);
+        let SetStrategy { memory, .. } = sight(&set);
         info!(%cluster, strategy = sight(&set).kind(), previous = memory, "brought its update strategy in line");
         Ok(())
     }
 
-    /// What is to be done with it; `None` while its books are being closed.
+    /// The strategy that the StatefulSet should have. `None` while its books are being closed.
     async fn order(
         &self,
         cluster: &ClusterRef,
         set: &DynamicObject,
-    ) -> Result<Option<Order>, LedgerError> {
+    ) -> Result<Option<LeaderCommand>, LedgerError> {
         if !self.features.on_delete {
-            return Ok(Some(Order::GiveBack));
+            return Ok(Some(LeaderCommand::GiveBack));
         }
         let page = match self.ledger.read(cluster).await {
             Err(_) if labels_enrol(set.labels()) => None,
             page => page?,
         };
         if page.is_none() && !labels_enrol(set.labels()) {
-            return Ok(Some(Order::GiveBack));
+            return Ok(Some(LeaderCommand::GiveBack));
         }
         let Ok(typed) = set.clone().try_parse::<StatefulSet>() else {
-            return Ok(Some(Order::Keep));
+            return Ok(Some(LeaderCommand::Keep));
         };
         if is_closing(&typed) {
             return Ok(None);
@@ -320,15 +329,16 @@ impl Keeper {
         let due = kind(&typed) == ON_DELETE && Books::of(&typed) == Books::Due;
         Ok(Some(
             if due && page.is_some_and(|page| all_serve(&page, &typed)) {
-                Order::CloseBooks
+                LeaderCommand::CloseBooks
             } else {
-                Order::Keep
+                LeaderCommand::Keep
             },
         ))
     }
 }
 
-/// Whether every member served when the budget was last written, and none may be on its way out. A cluster that hibernates has none.
+/// Whether every member served at the budget's last write, and no pod may be terminating. A
+/// hibernating cluster has no members.
 fn all_serve(page: &Page, set: &StatefulSet) -> bool {
     let hibernates = set.spec.as_ref().and_then(|spec| spec.replicas) == Some(0);
     let members = page.status().map(|status| status.members.as_slice());
@@ -341,9 +351,9 @@ fn strategy(set: &DynamicObject) -> Option<&Value> {
     set.data.pointer("/spec/updateStrategy")
 }
 
-fn sight(set: &DynamicObject) -> Sight<'_> {
+fn sight(set: &DynamicObject) -> SetStrategy<'_> {
     let memory = set.annotations().get(PREVIOUS_UPDATE_STRATEGY);
-    Sight {
+    SetStrategy {
         strategy: strategy(set),
         memory: memory.map(String::as_str),
     }

@@ -1,4 +1,5 @@
-//! Each loop, broken once: a panic in what it asks the API server for ends the loop, and is missed. What is done for one cluster begins again.
+//! Each loop with a panic in one of its requests to the API server. The end of a loop is noticed,
+//! and work for one cluster starts again.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +11,8 @@ use super::*;
 use crate::api::Enforcement;
 use crate::etcd::{Admin, Connections};
 use crate::fake_api::FakeApi;
-use crate::judge::Bench;
-use crate::observe::Ages;
-use crate::supervise::{Ended, How};
+use crate::judge::JudgeDeps;
+use crate::supervise::{Ended, TaskEnd};
 use crate::telemetry::events::Notice;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -23,7 +23,7 @@ impl Notices for Nobody {
     fn notify(&self, _: Notice) {}
 }
 
-/// Takes notices down.
+/// A recorder of notices.
 struct Told(std::sync::mpsc::Sender<Notice>);
 
 impl Notices for Told {
@@ -35,30 +35,21 @@ impl Notices for Told {
 fn context(api: &FakeApi) -> Context {
     let clock = Clock::system();
     let settle_time = Duration::from_secs(120);
-    let ledger = Ledger::new(api.client(), clock.clone());
-    let observer = Observer::new(api.client(), ledger, clock.clone(), settle_time);
-    let observer = Arc::new(observer);
-    let connections = Connections::new(clock.clone());
-    let prober = Prober::new(connections.clone(), clock.clone());
+    let observer = Arc::new(api.observer(&clock, settle_time));
     let metrics = Arc::new(Metrics::new());
-    let judge = Judge::new(Bench {
+    let judge = Judge::new(JudgeDeps {
         observer: Arc::clone(&observer),
-        prober: prober.clone(),
-        admin: Admin::new(connections),
-        ages: Arc::new(|_| Ages::default()),
+        admin: Admin::new(Connections::new(clock.clone())),
         clock: clock.clone(),
         metrics: Arc::clone(&metrics),
-        probe_timeout: Duration::from_millis(100),
         enforcement: Enforcement::Enforce,
         spawn: Box::new(|mut work| drop(tokio::spawn(work()))),
     });
     Context {
         client: api.client(),
         observer,
-        prober,
         judge,
         own_username: "gate".into(),
-        stopwatches: Arc::default(),
         clock,
         metrics,
         events: Arc::new(Nobody),
@@ -94,7 +85,8 @@ fn enrolled() -> FakeApi {
     api
 }
 
-/// Runs the loops until one of them is missed, on an API server whose answer to such requests is a panic.
+/// Runs the loops until one of them ends, on an API server where requests that begin like this
+/// panic.
 async fn lost_to(api: &FakeApi, request: &str) -> Ended {
     api.break_whoever_asks(request);
     let (supervisor, mut losses) = Supervisor::new();
@@ -137,7 +129,7 @@ async fn a_watch_that_breaks_is_missed_whatever_it_watches() {
     ] {
         let lost = lost_to(&FakeApi::default(), request).await;
         assert_eq!(lost.task, format!("watch of {kind}"));
-        assert!(matches!(lost.how, How::Panicked(_)), "{lost}");
+        assert!(matches!(lost.how, TaskEnd::Panicked(_)), "{lost}");
     }
 }
 
@@ -152,7 +144,7 @@ async fn every_other_loop_that_serves_all_clusters_is_missed_when_it_breaks() {
     ] {
         let lost = lost_to(&enrolled(), request).await;
         assert_eq!(lost.task, task);
-        assert!(matches!(lost.how, How::Panicked(_)), "{lost}");
+        assert!(matches!(lost.how, TaskEnd::Panicked(_)), "{lost}");
     }
 }
 
@@ -165,7 +157,7 @@ fn put_budget(api: &FakeApi, name: &str) {
     );
 }
 
-/// Waits until this holds, while the loops go on.
+/// Waits for a condition, while the loops go on.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let wait = async {
         while !holds() {
@@ -177,7 +169,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         .unwrap_or_else(|_| panic!("{what}: not in time"));
 }
 
-/// What one tenant writes into his objects must not end the process: the next replica would end by it as well, and so on.
+/// An object of one tenant must not end the process: the next replica would end by it as well.
 #[tokio::test]
 async fn what_breaks_over_one_cluster_begins_again_and_leaves_the_process_and_the_others_alone() {
     let api = enrolled();
@@ -229,7 +221,7 @@ async fn what_breaks_over_one_cluster_begins_again_and_leaves_the_process_and_th
     assert_eq!(broken, [Some("etcd".to_owned())].into());
 }
 
-/// As after a downgrade, or under a definition of another version.
+/// A budget is unreadable after a downgrade, or under a definition of another version.
 #[tokio::test]
 async fn a_budget_that_cannot_be_read_keeps_nobody_from_being_ready() {
     let api = enrolled();
@@ -252,7 +244,7 @@ async fn a_budget_that_cannot_be_read_keeps_nobody_from_being_ready() {
     supervisor.spawn("dispatch", cancel.clone(), loops);
     let synced = timeout(SOON, is_ready.wait_for(|ready| *ready)).await;
     let synced = synced.is_ok();
-    // Each is read by its own keeper, which is told there what is wrong with it.
+    // Each budget is read by its own keeper, which gets the error.
     let read = "GET /apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/";
     let mut looked_after = BTreeSet::new();
     let end = tokio::time::Instant::now() + SOON;

@@ -1,5 +1,5 @@
-//! Caches of what the controllers look after. They wake, they list, and they show which budgets report the same etcd; no verdict and no
-//! settlement rests on them.
+//! Caches of the objects that controllers act on. They wake tasks, list objects, and show which
+//! budgets report the same etcd. No verdict and no settlement depends on them.
 
 use std::convert;
 use std::future::Future;
@@ -31,56 +31,55 @@ use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};
 use crate::quorum::ClusterRef;
 
-/// An object that changed, by what it means to a cluster.
+/// The change of an object, by its meaning for clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A budget came, went, or was written to.
+    /// A budget was created, deleted or written.
     Budget(ClusterRef),
-    /// A StatefulSet came, went, or changed.
+    /// A StatefulSet was created, deleted or changed.
     StatefulSet(ClusterRef),
-    /// A pod of one did, or an orphan that one left.
+    /// A pod of a StatefulSet came, went or changed, or an orphan of one.
     Pod(ClusterRef),
-    /// A `PodDisruptionBudget` in this namespace did.
+    /// A `PodDisruptionBudget` in this namespace came, went or changed.
     DisruptionBudget(String),
-    /// A namespace did.
+    /// A namespace came, went or changed.
     Namespace {
-        /// Its name.
+        /// The name of the namespace.
         name: String,
-        /// Why nobody asks the gate about it, as this event showed it. The next event may show otherwise, but pods may have
-        /// gone unasked in between.
-        lapse: Option<OutOfForce>,
+        /// The reason why the gate is not asked about the namespace, by this event. The next event
+        /// may show otherwise, but pods may have gone unasked in between.
+        outage: Option<OutOfForce>,
     },
-    /// A node did: its readiness, its taints or its labels.
+    /// A node came, went, or changed its readiness, its taints or its labels.
     Node(String),
-    /// A webhook configuration of the gate did: every cluster is concerned.
+    /// A webhook configuration of the gate came, went or changed, which concerns every cluster.
     Webhooks {
-        /// What is wrong with it, as this event showed it.
-        lapse: Option<OutOfForce>,
+        /// The flaw of the configuration, by this event.
+        outage: Option<OutOfForce>,
     },
 }
 
 impl Change {
-    /// Whether it showed the gate out of force: no later event tells that.
-    pub(super) fn is_lapse(&self) -> bool {
-        self.lapse().is_some()
+    /// Whether the event showed the gate out of force. No later event tells that.
+    pub(super) fn is_outage(&self) -> bool {
+        self.outage().is_some()
     }
 
-    fn lapse(&self) -> Option<&OutOfForce> {
+    fn outage(&self) -> Option<&OutOfForce> {
         match self {
-            Self::Namespace { lapse, .. } | Self::Webhooks { lapse } => lapse.as_ref(),
+            Self::Namespace { outage, .. } | Self::Webhooks { outage } => outage.as_ref(),
             _ => None,
         }
     }
 
-    /// Takes note of it where the gate is out of force, or is in force again.
-    pub(super) fn note_lapse(&self, seen: &Seen) {
+    /// Notes whether the gate is out of force, or in force again.
+    pub(super) fn note_outage(&self, seen: &Seen) {
         match self {
-            Self::Namespace { name, lapse } if lapse.is_some() => seen.note_lapse(Some(name)),
-            Self::Namespace { name, .. } => seen.note_end_of_lapse(name),
-            Self::Webhooks { lapse } => {
+            Self::Namespace { name, outage } => seen.note_namespace(name, outage.is_none()),
+            Self::Webhooks { outage } => {
                 seen.note_webhooks();
-                if lapse.is_some() {
-                    seen.note_lapse(None);
+                if outage.is_some() {
+                    seen.note_outage();
                 }
             }
             _ => {}
@@ -88,7 +87,8 @@ impl Change {
     }
 }
 
-/// Objects of one namespaced kind, from one watch of all namespaces or one watch for each that was named.
+/// The cached objects of one namespaced kind, from one watch of all namespaces, or from one watch
+/// for each named namespace.
 pub(super) struct Shelf<K>(Vec<Store<K>>)
 where
     K: Resource<DynamicType = ()> + 'static;
@@ -97,13 +97,13 @@ impl<K> Shelf<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + 'static,
 {
-    /// The object of that name.
+    /// The object with that name.
     pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         let key = ObjectRef::new(name).within(namespace);
         self.0.iter().find_map(|store| store.get(&key))
     }
 
-    /// Those for which it holds.
+    /// The objects for which `holds` is true.
     pub(super) fn filter(&self, holds: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         self.0
             .iter()
@@ -111,18 +111,18 @@ where
             .collect()
     }
 
-    /// How many there are.
+    /// The number of objects.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(Store::len).sum()
     }
 
-    /// All of them.
+    /// All objects.
     pub(super) fn all(&self) -> Vec<Arc<K>> {
         self.0.iter().flat_map(Store::state).collect()
     }
 }
 
-/// One cache per kind.
+/// The caches, one per kind.
 pub(super) struct Watches {
     pub(super) budgets: Shelf<QuorumDisruptionBudget>,
     pub(super) stateful_sets: Shelf<StatefulSet>,
@@ -135,18 +135,19 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// The namespace of that name.
+    /// The namespace with that name.
     pub(super) fn namespace(&self, name: &str) -> Option<Arc<Namespace>> {
         self.namespaces.get(&ObjectRef::new(name))
     }
 
-    /// The node of that name.
+    /// The node with that name.
     pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
         self.nodes.get(&ObjectRef::new(name))
     }
 
-    /// Returns once every watch has listed what there is. Budgets are waited for only while the API server knows them: a gate that is
-    /// not ready could not even say that their definition is missing.
+    /// Returns once every watch has listed all objects. Budgets are waited for only while the API
+    /// server knows the kind: a gate that is not ready could not even report that the definition is
+    /// missing.
     pub(super) async fn synced(
         &self,
         ledger: &Ledger,
@@ -177,7 +178,7 @@ impl Watches {
     }
 }
 
-/// Returns when the API server says that it knows no budgets.
+/// Returns when the API server answers that it does not know budgets.
 async fn until_undefined(ledger: &Ledger) {
     const AGAIN: Duration = Duration::from_secs(2);
     while !matches!(ledger.defined().await, Err(LedgerError::NoDefinition)) {
@@ -190,18 +191,18 @@ fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
     Some(ClusterRef::new(meta.namespace.clone()?, meta.name.clone()?))
 }
 
-/// Keeps one watch going; it is not to end.
+/// A future that keeps one watch going. It should never end.
 pub(super) type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Whom every change is told, as soon as a watch shows it.
+/// A callback for every change, called as soon as a watch shows it.
 pub(super) type Told = Arc<dyn Fn(Change) + Send + Sync>;
 
-/// Opens watches one by one, and collects what keeps them going.
+/// The watches that were opened so far.
 struct Opening<'a> {
     client: &'a Client,
     namespaces: &'a [String],
     told: &'a Told,
-    /// By the kind that each watches.
+    /// The futures that keep them going, with the kind that each watches.
     following: Vec<(String, Following)>,
 }
 
@@ -223,7 +224,7 @@ impl Opening<'_> {
         self.shelf_of(config, convert::identity, change)
     }
 
-    /// A shelf of what `read` makes of each object.
+    /// A shelf of the values that `read` makes of the objects.
     fn shelf_of<K, Kept>(
         &mut self,
         config: &watcher::Config,
@@ -309,7 +310,7 @@ impl Opening<'_> {
     }
 }
 
-/// The event with what `read` makes of its object.
+/// The event with the value that `read` makes of its object.
 fn each<K, Kept>(event: Event<K>, read: fn(K) -> Kept) -> Event<Kept> {
     match event {
         Event::Apply(object) => Event::Apply(read(object)),
@@ -320,9 +321,10 @@ fn each<K, Kept>(event: Event<K>, read: fn(K) -> Kept) -> Event<Kept> {
     }
 }
 
-/// The budget, or an empty one in the place of one that cannot be read, as after a downgrade: one bad object among a thousand must not end
-/// the watch of all. It stays in the cache because its namespace has to stay under the webhooks and nobody is to make it anew. Whoever
-/// decides or writes reads the ledger itself, and is told there that it is unreadable.
+/// The budget, or an empty one in place of a budget that cannot be read, as after a downgrade. One
+/// unreadable object among a thousand must not end the watch of all. The empty budget keeps its
+/// namespace under the webhooks, and keeps enrolment from creating another one. Code that decides
+/// or writes reads the ledger itself, and gets the error there.
 fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptionBudget {
     match budget.0 {
         Ok(budget) => budget,
@@ -343,7 +345,7 @@ fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptio
     }
 }
 
-/// Opens every watch. The returned futures keep them going, each by the kind that it watches.
+/// Opens every watch. The returned futures keep them going; each has the kind that it watches.
 pub(super) fn open(
     client: &Client,
     namespaces: &[String],
@@ -357,7 +359,7 @@ pub(super) fn open(
         following: Vec::new(),
     };
     let any = watcher::Config::default;
-    // The StatefulSet controller labels every pod it makes, so other pods need not be kept.
+    // The StatefulSet controller labels all its pods, so other pods need not be cached.
     let members = any().labels(names::POD_NAME);
     let ours = any().fields(&format!("metadata.name={webhooks}"));
     let in_namespace =
@@ -370,17 +372,17 @@ pub(super) fn open(
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
             Some(Change::Namespace {
                 name: namespace.name_any(),
-                lapse: (!is_gated(namespace)).then_some(OutOfForce::NotGated),
+                outage: (!is_gated(namespace)).then_some(OutOfForce::NotGated),
             })
         }),
         nodes: opening.everywhere(any(), |node: &Node| Some(Change::Node(node.name_any()))),
         validating: opening.everywhere(ours.clone(), |hooks| {
-            let lapse = force::validating(hooks, None).err();
-            Some(Change::Webhooks { lapse })
+            let outage = force::validating(hooks, None).err();
+            Some(Change::Webhooks { outage })
         }),
         mutating: opening.everywhere(ours, |hooks| {
-            let lapse = force::mutating(hooks, None).err();
-            Some(Change::Webhooks { lapse })
+            let outage = force::mutating(hooks, None).err();
+            Some(Change::Webhooks { outage })
         }),
     };
     (watches, opening.following)

@@ -26,6 +26,7 @@ use super::body::TrackedBody;
 use super::handshake::Handshake;
 use super::stage::{SharedStage, Stage, TrackedStream};
 use super::traffic::Calls;
+use crate::clock::monotonic_now;
 use crate::telemetry::strangers::STRANGERS;
 
 /// The largest TLS record in bytes, with its header and encryption overhead.
@@ -99,7 +100,7 @@ pub(super) async fn serve(
     };
     match tokio::time::timeout(timeouts.handshake, handshaking).await {
         Ok(Ok(stream)) => {
-            let done = Instant::now();
+            let done = monotonic_now();
             let handshake = Handshake { arrived, done };
             let timing = (timeouts, stage);
             serve_http(stream, Some(handshake), router, shutdown, timing, &calls).await;

@@ -24,7 +24,6 @@ use std::time::Duration;
 use axum::Router;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -36,6 +35,8 @@ pub use peer::Peer;
 
 use places::Places;
 use traffic::{Calls, Traffic};
+
+use crate::clock::monotonic_now;
 
 /// The protocol under HTTP.
 #[derive(Clone)]
@@ -130,7 +131,7 @@ pub async fn serve(
         let Ok((stream, peer)) = accepted else {
             continue;
         };
-        let arrived = Instant::now();
+        let arrived = monotonic_now();
         let Some(place) = places.enter(peer.ip(), cut.child_token()) else {
             continue;
         };

@@ -11,6 +11,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use crate::clock::monotonic_now;
+
 /// The stage of a connection, shared by its stream, its handler and its timer.
 #[derive(Debug, Clone)]
 pub(super) struct SharedStage(Arc<Mutex<Stage>>);
@@ -32,7 +34,7 @@ pub(super) enum Stage {
 
 impl SharedStage {
     pub(super) fn arriving() -> Self {
-        Self(Arc::new(Mutex::new(Stage::Arriving(Instant::now()))))
+        Self(Arc::new(Mutex::new(Stage::Arriving(monotonic_now()))))
     }
 
     pub(super) fn get(&self) -> Stage {
@@ -48,12 +50,12 @@ impl SharedStage {
 
     /// Notes that no request is under way.
     pub(super) fn idle(&self) {
-        self.enter(Stage::Idle(Instant::now()));
+        self.enter(Stage::Idle(monotonic_now()));
     }
 
     /// Notes that the body of a request is arriving.
     pub(super) fn body(&self) {
-        self.enter(Stage::Body(Instant::now()));
+        self.enter(Stage::Body(monotonic_now()));
     }
 
     /// Notes that the body has arrived, or that the handler does not wait for the rest of it.
@@ -69,7 +71,7 @@ impl SharedStage {
 
     fn bytes_arrived(&self) {
         if matches!(self.get(), Stage::Idle(_)) {
-            self.enter(Stage::Head(Instant::now()));
+            self.enter(Stage::Head(monotonic_now()));
         }
     }
 }

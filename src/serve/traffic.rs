@@ -16,6 +16,8 @@ use tokio::time::Instant;
 
 use super::peer::Peer;
 
+use crate::clock::monotonic_now;
+
 /// The period over which calls are counted.
 const SLOT: Duration = Duration::from_secs(1);
 
@@ -54,7 +56,7 @@ struct Slots {
 impl Slots {
     fn new() -> Self {
         Self {
-            since: Instant::now(),
+            since: monotonic_now(),
             now: 0,
             before: 0,
         }

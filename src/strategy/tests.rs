@@ -11,22 +11,22 @@ fn on_delete() -> Value {
     json!({"type": "OnDelete"})
 }
 
-fn sight<'a>(strategy: &'a Value, memory: Option<&'a str>) -> Sight<'a> {
-    Sight {
+fn sight<'a>(strategy: &'a Value, memory: Option<&'a str>) -> SetStrategy<'a> {
+    SetStrategy {
         strategy: Some(strategy),
         memory,
     }
 }
 
-fn says(text: &str) -> Memory {
-    Memory::Says(text.to_owned())
+fn says(text: &str) -> AnnotationChange {
+    AnnotationChange::Says(text.to_owned())
 }
 
 #[expect(
     clippy::unnecessary_wraps,
     reason = "it is compared with what may be nothing"
 )]
-fn change(strategy: Option<Value>, memory: Memory) -> Option<Change> {
+fn change(strategy: Option<Value>, memory: AnnotationChange) -> Option<Change> {
     Some(Change { strategy, memory })
 }
 
@@ -38,7 +38,7 @@ fn on_delete_is_set_and_what_was_there_is_remembered() {
         change(Some(on_delete()), says(PARTITIONED))
     );
     assert_eq!(
-        Sight::default().keep(None),
+        SetStrategy::default().keep(None),
         change(Some(on_delete()), says(r#"{"type":"RollingUpdate"}"#))
     );
 }
@@ -60,7 +60,7 @@ fn the_memory_follows_what_the_owner_asks_for() {
         r#"{"type": "RollingUpdate", "rollingUpdate": {"partition": 2, "maxUnavailable": "30%"}}"#;
     assert_eq!(
         sight(&now, Some(spelled_otherwise)).keep(None),
-        change(Some(on_delete()), Memory::Stays)
+        change(Some(on_delete()), AnnotationChange::Stays)
     );
 }
 
@@ -92,7 +92,10 @@ fn an_owners_own_on_delete_is_never_changed() {
     assert_eq!(own.give_back(None), None);
     let declared = sight(&now, Some(r#"{"type":"OnDelete"}"#));
     assert_eq!(declared.keep(None), None);
-    assert_eq!(declared.give_back(None), change(None, Memory::Goes));
+    assert_eq!(
+        declared.give_back(None),
+        change(None, AnnotationChange::Goes)
+    );
 }
 
 #[test]
@@ -100,15 +103,18 @@ fn what_was_there_comes_back_with_its_parameters_and_the_memory_goes() {
     let now = on_delete();
     assert_eq!(
         sight(&now, Some(PARTITIONED)).give_back(None),
-        change(Some(partitioned()), Memory::Goes)
+        change(Some(partitioned()), AnnotationChange::Goes)
     );
     assert_eq!(
         sight(&now, None).give_back(Some(PARTITIONED)),
-        change(Some(partitioned()), Memory::Stays)
+        change(Some(partitioned()), AnnotationChange::Stays)
     );
     assert_eq!(
         sight(&now, Some("what?")).give_back(None),
-        change(Some(json!({"type": "RollingUpdate"})), Memory::Goes)
+        change(
+            Some(json!({"type": "RollingUpdate"})),
+            AnnotationChange::Goes
+        )
     );
 }
 
@@ -117,7 +123,7 @@ fn what_the_owner_has_asked_for_since_is_newer_than_the_memory() {
     let now = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
     assert_eq!(
         sight(&now, Some(PARTITIONED)).give_back(None),
-        change(None, Memory::Goes)
+        change(None, AnnotationChange::Goes)
     );
     assert_eq!(sight(&now, None).give_back(Some(PARTITIONED)), None);
 }
@@ -168,7 +174,7 @@ fn marked(owners: &str) -> String {
     let change = sight(&on_delete(), Some(owners)).close_books(None).unwrap();
     assert_eq!(change.strategy, Some(closing()[0].clone()));
     match change.memory {
-        Memory::Says(text) => text,
+        AnnotationChange::Says(text) => text,
         other => panic!("{other:?}"),
     }
 }
@@ -186,7 +192,7 @@ fn books_are_closed_under_rolling_update_and_the_owners_wish_is_kept() {
             // owner's strategy stays the same.
             let back = change(Some(on_delete()), says(&owners.to_string()));
             assert_eq!(sight.keep(None), back);
-            let dropped = Sight {
+            let dropped = SetStrategy {
                 memory: None,
                 ..sight
             };
@@ -196,7 +202,7 @@ fn books_are_closed_under_rolling_update_and_the_owners_wish_is_kept() {
     }
     // The owner chose OnDelete, so the gate had replaced nothing and there was no annotation yet.
     let own = sight(&on_delete(), None).close_books(None).unwrap();
-    assert_eq!(own.memory, Memory::Says(marked(on_delete_itself)));
+    assert_eq!(own.memory, AnnotationChange::Says(marked(on_delete_itself)));
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn what_an_owner_asks_for_while_the_books_are_closed_is_remembered() {
         sight.keep(None),
         change(Some(on_delete()), says(PARTITIONED))
     );
-    assert_eq!(sight.give_back(None), change(None, Memory::Goes));
+    assert_eq!(sight.give_back(None), change(None, AnnotationChange::Goes));
 }
 
 #[test]
@@ -219,7 +225,7 @@ fn switched_off_while_the_books_are_closed_the_owner_gets_its_own_strategy_back(
         let memory = marked(&owners.to_string());
         assert_eq!(
             sight(&stands, Some(&memory)).give_back(None),
-            change(Some(owners), Memory::Goes)
+            change(Some(owners), AnnotationChange::Goes)
         );
     }
 }

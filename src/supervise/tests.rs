@@ -14,7 +14,7 @@ async fn lost(unexpected_ends: &mut UnexpectedEnds) -> Ended {
         .expect("nobody misses the task")
 }
 
-fn ended(how: How) -> Ended {
+fn ended(how: TaskEnd) -> Ended {
     Ended {
         task: "loop".into(),
         how,
@@ -30,17 +30,17 @@ async fn a_task_that_returns_fails_or_panics_is_missed() {
     let (supervisor, mut unexpected_ends) = Supervisor::new();
     let asked = CancellationToken::new();
     supervisor.spawn("loop", asked.clone(), async {});
-    assert_eq!(lost(&mut unexpected_ends).await, ended(How::Returned));
+    assert_eq!(lost(&mut unexpected_ends).await, ended(TaskEnd::Returned));
     supervisor.spawn("loop", asked.clone(), async {
         Err::<(), _>(anyhow::anyhow!("no port").context("cannot listen"))
     });
-    let failed = How::Failed("cannot listen: no port".into());
+    let failed = TaskEnd::Failed("cannot listen: no port".into());
     assert_eq!(lost(&mut unexpected_ends).await, ended(failed));
     supervisor.spawn("loop", asked.clone(), async { breaks("at once") });
-    let panicked = How::Panicked("at once".into());
+    let panicked = TaskEnd::Panicked("at once".into());
     assert_eq!(lost(&mut unexpected_ends).await, ended(panicked));
     supervisor.spawn_endless("loop", asked, std::future::ready(()));
-    assert_eq!(lost(&mut unexpected_ends).await, ended(How::Returned));
+    assert_eq!(lost(&mut unexpected_ends).await, ended(TaskEnd::Returned));
 }
 
 #[tokio::test]
@@ -80,9 +80,9 @@ fn breaks_first(times: usize, done: oneshot::Sender<()>) -> impl FnMut() -> BoxF
 }
 
 /// The calls of `broke`: how the task ended, and the pause after it.
-type Told = Arc<Mutex<Vec<(How, u64)>>>;
+type Told = Arc<Mutex<Vec<(TaskEnd, u64)>>>;
 
-fn told(told: &Told) -> impl FnMut(&How, Duration) + Send + use<> {
+fn told(told: &Told) -> impl FnMut(&TaskEnd, Duration) + Send + use<> {
     let told = Arc::clone(told);
     move |how, rest| told.lock().unwrap().push((how.clone(), rest.as_secs()))
 }
@@ -96,10 +96,10 @@ async fn what_is_done_for_one_cluster_begins_again_after_a_rest_that_grows_and_e
     let duty = breaks_first(8, sender);
     supervisor.spawn_again("duty", asked.clone(), duty, told(&list));
     done.await.expect("it is not begun again");
-    let panicked = How::Panicked("no such member".into());
+    let panicked = TaskEnd::Panicked("no such member".into());
     let rests = [1, 2, 4, 8, 16, 32, 60, 60];
     let mut expected = rests.map(|rest| (panicked.clone(), rest)).to_vec();
-    expected.push((How::Returned, 60));
+    expected.push((TaskEnd::Returned, 60));
     assert_eq!(*list.lock().unwrap(), expected);
     assert_eq!(unexpected_ends.next().now_or_never(), None);
     asked.cancel();
@@ -124,7 +124,7 @@ async fn what_went_well_for_long_rests_as_after_the_first_time_and_what_returns_
     };
     supervisor.spawn_again("duty", asked.clone(), duty, told(&list));
     let _ = done.await;
-    let rests = [1, 2, 1, 2].map(|rest| (How::Returned, rest));
+    let rests = [1, 2, 1, 2].map(|rest| (TaskEnd::Returned, rest));
     assert_eq!(*list.lock().unwrap(), rests);
     asked.cancel();
 }
@@ -153,7 +153,7 @@ async fn work_that_breaks_is_begun_again_until_it_is_done() {
     supervisor.work("work", breaks_first(2, sender), told(&list));
     done.await.expect("it is not begun again");
     supervisor.work_done().await;
-    let panicked = How::Panicked("no such member".into());
+    let panicked = TaskEnd::Panicked("no such member".into());
     assert_eq!(
         *list.lock().unwrap(),
         [(panicked.clone(), 1), (panicked, 2)]
@@ -163,7 +163,7 @@ async fn work_that_breaks_is_begun_again_until_it_is_done() {
 
 #[test]
 fn what_is_said_of_a_lost_task_names_it_and_why() {
-    let said = ended(How::Panicked("index 3".into())).to_string();
+    let said = ended(TaskEnd::Panicked("index 3".into())).to_string();
     assert!(
         said.starts_with(r#"the task "loop" panicked (index 3): "#),
         "{said}"

@@ -15,6 +15,8 @@ use tokio::time::Instant;
 
 use super::metrics::Metrics;
 
+use crate::clock::monotonic_now;
+
 /// Most Events in the queue.
 const QUEUE: usize = 512;
 
@@ -107,7 +109,7 @@ impl Writer {
     /// Writes notices until every [`Events`] is dropped.
     pub async fn run(mut self) {
         while let Some(notice) = self.notices.recv().await {
-            if self.repetitions.is_news(&notice, Instant::now()) {
+            if self.repetitions.is_news(&notice, monotonic_now()) {
                 self.write(notice).await;
             }
         }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::monotonic_now;
+
 /// The size of the bucket: lines that may be written at once.
 const AT_ONCE: u32 = 32;
 
@@ -53,7 +55,7 @@ impl Strangers {
     /// Writes the line if the limit allows it, after a line with the number of those left out since
     /// the last.
     pub fn tell(&self, line: impl FnOnce()) {
-        let Some(left_out) = self.take(Instant::now()) else {
+        let Some(left_out) = self.take(monotonic_now()) else {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return;
         };

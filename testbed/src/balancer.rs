@@ -1,10 +1,12 @@
-//! A stand-in for a Service: spreads TCP connections over the replicas behind it.
+//! A stand-in for a Service, which spreads TCP connections over the replicas behind it.
 //!
-//! Left to itself it tries one replica after the other, which no Service does. Told who stands in the Service ([`Directions`]), it sends each
-//! connection to one of those, whatever becomes of it, as kube-proxy does.
+//! By default the balancer tries one replica after another, which no Service does. With
+//! [`Directions`] that name the endpoints of the Service, it sends each connection to one of those,
+//! whether that answers or not, as kube-proxy does.
 //!
-//! A real one is the kernel's, and carries bytes whatever else goes on. So this one has a thread of its own: node agents wait for disks in the
-//! runtime of their test, and a webhook call has five seconds.
+//! A real Service is the kernel's, and forwards bytes independently of all processes. So the
+//! balancer has a thread of its own: node agents wait for disks in the runtime of their test, and a
+//! webhook call has only five seconds.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,14 +20,16 @@ use anyhow::{Context as _, Result};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// How long one replica may take to accept a connection before the next is tried.
+/// The time limit for a replica to accept a connection. After it the next replica is tried.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// The same where there is no next one: longer than anybody waits for an answer.
+/// The time limit where there is no other replica to try. It is longer than any caller waits for an
+/// answer.
 const NO_OTHER: Duration = Duration::from_secs(30);
 
-/// Listens on loopback and hands each connection to the next replica that accepts it.
+/// A listener on loopback that hands each connection to the next replica that accepts it.
 ///
-/// Whole connections are spread, not requests: who keeps one open stays with its replica.
+/// The balancer spreads connections, not requests: a caller that keeps a connection stays with its
+/// replica.
 #[derive(Debug)]
 pub struct Balancer {
     address: SocketAddr,
@@ -49,14 +53,14 @@ struct Replica {
 struct Turn {
     next: usize,
     pinned: Option<usize>,
-    /// Who stands in the Service, where somebody says so.
+    /// The replicas in the Service, if [`Directions`] have named them.
     standing: Option<BTreeSet<usize>>,
     /// Cancelled to close the connections that are open.
     open: CancellationToken,
 }
 
 impl Balancer {
-    /// Starts to listen on a free port of 127.0.0.1.
+    /// Starts a balancer on a free port of 127.0.0.1.
     pub fn start(replicas: impl IntoIterator<Item = SocketAddr>) -> Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -92,13 +96,13 @@ impl Balancer {
         })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Sends everything to one replica from now on, also when it refuses. Open connections are closed, so that the
-    /// next request goes there; a request on one of them is lost.
+    /// Sends all connections to one replica from now on, also when it refuses. Open connections are
+    /// closed, so that the next request goes there. A request on an open connection is lost.
     pub fn pin(&self, replica: usize) {
         self.with_turn(|turn| turn.pinned = Some(replica));
         self.disconnect();
@@ -110,7 +114,7 @@ impl Balancer {
         self.disconnect();
     }
 
-    /// What tells it who stands in the Service.
+    /// The directions for this balancer.
     pub(crate) fn directions(&self) -> Directions {
         Directions(Arc::clone(&self.shared))
     }
@@ -122,7 +126,7 @@ impl Balancer {
         open.cancel();
     }
 
-    /// How many connections each replica has been given so far.
+    /// The number of connections that each replica was given so far.
     pub fn connections(&self) -> Vec<u64> {
         let count = |replica: &Replica| replica.connections.load(Ordering::Relaxed);
         self.shared.replicas.iter().map(count).collect()
@@ -133,12 +137,13 @@ impl Balancer {
     }
 }
 
-/// Tells a balancer who stands in the Service.
+/// A handle by which the replicas in the Service are named.
 #[derive(Debug)]
 pub(crate) struct Directions(Arc<Shared>);
 
 impl Directions {
-    /// From now on each new connection is for one of these. Open ones stay, as they do with kube-proxy.
+    /// Sends each new connection to one of these replicas from now on. Open connections stay, as
+    /// with kube-proxy.
     pub(crate) fn send_to(&self, replicas: BTreeSet<usize>) {
         self.0.with_turn(|turn| turn.standing = Some(replicas));
     }
@@ -155,7 +160,7 @@ impl Shared {
         change(&mut self.turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The replicas to try for one connection, in order, and how long each may take.
+    /// The replicas to try for one connection, in order, and the time limit for each.
     fn candidates(&self) -> (Vec<&Replica>, Duration, CancellationToken) {
         self.with_turn(|turn| {
             let open = turn.open.clone();
@@ -182,7 +187,7 @@ impl Shared {
     }
 }
 
-/// Balances in a runtime of this thread's own until it is to stop.
+/// Balances in a runtime of this thread until it is told to stop.
 fn balance(
     listener: std::net::TcpListener,
     shared: Arc<Shared>,
@@ -206,7 +211,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
                 tokio::spawn(async move { serve(client, &shared).await });
             }
             Err(error) => {
-                // Out of file descriptors, most likely: let some be closed.
+                // The process is probably out of file descriptors. The pause lets some connections
+                // close.
                 tracing::warn!("the balancer cannot accept a connection: {error}");
                 tokio::time::sleep(CONNECT_TIMEOUT).await;
             }
@@ -214,7 +220,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Carries one connection until either side or the balancer closes it. Without a replica it is closed at once.
+/// Forwards one connection until either side or the balancer closes it. Without a replica the
+/// connection is closed at once.
 async fn serve(mut client: TcpStream, shared: &Shared) {
     let (candidates, patience, open) = shared.candidates();
     for replica in candidates {
@@ -224,7 +231,7 @@ async fn serve(mut client: TcpStream, shared: &Shared) {
         };
         replica.connections.fetch_add(1, Ordering::Relaxed);
         let carry = tokio::io::copy_bidirectional(&mut client, &mut server);
-        // A reset on either side ends the connection like an orderly end does.
+        // A reset on either side ends the connection just as an orderly end does.
         let _ = open.run_until_cancelled(carry).await;
         return;
     }
@@ -236,7 +243,7 @@ mod tests {
 
     use super::*;
 
-    /// A replica that says its name and hangs up.
+    /// A replica that sends its name and closes the connection.
     async fn says(name: u8) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -251,13 +258,13 @@ mod tests {
     async fn call(balancer: &Balancer) -> Vec<u8> {
         let mut stream = TcpStream::connect(balancer.address()).await.unwrap();
         let mut said = Vec::new();
-        // Whoever is sent nowhere is hung up on.
+        // A connection without a replica is closed, so the read ends.
         let _ = stream.read_to_end(&mut said).await;
         said
     }
 
     #[tokio::test]
-    async fn connections_go_to_whoever_stands_in_the_service_and_to_nobody_else() {
+    async fn connections_go_only_to_replicas_in_the_service() {
         let dead = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .unwrap();

@@ -1,4 +1,5 @@
-//! The test bed as a library: the shared control plane, and clients and kubeconfigs for any user of it.
+//! The test bed as a library: the shared control plane, and clients and kubeconfigs for any of its
+//! users.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::pki::{Authority, Request, Usage};
 use crate::sandbox::{self, Sandbox};
 use crate::versions::Release;
 
-/// A control plane that is up. Cheap to clone.
+/// A running control plane. Cheap to clone.
 #[derive(Clone)]
 pub struct Bed(Arc<Inner>);
 
@@ -33,12 +34,13 @@ struct Inner {
 }
 
 impl Bed {
-    /// The shared control plane, started when it is not up. What earlier owners left behind is swept away.
+    /// The shared control plane, which is started if it does not run. Leftovers of tests that were
+    /// killed are removed.
     pub async fn up() -> Result<Self> {
         Self::up_with(ControlPlane::from_env()?).await
     }
 
-    /// A control plane of one's own, for tests that restart or reconfigure it.
+    /// A control plane for one test that restarts or reconfigures it.
     pub async fn up_with(control_plane: ControlPlane) -> Result<Self> {
         control_plane.up().await?;
         let bed = Self::attach(control_plane).await?;
@@ -46,7 +48,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// A control plane that is up already; starts nothing.
+    /// A control plane that runs already. Starts nothing.
     pub async fn attach(control_plane: ControlPlane) -> Result<Self> {
         let client = control_plane
             .client()
@@ -61,32 +63,32 @@ impl Bed {
         })))
     }
 
-    /// Its control plane.
+    /// The control plane.
     pub fn control_plane(&self) -> &ControlPlane {
         &self.0.control_plane
     }
 
-    /// Its state directory.
+    /// The state directory of the control plane.
     pub fn state(&self) -> &State {
         &self.0.control_plane.state
     }
 
-    /// Its Kubernetes release.
+    /// The Kubernetes release of the control plane.
     pub fn kubernetes(&self) -> &'static Release {
         self.0.control_plane.kubernetes
     }
 
-    /// The authority that the API server trusts for clients, and clients for the API server.
+    /// The authority for the API server's certificate and for client certificates.
     pub fn authority(&self) -> &Authority {
         &self.0.authority
     }
 
-    /// The administrator's client. It never repeats a request by itself.
+    /// The administrator's client. Requests that fail are not repeated.
     pub fn client(&self) -> Client {
         self.0.client.clone()
     }
 
-    /// A client for any user and groups, bound by what RBAC grants them.
+    /// A client for any user and groups, with the rights that RBAC grants them.
     pub async fn client_as(&self, user: &str, groups: &[&str]) -> Result<Client> {
         kubeconfig::client(self.user_kubeconfig(user, groups)?).await
     }
@@ -98,13 +100,13 @@ impl Bed {
 
     /// A kubeconfig file for any user and groups.
     ///
-    /// With at most one group the user has a certificate of their own; with more, the file lets the administrator
-    /// impersonate them.
+    /// With at most one group the user has a client certificate. With more groups the file lets the
+    /// administrator impersonate the user.
     pub fn kubeconfig_as(&self, user: &str, groups: &[&str]) -> Result<PathBuf> {
         self.write_kubeconfig(user, &self.user_kubeconfig(user, groups)?)
     }
 
-    /// A kubeconfig file for a service account that exists, with a token that is good for a day.
+    /// A kubeconfig file for an existing service account, with a token that is valid for a day.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> Result<PathBuf> {
         let request = TokenRequest {
             spec: TokenRequestSpec {
@@ -129,14 +131,15 @@ impl Bed {
         )
     }
 
-    /// `kubectl ARGS...` as the administrator, to be awaited.
+    /// An invocation of `kubectl ARGS...` as the administrator.
     pub fn kubectl<A: AsRef<std::ffi::OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
     ) -> Invocation {
         let plane = self.control_plane();
         let kubectl = plane.cache.binaries(plane.kubernetes).join("kubectl");
-        // kubectl keeps what it discovers here, not in the home directory of whoever runs the tests.
+        // kubectl caches its discovery here instead of in the home directory of the user who runs
+        // the tests.
         let cache = self.state().root().join("kubectl-cache");
         Invocation::new(kubectl)
             .kubeconfig(&self.admin_kubeconfig())
@@ -144,17 +147,17 @@ impl Bed {
             .args(args)
     }
 
-    /// Stops the API server and starts it again; returns when it is ready.
+    /// Restarts the API server, and returns when it is ready.
     pub async fn restart_api_server(&self) -> Result<()> {
         self.control_plane().restart(Component::ApiServer).await
     }
 
-    /// What the API server is asked from now on.
+    /// The requests to the API server from now on.
     pub fn audit_log(&self) -> AuditLog {
         AuditLog::from_now(&self.state().audit_log())
     }
 
-    /// A namespace of one's own, called `name` and a random suffix.
+    /// A new namespace, whose name is `name` with a random suffix.
     pub async fn sandbox(&self, name: &str) -> Result<Sandbox> {
         Sandbox::create(self, name).await
     }

@@ -1,7 +1,8 @@
-//! Building the binaries of a release into the cache, once.
+//! Builds of the binaries of a release, which are kept in the cache.
 //!
-//! A build goes to a directory of its own and is renamed into place when it is whole, so that a cache directory
-//! either has all binaries of a release or none. Whoever comes second waits for the first and builds nothing.
+//! A build has a directory of its own, which is renamed into place when the build is complete. So a
+//! cache directory has either all binaries of a release or none. Concurrent callers wait for the
+//! first one, and build nothing.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,13 +15,14 @@ use nix::fcntl::{Flock, FlockArg};
 use crate::paths::Cache;
 use crate::versions::{Origin, Release, Software};
 
-/// Written last into a directory of binaries: the fingerprint of what they were built from.
+/// The file that is written last into a directory of binaries: the fingerprint of their sources and
+/// options.
 const STAMP: &str = ".built-from";
 
-/// The directory with the binaries of `release`, building them first where they are missing or outdated.
+/// The directory with the binaries of `release`. Builds them first if they are missing or outdated.
 ///
-/// Tells what it does on standard error. Takes milliseconds when nothing is to be done, minutes otherwise; call it
-/// from a thread that may block.
+/// Progress is printed on standard error. The call takes milliseconds if nothing has to be built,
+/// and minutes otherwise. It blocks its thread.
 pub fn ensure_built(cache: &Cache, release: &Release) -> Result<PathBuf> {
     match release.origin {
         Origin::Package { name, directory } => {
@@ -78,10 +80,11 @@ fn installed<'a>(release: &Release, package: &str, directory: &'a Path) -> Resul
     Ok(directory)
 }
 
-/// One binary: the Go package it is built from, and what it is called.
+/// A binary: the Go package to build, and the names of the result.
 struct Binary {
     package: &'static str,
-    /// What `go build -o directory/` calls it: the last element of the package's path that is no version.
+    /// The name that `go build -o directory/` gives it: the last element of the package's path that
+    /// is no version.
     built_as: &'static str,
     name: &'static str,
 }
@@ -142,7 +145,7 @@ impl Build<'_> {
         let work = self.cache.root().join("build").join(self.module);
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         let _lock = self.lock(&work)?;
-        // Somebody else may have built it while we waited for the lock.
+        // Another process may have built it while this one waited for the lock.
         if !self.is_current() {
             self.build(&work, &target)?;
         }
@@ -238,7 +241,8 @@ impl Build<'_> {
         Ok(())
     }
 
-    /// Kubernetes learns its own version only from the linker; etcd has it in its source.
+    /// The linker flags. Kubernetes has its own version from the linker only; etcd has it in its
+    /// source.
     fn ldflags(&self) -> String {
         let strip = "-s -w";
         if self.release.software == Software::Etcd {
@@ -256,7 +260,7 @@ impl Build<'_> {
         )
     }
 
-    /// Changes whenever what would be built changes.
+    /// A hash that changes whenever the result of a build would change.
     fn fingerprint(&self) -> String {
         let flags = self.ldflags();
         let packages = binaries(self.release.software)
@@ -276,7 +280,8 @@ impl Build<'_> {
     }
 }
 
-/// FNV-1a, 64 bits: stable over releases of Rust, unlike the standard library's hasher.
+/// FNV-1a with 64 bits. The result is stable over releases of Rust, unlike that of the standard
+/// library's hasher.
 fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -292,7 +297,7 @@ fn remove_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// A line for the person who waits.
+/// Prints a line for the person who waits.
 pub(crate) fn tell(line: &str) {
     eprintln!("testbed: {line}");
 }

@@ -19,10 +19,11 @@ use crate::status;
 use crate::versions::{self, Release, Software};
 use crate::write_command::WriteCommand;
 
-/// A local Kubernetes without containers: a real control plane, and nodes that run pods as processes.
+/// A local Kubernetes without containers: a real control plane, and nodes that run pods as
+/// processes.
 ///
-/// State is kept in `$QUORUMGATE_TESTBED`, by default below the cache; binaries in `$QUORUMGATE_CACHE`, by default
-/// `~/.cache/quorumgate`.
+/// State is kept in `$QUORUMGATE_TESTBED`, by default below the cache; binaries in
+/// `$QUORUMGATE_CACHE`, by default `~/.cache/quorumgate`.
 #[derive(Debug, Parser)]
 #[command(name = "testbed", version, disable_help_subcommand = true)]
 pub struct Cli {
@@ -37,7 +38,8 @@ pub struct Cli {
 enum Subcommands {
     /// Build the binaries that are missing into the cache (minutes once, then milliseconds).
     Build {
-        /// An etcd version to build, such as 3.6; repeat for several. Default: every version that can be built.
+        /// An etcd version to build, such as 3.6; repeat for several. Default: every version that
+        /// can be built.
         #[arg(long, value_parser = etcd)]
         etcd: Vec<&'static Release>,
     },
@@ -93,9 +95,10 @@ fn etcd(version: &str) -> Result<&'static Release> {
 }
 
 impl Cli {
-    /// Does what the command line asks for.
+    /// Runs the subcommand.
     ///
-    /// The node agent's commands come first: containers are set up by a process without threads.
+    /// The node agent's commands come first, because a container has to be set up by a process
+    /// without threads.
     pub fn run(self) -> Result<ExitCode> {
         let done = match self.command {
             Subcommands::ContainerInit { directory } => agent::container::init::run(&directory),
@@ -190,7 +193,7 @@ async fn down(plane: &ControlPlane) -> Result<ExitCode> {
 fn kubectl(plane: &ControlPlane, args: &[OsString]) -> Result<ExitCode> {
     plane.api_url()?;
     let kubectl = plane.cache.binaries(plane.kubernetes).join("kubectl");
-    // Replaces this process: terminal, signals and the exit code are kubectl's own.
+    // kubectl replaces this process, so that terminal, signals and exit code are kubectl's own.
     let error = Command::new(&kubectl)
         .env("KUBECONFIG", plane.state.admin_kubeconfig())
         .args(args)

@@ -1,4 +1,5 @@
-//! The one way to wait for a condition: ask again and again until it holds or a deadline has passed.
+//! The way to wait for a condition: check again and again until the condition holds or a deadline
+//! has passed.
 
 use std::time::Duration;
 
@@ -6,10 +7,11 @@ use anyhow::{Result, anyhow};
 use kube::runtime::utils::Backoff;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long [`eventually`] rests between two looks.
+/// The pause of [`eventually`] between two checks.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The pauses of a watch that is back as soon as the API server is, as kube-proxy's and those of tests are.
+/// The back-off of a watch that returns as soon as the API server does, as kube-proxy's and those
+/// of tests do.
 #[derive(Debug)]
 pub struct AtOnce;
 
@@ -25,12 +27,12 @@ impl Backoff for AtOnce {
     fn reset(&mut self) {}
 }
 
-/// What a look at the world may answer: there yet, or not yet and why.
+/// The result of a check: the condition holds, or does not hold yet for some reason.
 pub trait Observation {
-    /// What is there in the end.
+    /// The value once the condition holds.
     type Value;
 
-    /// The value, or why it is not there yet (`None` when there is nothing to say).
+    /// The value, or the reason why there is none yet (`None` if there is nothing to say).
     fn settle(self) -> Result<Self::Value, Option<anyhow::Error>>;
 }
 
@@ -58,12 +60,14 @@ impl<T, E: Into<anyhow::Error>> Observation for Result<T, E> {
     }
 }
 
-/// Looks every 50 ms until `look` answers `true`, `Some` or `Ok`, and returns the value.
+/// Checks every 50 ms until `look` answers `true`, `Some` or `Ok`, and returns the value.
 ///
-/// `what` completes the sentence "waited in vain until …". A look that hangs is cut off at the deadline too.
+/// `what` completes the sentence "waited in vain until …". A check that hangs ends at the deadline
+/// too.
 ///
 /// # Errors
-/// When `within` has passed; the message holds `what` and the error of the last look.
+///
+/// Fails when `within` has passed. The message has `what` and the error of the last check.
 pub async fn eventually<O, F, L>(
     within: Duration,
     what: impl AsRef<str>,
@@ -99,7 +103,7 @@ mod tests {
     use std::cell::Cell;
 
     #[tokio::test(start_paused = true)]
-    async fn it_returns_the_value_once_it_is_there() {
+    async fn the_value_is_returned_once_it_exists() {
         let looks = Cell::new(0);
         let value = eventually(Duration::from_secs(1), "three looks", async || {
             looks.set(looks.get() + 1);

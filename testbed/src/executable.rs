@@ -1,4 +1,4 @@
-//! Finding the `testbed` program from within a test, whose own executable it is not.
+//! The path of the `testbed` program, for a test with another executable.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use crate::kubectl::Invocation;
 
 const NAME: &str = "testbed";
 
-/// `$QUORUMGATE_TESTBED_BIN`; this very program; or the one that cargo builds beside this one, built now so that it is
-/// never older than the sources.
+/// `$QUORUMGATE_TESTBED_BIN`, or this program itself, or the program that cargo builds beside this
+/// one. The last one is built now, so that it is never older than its sources.
 pub(crate) async fn find() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("QUORUMGATE_TESTBED_BIN") {
         return Ok(path.into());
@@ -18,7 +18,8 @@ pub(crate) async fn find() -> Result<PathBuf> {
     if myself.file_name() == Some(NAME.as_ref()) {
         return Ok(myself);
     }
-    // target/<profile>/deps/<test>, target/<profile>/examples/<example> or target/<profile>/<program>.
+    // The path is target/<profile>/deps/<test>, target/<profile>/examples/<example> or
+    // target/<profile>/<program>.
     let profile = myself
         .ancestors()
         .skip(1)
@@ -43,7 +44,8 @@ pub(crate) async fn find() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Takes a fraction of a second when there is nothing to build. Cargo's lock on the target directory is free while tests run.
+/// Builds the program, which takes a fraction of a second if nothing has changed. Cargo's lock on
+/// the target directory is free while tests run.
 async fn build(profile: &Path, sources: &Path) -> Result<()> {
     let directory = profile
         .file_name()

@@ -1,5 +1,6 @@
-//! Ports of 127.0.0.1 for processes that keep theirs over restarts. The kernel would choose among those of outgoing connections: one of these
-//! may sit on a port between its choice and its use, or while its process is restarted.
+//! Ports of 127.0.0.1 for processes that keep their ports over restarts. Ports from the kernel come
+//! from the range of outgoing connections, and such a connection may take a port before its use or
+//! during a restart.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -10,15 +11,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, Result};
 
-/// Below the ports of outgoing connections (by default 32768 and up).
+/// The first port, below the range of outgoing connections (by default 32768 and up).
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// How many ports this process has tried, from a beginning of its own: others choose at the same time.
+/// The number of ports that this process has tried, with a random start, since other processes
+/// choose concurrently.
 static TRIED: LazyLock<AtomicU64> =
     LazyLock::new(|| AtomicU64::new(RandomState::new().build_hasher().finish()));
 
-/// `N` different addresses on which nobody listens, and which this process has given to nobody else of late.
+/// `N` different addresses without a listener, which this process has not given out recently.
 pub(crate) fn free_ports<const N: usize>() -> Result<[SocketAddr; N]> {
     let found = (0..COUNT).filter_map(|_| next_if_free().transpose());
     let found: Vec<_> = found.take(N).collect::<Result<_>>()?;
@@ -47,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_given_what_another_was_given_before_it_listens() {
+    fn a_port_is_not_given_out_twice_before_it_is_used() {
         let choosers: Vec<_> = (0..8)
             .map(|_| thread::spawn(|| [(); 25].map(|()| free_ports::<25>().unwrap())))
             .collect();

@@ -1,4 +1,4 @@
-//! Kubeconfig files for the users of the test bed, and clients made from them.
+//! Kubeconfig files for users of the test bed, and clients for them.
 
 use std::fs;
 use std::path::Path;
@@ -15,16 +15,16 @@ use kube::config::{
 
 use crate::pki::Credential;
 
-/// The only cluster, user and context of every kubeconfig written here.
+/// The name of the only cluster, user and context in every kubeconfig of the test bed.
 const NAME: &str = "testbed";
 
-/// How a user proves who it is.
+/// The credentials of a user.
 pub enum Proof<'a> {
-    /// By a client certificate.
+    /// A client certificate.
     Certificate(&'a Credential),
-    /// By a client certificate that may impersonate, as somebody else with these groups.
+    /// A client certificate that may impersonate, with the user and the groups to impersonate.
     Impersonation(&'a Credential, &'a str, &'a [&'a str]),
-    /// By a bearer token.
+    /// A bearer token.
     Token(&'a str),
 }
 
@@ -80,7 +80,7 @@ fn auth_info(proof: &Proof<'_>) -> AuthInfo {
     }
 }
 
-/// Writes a kubeconfig in one step, so that nobody ever reads half of it.
+/// Writes a kubeconfig in one step, so that no reader sees half of it.
 pub fn write(kubeconfig: &Kubeconfig, path: &Path) -> Result<()> {
     let text = serde_saphyr::to_string(kubeconfig)?;
     let directory = path.parent().context("a kubeconfig needs a directory")?;
@@ -94,7 +94,7 @@ pub fn write(kubeconfig: &Kubeconfig, path: &Path) -> Result<()> {
 
 /// A client for a kubeconfig.
 ///
-/// It never repeats a request by itself: a test wants to see each answer as the API server gave it.
+/// Requests that fail are not repeated, so that a test sees each answer of the API server.
 pub async fn client(kubeconfig: Kubeconfig) -> Result<Client> {
     install_crypto();
     let mut config =
@@ -110,7 +110,7 @@ pub async fn client_from(path: &Path) -> Result<Client> {
     client(kubeconfig).await
 }
 
-/// Chooses the one TLS implementation of this process. Whoever chose before us keeps their choice.
+/// Sets the TLS implementation of this process, unless one is set already.
 pub fn install_crypto() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

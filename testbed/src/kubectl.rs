@@ -1,4 +1,4 @@
-//! Running kubectl (or another program) to its end, with a deadline, and keeping what it said.
+//! Runs of kubectl (or another program) to their end, with a deadline.
 
 use std::ffi::{OsStr, OsString};
 use std::future::IntoFuture;
@@ -11,27 +11,28 @@ use anyhow::{Context as _, Result, bail};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-/// What a program said and how it ended.
+/// The output of a program and its exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit code; -1 when a signal ended it.
+    /// The exit code, or -1 if a signal ended the program.
     pub code: i32,
-    /// What it wrote to standard output.
+    /// The program's standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// The program's standard error.
     pub stderr: String,
 }
 
 impl Output {
-    /// Whether it exited with 0.
+    /// Whether the exit code is 0.
     pub fn succeeded(&self) -> bool {
         self.code == 0
     }
 
-    /// Its standard output.
+    /// The standard output.
     ///
     /// # Errors
-    /// When it did not exit with 0; with its standard error.
+    ///
+    /// Fails with the standard error unless the exit code is 0.
     pub fn success(self) -> Result<String> {
         if self.succeeded() {
             return Ok(self.stdout);
@@ -40,7 +41,7 @@ impl Output {
     }
 }
 
-/// One invocation of a program, to be `.await`ed.
+/// An invocation of a program, to be `.await`ed.
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs until this is awaited"]
 pub struct Invocation {
@@ -52,7 +53,7 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    /// `program` without arguments, with a minute of time.
+    /// `program` without arguments, with a time limit of a minute.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -63,32 +64,32 @@ impl Invocation {
         }
     }
 
-    /// More arguments.
+    /// Adds arguments.
     pub fn args<A: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args
             .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// One more environment variable.
+    /// Adds an environment variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env
             .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// As the user of this kubeconfig instead of the administrator.
+    /// Runs as the user of this kubeconfig instead of the administrator.
     pub fn kubeconfig(self, path: &Path) -> Self {
         self.env("KUBECONFIG", path)
     }
 
-    /// What it reads from standard input, such as a manifest for `apply -f -`.
+    /// Sets the standard input, such as a manifest for `apply -f -`.
     pub fn stdin(mut self, text: impl Into<Vec<u8>>) -> Self {
         self.stdin = text.into();
         self
     }
 
-    /// How long it may take before it is killed.
+    /// Sets the time limit, after which the program is killed.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self

@@ -1,12 +1,13 @@
 //! A local Kubernetes without containers, for tests, benchmarks and the demo.
 //!
-//! A real etcd, kube-apiserver, kube-controller-manager and kube-scheduler run as background processes on
-//! loopback; nodes are agent processes that run pods as plain processes. Start with [`Bed::up`], take a
-//! [`Sandbox`] (a namespace with nodes of its own) from it, and wait for things with [`eventually()`].
+//! A real etcd, kube-apiserver, kube-controller-manager and kube-scheduler run as background
+//! processes on loopback. Nodes are agent processes that run pods as plain processes. A test begins
+//! with [`Bed::up`], takes a [`Sandbox`] (a namespace with nodes of its own) from it, and waits for
+//! conditions with [`eventually()`].
 //!
-//! What is built once lives in the cache ([`paths::Cache`]), what runs in the state directory ([`paths::State`]).
-//! Everything that runs is found again by its pid file, so that a crash of a test or of a person's shell never
-//! leaves processes that `testbed down` cannot stop.
+//! Binaries are in the cache ([`paths::Cache`]), running control planes in the state directory
+//! ([`paths::State`]). Every process has a pid file, so that `testbed down` can stop it even after
+//! a crash of the test or of the shell that started it.
 
 pub mod agent;
 pub mod balancer;

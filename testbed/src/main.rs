@@ -1,4 +1,4 @@
-//! `testbed`: a local Kubernetes without containers, for a person.
+//! The `testbed` program: a local Kubernetes without containers, for people.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! `testbed member`: etcdctl for people, with the right addresses and certificates of a cluster of the test bed.
+//! `testbed member`: etcdctl for people, with the addresses and certificates of a cluster of the
+//! test bed.
 
 use std::process::{Command, ExitCode};
 
@@ -20,7 +21,7 @@ pub struct ClusterArgs {
     pub cluster: String,
 }
 
-/// What to do with the members of a cluster.
+/// The operations on the members of a cluster.
 #[derive(Clone, Debug, Subcommand)]
 pub enum MemberCommand {
     /// List the members as etcd knows them.
@@ -43,7 +44,7 @@ pub enum MemberCommand {
 }
 
 impl MemberCommand {
-    /// Runs etcdctl on this terminal, and answers with its exit code.
+    /// Runs etcdctl on this terminal. Returns its exit code.
     pub async fn run(self, client: kube::Client, cache: &Cache) -> Result<ExitCode> {
         let (cluster, arguments) = match self {
             Self::List(cluster) => (cluster, words(&["member", "list", "-w", "table"])),
@@ -70,7 +71,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// etcdctl of the newest etcd, which speaks to all of them.
+/// The command for the etcdctl of the newest etcd, which works with all versions.
 async fn etcdctl(
     cluster: &EtcdCluster,
     cache: &Cache,
@@ -96,7 +97,8 @@ async fn etcdctl(
         std::fs::write(&file, &content.0)?;
         command.env(variable, file);
     }
-    // Only pods resolve the names that members prove to have, and etcdctl cannot be told which one to expect.
+    // Only pods can resolve the names in members' certificates, and etcdctl has no option for the
+    // expected name.
     command.env("ETCDCTL_INSECURE_SKIP_TLS_VERIFY", "true");
     Ok(command)
 }

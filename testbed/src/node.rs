@@ -1,10 +1,14 @@
-//! One node: a Node object, and the agent process that stands for its kubelet.
+//! A node: a Node object, and the agent process that stands for its kubelet.
 //!
-//! What the agent (`testbed agent --node NAME --state DIR`) and this side agree on:
-//! - its directory is `<state>/nodes/NAME`; `kubelet.pid` and `kubelet.log` there are this side's, the rest is its own;
-//! - it signs in with [`State::node_kubeconfig`];
-//! - the Node object, with its labels, exists before it starts; it keeps the status and the Lease;
-//! - SIGTERM ends the agent only, its pods go on, as with a kubelet; a new agent finds them again.
+//! The contract between the agent (`testbed agent --node NAME --state DIR`) and this module:
+//!
+//! - The agent's directory is `<state>/nodes/NAME`. This module writes `kubelet.pid` and
+//!   `kubelet.log` there, the agent writes everything else.
+//! - The agent signs in with [`State::node_kubeconfig`].
+//! - The Node object with its labels exists before the agent starts. The agent keeps its status and
+//!   its Lease.
+//! - SIGTERM ends the agent only. The pods go on, as with a kubelet, and a new agent finds them
+//!   again.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,13 +24,14 @@ use crate::eventually::eventually;
 use crate::paths::State;
 use crate::process::{self, Background};
 
-/// The label that says to which sandbox a node belongs; also what its pods' `nodeSelector` asks for.
+/// The label with the namespace of a node's sandbox. The `nodeSelector` of the sandbox's pods asks
+/// for it too.
 pub const NAMESPACE_LABEL: &str = "testbed.quorumgate.io/namespace";
 
-/// How long a node may take to become Ready: far more than it needs on an idle machine.
+/// The time limit until a node is Ready. It is far more than an idle machine needs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A handle on one node.
+/// A handle for one node.
 #[derive(Clone)]
 pub struct Node {
     name: String,
@@ -34,7 +39,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates the Node object of a sandbox and starts its agent; does not wait for it to be Ready.
+    /// Creates the Node object for a sandbox and starts the agent. Does not wait until the node is
+    /// Ready.
     pub(crate) async fn create(bed: &Bed, namespace: &str, name: &str) -> Result<Self> {
         let object: NodeObject = serde_json::from_value(json!({
             "metadata": {
@@ -43,7 +49,8 @@ impl Node {
                     "kubernetes.io/hostname": name,
                     "kubernetes.io/os": "linux",
                     NAMESPACE_LABEL: namespace,
-                    // A zone of its own, so that the loss of one test's nodes is no zone outage for another's.
+                    // Each sandbox has a zone of its own, so that the loss of its nodes is no zone
+                    // outage for other tests.
                     "topology.kubernetes.io/zone": namespace,
                     "topology.kubernetes.io/region": "testbed",
                 },
@@ -62,22 +69,22 @@ impl Node {
         Ok(node)
     }
 
-    /// Its name.
+    /// The node's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its agent.
+    /// The node's agent.
     pub fn agent(&self) -> Background {
         agent(self.bed.state(), &self.name)
     }
 
-    /// Its Node object.
+    /// The Node object.
     pub async fn object(&self) -> Result<NodeObject> {
         Ok(self.api().get(&self.name).await?)
     }
 
-    /// Starts the agent; a no-op when it runs.
+    /// Starts the agent, unless it runs.
     pub async fn start(&self) -> Result<()> {
         let agent = self.agent();
         if agent.running().is_none() {
@@ -87,19 +94,21 @@ impl Node {
         Ok(())
     }
 
-    /// Ends the agent only, as if the kubelet had died: the Lease lapses, the pods' processes go on.
+    /// Ends the agent only, as if the kubelet had died: the Lease expires, and the pods' processes
+    /// go on.
     pub async fn stop_agent(&self) -> Result<()> {
         self.agent().stop(Duration::from_secs(5)).await
     }
 
-    /// Ends the agent and everything that runs on the node, at once, as if the power had gone.
+    /// Kills the agent and all processes of the node at once, as in a power loss.
     pub async fn power_off(&self) -> Result<()> {
         process::kill_all_below(&self.bed.state().node(&self.name))
             .await
             .map(drop)
     }
 
-    /// Freezes the agent: the Lease lapses, the pods' processes go on; [`thaw`](Self::thaw) brings it back as it was.
+    /// Freezes the agent: the Lease expires, and the pods' processes go on. [`thaw`](Self::thaw)
+    /// continues the agent.
     pub fn freeze(&self) -> Result<()> {
         self.agent().freeze()
     }
@@ -109,12 +118,12 @@ impl Node {
         self.agent().thaw()
     }
 
-    /// Waits until its Ready condition is `status` (`True`, `False` or `Unknown`).
+    /// Waits until the Ready condition is `status` (`True`, `False` or `Unknown`).
     pub async fn wait_ready(&self, status: &str) -> Result<()> {
         self.wait_ready_within(PATIENCE, status).await
     }
 
-    /// Waits until its Ready condition is `status`, for as long as `within`.
+    /// Waits until the Ready condition is `status`, for at most `within`.
     pub async fn wait_ready_within(&self, within: Duration, status: &str) -> Result<()> {
         let what = format!("node {} has Ready={status}", self.name);
         eventually(within, what, async || {
@@ -126,7 +135,7 @@ impl Node {
         .with_context(|| format!("agent of {}{}", self.name, self.agent().last_words()))
     }
 
-    /// Deletes the Node object, while whatever runs there goes on.
+    /// Deletes the Node object. The processes on the node go on.
     pub async fn delete_object(&self) -> Result<()> {
         delete_object(&self.bed.client(), &self.name).await
     }
@@ -136,7 +145,7 @@ impl Node {
     }
 }
 
-/// The agent of a node of this state.
+/// The agent of a node.
 pub(crate) fn agent(state: &State, name: &str) -> Background {
     let directory = state.node(name);
     Background::new("kubelet", &directory, &directory)

@@ -1,4 +1,4 @@
-//! Where things are kept: what is built once (the cache), and what runs (the state of one control plane).
+//! Directories: the cache for binaries, and the state of one control plane.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use crate::versions::Release;
 
-/// Binaries and build directories; survives `testbed down`.
+/// The directory of binaries and builds, which survives `testbed down`.
 #[derive(Clone, Debug)]
 pub struct Cache {
     root: PathBuf,
@@ -42,9 +42,9 @@ impl Cache {
     }
 }
 
-/// The state of one control plane and its nodes; removed by `testbed down`.
+/// The directory of one control plane and its nodes, which `testbed down` removes.
 ///
-/// Each Kubernetes version has a state of its own, so that two versions can be up side by side.
+/// Each Kubernetes version has a state of its own, so that two versions can run side by side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     root: PathBuf,
@@ -60,7 +60,7 @@ impl State {
         })
     }
 
-    /// The state at `root`, exactly.
+    /// The state in exactly this directory.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -70,30 +70,31 @@ impl State {
         &self.root
     }
 
-    /// Taken exclusively by whoever starts or stops processes of this state. Outside of the directory, because
-    /// `down` removes the directory while it holds the lock.
+    /// The file that is locked to start or stop processes of this state. The file is outside of the
+    /// directory, because `down` removes the directory while it holds the lock.
     pub fn lock_file(&self) -> PathBuf {
         let mut path = self.root.clone().into_os_string();
         path.push(".lock");
         path.into()
     }
 
-    /// Certificate authority and service account key.
+    /// The directory of the certificate authority and the service account key.
     pub fn pki(&self) -> PathBuf {
         self.root.join("pki")
     }
 
-    /// Kubeconfigs, one per user they were issued for.
+    /// The directory of kubeconfigs, one for each user.
     pub fn kubeconfigs(&self) -> PathBuf {
         self.root.join("kubeconfigs")
     }
 
-    /// The administrator's kubeconfig: what to set `KUBECONFIG` to.
+    /// The administrator's kubeconfig, for the variable `KUBECONFIG`.
     pub fn admin_kubeconfig(&self) -> PathBuf {
         self.kubeconfig("admin")
     }
 
-    /// The kubeconfig issued for `user`. Colons, which separate the paths in `KUBECONFIG`, become underscores.
+    /// The kubeconfig of `user`. Colons, which separate paths in `KUBECONFIG`, become underscores
+    /// in its name.
     pub fn kubeconfig(&self, user: &str) -> PathBuf {
         self.kubeconfigs()
             .join(format!("{}.yaml", user.replace(':', "_")))
@@ -104,37 +105,37 @@ impl State {
         self.kubeconfig(&format!("system:node:{node}"))
     }
 
-    /// Pid files of the control plane.
+    /// The directory of the control plane's pid files.
     pub fn run(&self) -> PathBuf {
         self.root.join("run")
     }
 
-    /// Logs of the control plane.
+    /// The directory of the control plane's logs.
     pub fn logs(&self) -> PathBuf {
         self.root.join("logs")
     }
 
-    /// Data of the control plane's own etcd.
+    /// The data directory of the control plane's etcd.
     pub fn etcd_data(&self) -> PathBuf {
         self.root.join("etcd")
     }
 
-    /// Every request to pods, evictions, StatefulSets, claims and nodes' Leases' owners, one JSON event per line.
+    /// The audit log: every request that the audit policy covers, one JSON event per line.
     pub fn audit_log(&self) -> PathBuf {
         self.root.join("logs/audit.log")
     }
 
-    /// One directory per node.
+    /// The directory with one directory per node.
     pub fn nodes(&self) -> PathBuf {
         self.root.join("nodes")
     }
 
-    /// The directory of one node: `kubelet.pid` and `kubelet.log`, and whatever its agent keeps.
+    /// The directory of one node: `kubelet.pid`, `kubelet.log` and the files of its agent.
     pub fn node(&self, name: &str) -> PathBuf {
         self.nodes().join(name)
     }
 
-    /// One directory per sandbox: who owns it, and files of its test.
+    /// The directory with one directory per sandbox, which has its owner and the files of its test.
     pub fn sandboxes(&self) -> PathBuf {
         self.root.join("sandboxes")
     }

@@ -16,12 +16,13 @@ use rcgen::{
 pub struct Credential {
     /// The certificate.
     pub certificate: String,
-    /// Its private key, PKCS #8.
+    /// The private key, PKCS #8.
     pub key: String,
 }
 
 impl Credential {
-    /// Writes `<directory>/<name>.crt` and `<directory>/<name>.key`, the key readable by its owner only.
+    /// Writes `<directory>/<name>.crt` and `<directory>/<name>.key`. Only the owner can read the
+    /// key.
     pub fn write(&self, directory: &Path, name: &str) -> Result<(PathBuf, PathBuf)> {
         let certificate = directory.join(format!("{name}.crt"));
         let key = directory.join(format!("{name}.key"));
@@ -33,38 +34,38 @@ impl Credential {
     }
 }
 
-/// What a certificate may be used for.
+/// The purpose of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Usage {
-    /// To tell a server who its client is.
+    /// Client authentication.
     Client,
-    /// To tell a client who its server is.
+    /// Server authentication.
     Server,
     /// Both, as etcd's peers need.
     Peer,
 }
 
-/// What to put into a certificate.
+/// The content of a certificate.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The subject's common name; to Kubernetes and etcd, the user.
+    /// The subject's common name, which is the user to Kubernetes and etcd.
     pub common_name: String,
-    /// The subject's organisation; to Kubernetes, the group.
+    /// The subject's organisation, which is the group to Kubernetes.
     pub organisation: Option<String>,
-    /// DNS names and IP addresses.
+    /// DNS names and IP addresses of the subject.
     pub names: Vec<String>,
-    /// Its purpose.
+    /// The purpose of the certificate.
     pub usage: Usage,
-    /// Valid from; default: a day ago.
+    /// The start of the validity. The default is a day ago.
     pub not_before: SystemTime,
-    /// Valid until; default: in ten years.
+    /// The end of the validity. The default is in ten years.
     pub not_after: SystemTime,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Request {
-    /// A request for a common name and a usage, without organisation and names.
+    /// A request with a common name and a purpose, without organisation and names.
     pub fn new(common_name: impl Into<String>, usage: Usage) -> Self {
         let now = SystemTime::now();
         Self {
@@ -77,7 +78,7 @@ impl Request {
         }
     }
 
-    /// With this organisation (group).
+    /// Sets the organisation (group).
     #[must_use]
     pub fn organisation(self, organisation: impl Into<String>) -> Self {
         Self {
@@ -86,7 +87,7 @@ impl Request {
         }
     }
 
-    /// With these DNS names and IP addresses.
+    /// Sets the DNS names and IP addresses.
     #[must_use]
     pub fn names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
@@ -95,7 +96,7 @@ impl Request {
         }
     }
 
-    /// Valid only until `not_after`; may lie in the past.
+    /// Sets the end of the validity, which may lie in the past.
     #[must_use]
     pub fn until(self, not_after: SystemTime) -> Self {
         Self {
@@ -113,7 +114,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new authority that exists in memory only.
+    /// A new authority in memory.
     pub fn new(common_name: &str) -> Result<Self> {
         let key = KeyPair::generate()?;
         let params = authority_params(common_name)?;
@@ -124,10 +125,11 @@ impl Authority {
         })
     }
 
-    /// The authority kept in `directory` as `ca.crt` and `ca.key`, created when it is not there.
+    /// The authority in `directory`, whose files are `ca.crt` and `ca.key`. Created if they do not
+    /// exist.
     pub fn load_or_create(directory: &Path, common_name: &str) -> Result<Self> {
         let (certificate_file, key_file) = (directory.join("ca.crt"), directory.join("ca.key"));
-        // The certificate is written last: when it is there, both are.
+        // The certificate is written last. So if it exists, the key exists too.
         if let Ok(certificate) = fs::read_to_string(&certificate_file) {
             let key = fs::read_to_string(&key_file)
                 .with_context(|| format!("cannot read {}", key_file.display()))?;
@@ -146,7 +148,8 @@ impl Authority {
         Ok(authority)
     }
 
-    /// The authority that [`Authority::new`] made under this name, from its [`Authority::credential`].
+    /// An authority of [`Authority::new`] with this name, restored from its
+    /// [`Authority::credential`].
     pub fn restore(common_name: &str, credential: &Credential) -> Result<Self> {
         let key = KeyPair::from_pem(&credential.key).context("an authority's key is not PEM")?;
         Ok(Self {
@@ -155,7 +158,7 @@ impl Authority {
         })
     }
 
-    /// Its own certificate and key.
+    /// The authority's certificate and key.
     pub fn credential(&self) -> Credential {
         Credential {
             certificate: self.certificate.clone(),
@@ -163,12 +166,12 @@ impl Authority {
         }
     }
 
-    /// Its own certificate, PEM.
+    /// The authority's certificate, PEM.
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// Issues a certificate with a key of its own.
+    /// Issues a certificate with a new key.
     pub fn issue(&self, request: &Request) -> Result<Credential> {
         let key = KeyPair::generate()?;
         let certificate: Certificate = leaf_params(request)?.signed_by(&key, &self.issuer)?;
@@ -179,7 +182,8 @@ impl Authority {
     }
 }
 
-/// The key pair that signs service account tokens: writes `sa.key` and `sa.pub` into `directory` when they are missing.
+/// The key pair that signs service account tokens. Writes `sa.key` and `sa.pub` into `directory` if
+/// they are missing.
 pub fn service_account_keys(directory: &Path) -> Result<(PathBuf, PathBuf)> {
     let (private, public) = (directory.join("sa.key"), directory.join("sa.pub"));
     if !public.exists() {
@@ -191,7 +195,8 @@ pub fn service_account_keys(directory: &Path) -> Result<(PathBuf, PathBuf)> {
     Ok((private, public))
 }
 
-/// The same for the same name, so that an authority whose key was read back issues under the same name.
+/// The parameters of an authority. The same name gives the same parameters, so that a restored
+/// authority issues under the same name.
 fn authority_params(common_name: &str) -> Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
     params

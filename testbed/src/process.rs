@@ -1,7 +1,8 @@
-//! Background processes that outlive the program that started them, and are found again by their pid file.
+//! Background processes that outlive the program that started them, and are found again by their
+//! pid file.
 //!
-//! A pid alone may have been reused by somebody else; a pid file therefore also holds the process's start time,
-//! and nothing is ever signalled whose start time differs.
+//! Another process may reuse a pid. So a pid file also has the start time of the process, and a
+//! process with another start time is never signalled.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -20,20 +21,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::eventually::eventually;
 
-/// One process, told apart from later ones that reuse its pid.
+/// The identity of a process, which differs from later processes with the same pid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     pid: i32,
-    /// Clock ticks between boot and the start of the process (`/proc/PID/stat`, field 22).
+    /// The start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     started: u64,
 }
 
 impl Identity {
-    /// The process that has this pid now, if one runs. A zombie does not run.
+    /// The process that has this pid now. `None` if there is none, or only a zombie.
     pub fn of(pid: u32) -> Option<Self> {
         let pid = i32::try_from(pid).ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command's name, in parentheses, may itself contain spaces and parentheses.
+        // The command's name is in parentheses, and may contain spaces and parentheses itself.
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut fields = fields.split(' ');
         if matches!(fields.next()?, "Z" | "X") {
@@ -43,7 +44,7 @@ impl Identity {
         Some(Self { pid, started })
     }
 
-    /// This very process.
+    /// The identity of this process.
     pub fn myself() -> Result<Self> {
         Self::of(std::process::id()).context("/proc does not show this process")
     }
@@ -53,12 +54,12 @@ impl Identity {
         self.pid
     }
 
-    /// Whether this process, not another with its pid, still runs.
+    /// Whether this very process still runs.
     pub fn is_running(self) -> bool {
         u32::try_from(self.pid).ok().and_then(Self::of) == Some(self)
     }
 
-    /// Sends a signal; a process that is gone already is no error.
+    /// Sends a signal. A process that is gone already is no error.
     pub fn signal(self, signal: Signal) -> Result<()> {
         if !self.is_running() {
             return Ok(());
@@ -73,7 +74,7 @@ impl Identity {
 }
 
 impl Identity {
-    /// SIGKILL to the process and, where it leads a process group, to all of that.
+    /// Sends SIGKILL to the process and to its process group, if it leads one.
     fn kill_group(self) -> Result<()> {
         let pid = Pid::from_raw(self.pid);
         if self.is_running() && getpgid(Some(pid)) == Ok(pid) {
@@ -116,7 +117,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// The process `name`, whose pid file is `<run>/<name>.pid` and whose output goes to `<logs>/<name>.log`.
+    /// The process `name`, with the pid file `<run>/<name>.pid` and the log `<logs>/<name>.log`.
     pub fn new(name: impl Into<String>, run: &Path, logs: &Path) -> Self {
         let name = name.into();
         Self {
@@ -126,32 +127,34 @@ impl Background {
         }
     }
 
-    /// Its name.
+    /// The process's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where its standard output and error go.
+    /// The log, with standard output and standard error.
     pub fn log_file(&self) -> &Path {
         &self.log_file
     }
 
-    /// The running process, if it runs.
+    /// The identity of the process, if it runs.
     pub fn running(&self) -> Option<Identity> {
         running_in(&self.pid_file)
     }
 
-    /// Whether the running process was started with this very command.
+    /// Whether the process runs with exactly this command.
     pub fn runs(&self, command: &Command) -> bool {
         self.running().is_some()
             && fs::read_to_string(self.command_file())
                 .is_ok_and(|line| line == command_line(command))
     }
 
-    /// Starts `command` in a process group of its own, detached from the terminal, appending to the log.
+    /// Starts `command` in a new process group, detached from the terminal. Its output is appended
+    /// to the log.
     ///
     /// # Errors
-    /// When it runs already, or cannot be started.
+    ///
+    /// Fails if the process runs already, or cannot be started.
     pub fn spawn(&self, mut command: Command) -> Result<Identity> {
         if let Some(identity) = self.running() {
             bail!("{} runs already, with pid {}", self.name, identity.pid());
@@ -184,13 +187,14 @@ impl Background {
         Ok(identity)
     }
 
-    /// SIGTERM, and SIGKILL once `grace` has passed. Returns when the process is gone; a no-op when it is already.
+    /// Sends SIGTERM, and SIGKILL after `grace`. Returns when the process is gone, at once if it
+    /// was gone before.
     pub async fn stop(&self, grace: Duration) -> Result<()> {
         let Some(identity) = self.running() else {
             return self.forget();
         };
         identity.signal(Signal::SIGTERM)?;
-        // A frozen process would not see the signal otherwise.
+        // A frozen process does not handle SIGTERM.
         identity.signal(Signal::SIGCONT)?;
         if gone(identity, grace).await.is_err() {
             self.kill().await?;
@@ -198,7 +202,7 @@ impl Background {
         self.forget()
     }
 
-    /// SIGKILL, for its process group as well. Returns when the process is gone.
+    /// Sends SIGKILL to the process and its group. Returns when the process is gone.
     pub async fn kill(&self) -> Result<()> {
         let Some(identity) = self.running() else {
             return self.forget();
@@ -210,7 +214,7 @@ impl Background {
         self.forget()
     }
 
-    /// SIGKILL for it and its process group without waiting, for places that cannot wait.
+    /// Sends SIGKILL to the process and its group without waiting, for code that cannot wait.
     pub fn kill_now(&self) -> Result<()> {
         match self.running() {
             Some(identity) => identity.kill_group(),
@@ -218,27 +222,28 @@ impl Background {
         }
     }
 
-    /// SIGSTOP: the process hangs, its connections stay open.
+    /// Sends SIGSTOP: the process hangs, and its connections stay open.
     pub fn freeze(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)
     }
 
-    /// SIGCONT: undoes [`freeze`](Self::freeze).
+    /// Sends SIGCONT, which undoes [`freeze`](Self::freeze).
     pub fn thaw(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
 
-    /// Sends any signal.
+    /// Sends a signal.
     ///
     /// # Errors
-    /// When the process does not run.
+    ///
+    /// Fails if the process does not run.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.running()
             .with_context(|| format!("{} does not run", self.name))?
             .signal(signal)
     }
 
-    /// The end of its log, for error messages: empty, or a line that introduces it and the lines themselves.
+    /// The end of the log for an error message: empty, or a headline and the last lines.
     pub fn last_words(&self) -> String {
         const LINES: usize = 12;
         let text = fs::read(&self.log_file).unwrap_or_default();
@@ -279,10 +284,10 @@ impl Background {
     }
 }
 
-/// SIGKILL for every process that has a pid file below `directory`, and for the process group that it leads; returns
-/// when all are gone, with their files' paths relative to it.
+/// Sends SIGKILL to every process with a pid file below `directory`, and to the process group that
+/// it leads. Returns the relative paths of their pid files when all are gone.
 ///
-/// Agents (`kubelet.pid`) go before what they would start again.
+/// Agents (`kubelet.pid`) are killed before the processes that they would start again.
 pub async fn kill_all_below(directory: &Path) -> Result<Vec<String>> {
     let mut killed = Vec::new();
     loop {
@@ -315,7 +320,7 @@ pub async fn kill_all_below(directory: &Path) -> Result<Vec<String>> {
                 .with_extension("");
             killed.push(name.display().to_string());
         }
-        // An agent may have started something between the look and its own end.
+        // An agent may have started a process after the last scan and before its own end.
         if killed.len() == before {
             return Ok(killed);
         }
@@ -351,7 +356,8 @@ async fn gone(identity: Identity, within: Duration) -> Result<()> {
         !identity.is_running()
     })
     .await?;
-    // Reaps it if it was our child; otherwise this fails, which is as good.
+    // If the process is a child of this one, this call reaps it. Otherwise it fails, which does no
+    // harm.
     let _ = waitpid(Pid::from_raw(identity.pid), Some(WaitPidFlag::WNOHANG));
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! A namespace with nodes of its own, for one test.
 //!
-//! [`Sandbox::close`] ends it in good order. A sandbox that is dropped without (its test failed) is torn down at once,
-//! but keeps its logs and says where they are. With `QUORUMGATE_KEEP=1` it stays as it is, running. A sandbox whose test
-//! was killed is swept away when the next one begins.
+//! [`Sandbox::close`] ends it in order. A sandbox that is dropped otherwise (its test failed) is
+//! torn down at once; its logs are kept, and their path is printed. With `QUORUMGATE_KEEP=1` it
+//! stays and runs on. The sandbox of a test that was killed is removed when the next one begins.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,8 @@ use crate::paths::State;
 use crate::process::{self, Identity};
 use crate::teardown;
 
-/// How long a namespace may take to go: its pods' processes end at once, the controllers take the rest.
+/// The time limit until a namespace is gone. The pods' processes end at once; the controllers need
+/// the rest.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace with nodes of its own.
@@ -38,7 +39,7 @@ impl Sandbox {
         let namespace = format!("{name}-{}", random_suffix());
         let directory = bed.state().sandboxes().join(&namespace);
         fs::create_dir_all(&directory)?;
-        // Before there is anything to sweep.
+        // The owner is recorded before there is anything that another process could sweep.
         own(&directory)?;
         let object: Namespace = serde_json::from_value(json!({
             "metadata": { "name": namespace, "labels": { NAMESPACE_LABEL: namespace } },
@@ -57,12 +58,12 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Its namespace, unique in the control plane.
+    /// The name of the namespace, unique in the control plane.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The bed it is in.
+    /// The test bed.
     pub fn bed(&self) -> &Bed {
         &self.bed
     }
@@ -72,7 +73,7 @@ impl Sandbox {
         self.bed.client()
     }
 
-    /// An API for objects of this namespace.
+    /// An API for objects in the namespace.
     pub fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
@@ -81,12 +82,13 @@ impl Sandbox {
         Api::namespaced(self.client(), &self.namespace)
     }
 
-    /// A directory for files of this test; programs that run with a pid file in it are stopped with the sandbox.
+    /// A directory for files of the test. Processes with a pid file in it are stopped with the
+    /// sandbox.
     pub fn directory(&self) -> PathBuf {
         directory(self.bed.state(), &self.namespace)
     }
 
-    /// The `nodeSelector` that keeps pods on this sandbox's nodes.
+    /// The `nodeSelector` for pods on this sandbox's nodes.
     pub fn node_selector(&self) -> std::collections::BTreeMap<String, String> {
         [(NAMESPACE_LABEL.to_owned(), self.namespace.clone())].into()
     }
@@ -104,7 +106,7 @@ impl Sandbox {
         Ok(added)
     }
 
-    /// Its nodes, in the order in which they were added.
+    /// The nodes, in the order in which they were added.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -114,7 +116,8 @@ impl Sandbox {
         self.nodes.iter().find(|node| node.name() == name)
     }
 
-    /// Deletes the namespace and all that is in it, waits until it is gone, then removes the nodes and their files.
+    /// Deletes the namespace and everything in it, waits until it is gone, and then removes the
+    /// nodes and their files.
     pub async fn close(mut self) -> Result<()> {
         self.closed = true;
         if keep_requested() {
@@ -151,7 +154,7 @@ impl Sandbox {
     }
 
     fn keep(&self) {
-        // Nothing is lost when this fails: the sweep then takes what was to be kept.
+        // If this fails, the next sweep removes the files that should be kept.
         let _ = fs::write(self.directory().join(KEEP), "");
         tell(&format!(
             "namespace {} is kept; its files are in",
@@ -187,7 +190,8 @@ impl Drop for Sandbox {
         ));
         self.tell_where();
         let (state, namespace) = (self.bed.state().clone(), self.namespace.clone());
-        // The runtime that we are dropped in can neither be blocked on nor be relied on to go on.
+        // The runtime in which the sandbox is dropped cannot be blocked on, and may not go on
+        // running.
         let torn_down = std::thread::spawn(move || tear_down_blocking(&state, &namespace)).join();
         if let Ok(Err(error)) = torn_down {
             tell(&format!(
@@ -200,7 +204,7 @@ impl Drop for Sandbox {
 
 /// Tears down the sandboxes whose owners are gone, except those that are to be kept.
 ///
-/// What cannot be torn down is told, and no reason not to begin anew.
+/// A sandbox that cannot be torn down is reported, and does not keep a new one from starting.
 pub(crate) async fn sweep(bed: &Bed) -> Result<()> {
     let Ok(entries) = fs::read_dir(bed.state().sandboxes()) else {
         return Ok(());
@@ -223,16 +227,17 @@ pub(crate) async fn sweep(bed: &Bed) -> Result<()> {
     Ok(())
 }
 
-/// The process that owns the sandbox.
+/// The file with the process that owns the sandbox.
 const OWNER: &str = "owner";
-/// Present when the sandbox is to stay.
+/// The file that exists if the sandbox is to stay.
 const KEEP: &str = "keep";
-/// Present when only files are left.
+/// The file that exists if only files are left.
 const SWEPT: &str = "torn-down";
 
-/// Makes this process its owner.
+/// Records this process as the owner.
 fn own(directory: &Path) -> Result<()> {
-    // Renamed, because another process's sweep takes a file that is not written yet for one without an owner.
+    // The file is renamed into place, because the sweep of another process takes an empty file for
+    // a sandbox without an owner.
     let unfinished = directory.join("owner.unfinished");
     fs::write(&unfinished, Identity::myself()?.to_string())?;
     fs::rename(unfinished, directory.join(OWNER))?;
@@ -242,7 +247,7 @@ fn own(directory: &Path) -> Result<()> {
 fn has_owner(directory: &Path) -> bool {
     match fs::read_to_string(directory.join(OWNER)) {
         Ok(owner) => owner.parse().is_ok_and(Identity::is_running),
-        // Just being created.
+        // The sandbox is just being created.
         Err(_) => true,
     }
 }
@@ -261,7 +266,8 @@ fn tear_down_blocking(state: &State, namespace: &str) -> Result<()> {
     })
 }
 
-/// Ends processes and deletes objects without waiting for the namespace to be gone; keeps the files.
+/// Ends processes and deletes objects, without waiting for the namespace to be gone. Keeps the
+/// files.
 async fn tear_down(client: &Client, state: &State, namespace: &str) -> Result<()> {
     for directory in node_directories(state, namespace)? {
         process::kill_all_below(&directory).await?;
@@ -274,13 +280,13 @@ async fn tear_down(client: &Client, state: &State, namespace: &str) -> Result<()
     Ok(())
 }
 
-/// Ends the agents, and whatever still runs on them, and deletes the Node objects.
+/// Ends the agents and all processes on their nodes, and deletes the Node objects.
 async fn remove_nodes(client: &Client, state: &State, namespace: &str) -> Result<()> {
     for directory in node_directories(state, namespace)? {
         process::kill_all_below(&directory).await?;
         if let Some(name) = directory.file_name().and_then(|name| name.to_str()) {
             node::delete_object(client, name).await?;
-            // Good for nothing any more; it may never have been written.
+            // The kubeconfig is of no use any more. It may never have been written.
             let _ = fs::remove_file(state.node_kubeconfig(name));
         }
     }
@@ -322,8 +328,8 @@ fn keep_requested() -> bool {
     std::env::var_os("QUORUMGATE_KEEP").is_some_and(|value| !value.is_empty() && value != "0")
 }
 
-/// Five characters that no other sandbox of this control plane has had: the hasher's keys are random per process and
-/// count up within it.
+/// Five characters that no other sandbox of this control plane has had. The hasher's keys are
+/// random per process, and count up within it.
 fn random_suffix() -> String {
     use std::hash::{BuildHasher as _, Hasher as _};
     const ALPHABET: &[u8; 32] = b"bcdfghjklmnpqrstvwxz0123456789az";

@@ -1,4 +1,4 @@
-//! What `testbed status` prints.
+//! The output of `testbed status`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,12 +12,13 @@ use kube::{Client, ResourceExt as _};
 use crate::control_plane::ControlPlane;
 use crate::node::{self, ready_condition};
 
-/// Prints processes, versions, nodes and pods; fails when the control plane is not well.
+/// Prints processes, versions, nodes and pods. The exit code says whether the control plane is
+/// well.
 pub(crate) async fn print(plane: &ControlPlane) -> Result<ExitCode> {
     let mut out = String::new();
     let code = describe(&mut out, plane).await?;
     match std::io::stdout().write_all(out.as_bytes()) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe, because it has seen enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(code),
     }
@@ -106,7 +107,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(String::from).to_vec()
 }
 
-/// Columns as wide as their widest cell, two spaces between them.
+/// A table whose columns are as wide as their widest cell, with two spaces in between.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {

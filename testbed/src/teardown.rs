@@ -1,4 +1,4 @@
-//! Deleting what a sandbox has in the API, in an order in which nothing holds anything else up.
+//! Deletion of a sandbox's objects, in an order in which none delays another.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::node::NAMESPACE_LABEL;
 
-/// Deletes the cluster-wide objects labelled for `namespace`, webhooks first, and begins to delete the namespace.
+/// Deletes the cluster-wide objects with the label of `namespace`, webhooks first, and begins to
+/// delete the namespace.
 pub(crate) async fn begin(client: &Client, namespace: &str) -> Result<()> {
     delete_labelled::<ValidatingWebhookConfiguration>(client, namespace).await?;
     delete_labelled::<MutatingWebhookConfiguration>(client, namespace).await?;
@@ -27,7 +28,7 @@ pub(crate) async fn begin(client: &Client, namespace: &str) -> Result<()> {
     }
 }
 
-/// Deletes all pods without grace: their agents see them gone and end their processes.
+/// Deletes all pods with a grace period of 0. Their agents see them gone and end their processes.
 pub(crate) async fn end_pods(client: &Client, namespace: &str) -> Result<()> {
     Api::<Pod>::namespaced(client.clone(), namespace)
         .delete_collection(
@@ -39,7 +40,7 @@ pub(crate) async fn end_pods(client: &Client, namespace: &str) -> Result<()> {
         .with_context(|| format!("cannot delete the pods of {namespace}"))
 }
 
-/// Why a namespace is still there, in the words of the namespace controller.
+/// The reason why a namespace still exists, in the words of the namespace controller.
 pub(crate) fn what_remains(namespace: &Namespace) -> String {
     let conditions = namespace
         .status

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 
-/// What a release is a release of.
+/// The software of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Software {
     /// kube-apiserver, kube-controller-manager, kube-scheduler and kubectl.
@@ -21,35 +21,35 @@ impl Software {
     }
 }
 
-/// Where the binaries of a release come from.
+/// The source of a release's binaries.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
-    /// Built from a Go module of this directory.
+    /// A build of a Go module in this repository.
     GoModule {
-        /// Directory below `testbed/go`, and the name of the build directory in the cache.
+        /// The directory below `testbed/go`, and the name of the build directory in the cache.
         directory: &'static str,
-        /// Content of its `go.mod`.
+        /// The content of its `go.mod`.
         go_mod: &'static str,
-        /// Content of its `go.sum`.
+        /// The content of its `go.sum`.
         go_sum: &'static str,
     },
-    /// Installed by the operating system.
+    /// A package of the operating system.
     Package {
-        /// The Debian package that has it.
+        /// The name of the Debian package.
         name: &'static str,
-        /// Where that package puts the binaries.
+        /// The directory of the package's binaries.
         directory: &'static str,
     },
 }
 
-/// One version of one piece of software.
+/// A version of a piece of software.
 #[derive(Clone, Copy, Debug)]
 pub struct Release {
-    /// Of what.
+    /// The software.
     pub software: Software,
-    /// Without a leading `v`, such as `1.37.1`.
+    /// The version without a leading `v`, such as `1.37.1`.
     pub version: &'static str,
-    /// How to get it.
+    /// The source of the binaries.
     pub origin: Origin,
 }
 
@@ -100,7 +100,8 @@ pub const RELEASES: &[Release] = &[
     },
 ];
 
-/// The release of `software` with this version; a minor version such as `3.6` names its newest known patch.
+/// The release of `software` with this version. A minor version such as `3.6` stands for its newest
+/// known patch release.
 pub fn find(software: Software, version: &str) -> Result<&'static Release> {
     let wanted = version.strip_prefix('v').unwrap_or(version);
     let is_meant = |release: &&Release| {
@@ -135,7 +136,7 @@ pub fn default_kubernetes() -> Result<&'static Release> {
     }
 }
 
-/// The etcd release to use where nobody asked for another: the newest.
+/// The default etcd release, which is the newest.
 pub fn default_etcd() -> Result<&'static Release> {
     find(Software::Etcd, "3.7")
 }

@@ -1,4 +1,4 @@
-//! `testbed write`: a [`Writer`] for people, who watch it while they break things.
+//! `testbed write`: a [`Writer`] for people who watch it while they break things.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct WriteCommand {
 }
 
 impl WriteCommand {
-    /// Writes, then reads everything back. Exits with 1 when an acknowledged write was lost.
+    /// Writes, and then reads all keys back. The exit code is 1 if an acknowledged write was lost.
     pub async fn run(self, client: kube::Client) -> Result<ExitCode> {
         let Self {
             cluster: ClusterArgs { namespace, cluster },

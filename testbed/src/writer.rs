@@ -1,4 +1,4 @@
-//! A client that never stops writing, and remembers what it was promised.
+//! A client that writes all the time, and remembers which writes were acknowledged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -15,37 +15,37 @@ use crate::etcd_cluster::{Dialer, EtcdCluster};
 
 /// The pause between two writes.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long one write may take before it counts as failed.
+/// The time limit of one write. A write that takes longer counts as failed.
 const PUT_TIMEOUT: Duration = Duration::from_millis(300);
-/// How long a member that failed is avoided, as long as there are others.
+/// The time for which a member is avoided after a failure, if there are others.
 const AVOIDANCE: Duration = Duration::from_secs(1);
-/// How often the pods' addresses are read from the API server.
+/// The pause between two reads of the pods' addresses.
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// Every key of one writer starts with this and the writer's start time.
+/// The prefix of every key. The start time of the writer follows.
 const PREFIX: &str = "writer/";
 
 /// A write that etcd has acknowledged.
 #[derive(Clone, Debug)]
 pub struct Acknowledged {
-    /// What was written; the value is the same.
+    /// The key, which is also the value.
     pub key: String,
-    /// When the answer came.
+    /// The time of the acknowledgement.
     pub at: Instant,
 }
 
-/// A write that nobody acknowledged. It may have been carried out nevertheless.
+/// A write that was not acknowledged. etcd may have made it nevertheless.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The member that was asked.
+    /// The address of the member that was asked.
     pub address: IpAddr,
-    /// When it was given up.
+    /// The time of the failure.
     pub at: Instant,
-    /// Why.
+    /// The reason.
     pub error: String,
 }
 
-/// What a writer saw between its start and its end.
+/// The observations of a writer.
 #[derive(Clone, Debug)]
 #[must_use = "a report is there to be asserted on"]
 pub struct Report {
@@ -59,10 +59,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reads everything back, linearizably.
+    /// Reads all keys back with linearizable reads.
     ///
     /// # Errors
-    /// When an acknowledged write is missing or altered, with the keys; or when the cluster cannot be read.
+    ///
+    /// Fails with the keys if an acknowledged write is missing or altered. Fails too if the cluster
+    /// cannot be read.
     pub async fn assert_nothing_lost(&self, cluster: &EtcdCluster) -> Result<()> {
         let everything = GetOptions::new().with_prefix();
         let answer = cluster
@@ -94,7 +96,7 @@ impl Report {
     }
 }
 
-/// Puts a new key through any member every 100 ms until it is stopped.
+/// A client that puts a new key through any member every 100 ms until it is stopped.
 #[derive(Debug)]
 #[must_use = "a writer that is dropped stops"]
 pub struct Writer {
@@ -112,7 +114,8 @@ struct Progress {
 }
 
 impl Writer {
-    /// Starts to write. The cluster should be quorate: the gap until the first acknowledged write counts too.
+    /// Starts to write. The cluster should be quorate, since the time until the first acknowledged
+    /// write counts as a gap.
     pub async fn start(cluster: &EtcdCluster) -> Result<Self> {
         let dialer = cluster.dialer().await?;
         let (publish, addresses) = tokio::sync::watch::channel(current(cluster).await?);
@@ -123,7 +126,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Starts to write, where somebody else knows the members' addresses.
+    /// Starts to write at addresses that the caller knows.
     pub fn start_at(dialer: Dialer, addresses: impl Fn() -> Vec<IpAddr> + Send + 'static) -> Self {
         let progress = Arc::new(Mutex::new(Progress {
             prefix: format!("{PREFIX}{}/", jiff::Timestamp::now()),
@@ -143,12 +146,12 @@ impl Writer {
         }
     }
 
-    /// How many writes have been acknowledged so far.
+    /// The number of acknowledged writes so far.
     pub fn acknowledged(&self) -> usize {
         self.peek(|progress| progress.acknowledged.len())
     }
 
-    /// How many writes have failed so far.
+    /// The number of failed writes so far.
     pub fn failures(&self) -> usize {
         self.peek(|progress| progress.failures.len())
     }
@@ -158,7 +161,7 @@ impl Writer {
         self.peek(|progress| progress.longest_gap(Instant::now()))
     }
 
-    /// Stops and tells what happened.
+    /// Stops, and returns the observations.
     pub async fn stop(mut self) -> Result<Report> {
         self.stop.cancel();
         for task in std::mem::take(&mut self.tasks) {
@@ -199,7 +202,7 @@ async fn current(cluster: &EtcdCluster) -> Result<Vec<IpAddr>> {
     Ok(cluster.pod_ips().await?.into_values().collect())
 }
 
-/// Keeps the addresses current. While the API server is away, the last known ones stand.
+/// Keeps the addresses current. While the API server is away, the last known addresses are used.
 async fn refresh(cluster: EtcdCluster, publish: tokio::sync::watch::Sender<Vec<IpAddr>>) {
     let mut ticks = interval(REFRESH);
     loop {
@@ -218,7 +221,8 @@ async fn write(mut pen: Pen, addresses: impl Fn() -> Vec<IpAddr>) {
     loop {
         ticks.tick().await;
         let known = addresses();
-        // A failure goes to the next member at once, as a client's own balancer would; once around is enough.
+        // A failed write is tried with the next member at once, as by a client's own balancer. Each
+        // member is tried once.
         for _ in 0..known.len() {
             let Some(address) = pen.choose(&known) else {
                 break;
@@ -230,7 +234,7 @@ async fn write(mut pen: Pen, addresses: impl Fn() -> Vec<IpAddr>) {
     }
 }
 
-/// Writes one key after another, each through the next member.
+/// The part of the writer that writes one key after another, each through the next member.
 struct Pen {
     dialer: Dialer,
     clients: HashMap<IpAddr, Client>,
@@ -252,7 +256,7 @@ impl Pen {
         }
     }
 
-    /// The next member that has not failed lately; if all have, the next one.
+    /// The next member that has not failed recently. If all have, the next member.
     fn choose(&mut self, known: &[IpAddr]) -> Option<IpAddr> {
         self.clients.retain(|address, _| known.contains(address));
         self.avoided.retain(|_, until| *until > Instant::now());

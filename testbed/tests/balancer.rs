@@ -1,4 +1,4 @@
-//! What the balancer promises, with plain TCP servers as replicas.
+//! The balancer's guarantees, with plain TCP servers as replicas.
 #![expect(
     clippy::unwrap_used,
     reason = "the servers and clients of these tests are tests, too"
@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Answers every line with its name, until it is aborted.
+/// A server that answers every line with its name, until it is aborted.
 struct Replica {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -41,7 +41,7 @@ async fn connect(balancer: &Balancer) -> TcpStream {
     TcpStream::connect(balancer.address()).await.unwrap()
 }
 
-/// Who answers on this connection; an error when it was closed.
+/// The name of the replica behind this connection. An error if the connection was closed.
 async fn ask(stream: &mut TcpStream) -> std::io::Result<String> {
     stream.write_all(b"?").await?;
     let mut answer = [0; 1];
@@ -117,7 +117,7 @@ async fn pinning_moves_open_connections_too_and_can_be_undone() {
     assert!(answers.contains(&"a".to_owned()) && answers.contains(&"b".to_owned()));
 }
 
-/// Node agents wait for the disk in the runtime of their test.
+/// Node agents wait for the disk in the runtime of their test, and block it meanwhile.
 #[test]
 fn connections_are_carried_while_nothing_else_of_the_test_runs() {
     let replica = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,6 +1,7 @@
-//! The control plane by itself: starting, stopping, restarting, and sandboxes without pods.
+//! The control plane by itself: start, stop, restart, and sandboxes without pods.
 //!
-//! What disturbs a control plane happens on one of its own, so that tests on the shared one never notice.
+//! Tests that disturb a control plane have one of their own, so that tests on the shared one do not
+//! notice.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +20,7 @@ use serde_json::json;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A control plane below a directory of the test, stopped when the test ends, however it ends.
+/// A control plane in a directory of the test, which is stopped at the end of the test in any case.
 struct Private {
     plane: ControlPlane,
     _directory: tempfile::TempDir,
@@ -41,7 +42,7 @@ impl Private {
 
 impl Drop for Private {
     fn drop(&mut self) {
-        // On a runtime of its own: that of the test may be the one we are dropped in.
+        // The call needs a new runtime, since this value may be dropped in the test's.
         let plane = self.plane.clone();
         let down = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -75,7 +76,7 @@ async fn a_control_plane_lives_through_up_crash_restart_and_down() -> Result<()>
     let private = Private::new()?;
     let plane = &private.plane;
 
-    // `up` twice is idempotent, and the second time quick.
+    // `up` is idempotent, and the second call is quick.
     let bed = Bed::up_with(plane.clone()).await?;
     let pids = Component::ALL.map(|component| pid(plane, component));
     assert!(pids.iter().all(Option::is_some), "{pids:?}");
@@ -101,7 +102,7 @@ async fn a_control_plane_lives_through_up_crash_restart_and_down() -> Result<()>
     assert!(pid(plane, Component::Scheduler).is_some_and(|new| Some(new) != pids[3]));
     assert_eq!(pid(plane, Component::ControllerManager), pids[2]);
 
-    // A restart of the API server keeps its data, and its address.
+    // A restart of the API server keeps its data and its address.
     let maps: Api<ConfigMap> = Api::namespaced(bed.client(), "default");
     maps.create(&PostParams::default(), &config_map("survivor"))
         .await?;
@@ -125,7 +126,7 @@ async fn a_control_plane_lives_through_up_crash_restart_and_down() -> Result<()>
     plane.up().await?;
     maps.get("survivor").await?;
 
-    // `down` stops everything and leaves nothing behind, and is idempotent too.
+    // `down` stops everything and leaves nothing behind. It is idempotent too.
     let pids = Component::ALL.map(|component| component.process(&plane.state).running());
     plane.down().await?;
     assert!(pids.iter().flatten().all(|process| !process.is_running()));
@@ -182,7 +183,7 @@ async fn a_sandbox_whose_test_was_killed_is_swept_away_by_the_next_up() -> Resul
     let mut helper = Command::new("sleep");
     helper.arg("600");
     process.spawn(helper)?;
-    // Nothing of it is run when a test is killed; and the owner is then gone.
+    // A test that is killed runs no destructors, and its process is gone then.
     std::mem::forget(sandbox);
     std::fs::write(directory.join("owner"), "1 1")?;
 
@@ -328,7 +329,7 @@ fn the_program_passes_the_exit_code_of_kubectl_through() -> Result<()> {
         command.env("QUORUMGATE_TESTBED", directory.path());
         command
     };
-    // Nothing is up there: kubectl is not even run, and the message says what to do.
+    // No control plane runs there: kubectl is not called, and the message says what to do.
     let output = testbed().args(["kubectl", "get", "pods"]).output()?;
     assert!(!output.status.success());
     let message = String::from_utf8_lossy(&output.stderr);

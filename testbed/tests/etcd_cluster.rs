@@ -1,4 +1,4 @@
-//! etcd clusters on the real control plane, with members as processes of node agents.
+//! etcd clusters on a real control plane, with members as processes of node agents.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use quorumgate_testbed::etcd_cluster::{
 use quorumgate_testbed::faults::PodFaults;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 
-/// Enough for a machine that also compiles.
+/// A time limit that is enough for a machine that also compiles.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn sandbox(name: &str, nodes: usize) -> Result<Sandbox> {
@@ -23,7 +23,7 @@ async fn three_members_are_quorate_within_five_seconds_of_their_stateful_set() -
     let sandbox = sandbox("quorate", 3).await?;
     let cluster = EtcdCluster::builder("etcd").apply(&sandbox).await?;
     let took = cluster.quorate(PATIENCE).await?;
-    // What the machine is busy with otherwise is no fault of the test bed: measured against the cores it has.
+    // A busy machine is no fault of the test bed, so the limit depends on the load per core.
     let load = std::fs::read_to_string("/proc/loadavg")?;
     let load: f64 = load.split(' ').next().unwrap_or_default().parse()?;
     let cores = f64::from(u32::try_from(std::thread::available_parallelism()?.get())?);
@@ -35,7 +35,7 @@ async fn three_members_are_quorate_within_five_seconds_of_their_stateful_set() -
     sandbox.close().await
 }
 
-/// A cluster of this version: members, roles, a write and a read through TLS.
+/// Checks a cluster of this version: members, roles, a write and a read through TLS.
 async fn forms_a_quorate_cluster(version: EtcdVersion) -> Result<()> {
     let name = format!("{version:?}").to_lowercase().replace('_', "");
     let sandbox = sandbox(&name, 3).await?;
@@ -149,7 +149,7 @@ async fn authentication_knows_the_gate_by_its_certificate() -> Result<()> {
         cluster.connect().await?.put("key", "value", None).await?;
         let read = gate_reads(&cluster).await;
         assert_eq!(read.is_ok(), auth == Auth::GateIsRoot, "{name}: {read:?}");
-        // A status is for everybody with a name, maintenance for root only.
+        // Every known user may ask for the status, and only `root` may defragment.
         gate_client(&cluster).await?.status().await?;
         let defragmented = gate_client(&cluster).await?.defragment().await;
         assert_eq!(
@@ -283,7 +283,7 @@ async fn a_full_quota_raises_nospace_until_it_is_disarmed() -> Result<()> {
     sandbox.close().await
 }
 
-/// Cuts one follower from its peers; its pod's readiness then is what its probe asks for.
+/// Cuts one follower off from its peers. The readiness of its pod then depends on the probe.
 async fn a_partitioned_member(readiness: Readiness, name: &str) -> Result<()> {
     let sandbox = sandbox(name, 3).await?;
     let cluster = EtcdCluster::builder("etcd")
@@ -304,7 +304,7 @@ async fn a_partitioned_member(readiness: Readiness, name: &str) -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    // The others go on.
+    // The others still serve.
     cluster.connect().await?.put("key", "value", None).await?;
     if readiness == Readiness::Quorum {
         eventually(PATIENCE, "it is not Ready", async || {

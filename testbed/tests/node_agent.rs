@@ -1,4 +1,5 @@
-//! The node agent against a real control plane: does it do what a kubelet is documented to do?
+//! The node agent against a real control plane, compared with the documented behaviour of a
+//! kubelet.
 #![expect(
     clippy::indexing_slicing,
     reason = "tests say what they expect by panicking"

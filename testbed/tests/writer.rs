@@ -18,7 +18,7 @@ async fn cluster(name: &str) -> Result<(Sandbox, EtcdCluster)> {
     Ok((sandbox, cluster))
 }
 
-/// Waits until the writer has written this much more.
+/// Waits until the writer has written some more keys.
 async fn goes_on(writer: &Writer) -> Result<()> {
     let before = writer.acknowledged();
     eventually(PATIENCE, "the writer goes on", async || {
@@ -42,7 +42,7 @@ async fn a_frozen_majority_counts_as_failure_and_loses_nothing() -> Result<()> {
         writer.failures() >= failures + 3
     })
     .await?;
-    // What was on its way when the majority froze may have been acknowledged still.
+    // A write that was under way when the majority froze may still have been acknowledged.
     assert!(writer.acknowledged() <= acknowledged + 1);
     let gap = writer.longest_gap();
     drop(frozen);

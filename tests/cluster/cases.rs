@@ -16,7 +16,7 @@ use crate::writer::while_writing;
 
 type Case = fn(&Cluster) -> BoxFuture<'_, Result<Outcome>>;
 
-/// A case by its name.
+/// A list of cases with their names.
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
         pub(crate) const ALL: &[(&str, Case)] =
@@ -129,7 +129,8 @@ async fn a_member_that_lost_its_labels_is_gated(cluster: &Cluster) -> Result<Out
     let (pods, how) = (cluster.pods(), DeleteParams::default());
     let (first, second) = tokio::join!(pods.delete("etcd-0", &how), pods.delete("etcd-1", &how));
     let outcome = one_of(first.map(drop), second.map(drop));
-    // Where it was the one that stayed it is given back; where it went, another one with all labels is on its way.
+    // If the pod is the one that stayed, its labels are restored. If it went, another pod with all
+    // labels is on its way.
     labelled(json!(labels)).await.ok();
     outcome
 }
@@ -202,7 +203,8 @@ async fn a_second_drain_waits_for_the_first_member(cluster: &Cluster) -> Result<
     let second = node_of(cluster, "etcd-1").await?;
     let outcome = async {
         drain(cluster, &first, "120s").await?;
-        // The first member has nowhere to go as long as its node is cordoned, unless there is a spare one.
+        // No other node takes the first member while its node is cordoned, unless there is a spare
+        // node.
         let elsewhere = eventually(
             Duration::from_secs(5),
             "etcd-0 serves elsewhere",
@@ -284,7 +286,7 @@ async fn a_bad_image_costs_one_member(cluster: &Cluster) -> Result<Outcome> {
     for pod in PODS {
         serving += usize::from(is_ready(&cluster.pod(pod).await?));
     }
-    // Whatever this showed, the cluster is to be whole again.
+    // The cluster has to be whole for the next case, whatever the result of this one.
     change(cluster, with(&good)).await?;
     ensure!(
         serving == 2,
@@ -294,7 +296,7 @@ async fn a_bad_image_costs_one_member(cluster: &Cluster) -> Result<Outcome> {
     Ok(Passed)
 }
 
-/// The feature that rolls out changes.
+/// The feature gate of the gate's rollouts.
 const FEATURE: &str = "QuorumAwareUpdatesWithOnDelete";
 
 /// Changes the template of the StatefulSet.
@@ -339,7 +341,7 @@ async fn node_of(cluster: &Cluster, pod: &str) -> Result<String> {
     spec.node_name.context("it is on no node")
 }
 
-/// Drains a node of this cluster's members, and of nothing else that runs there.
+/// Drains a node of this cluster's members only.
 async fn drain(cluster: &Cluster, node: &str, timeout: &str) -> Result<()> {
     let timeout = format!("--timeout={timeout}");
     let only = format!("--pod-selector={}", cluster.selector());
@@ -357,7 +359,8 @@ async fn drain(cluster: &Cluster, node: &str, timeout: &str) -> Result<()> {
 fn one_of(first: Result<(), kube::Error>, second: Result<(), kube::Error>) -> Result<Outcome> {
     match (first, second) {
         (Ok(()), refused @ Err(_)) | (refused @ Err(_), Ok(())) => {
-            // Where the one that was refused led meanwhile, the reason may be that leadership moved.
+            // If leadership moved to the refused member meanwhile, that may be the reason for the
+            // refusal.
             has_to_wait(refused, &["cannot go now"])?;
         }
         (Ok(()), Ok(())) => bail!("both were allowed"),
@@ -366,7 +369,7 @@ fn one_of(first: Result<(), kube::Error>, second: Result<(), kube::Error>) -> Re
     Ok(Passed)
 }
 
-/// The answer is a 429 that mentions all of `parts`.
+/// Fails unless the answer is a 429 that mentions all of `parts`.
 fn has_to_wait(answer: Result<(), kube::Error>, parts: &[&str]) -> Result<()> {
     match answer {
         Ok(()) => bail!("it was allowed"),

@@ -1,4 +1,4 @@
-//! The namespace with the example's etcd cluster, and the gate that is installed beside it.
+//! The namespace with the example's etcd cluster, and the installed gate.
 
 use std::fmt;
 use std::path::Path;
@@ -15,13 +15,13 @@ use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::kubectl::{Invocation, Output};
 use quorumgate_testbed::{eventually, kubeconfig};
 
-/// The StatefulSet of the example, and the first part of its pods' names.
+/// The name of the example's StatefulSet, and the first part of its pods' names.
 pub(crate) const SET: &str = "etcd";
 
-/// Its pods.
+/// The names of its pods.
 pub(crate) const PODS: [&str; 3] = ["etcd-0", "etcd-1", "etcd-2"];
 
-/// How long anything may take that needs images, volumes or the settle time of a new budget.
+/// The time limit for anything that needs images, volumes or the settle time of a new budget.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The namespace in the example's manifests.
@@ -30,16 +30,16 @@ const EXAMPLE: &str = "etcd-example";
 /// The label by which the example selects its members' pods.
 pub(crate) const LABEL: &str = "app.kubernetes.io/name";
 
-/// The label that the manifests give to everything of the gate.
+/// The label that the manifests give to all objects of the gate.
 const OURS: &str = "app.kubernetes.io/name=quorumgate";
 
-/// An etcd cluster of three members under the gate.
+/// An etcd cluster of three members, guarded by the gate.
 pub(crate) struct Cluster {
     client: Client,
     namespace: String,
     version: String,
     nodes: usize,
-    /// The gate's feature gates, as its Deployment switches them.
+    /// The gate's feature gates, from the arguments of its Deployment.
     features: String,
 }
 
@@ -57,9 +57,10 @@ impl Cluster {
     /// Applies the example in a new namespace.
     ///
     /// # Errors
-    /// Where the gate is not installed, and where the members do not come up.
+    ///
+    /// Fails if the gate is not installed, or if the members do not come up.
     pub(crate) async fn start() -> Result<Self> {
-        // Refusals are not asked again about, as they would be by default.
+        // The client does not repeat refused requests, as it would by default.
         let client = kubeconfig::client(Kubeconfig::read()?).await?;
         let hooks = Api::<ValidatingWebhookConfiguration>::all(client.clone());
         let hooks = hooks.get_opt("quorumgate").await?;
@@ -86,7 +87,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Deletes the namespace, and waits until it is gone: nothing of the gate may hold up a teardown.
+    /// Deletes the namespace, and waits until it is gone, which the gate must not delay.
     pub(crate) async fn end(&self) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         namespaces
@@ -108,7 +109,7 @@ impl Cluster {
         &self.namespace
     }
 
-    /// Selects the pods of this cluster's members in any namespace.
+    /// A selector for the pods of this cluster's members, unique among all namespaces.
     pub(crate) fn selector(&self) -> String {
         format!("{LABEL}={}", self.namespace)
     }
@@ -126,7 +127,7 @@ impl Cluster {
         self.features.contains(&format!("{feature}=true"))
     }
 
-    /// `kubectl` in the cluster's namespace.
+    /// Runs `kubectl` in the cluster's namespace.
     pub(crate) async fn kubectl(&self, args: &[&str]) -> Result<Output> {
         let kubectl = Invocation::new("kubectl").args(["--namespace", &self.namespace]);
         kubectl.args(args).timeout(Duration::from_secs(180)).await
@@ -136,7 +137,7 @@ impl Cluster {
         Ok(self.pods().get(name).await?)
     }
 
-    /// The identity of the incarnation that there is now.
+    /// The UID of the pod's present incarnation.
     pub(crate) async fn uid(&self, pod: &str) -> Result<String> {
         self.pod(pod).await?.uid().context("a pod without UID")
     }
@@ -164,7 +165,11 @@ impl Cluster {
             "all members serve, no grant is open, and any one may go",
             || async {
                 let status = self.budget().await?.status.context("no status yet")?;
-                ensure!(status.ledger.warm, "the ledger waits: {:?}", status.ledger);
+                ensure!(
+                    status.ledger.trusted,
+                    "the ledger waits: {:?}",
+                    status.ledger
+                );
                 ensure!(
                     status.grants.is_empty(),
                     "grants are open: {:?}",
@@ -176,7 +181,7 @@ impl Cluster {
                     status.current_healthy,
                     status.expected_members
                 );
-                // After a move of leadership the leader stays for some seconds.
+                // After a move of leadership the leader has to stay for some seconds.
                 let dry = DeleteParams::default().dry_run();
                 for pod in PODS {
                     ensure!(is_ready(&self.pod(pod).await?), "{pod} is not Ready");
@@ -188,7 +193,7 @@ impl Cluster {
         .await
     }
 
-    /// Waits until another incarnation than this one is there.
+    /// Waits until the pod has another incarnation than this one.
     pub(crate) async fn replaced(&self, pod: &str, uid: &str) -> Result<()> {
         eventually(PATIENCE, format!("another {pod} is there"), || async {
             ensure!(self.uid(pod).await? != uid, "it is still there");
@@ -204,7 +209,7 @@ impl Cluster {
             manifests.push(std::fs::read_to_string(folder.join(file))?);
         }
         let text = manifests.join("\n---\n").replace(EXAMPLE, &self.namespace);
-        // Drains choose pods by their label on all namespaces' nodes: nobody else's may have it.
+        // Drains select pods by their label in all namespaces, so no other pods may have the value.
         ensure!(
             text.contains(&format!("{LABEL}: etcd")),
             "the example's pods have no label {LABEL}"
@@ -239,7 +244,7 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// The feature gates among the arguments of the gate's Deployment, wherever that is.
+/// The feature gates in the arguments of the gate's Deployment, in whatever namespace that is.
 async fn features(client: &Client) -> Result<String> {
     let deployments: Api<Deployment> = Api::all(client.clone());
     let found = deployments
@@ -261,7 +266,7 @@ async fn features(client: &Client) -> Result<String> {
     Ok(features.collect::<Vec<_>>().join(" "))
 }
 
-/// Replaces what follows `key` up to the end of its line.
+/// Replaces the text after `key`, up to the end of the line.
 fn replace_value(text: &str, key: &str, value: &str) -> Result<String> {
     let (before, rest) = text
         .split_once(key)

@@ -1,17 +1,19 @@
-//! The core cases against any cluster that `KUBECONFIG` names, where quorumgate is installed: `make cluster`.
+//! The core cases against any cluster that `KUBECONFIG` names, where quorumgate is installed:
+//! `make cluster`.
 //!
-//! The other end-to-end tests run on a test bed, whose node agent stands in for the kubelet. These here run where
-//! kubelets, a container runtime and a network are real. They use what every cluster has: the Kubernetes API, with
-//! its proxy to pods, and `kubectl`. They make a namespace of their own, with the etcd cluster of
-//! `manifests/examples`, and delete that namespace at the end.
+//! The other end-to-end tests run on a test bed, whose node agent stands in for the kubelet. These
+//! cases run where kubelets, a container runtime and a network are real. They need only what every
+//! cluster has: the Kubernetes API with its proxy to pods, and `kubectl`. They create a namespace
+//! with the etcd cluster of `manifests/examples`, and delete it at the end.
 //!
 //! | variable | default | meaning |
 //! |---|---|---|
 //! | `ETCD_IMAGE` | the example's | an image of etcd that the nodes have or can pull |
 //! | `STORAGE_CLASS` | the cluster's default | the class of the members' volumes |
 //!
-//! Cases run one after another, since they share the etcd cluster. Each begins when all members serve. A case that
-//! needs something that this cluster does not offer is skipped, and the output says why.
+//! Cases run one after another, since they share the etcd cluster. Each begins when all members
+//! serve. A case that needs something that this cluster does not offer is skipped, and the output
+//! says why.
 
 #![expect(clippy::print_stdout, reason = "the output is what a person reads")]
 
@@ -28,17 +30,17 @@ use tokio::time::timeout;
 
 use cluster::Cluster;
 
-/// How long one case may take.
+/// The time limit of one case.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// The end of a case that did not fail.
+/// The outcome of a case that did not fail.
 pub(crate) enum Outcome {
     Passed,
-    /// The case needs what this cluster does not offer.
+    /// The case needs something that this cluster does not offer.
     Skipped(String),
 }
 
-/// What cannot be done to a cluster from outside its nodes, so that only the test bed has cases for it.
+/// Faults that cannot be made from outside the nodes, so that only the test bed has cases for them.
 const NOT_HERE: [(&str, &str); 5] = [
     (
         "members that hang or are cut off from their peers",
@@ -64,7 +66,8 @@ const NOT_HERE: [(&str, &str); 5] = [
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // `cargo test` without arguments starts every test target. Without a cluster there is nothing to do.
+    // `cargo test` without arguments runs every test target. Without a cluster this one does
+    // nothing.
     if std::env::var_os("KUBECONFIG").is_none() {
         println!("cluster: KUBECONFIG is not set, so no case was run");
         return ExitCode::SUCCESS;
@@ -79,7 +82,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs every case; returns how many failed.
+/// Runs every case. Returns the number of failed cases.
 async fn run() -> Result<usize> {
     let chosen: Vec<String> = std::env::args()
         .skip(1)

@@ -1,4 +1,4 @@
-//! The members as the API server's proxy to pods shows them, and how one is broken from outside.
+//! The members through the API server's proxy to pods, and a way to break one from outside.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use http::Request;
@@ -8,17 +8,17 @@ use quorumgate_testbed::eventually;
 
 use crate::cluster::{Cluster, PATIENCE, PODS, is_ready};
 
-/// An image that no registry has.
+/// The name of an image that no registry has.
 pub(crate) const NO_IMAGE: &str = "quorumgate.invalid/none:1";
 
 impl Cluster {
-    /// What a port of a pod answers to a GET.
+    /// The answer of a pod's port to a GET.
     pub(crate) async fn ask(&self, pod: &str, port: u16, path: &str) -> Result<String> {
         let request = Request::get(self.proxied(pod, port, path)).body(Vec::new())?;
         Ok(self.client().request_text(request).await?)
     }
 
-    /// What a port of a pod answers to a POST of JSON.
+    /// The answer of a pod's port to a POST of JSON.
     pub(crate) async fn post(
         &self,
         pod: &str,
@@ -38,7 +38,7 @@ impl Cluster {
         format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy{path}")
     }
 
-    /// The pod of the member that leads, by etcd's own metrics.
+    /// The pod of the leader, from etcd's own metrics.
     pub(crate) async fn leader(&self) -> Result<&'static str> {
         eventually(PATIENCE, "a member leads", || async {
             for pod in PODS {
@@ -50,12 +50,12 @@ impl Cluster {
                     return Ok(pod);
                 }
             }
-            bail!("nobody says so")
+            bail!("no member reports that it leads")
         })
         .await
     }
 
-    /// Lets this pod go whatever the cluster says, for the next ten minutes.
+    /// Sets an override on this pod for the next ten minutes, so that the pod may go in any case.
     pub(crate) async fn lift(&self, pod: &str) -> Result<()> {
         let until = Timestamp::now().checked_add(10.minutes())?;
         let until = format!("{OVERRIDE_UNTIL}={until:.0}");
@@ -63,7 +63,8 @@ impl Cluster {
         self.kubectl(&annotate).await?.success().map(drop)
     }
 
-    /// Has the kubelet stop a member and look in vain for another image. The member's next pod has the right one.
+    /// Makes the kubelet stop a member and try to pull an image that does not exist. The member's
+    /// next pod has the right image.
     pub(crate) async fn break_member(&self, pod: &str) -> Result<()> {
         self.lift(pod).await?;
         let image = format!("etcd={NO_IMAGE}");

@@ -1,4 +1,4 @@
-//! Somebody who writes to the cluster all the time, through the API server's proxy.
+//! A writer that writes to the cluster all the time, through the API server's proxy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cluster::{Cluster, PODS};
 
-/// How long one write may take before the next member is asked.
+/// The time limit of one write. After it the next member is asked.
 const ONE: Duration = Duration::from_secs(3);
 
 /// The pause between two writes.
@@ -19,13 +19,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The first part of the keys.
 const PREFIX: &str = "try-";
 
-/// The first key after all of them.
+/// The first key after all keys with that prefix.
 const AFTER: &str = "try.";
 
-/// How long nobody may be able to write: an election, and the proxy's own time to give up on an address that is gone.
+/// The longest time without a write: an election, and the proxy's own timeout for an address that
+/// is gone.
 const GAP: Duration = Duration::from_secs(15);
 
-/// What became of the writes.
+/// The result of the writes.
 struct Written {
     /// The keys whose writes were acknowledged.
     acknowledged: Vec<Value>,
@@ -33,10 +34,12 @@ struct Written {
     longest_gap: Duration,
 }
 
-/// Writes until the work is done; then reads everything back.
+/// Writes until the work is done, and then reads all keys back.
 ///
 /// # Errors
-/// Where the work fails, where a write that was acknowledged is lost, and where nobody could write for [`GAP`].
+///
+/// Fails if the work fails, if an acknowledged write is lost, or if no write was possible for
+/// [`GAP`].
 pub(crate) async fn while_writing(
     cluster: &Cluster,
     work: impl Future<Output = Result<()>>,
@@ -59,7 +62,10 @@ pub(crate) async fn while_writing(
     }
     ensure!(!written.acknowledged.is_empty(), "nothing was written");
     let longest_gap = written.longest_gap;
-    ensure!(longest_gap < GAP, "nobody could write for {longest_gap:?}");
+    ensure!(
+        longest_gap < GAP,
+        "no write was acknowledged for {longest_gap:?}"
+    );
     Ok(())
 }
 
@@ -90,7 +96,7 @@ async fn write(cluster: &Cluster, done: &AtomicBool) -> Result<Written> {
     })
 }
 
-/// Every key of the writer, as etcd has it.
+/// Every stored key of the writer.
 async fn stored(cluster: &Cluster) -> Result<Vec<Value>> {
     let (from, until) = (base64(PREFIX)?, base64(AFTER)?);
     let body = json!({"key": from, "range_end": until, "keys_only": true}).to_string();
@@ -104,7 +110,7 @@ async fn stored(cluster: &Cluster) -> Result<Vec<Value>> {
     Ok(keys.cloned().collect())
 }
 
-/// Text as etcd's JSON has it.
+/// The text as etcd's JSON encodes it.
 fn base64(text: &str) -> Result<Value> {
     Ok(serde_json::to_value(ByteString(text.as_bytes().to_vec()))?)
 }

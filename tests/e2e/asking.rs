@@ -1,4 +1,4 @@
-//! The two ways in which a member is asked to go, and what a refusal says.
+//! The two ways to ask for a member (delete and eviction), and the checks of the answer.
 
 use anyhow::{Result, bail, ensure};
 use kube::api::{DeleteParams, EvictParams, PostParams, Preconditions};
@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use crate::world::{SOON, World};
 
-/// How a pod is asked to go.
+/// How a request asks for a pod to go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// As `kubectl delete pod --wait=false` asks.
+    /// A delete, as `kubectl delete pod --wait=false` sends.
     Delete,
-    /// As `kubectl drain` asks.
+    /// An eviction, as `kubectl drain` sends.
     Eviction,
 }
 
@@ -29,7 +29,7 @@ impl World {
             .map(drop)
     }
 
-    /// Deletes a pod without any grace, as `kubectl delete pod --force` does.
+    /// Deletes a pod with a grace period of 0 s, as `kubectl delete pod --force` does.
     pub(crate) async fn force(&self, pod: &str) -> Result<(), kube::Error> {
         let now = DeleteParams::default().grace_period(0);
         self.pods().delete(pod, &now).await.map(drop)
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Asks for this incarnation of a pod, and for no other of its name.
+    /// Asks for one incarnation of a pod. Another pod of the same name is not meant.
     pub(crate) async fn ask_for_this(
         &self,
         by: By,
@@ -76,14 +76,15 @@ impl World {
         }
     }
 
-    /// Asks for a pod that may go.
+    /// Asks for a pod, and fails unless the gate permits that.
     pub(crate) async fn lets_go(&self, by: By, pod: &str) -> Result<()> {
         Ok(self.judged(by, pod, |_| false).await??)
     }
 
-    /// Asks in both ways; each time the pod has to wait, for a reason that mentions all of `parts`.
+    /// Asks for a pod in both ways, and fails unless the gate refuses each time for a reason that
+    /// mentions all of `parts`.
     ///
-    /// Whoever asks by eviction may hear of the companion `PodDisruptionBudget` instead, where that refuses too.
+    /// An eviction may be refused by the companion `PodDisruptionBudget` instead.
     pub(crate) async fn has_to_wait(&self, pod: &str, parts: &[&str]) -> Result<()> {
         self.has_to_wait_by(By::Delete, pod, parts).await?;
         let companion = format!("PodDisruptionBudget quorumgate-{}", self.etcd.name());
@@ -99,7 +100,8 @@ impl World {
         Ok(())
     }
 
-    /// Asks in one way; the pod has to wait, for a reason that mentions all of `parts`.
+    /// Asks for a pod in one way, and fails unless the gate refuses for a reason that mentions all
+    /// of `parts`.
     pub(crate) async fn has_to_wait_by(&self, by: By, pod: &str, parts: &[&str]) -> Result<()> {
         let mentions = |message: &str| parts.iter().all(|part| message.contains(part));
         let (code, message) = refusal(self.judged(by, pod, mentions).await?)?;
@@ -111,9 +113,10 @@ impl World {
         Ok(())
     }
 
-    /// What the gate answers, unless it refuses because a member was too slow, or because leadership moved a moment ago: a machine that
-    /// stalls for half a second is enough for the first, a test that asks quickly for the other, and drains ask again, too. A refusal
-    /// with an `expected` message counts in any case.
+    /// The gate's answer. A refusal that holds for a moment only (see [`is_for_a_moment`]) is asked
+    /// again, as drains do. The first cause of such a refusal is a machine that stalls for half a
+    /// second, the second is a test that asks quickly. A refusal with an `expected` message is
+    /// returned at once.
     async fn judged(
         &self,
         by: By,
@@ -133,7 +136,8 @@ impl World {
     }
 }
 
-/// An Eviction with these deleteOptions. `EvictParams` gives them a name that the API server does not know, so they are lost there.
+/// An Eviction with these deleteOptions. `EvictParams` of kube would lose them: it writes them
+/// under a name that the API server does not know.
 pub(crate) fn eviction(pod: &str, options: &Value) -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "Eviction",
@@ -141,7 +145,8 @@ pub(crate) fn eviction(pod: &str, options: &Value) -> Value {
     })
 }
 
-/// Whether one of its causes is a member that did not answer in time, or a leader that leads since a moment ago.
+/// Whether one cause of the refusal is a member that did not answer in time, or a leader that has
+/// just been elected.
 fn is_for_a_moment(refusal: &Status) -> bool {
     let mut causes = refusal.details.iter().flat_map(|details| &details.causes);
     causes.any(|cause| {
@@ -150,7 +155,7 @@ fn is_for_a_moment(refusal: &Status) -> bool {
     })
 }
 
-/// The code and the message with which the API server refused.
+/// The code and the message of the API server's refusal. Fails if the request was accepted.
 pub(crate) fn refusal<T>(answer: Result<T, kube::Error>) -> Result<(u16, String)> {
     match answer {
         Ok(_) => bail!("it was allowed"),

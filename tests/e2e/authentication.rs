@@ -1,5 +1,6 @@
-//! etcd asks who its clients are: by certificates, which the gate finds where etcd's settings say, or by users and passwords. Evidence needs
-//! any user, moving leadership needs the root role.
+//! Clusters with authentication: by client certificates, which the gate finds through etcd's own
+//! settings, or by users and passwords. Evidence needs any user; moving leadership needs the role
+//! `root`.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
@@ -50,7 +51,7 @@ async fn with_auth(name: &str, auth: Auth) -> Result<World> {
     Ok(world)
 }
 
-/// What kubectl says besides, which is where the gate's warnings are.
+/// The standard error of `kubectl delete`, which has the gate's warnings.
 async fn delete(world: &World, pod: &str) -> Result<String> {
     let output = world
         .kubectl(&["delete", "pod", pod, "--wait=false"])
@@ -69,7 +70,8 @@ async fn a_cluster_of_etcd_3_7_with_users_and_passwords_is_guarded() -> Result<(
     by_password("auth-pass-37", EtcdVersion::V3_7).await
 }
 
-/// Without TLS, so that nothing but the password says who the gate is. Until the budget names it, nobody lets the gate in, and the budget says that.
+/// A cluster without TLS, so that only the password says who the gate is. Before the budget names
+/// the password, etcd refuses the gate, and the budget reports that.
 async fn by_password(name: &str, version: EtcdVersion) -> Result<()> {
     let world = World::builder(name)
         .etcd(|etcd| {
@@ -83,7 +85,7 @@ async fn by_password(name: &str, version: EtcdVersion) -> Result<()> {
     let by_tls = world.condition("MembersAskedByTLS").await?;
     ensure!(by_tls.reason == "Plaintext", "{by_tls:?}");
     world.etcd.enable_auth().await?;
-    eventually(SOON, "the budget says that the gate is nobody", || async {
+    eventually(SOON, "the budget says that etcd denies access", || async {
         let live = world.condition("EvidenceLive").await?;
         ensure!(live.reason == "AccessDenied", "{live:?}");
         Ok(())
@@ -92,7 +94,7 @@ async fn by_password(name: &str, version: EtcdVersion) -> Result<()> {
 
     user(&world, "wrong").await?;
     name_the_user(&world).await?;
-    eventually(SOON, "the budget says that it is not let in", || async {
+    eventually(SOON, "the budget says that the login failed", || async {
         let live = world.condition("EvidenceLive").await?;
         for part in ["authentication failed", "Secret gate-user"] {
             ensure!(live.message.contains(part), "no {part:?}: {live:?}");
@@ -151,7 +153,7 @@ async fn tls_is_found_behind_variables() -> Result<()> {
     by_tls("tls-vars", TlsTold::Variables, "etcd-server").await
 }
 
-/// Nobody but the cluster's own settings says with which Secrets it is asked.
+/// A cluster whose own settings are all that names the Secrets for client TLS.
 async fn by_tls(name: &str, told: TlsTold, shown: &str) -> Result<()> {
     let world = World::builder(name)
         .etcd(|etcd| etcd.tls_told(told))

@@ -1,4 +1,5 @@
-//! Budgets: ours as people see them, those of others beside it, and grants whose disruption never came.
+//! The gate's budget as users see it, PodDisruptionBudgets of others, and grants whose disruption
+//! never comes.
 
 use std::time::Instant;
 
@@ -77,7 +78,8 @@ async fn an_eviction_that_another_budget_refuses_takes_no_grant() -> Result<()> 
 async fn a_grant_whose_request_fails_later_settles_by_itself() -> Result<()> {
     let world = World::new("wrong-version").await?;
     let uid = world.etcd.pod_uid("etcd-0").await?;
-    // Of a delete the API server compares the version before it asks, of an eviction afterwards.
+    // The API server compares the resourceVersion of a delete before it asks webhooks, and that of
+    // an eviction afterwards.
     let stale: Eviction = serde_json::from_value(json!({
         "metadata": {"name": "etcd-0"},
         "deleteOptions": {"preconditions": {"resourceVersion": "1"}},
@@ -116,14 +118,15 @@ async fn a_grant_whose_request_another_webhook_refuses_settles_by_itself() -> Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_deleted_with_its_open_grant_comes_back_cold() -> Result<()> {
+async fn a_budget_deleted_with_its_open_grant_comes_back_untrusted() -> Result<()> {
     let world = World::new("budget-gone").await?;
     let followers = world.etcd.followers().await?;
     let [leaving, staying, ..] = followers.as_slice() else {
         bail!("{} followers", followers.len());
     };
     let uid = world.etcd.pod_uid(leaving).await?;
-    // It does not hear SIGTERM, so it stays until its grace is over, or it is thawed.
+    // A frozen member does not handle SIGTERM. So its pod terminates until its grace period is
+    // over, or until it is thawed.
     let frozen = PodFaults::of(&world.sandbox, leaving).await?.freeze()?;
     world.lets_go(By::Delete, leaving).await?;
     let granted = world.granted().await?;
@@ -135,7 +138,7 @@ async fn a_budget_deleted_with_its_open_grant_comes_back_cold() -> Result<()> {
         .budgets()
         .delete(world.etcd.name(), &DeleteParams::default())
         .await?;
-    eventually(SOON, "the new budget is cold", || async {
+    eventually(SOON, "the new budget is not trusted", || async {
         let (code, message) = match refusal(world.delete(staying).await) {
             Ok(refused) => refused,
             Err(error) => return Some(Err(error)),
@@ -148,8 +151,8 @@ async fn a_budget_deleted_with_its_open_grant_comes_back_cold() -> Result<()> {
     .await??;
     let new = world.budget().await?;
     ensure!(new.metadata.uid != old, "it is the old budget");
-    let warm = new.status.is_some_and(|status| status.ledger.warm);
-    ensure!(!warm, "the new ledger is warm");
+    let trusted = new.status.is_some_and(|status| status.ledger.trusted);
+    ensure!(!trusted, "the new ledger is trusted");
 
     frozen.thaw();
     world.replaced(leaving, &uid).await?;
@@ -179,7 +182,7 @@ async fn kubectl_prints_the_budget_with_its_numbers() -> Result<()> {
         let row: Vec<_> = lines.next().context("no budget printed")?.collect();
         let expected = ["etcd", "3", "3", "2", "1", leader.as_str(), "3"];
         ensure!(
-            // No rollout waits for anything, so that column is empty.
+            // The column of the rollout's waits is empty, since no rollout is under way.
             row.len() == columns.len() - 1 && row.starts_with(&expected),
             "{said}"
         );
@@ -194,7 +197,7 @@ async fn budgets_that_make_no_sense_are_refused_by_their_schema() -> Result<()> 
     let world = World::builder("bad-budgets")
         .nodes(1)
         .etcd(|etcd| etcd.replicas(1))
-        .cold()
+        .untrusted()
         .start()
         .await?;
     let spec = |more: Value| {
@@ -250,7 +253,7 @@ async fn budgets_that_make_no_sense_are_refused_by_their_schema() -> Result<()> 
     world.close().await
 }
 
-/// A dry run of the creation of a budget called `other`.
+/// Creates a budget called `other` in a dry run.
 async fn create(world: &World, spec: &Value) -> Result<quorumgate_testbed::kubectl::Output> {
     let budget = json!({
         "apiVersion": "quorumgate.io/v1alpha1",
@@ -265,7 +268,8 @@ async fn create(world: &World, spec: &Value) -> Result<quorumgate_testbed::kubec
         .await
 }
 
-/// Shows that the open grant of `etcd-0` counts, although its pod stays as it was, until it has settled.
+/// Checks that the open grant of `etcd-0` counts until it is settled, although its pod is
+/// unchanged.
 async fn holds_until_settled(world: &World, uid: &str) -> Result<()> {
     let granted = world.granted().await?;
     ensure!(granted == ["etcd-0"], "grants: {granted:?}");

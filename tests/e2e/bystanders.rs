@@ -1,4 +1,4 @@
-//! Pods that have nothing to do with etcd, of the kinds that clusters are full of.
+//! Pods that have nothing to do with etcd, of the kinds that are common in clusters.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{SOON, World};
 
-/// A Deployment of this name, and pods with the label `app` of this value.
+/// Creates a Deployment of this name. The label `app` of its pods has the name as its value.
 pub(crate) async fn deployment(world: &World, name: &str, replicas: usize) -> Result<()> {
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": name},
@@ -28,7 +28,7 @@ pub(crate) async fn deployment(world: &World, name: &str, replicas: usize) -> Re
     run(world, name, replicas).await.map(drop)
 }
 
-/// A `DaemonSet` with a pod on every node of the test.
+/// Creates a `DaemonSet` with a pod on every node of the test.
 pub(crate) async fn daemon_set(world: &World, name: &str) -> Result<()> {
     let daemon_set: DaemonSet = serde_json::from_value(json!({
         "metadata": {"name": name},
@@ -46,7 +46,7 @@ pub(crate) async fn daemon_set(world: &World, name: &str) -> Result<()> {
         .map(drop)
 }
 
-/// A pod that nobody would make anew.
+/// Creates a pod that no controller owns.
 pub(crate) async fn bare_pod(world: &World, name: &str) -> Result<()> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": name, "labels": {"app": name}},

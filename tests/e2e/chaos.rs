@@ -1,11 +1,14 @@
-//! Everything at once and at random, and afterwards the question whether one permission was wrong.
+//! Random faults and requests, all at once, and then the check that every permission of the gate
+//! was right.
 //!
-//! Several etcd clusters side by side, on a control plane of their own, share their nodes and three replicas of the gate. Something of its own
-//! happens to each cluster, and something to what they share; every choice comes from the seed. A run goes in rounds: after each all
-//! faults stop, whatever had to finish must have finished, and what was seen is judged.
+//! Several etcd clusters run side by side on a control plane of their own. They share its nodes and
+//! three replicas of the gate. One sequence of operations concerns each cluster, and one more
+//! concerns the shared parts. All choices come from the seed. A run has rounds: at the end of each
+//! all faults stop, every operation that has to finish must have finished, and all observations are
+//! judged.
 //!
-//! A short run belongs to the tests. `make chaos OPS=10000 SEED=7` goes on for longer, and the same seed chooses the same operations again,
-//! though not the same races.
+//! A short run belongs to the tests. `make chaos OPS=10000 SEED=7` runs for longer. The same seed
+//! chooses the same operations again, but does not repeat the same races.
 
 mod asked;
 mod chance;
@@ -39,16 +42,17 @@ use crate::world::World;
 use stage::Stage;
 use tally::Tally;
 
-/// Operations of a run that nobody chose.
+/// The number of operations in a run, unless `make chaos` sets another.
 const OPERATIONS: usize = 90;
-/// Operations of one round.
+/// The number of operations in a round.
 const ROUND: usize = 300;
-/// The clusters beside the first, which is called `red` and runs the newest etcd.
+/// The names and versions of all clusters but the first, which is called `red` and runs the newest
+/// etcd.
 const BESIDE: [(&str, EtcdVersion); 2] =
     [("green", EtcdVersion::V3_6), ("blue", EtcdVersion::V3_5)];
-/// Where pods go.
+/// The number of nodes for pods.
 const NODES: usize = 5;
-/// Replicas of the gate.
+/// The number of replicas of the gate.
 const REPLICAS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]

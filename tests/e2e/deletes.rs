@@ -1,4 +1,4 @@
-//! Deletes of single members, and the ways in which they can be asked for.
+//! Deletes of single members, and the different forms of such a request.
 
 use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, ListParams};
@@ -154,7 +154,7 @@ async fn dry_runs_of_every_kind_leave_no_trace() -> Result<()> {
             .is_none()
     );
 
-    // Refused as it would be for real: a dry run tells the truth.
+    // A dry run is refused exactly when the real request would be.
     let broken = world.crash("etcd-2").await?;
     let (code, _) = refusal(world.pods().delete("etcd-0", &dry).await)?;
     ensure!(code == 429, "{code}");

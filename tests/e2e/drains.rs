@@ -1,4 +1,4 @@
-//! Drains, as `kubectl` does them, while a writer writes.
+//! Drains by `kubectl`, while a writer writes to etcd.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::bystanders;
 use crate::vigil::Vigil;
 use crate::world::World;
 
-/// Two voters always serve, so a write waits for one election at most.
+/// The longest time without a write. Two voters always serve, so a write waits for one election at
+/// most.
 const LONGEST_GAP: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +42,8 @@ async fn drains_of_all_nodes_with_pods_of_all_kinds_keep_a_majority_and_lose_no_
         report.longest_gap
     );
 
-    // Everything was on some node, so everything had to go; but what belongs to a node stays on it.
+    // All pods were on one of the nodes, so every pod had to move, except those that belong to a
+    // node.
     let moved = uids(&world).await?;
     ensure!(members.is_disjoint(&moved), "{members:?}, then {moved:?}");
     let now = bystanders::run(&world, "web", 2).await?;

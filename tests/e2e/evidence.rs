@@ -1,4 +1,4 @@
-//! Who serves is what etcd says: neither what the kubelet's probes say, nor what nobody could be asked about.
+//! Evidence comes from etcd: neither readiness probes nor missing answers decide who serves.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::asking::{By, refusal};
 use crate::world::{SOON, World};
 
-/// When the API server gives a webhook up.
+/// The time after which the API server gives up a call of a webhook.
 const WEBHOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,14 +23,15 @@ async fn a_partitioned_member_that_is_ready_does_not_count() -> Result<()> {
         .start()
         .await?;
     let leader = world.etcd.leader().await?;
-    // Not the leader: nobody has to be elected, so there is one reason only to refuse.
+    // A follower is cut off, so that no election is a second reason to refuse.
     let lost = world.etcd.followers().await?.pop().context("no follower")?;
     let cut = PodFaults::of(&world.sandbox, &lost).await?.partition()?;
 
     for by in By::BOTH {
         world.has_to_wait_by(by, &leader, &[&lost]).await?;
     }
-    // Once it has noticed that its peers are gone, it says so itself; its pod is as Ready as before.
+    // After it has noticed the loss of its peers, the member reports that it knows no leader. Its
+    // pod stays Ready.
     eventually(SOON, "the partitioned member knows no leader", || async {
         let status = world.etcd.endpoint_status(&lost).await?;
         ensure!(status.leader.is_none(), "it follows {:?}", status.leader);
@@ -64,7 +65,8 @@ async fn a_serving_member_whose_readiness_probe_is_broken_still_counts() -> Resu
     world.replaced("etcd-0", &uid).await?;
     world.settled().await?;
 
-    // The companion budget of planners, which knows readiness only, must not be in the way of what etcd can spare.
+    // The companion budget knows only readiness. It must not refuse an eviction that etcd can
+    // spare.
     let uid = world.etcd.pod_uid("etcd-1").await?;
     eventually(SOON, "etcd-1 is evicted", || world.evict("etcd-1")).await?;
     world.has_to_wait("etcd-0", &["etcd-1"]).await?;
@@ -97,7 +99,7 @@ async fn a_budget_that_asks_for_readiness_judges_by_it_and_says_that_this_is_wea
     })
     .await?;
 
-    // It serves, and is not Ready.
+    // The member serves and is not Ready.
     let broken = faults::fail_readiness(&world.sandbox, "etcd-2")?;
     eventually(SOON, "etcd-2 is not Ready", || async {
         ensure!(!world.etcd.is_ready("etcd-2").await?, "it still is");
@@ -112,7 +114,7 @@ async fn a_budget_that_asks_for_readiness_judges_by_it_and_says_that_this_is_wea
     );
     broken.mend();
 
-    // Nobody has to answer the gate.
+    // From here on no member accepts the gate's certificate.
     world.etcd.expire_client_certificate().await?;
     let uid = world.etcd.pod_uid("etcd-0").await?;
     eventually(SOON, "etcd-0 may go", || world.delete("etcd-0")).await?;
@@ -167,7 +169,7 @@ async fn an_expired_client_certificate_makes_nobody_dead_and_the_budget_names_it
             live.status == "False" && live.message.contains("certificate expired"),
             "{live:?}"
         );
-        // Not known to serve is neither dead nor lost.
+        // A member that is not known to serve is neither dead nor lost.
         let healthy = is(condition::QUORUM_HEALTHY).context("no such condition")?;
         ensure!(healthy.status == "Unknown", "{healthy:?}");
         let reasons: Vec<_> = status.members.iter().map(|m| m.why.as_deref()).collect();
@@ -181,7 +183,7 @@ async fn an_expired_client_certificate_makes_nobody_dead_and_the_budget_names_it
     .await?;
 
     world.etcd.rotate_client_certificate().await?;
-    // The first question already goes with the new certificate.
+    // The first call after the renewal already uses the new certificate.
     world.delete("etcd-0").await?;
     world.close().await
 }

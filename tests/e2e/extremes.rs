@@ -1,4 +1,5 @@
-//! What is as large as Kubernetes lets it be: a thousand pods in one collection, pods of a mebibyte, names of 253 characters.
+//! The largest inputs that Kubernetes allows: a thousand pods in one delete, pods of more than a
+//! mebibyte, names of 253 characters.
 
 use std::time::Duration;
 
@@ -13,17 +14,17 @@ use serde_json::json;
 use crate::asking::{By, refusal};
 use crate::world::{SOON, World};
 
-/// How many pods are deleted by one request.
+/// The number of pods that one request deletes.
 const CROWD: usize = 1000;
-/// How many of them are created at one time.
+/// The number of pods that are created concurrently.
 const AT_ONCE: usize = 16;
-/// etcd takes requests of a mebibyte and a half.
+/// The size of a large pod in bytes. etcd accepts requests of one and a half MiB.
 const FAT: usize = 1_400_000;
 const LONGEST_NAME: usize = 253;
-/// For a thousand deletes one after another, on a machine that does other things besides.
+/// The time limit for a thousand deletes in sequence on a busy machine.
 const A_WHILE: Duration = Duration::from_secs(300);
 
-/// A pod that no scheduler cares for, so that deleting it ends it.
+/// A pod that no scheduler handles, so that its deletion removes it at once.
 fn pod(name: &str, word: &str) -> Result<Pod> {
     let container =
         json!({"name": "idle", "image": "idle", "env": [{"name": "WORD", "value": word}]});
@@ -51,8 +52,8 @@ async fn a_collection_of_a_thousand_pods_goes_up_to_the_second_member() -> Resul
         .try_collect::<()>()
         .await?;
 
-    // The API server goes through them by name, so that the members come last. After a minute it drops a request that has not ended;
-    // what is gone by then is gone.
+    // The API server deletes a collection in the order of names, so that the members come last.
+    // After a minute it abandons a request that has not ended; the deletes until then stay done.
     let everything = ListParams::default();
     let now = DeleteParams::default();
     let answer = eventually(A_WHILE, "an answer about all of them", async || match world
@@ -86,7 +87,7 @@ async fn pods_as_large_as_etcd_takes_them_pass_when_they_come_change_and_go() ->
     let mebibyte = "x".repeat(FAT);
     for (name, evict) in [("fat-0", false), ("fat-1", true)] {
         create(&world, name, &mebibyte).await?;
-        // Both objects of such a review are fat.
+        // Such a review has two large objects, the old and the new one.
         let change =
             Patch::Strategic(json!({"spec": {"containers": [{"name": "idle", "image": "other"}]}}));
         world
@@ -131,7 +132,7 @@ async fn names_of_253_characters_are_borne() -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    // The neighbour is looked after all the same.
+    // The other cluster is still guarded.
     world.lets_go(By::Delete, "etcd-1").await?;
     world.whole().await?;
     world.close().await

@@ -1,4 +1,4 @@
-//! Pods that are nobody's members pass untouched, whatever state the cluster beside them is in.
+//! Pods that are not members pass unchanged, whatever state the cluster beside them is in.
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::batch::v1::Job;
@@ -54,7 +54,8 @@ async fn pods_of_a_stateful_set_that_is_not_enrolled_pass() -> Result<()> {
     world.close().await
 }
 
-/// Deletes one of two pods and evicts the other while no member may go; neither is worth a line in the ledger.
+/// Deletes one of two pods and evicts the other while no member may go. Neither request is written
+/// to the ledger.
 async fn both_go_untouched(world: &World, labels: &str) -> Result<()> {
     let selection = ListParams::default().labels(labels);
     let pods = eventually(SOON, format!("two pods with {labels} run"), || async {

@@ -1,4 +1,5 @@
-//! What becomes of everybody else when the gate, its certificate or the API server is in trouble.
+//! Faults of the gate, of its certificate and of the API server, and their effect on all other
+//! requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,8 +20,9 @@ use crate::world::{SOON, World};
 async fn the_grant_of_a_replica_that_was_killed_settles_and_the_other_replica_answers() -> Result<()>
 {
     let world = World::new("killed").await?;
-    // A leader: between its grant and the answer leadership is moved, which leaves time for the kill. Should the answer be quicker
-    // nevertheless, all that is checked holds as well.
+    // The test asks for the leader. The gate moves leadership between the grant and the answer,
+    // which leaves time to kill the replica. All checks below also hold if the answer comes before
+    // the kill.
     let pod = world.etcd.leader().await?;
     let other = world.etcd.followers().await?.pop().context("no follower")?;
     world.gate.balancer().pin(0);
@@ -45,7 +47,7 @@ async fn the_grant_of_a_replica_that_was_killed_settles_and_the_other_replica_an
     world.gate.balancer().unpin();
     let answer = delete.await?;
 
-    // Nobody knows whether the request was carried out, so its grant counts.
+    // It is not known whether the request was carried out, so its grant counts.
     let (code, message) = refusal(world.delete(&other).await)?;
     ensure!(
         code == 429 && message.contains(&pod),
@@ -72,13 +74,17 @@ async fn the_serving_certificate_is_replaced_twice_without_one_failed_call() -> 
             })
             .await?;
         }
-        // More calls at once than there are connections: some have to begin with the new certificate. They ask for no judgement,
-        // which replicas give about one cluster one after another.
+        // The burst has more concurrent calls than there are connections, so that some connections
+        // have to be opened with the new certificate. The calls ask for pods that do not exist,
+        // because judgements about one cluster are made one after another.
         let before: u64 = world.gate.balancer().connections().iter().sum();
         let burst = (0..16 * rotation).map(|_| evict_nobody(world.pods()));
         futures::future::try_join_all(burst).await?;
         let after: u64 = world.gate.balancer().connections().iter().sum();
-        ensure!(after > before, "nobody met the new certificate");
+        ensure!(
+            after > before,
+            "no connection was opened with the new certificate"
+        );
     }
     let calls = load.stop().await?;
     ensure!(calls > 10, "{calls} calls are no load");
@@ -91,7 +97,7 @@ async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<(
     bystanders::deployment(&world, "foreign", 2).await?;
     let foreign = bystanders::run(&world, "foreign", 2).await?;
 
-    // A member is permitted to go, and the gate ends before it has gone.
+    // A member is permitted to go, and all replicas of the gate end before it is gone.
     let uid = world.etcd.pod_uid("etcd-0").await?;
     let node = world.agent_of("etcd-0").await?;
     node.freeze()?;
@@ -100,19 +106,19 @@ async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<(
         replica.kill().await?;
     }
 
-    // Terminating pods are deleted again, and gone in the end; their successors are created.
+    // Pods that terminate can be deleted again, and they go. Their successors are created.
     world.delete("etcd-0").await?;
     node.thaw()?;
     world.replaced("etcd-0", &uid).await?;
 
-    // Foreign pods are deleted, evicted and created.
+    // Pods of others can be deleted, evicted and created.
     for (by, pod) in By::BOTH.into_iter().zip(&foreign) {
         world.ask(by, pod).await?;
     }
     let now = bystanders::run(&world, "foreign", 2).await?;
     ensure!(now.is_disjoint(&foreign), "{now:?} of {foreign:?} are left");
 
-    // Members stay: who cannot be asked has not agreed.
+    // Members stay, since a gate that does not answer has permitted nothing.
     for by in By::BOTH {
         let (code, message) = refusal(world.ask(by, "etcd-1").await)?;
         ensure!(
@@ -127,7 +133,8 @@ async fn without_the_gate_whatever_is_none_of_its_business_goes_on() -> Result<(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_restart_of_the_api_server_the_gate_judges_as_before() -> Result<()> {
-    // The others would notice if it were theirs.
+    // The restarted control plane is this test's own: other tests would notice a restart of the
+    // shared one.
     World::builder("restarted")
         .on_a_plane_of_its_own(judges_as_before_a_restart)
         .await
@@ -153,7 +160,7 @@ async fn judges_as_before_a_restart(world: World) -> Result<()> {
     world.close().await
 }
 
-/// Callers that ask the gate all the time, and remember what failed.
+/// Calls of the gate in a loop, with a record of the first failure.
 struct Load {
     stop: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
@@ -176,7 +183,7 @@ impl Load {
         }
     }
 
-    /// How many calls were answered; fails when one was not.
+    /// Stops the loop. Returns the number of answered calls, or the failure of one.
     async fn stop(self) -> Result<usize> {
         self.stop.store(true, Ordering::Relaxed);
         for caller in self.callers {
@@ -194,7 +201,7 @@ async fn call_until(stop: Arc<AtomicBool>, calls: Arc<AtomicUsize>, pods: Api<Po
     Ok(())
 }
 
-/// A delete that the gate allows, and that changes nothing.
+/// Deletes a pod in a dry run, which the gate permits.
 async fn delete_for_show(pods: &Api<Pod>) -> Result<()> {
     let dry = DeleteParams {
         dry_run: true,
@@ -204,7 +211,7 @@ async fn delete_for_show(pods: &Api<Pod>) -> Result<()> {
     Ok(())
 }
 
-/// An eviction that the gate itself answers with "not found".
+/// Evicts a pod that does not exist, which the gate itself answers with "not found".
 async fn evict_nobody(pods: Api<Pod>) -> Result<()> {
     let (code, message) = refusal(pods.evict("nobody-0", &EvictParams::default()).await)?;
     ensure!(

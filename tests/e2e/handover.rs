@@ -1,4 +1,5 @@
-//! A Service that gets a selector and loses it again, before Kubernetes' own controllers: who is called, at any moment.
+//! A Service of the gate gets a selector and loses it again, with Kubernetes' own controllers
+//! running. At every moment some live replica has to be called.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,11 +16,11 @@ use serde_json::{Value, json};
 
 use crate::world::{SOON, gate};
 
-/// Where the gate lives.
+/// The gate's namespace as the API server has it.
 struct Home {
     client: Client,
     namespace: String,
-    /// Where each replica answers.
+    /// The serving address of each replica.
     replicas: [SocketAddr; 3],
 }
 
@@ -31,7 +32,8 @@ impl Home {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Whom API servers would call, and in how many slices each stands, by slices of the replicas and by others.
+    /// The addresses that API servers would call. The values count the slices that have the
+    /// address: those of the replicas first, those of others second.
     async fn called(&self) -> Result<BTreeMap<SocketAddr, [usize; 2]>> {
         let mut called: BTreeMap<SocketAddr, [usize; 2]> = BTreeMap::new();
         let slices: Api<EndpointSlice> = self.api();
@@ -56,7 +58,9 @@ impl Home {
         Ok(called)
     }
 
-    /// Waits until these replicas are called, each by one slice, either the replicas' own or another's. At no time is nobody called who `lives`.
+    /// Waits until exactly these replicas are called, each through one slice, which is either the
+    /// replicas' own or another's. Fails if at any moment none of the replicas in `lives` is
+    /// called.
     async fn comes_to(&self, replicas: &[usize], own: bool, lives: &[usize]) -> Result<()> {
         let of = |replicas: &[usize]| -> BTreeSet<SocketAddr> {
             let found = replicas
@@ -80,7 +84,7 @@ impl Home {
         })
         .await?;
         match emptied.get() {
-            Some(called) => bail!("nobody is called who answers: {called:?}"),
+            Some(called) => bail!("no replica that answers is called: {called:?}"),
             None => Ok(()),
         }
     }
@@ -95,7 +99,7 @@ impl Home {
         Ok(())
     }
 
-    /// Shows the pods to Kubernetes as a kubelet would: on a node, running, ready, with their address.
+    /// Sets the pods' status as a kubelet would: on a node, running, ready, with an address.
     async fn shows_pods(&self, node: &str) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let object: Node = serde_json::from_value(json!({"metadata": {"name": node}}))?;
@@ -145,7 +149,7 @@ async fn where_they_answer(client: &Client, namespace: &str) -> Result<[SocketAd
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_gets_a_selector_and_loses_it_calls_who_answers_and_ends_with_nobody_else()
+async fn a_service_that_gets_a_selector_and_loses_it_always_has_an_endpoint_that_answers()
 -> Result<()> {
     let sandbox = Bed::up().await?.sandbox("handover").await?;
     let gate: Gate = gate()
@@ -162,14 +166,16 @@ async fn a_service_that_gets_a_selector_and_loses_it_calls_who_answers_and_ends_
     let all = [0, 1, 2];
     home.comes_to(&all, true, &all).await?;
 
-    // Kubernetes takes over: each endpoint stays until it is listed there.
+    // Kubernetes' controllers take over. Each endpoint of the gate's stays until Kubernetes lists
+    // it.
     let node = format!("{}-gate", sandbox.namespace());
     home.shows_pods(&node).await?;
     home.select(json!({"app.kubernetes.io/name": "quorumgate"}))
         .await?;
     home.comes_to(&all, false, &all).await?;
 
-    // It goes on calling one that is dead, and so do the slices that it leaves behind, with a mirror of its Endpoints.
+    // Kubernetes keeps an endpoint that is dead. So do the slices that Kubernetes leaves behind,
+    // and the mirror of its Endpoints.
     gate.replica(2).kill().await?;
     home.comes_to(&all, false, &[0, 1]).await?;
     home.select(Value::Null).await?;

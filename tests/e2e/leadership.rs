@@ -1,4 +1,4 @@
-//! A leader hands over before it goes.
+//! A leader hands over before its pod goes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use quorumgate_testbed::writer::Writer;
 use crate::asking::By;
 use crate::world::{SOON, World};
 
-/// etcd's election timeout: what writers wait at least when a leader vanishes. With leadership moved first they waited 0.11 s and 0.14 s
-/// on a machine with more than twenty other processes at work: one period of the writer, and a member that refuses.
+/// etcd's election timeout: the least time without writes after a leader vanished. With leadership
+/// moved first, writers waited 0.11 s and 0.14 s on a machine with more than twenty other busy
+/// processes. That is one period of the writer and one refusal of a member.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -43,8 +44,9 @@ async fn writers_wait_less_than_an_election_timeout_when_the_leader_is_evicted()
     world.close().await
 }
 
-/// Whoever drains takes the leader each time, and begins anew as soon as the cluster is whole. The next leader may have led for a moment
-/// only, so the drain asks again until it has led for 5 s. A drain that was refused asks again after 5 s by itself.
+/// Each drain takes the leader's node, and starts as soon as the cluster is whole. The next leader
+/// may have led for a moment only; then the drain is refused until that leader has led for 5 s.
+/// `kubectl drain` repeats a refused eviction after 5 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_drains_in_a_row_move_leadership_every_time() -> Result<()> {
     let world = World::builder("leader-drains").nodes(4).start().await?;
@@ -79,8 +81,8 @@ async fn three_drains_in_a_row_move_leadership_every_time() -> Result<()> {
     world.close().await
 }
 
-/// A leader whose node does not carry anything out for the moment. etcd itself hands leadership over when it is told to end; as long
-/// as nobody tells it, whoever moves leadership is the gate.
+/// A leader on a node whose agent is frozen. etcd hands leadership over by itself when it gets
+/// SIGTERM. Here no SIGTERM arrives, so only the gate can have moved leadership.
 pub(crate) struct Held<'a> {
     world: &'a World,
     pod: String,
@@ -106,19 +108,19 @@ impl<'a> Held<'a> {
         &self.pod
     }
 
-    /// Fails unless the pod is on its way out, its member still serves, and another one leads.
+    /// Fails unless the pod terminates, its member still serves, and another member leads.
     pub(crate) async fn has_handed_over(&self) -> Result<()> {
         ensure!(self.leads().await? != self.pod, "it still leads");
         Ok(())
     }
 
-    /// Fails unless the pod is on its way out, and its member still leads.
+    /// Fails unless the pod terminates and its member still leads.
     pub(crate) async fn goes_as_leader(&self) -> Result<()> {
         ensure!(self.leads().await? == self.pod, "another one leads");
         Ok(())
     }
 
-    /// Lets the node go on, and waits until the pod has gone and the cluster is whole again.
+    /// Thaws the node's agent, and waits until the pod is gone and the cluster is whole.
     pub(crate) async fn release(self) -> Result<()> {
         self.node()?.thaw()?;
         self.world.replaced(&self.pod, &self.uid).await?;
@@ -143,6 +145,6 @@ impl<'a> Held<'a> {
         self.world
             .sandbox
             .node(&self.node)
-            .context("it runs on a node of somebody else")
+            .context("its node is none of this test's")
     }
 }

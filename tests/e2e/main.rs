@@ -1,11 +1,11 @@
-//! The gate end to end: a real API server asks it about real etcd members.
+//! End-to-end tests: a real API server asks the gate about real etcd members.
 //!
-//! Each test has a namespace, nodes, an etcd cluster and replicas of the gate of its own, on one shared control plane. Run them
-//! with `make e2e`, or one of them with `make e2e TESTS=name`.
+//! All tests share one control plane. Each test has its own namespace, nodes, etcd cluster and
+//! replicas of the gate. `make e2e` runs all tests, `make e2e TESTS=name` those with this name.
 
 #![expect(
     clippy::large_futures,
-    reason = "a test is one future on a thread of its own; boxing its parts helps nobody"
+    reason = "a test is one future on a thread of its own; boxing its parts has no use"
 )]
 
 mod asking;

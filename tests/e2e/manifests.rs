@@ -1,4 +1,4 @@
-//! What the repository tells people to install, as the API server reads it.
+//! The manifests of the repository, checked by the API server.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::world::SOON;
 
-/// What its users install; only the schemas are used here.
+/// The Go module of cert-manager. Only its CRDs are used here.
 const CERT_MANAGER: &str = "github.com/cert-manager/cert-manager@v1.21.2";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,8 @@ async fn the_api_server_accepts_every_object_for_cert_manager() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_accepts_every_object_with_the_selector_put_back() -> Result<()> {
     let bed = Bed::up().await?;
-    // A kustomization has to lie where its parts are found by relative paths.
+    // A kustomization finds its parts by relative paths, so this one is written inside the
+    // repository.
     let directory = tempfile::Builder::new()
         .prefix("selector-")
         .tempdir_in(repository("manifests"))?;
@@ -78,7 +79,7 @@ async fn the_api_server_accepts_every_example() -> Result<()> {
     every_object_is_accepted(&bed, "etcd-example", &objects).await
 }
 
-/// The namespace stands in many places, and is chosen in one.
+/// The namespace stands in many manifests, and one line of one file sets all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_namespace_is_a_line_of_one_file() -> Result<()> {
     let bed = Bed::up().await?;
@@ -129,7 +130,7 @@ async fn kustomized(bed: &Bed, directory: &str) -> Result<String> {
         .success()
 }
 
-/// The directory with cert-manager's own CRDs, from the Go module cache.
+/// The directory with cert-manager's own CRDs, in the Go module cache.
 async fn cert_manager_crds() -> Result<PathBuf> {
     let said = Invocation::new("go")
         .args(["mod", "download", "-json", CERT_MANAGER])
@@ -141,9 +142,9 @@ async fn cert_manager_crds() -> Result<PathBuf> {
     Ok(Path::new(directory).join("deploy/crds"))
 }
 
-/// Applies all of them strictly, as a dry run in the namespace that they live in.
+/// Applies all objects with strict validation, as a dry run in their own namespace.
 async fn every_object_is_accepted(bed: &Bed, namespace: &str, objects: &str) -> Result<()> {
-    // A dry run of an object needs its namespace for real.
+    // A dry run of an object in a namespace needs the namespace itself, so that is created.
     let created = bed.kubectl(["create", "namespace", namespace]).await?;
     ensure!(
         created.succeeded() || created.stderr.contains("AlreadyExists"),
@@ -161,7 +162,7 @@ async fn every_object_is_accepted(bed: &Bed, namespace: &str, objects: &str) -> 
     ];
     let said = eventually(SOON, "a dry run of all objects is accepted", || async {
         let output = bed.kubectl(apply).stdin(objects).await?;
-        // Namespaces and kinds may be so new that they are not known everywhere.
+        // The API server may not yet know a namespace or a kind that was created just before.
         if output.stderr.contains(" not found") || output.stderr.contains("no matches for kind") {
             bail!("{}", output.stderr);
         }

@@ -1,4 +1,4 @@
-//! Nodes that die, and nodes that only seem to be gone.
+//! Nodes that died, and nodes that are only unreachable.
 
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,7 +11,7 @@ use crate::asking::{By, refusal};
 use crate::vigil::Vigil;
 use crate::world::{SOON, World};
 
-/// The taint that says of a node: nothing runs there any more.
+/// The taint that declares that nothing runs on the node any more.
 pub(crate) const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -40,14 +40,14 @@ async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_servic
     world.close().await
 }
 
-/// Whoever signs certificates or writes a token file may give somebody any name; the group of nodes is another thing.
+/// An identity provider can give an account any name. A kubelet is known by the group of nodes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kubelets_name_alone_takes_no_grace_from_a_pod_that_terminates() -> Result<()> {
     let world = World::builder("node-name").nodes(4).start().await?;
     let node = world.agent_of("etcd-2").await?;
     node.power_off().await?;
     node.wait_ready("Unknown").await?;
-    // Nobody is left who could end it: it terminates for as long as it is not forced.
+    // The node's agent is down, so the pod terminates until it is forced away.
     world.lets_go(By::Delete, "etcd-2").await?;
 
     let name = format!("system:node:{}", node.name());
@@ -108,7 +108,8 @@ async fn while_a_member_runs_on_without_its_node_object_no_other_is_taken() -> R
     node.stop_agent().await?;
     node.delete_object().await?;
 
-    // Its pod may go: nothing says that it still runs. The new one finds its data locked by the old.
+    // The old pod may go, since nothing says that it still runs. The new pod finds its data locked
+    // by the old process.
     force_away(&world, "etcd-2", &uid).await?;
     for pod in needed {
         refused_in_every_way(&world, pod).await?;
@@ -143,7 +144,8 @@ async fn while_a_member_runs_on_without_its_node_object_no_other_is_taken() -> R
     world.close().await
 }
 
-/// Forces this incarnation of a pod away. Kubernetes' own controllers may be faster; without its UID the next one would be asked for.
+/// Forces this incarnation of a pod away. The request carries its UID, because Kubernetes' own
+/// controllers may be faster, and without the UID the request would concern the next incarnation.
 async fn force_away(world: &World, pod: &str, uid: &str) -> Result<()> {
     let now = DeleteParams::default().grace_period(0);
     let that_one = now.preconditions(Preconditions {
@@ -156,7 +158,7 @@ async fn force_away(world: &World, pod: &str, uid: &str) -> Result<()> {
     }
 }
 
-/// Nobody gets this member while etcd-2 does not serve, whichever way they ask.
+/// Checks that requests of all kinds for this member are refused while etcd-2 does not serve.
 async fn refused_in_every_way(world: &World, pod: &str) -> Result<()> {
     for answer in [world.delete(pod).await, world.force(pod).await] {
         let (code, message) = refusal(answer)?;
@@ -165,7 +167,7 @@ async fn refused_in_every_way(world: &World, pod: &str) -> Result<()> {
             "{pod}: {code}: {message}"
         );
     }
-    // Here the companion PodDisruptionBudget may be the first to say so.
+    // An eviction may be refused by the companion PodDisruptionBudget first.
     let (code, message) = refusal(world.evict(pod).await)?;
     ensure!(code == 429, "{pod}: {code}: {message}");
     Ok(())

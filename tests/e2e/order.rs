@@ -1,4 +1,4 @@
-//! In which order pods begin to terminate.
+//! The order in which pods begin to terminate.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 
 use crate::world::World;
 
-/// The longest watch that the API server grants without being asked for more.
+/// The timeout of a watch in seconds. The API server grants less than 300 s unless more is asked
+/// for.
 const WATCH_SECONDS: u32 = 290;
 
 /// A watch of the members' pods.
@@ -22,7 +23,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// Begins to watch.
+    /// Starts a watch.
     pub(crate) async fn watch(world: &World) -> Result<Self> {
         let pods: Api<Pod> = world.pods();
         let listed = pods.list(&ListParams::default()).await?;
@@ -48,18 +49,18 @@ impl Order {
         Ok(Self { watch, gone })
     }
 
-    /// The pods that began to terminate, the first first.
+    /// Stops the watch. Returns the pods that began to terminate, in order.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.watch.abort();
         self.gone()
     }
 
-    /// Waits for the next one.
+    /// Waits for the next pod that begins to terminate.
     pub(crate) async fn next(&mut self) -> Result<String> {
         self.gone.recv().await.context("the watch has ended")
     }
 
-    /// Those since the last look.
+    /// The pods that began to terminate since the last call, in order.
     pub(crate) fn gone(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.gone.try_recv().ok()).collect()
     }

@@ -1,4 +1,4 @@
-//! A webhook of somebody else, which refuses.
+//! Another webhook beside the gate's, which refuses.
 
 use anyhow::Result;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
@@ -7,23 +7,24 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// What it is called in refusals.
+/// The webhook's name in refusals.
 pub(crate) const NAME: &str = "refuses.example.com";
 
-/// A webhook that nobody answers, so that it refuses.
+/// A webhook without a server and with `failurePolicy: Fail`, so that the API server refuses.
 pub(crate) struct OtherHook {
     configurations: Api<ValidatingWebhookConfiguration>,
     name: String,
 }
 
 impl OtherHook {
-    /// Asked about the deletes of pods in the world's namespace for which `condition` holds.
+    /// Creates the webhook for deletes of pods in the world's namespace, with this match condition.
     pub(crate) async fn create(world: &World, condition: &str) -> Result<Self> {
         let deletes = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]});
         Self::of_rule(world, deletes, condition).await
     }
 
-    /// Asked about writes that advance a StatefulSet's `status.currentRevision` while its strategy is `RollingUpdate`.
+    /// Creates the webhook for writes that advance a StatefulSet's `status.currentRevision` while
+    /// its strategy is `RollingUpdate`.
     pub(crate) async fn of_closing_books(world: &World) -> Result<Self> {
         let writes = json!({
             "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["statefulsets/status"],
@@ -59,7 +60,7 @@ impl OtherHook {
         })
     }
 
-    /// Takes it away.
+    /// Deletes the webhook.
     pub(crate) async fn remove(self) -> Result<()> {
         self.configurations
             .delete(&self.name, &DeleteParams::default())

@@ -1,4 +1,5 @@
-//! What the gate stands on is taken away: the definition of budgets, the label that puts a namespace under the webhooks.
+//! The gate loses its footing: the CRD of budgets is deleted, or a namespace loses the label that
+//! selects it for the webhooks.
 
 use std::path::Path;
 
@@ -30,7 +31,7 @@ async fn without_the_definition_of_budgets_members_wait_and_terminating_pods_go(
             world.delete("etcd-0").await?;
             node.thaw()?;
             world.replaced("etcd-0", &uid).await?;
-            // All of them serve, and still nobody can be asked for leave.
+            // All members serve, and still no permission can be recorded.
             world.etcd.quorate(SOON).await?;
             world.has_to_wait("etcd-1", &why).await?;
 
@@ -39,7 +40,7 @@ async fn without_the_definition_of_budgets_members_wait_and_terminating_pods_go(
             world
                 .has_to_wait("etcd-1", &["earlier permissions may still be open"])
                 .await?;
-            world.warm().await?;
+            world.trusted().await?;
             let uid = world.etcd.pod_uid("etcd-1").await?;
             world.lets_go(By::Delete, "etcd-1").await?;
             world.replaced("etcd-1", &uid).await?;
@@ -50,7 +51,7 @@ async fn without_the_definition_of_budgets_members_wait_and_terminating_pods_go(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_turns_cold()
+async fn a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_loses_its_trust()
 -> Result<()> {
     let world = World::new("no-label").await?;
     let uid = world.etcd.pod_uid("etcd-0").await?;
@@ -64,10 +65,10 @@ async fn a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_tu
         .kubectl(&["label", "namespace", namespace, "quorumgate.io/gated-"])
         .await?
         .success()?;
-    // Nobody knows what went while the gate was not asked.
+    // It is unknown which pods went while the gate was not asked.
     eventually(
         SOON,
-        "the gate is asked again, by a cold ledger",
+        "the gate is asked again, by an untrusted ledger",
         || async {
             let only_ask = DeleteParams {
                 dry_run: true,
@@ -83,13 +84,13 @@ async fn a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_tu
     )
     .await?;
     ensure!(ledger_epoch(&world).await? > epoch, "no new epoch");
-    // What it knew it still knows.
+    // The grants from before are kept.
     let granted = world.granted().await?;
     ensure!(granted == ["etcd-0"], "grants: {granted:?}");
     node.thaw()?;
     world.replaced("etcd-0", &uid).await?;
 
-    world.warm().await?;
+    world.trusted().await?;
     eventually(
         SOON,
         "the budget says that the gate is in force",

@@ -1,4 +1,5 @@
-//! What the gate's account cannot do, asked with its own token: what RBAC has no words for, the API server's policies keep from it.
+//! The limits of the gate's service account, tested with its own token. RBAC cannot express all of
+//! them; admission policies of the API server hold the rest.
 
 use std::fmt::Debug;
 
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use crate::asking::{eviction, refusal};
 use crate::world::{SOON, World, gate};
 
-/// A client with the token of the gate's account.
+/// A client with a token of the gate's service account.
 async fn account(world: &World) -> Result<Client> {
     let home = format!("{}-gate", world.namespace());
     let file = world
@@ -29,7 +30,8 @@ async fn account(world: &World) -> Result<Client> {
     kubeconfig::client_from(&file).await
 }
 
-/// The policies refuse with these words; a change of nothing is tried first until they are in force.
+/// Checks that a policy refuses the patch with these words. Before that, waits until the policies
+/// are in force, by patches that change nothing.
 async fn forbidden<K>(api: &Api<K>, name: &str, patch: Value, words: &str) -> Result<()>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -95,7 +97,7 @@ async fn of_a_stateful_set_the_account_changes_its_strategy_and_its_annotation_o
         let patch = json!({"metadata": metadata});
         forbidden(&sets, "etcd", patch, "no label, owner or finalizer").await?;
     }
-    // What the gate does itself.
+    // The gate's own changes pass.
     let memory = json!({"quorumgate.io/previous-update-strategy": "{\"type\":\"RollingUpdate\"}"});
     for patch in [
         json!({"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": null}}}),
@@ -104,7 +106,7 @@ async fn of_a_stateful_set_the_account_changes_its_strategy_and_its_annotation_o
     ] {
         allowed(&sets, "etcd", patch).await?;
     }
-    // Nobody else is held to it.
+    // The policy does not apply to other accounts.
     let others: Api<StatefulSet> = world.sandbox.api();
     allowed(&others, "etcd", changed).await?;
     let (code, _) = refusal(sets.delete("etcd", &DeleteParams::default()).await)?;
@@ -190,7 +192,7 @@ async fn pods_go_by_the_account_only_as_they_were_looked_at_and_where_the_webhoo
         dry_eviction(&pods, "etcd-0", &json!({})).await,
         "as it was looked at",
     )?;
-    // In a namespace that no webhook asks about, nothing at all.
+    // In a namespace that no webhook selects, the account may delete nothing at all.
     let elsewhere: Api<Pod> = Api::namespaced(client.clone(), "default");
     let stray = stray(&world).await?;
     let exactly_that = kube::api::Preconditions {
@@ -212,13 +214,14 @@ async fn pods_go_by_the_account_only_as_they_were_looked_at_and_where_the_webhoo
     )?;
     let admin: Api<Pod> = Api::namespaced(world.sandbox.client(), "default");
     admin.delete(&name, &DeleteParams::default()).await?;
-    // As the gate does it.
+    // The gate's own form of a delete passes.
     let delete = careless.preconditions(exactly);
     pods.delete("etcd-0", &delete).await.context("its delete")?;
     world.close().await
 }
 
-/// A pod named like one of a StatefulSet, in a namespace where nothing is enrolled. It never runs.
+/// Creates a pod that is named like a StatefulSet's, in a namespace without an enrolled cluster.
+/// The pod never runs.
 async fn stray(world: &World) -> Result<Pod> {
     let name = format!("{}-0", world.namespace());
     let pod = serde_json::from_value(json!({
@@ -293,7 +296,7 @@ async fn the_account_writes_no_budget_or_event_but_its_own() -> Result<()> {
         .annotations_mut()
         .insert(until.0.into(), until.1.into());
     refused_for(budgets.create(&dry, &budget).await, "overrides nothing")?;
-    // A permission is open: whoever deletes the budget would forget it.
+    // A grant is open, and a delete of the budget would lose it.
     world.lets_go(crate::asking::By::Delete, "etcd-0").await?;
     refused_for(
         budgets.delete("etcd", &delete).await,
@@ -310,7 +313,7 @@ async fn the_account_writes_no_budget_or_event_but_its_own() -> Result<()> {
     world.close().await
 }
 
-/// What no policy can hold, because reads are not admitted: RBAC alone refuses it.
+/// Reads are not admitted, so no policy can limit them. RBAC alone has to refuse.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_account_lists_no_secrets_anywhere_and_writes_none() -> Result<()> {
     let bed = quorumgate_testbed::Bed::up().await?;
@@ -342,7 +345,7 @@ async fn the_account_lists_no_secrets_anywhere_and_writes_none() -> Result<()> {
 async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
     let bed = quorumgate_testbed::Bed::up().await?;
     let sandbox = bed.sandbox("account-endpoints").await?;
-    // What the gate does itself passes: its replica comes into its Service. Nobody strikes a single one.
+    // The gate's own writes pass: the endpoint of its only replica becomes ready.
     let gate = gate();
     let gate = gate.replicas(1).keeping_endpoints().start(&sandbox).await?;
     let home = format!("{}-gate", sandbox.namespace());
@@ -394,13 +397,13 @@ async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
         slices.replace("quorumgate-0", &dry, &two).await,
         "its own pod and nobody else",
     )?;
-    // As it strikes a peer.
+    // A peer marks the endpoint of a lost replica as not ready.
     let mut struck = own.clone();
     let conditions = struck.endpoints.iter_mut().flat_map(|e| &mut e.conditions);
     conditions.for_each(|conditions| conditions.ready = Some(false));
     slices.replace("quorumgate-0", &dry, &struck).await?;
 
-    // Somebody else's: only less may stand there.
+    // The slice belongs to another writer, and the account may only remove endpoints from it.
     let theirs = |name: &str, service: &str| -> Result<EndpointSlice> {
         Ok(serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {

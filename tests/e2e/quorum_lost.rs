@@ -1,4 +1,4 @@
-//! A cluster that has lost its quorum, and the way out of it.
+//! Clusters without a quorum, and how they get out of that state.
 
 use anyhow::{Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -41,7 +41,7 @@ async fn without_a_quorum_the_dead_go_and_the_living_wait() -> Result<()> {
         .etcd(|etcd| etcd.replicas(5))
         .start()
         .await?;
-    // None of them completes a majority when it comes back, so it costs nothing to let them go.
+    // None of the dead members completes a majority when it returns, so their deletes cost nothing.
     let dead = ["etcd-1", "etcd-2", "etcd-3", "etcd-4"];
     let broken = world.crash_all(&dead).await?;
     eventually(SOON, "etcd-0 is known to have lost its quorum", || async {
@@ -57,7 +57,7 @@ async fn without_a_quorum_the_dead_go_and_the_living_wait() -> Result<()> {
 
     for (pod, by) in dead.into_iter().zip(By::BOTH.into_iter().cycle()) {
         let uid = world.etcd.pod_uid(pod).await?;
-        // It is started again and again, and while it runs nobody calls it dead.
+        // The member restarts again and again. While it runs it is not called dead.
         eventually(SOON, format!("{pod} may go"), || world.ask(by, pod)).await?;
         eventually(SOON, format!("{pod} is another"), || async {
             ensure!(world.etcd.pod_uid(pod).await? != uid, "it is still there");

@@ -1,6 +1,7 @@
-//! Who keeps the endpoints of the gate: its replicas, whatever becomes of some of them.
+//! The replicas keep the endpoints of the gate's Service, whatever happens to some of them.
 //!
-//! Nobody is sent there here, since no kube-proxy runs: what is asserted is what the EndpointSlices say, and when.
+//! No kube-proxy runs in the test bed, so no call goes through the Service. The tests check the
+//! content of the EndpointSlices and its timing.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,8 @@ use quorumgate_testbed::{Bed, Sandbox, eventually};
 
 use crate::world::{SOON, gate};
 
-/// A lost replica is out within 2 s; a machine that compiles beside the test may take longer.
+/// The time limit for the removal of a lost replica. The gate promises 2 s; a machine that compiles
+/// beside the test may take longer.
 const OUT: Duration = Duration::from_secs(6);
 
 struct Service {
@@ -20,7 +22,7 @@ struct Service {
 }
 
 impl Service {
-    /// Three replicas, all of them in.
+    /// Starts three replicas, and waits until all are in the Service.
     async fn start(name: &str) -> Result<Self> {
         let sandbox = Bed::up().await?.sandbox(name).await?;
         Self::start_in(sandbox, gate()).await
@@ -34,7 +36,8 @@ impl Service {
         Ok(service)
     }
 
-    /// Waits for this; at no time is the Service empty. How long it took.
+    /// Waits for this state of the endpoints, and returns how long that took. Fails if the Service
+    /// is empty at any moment.
     async fn comes_to(&self, wanted: [bool; 3]) -> Result<Duration> {
         let begun = Instant::now();
         eventually(
@@ -78,7 +81,7 @@ async fn a_replica_that_hangs_dies_or_ends_is_out_of_the_service_and_comes_back(
     replica.restart().await?;
     service.comes_to([true; 3]).await?;
 
-    // One that ends takes itself out while it still answers.
+    // A replica that ends removes itself while it still answers.
     let (ended, out) = tokio::join!(replica.term(), async {
         service.comes_to([true, false, true]).await?;
         ensure!(replica.is_running(), "it ended before it was out");
@@ -95,7 +98,8 @@ async fn of_three_replicas_two_are_lost_at_once_and_the_last_one_stays() -> Resu
     service.gate.replica(2).kill().await?;
     let took = service.comes_to([false, true, false]).await?;
     soon("two replicas", took)?;
-    // The last one hangs as well: nobody is there to take it out, and nobody has to.
+    // The last replica hangs as well. No other replica is left to remove its endpoint, so the
+    // endpoint stays.
     service.gate.replica(1).freeze()?;
     service.gate.replica(0).thaw()?;
     let back = service.comes_to([true, false, false]).await?;
@@ -105,7 +109,8 @@ async fn of_three_replicas_two_are_lost_at_once_and_the_last_one_stays() -> Resu
     service.close().await
 }
 
-/// No replica has a certificate for another: each answers only API servers, and turns the others away.
+/// A replica has no client certificate. With client certificates required, each replica answers API
+/// servers only, and turns other replicas away.
 #[tokio::test(flavor = "multi_thread")]
 async fn where_callers_show_certificates_a_replica_that_was_lost_comes_back_as_well() -> Result<()>
 {

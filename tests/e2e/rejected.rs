@@ -1,4 +1,5 @@
-//! Pods that their kubelets reject: they have failed without ever running, and their StatefulSet controller deletes them, through the gate.
+//! Pods that kubelets reject. Such a pod has failed without ever running, and its StatefulSet
+//! controller deletes it, which asks the gate.
 
 use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
@@ -15,17 +16,17 @@ use crate::asking::{By, refusal};
 use crate::vigil::Vigil;
 use crate::world::{SOON, World};
 
-/// How many incarnations of a pod are rejected before there is room for one.
+/// The number of incarnations that are rejected before the node has room.
 const SEVERAL: usize = 3;
 
-/// A watch of the members' pods, for those that are rejected.
+/// A watch for rejected pods of members.
 pub(crate) struct Rejections {
     watch: JoinHandle<()>,
     rejected: UnboundedReceiver<Pod>,
 }
 
 impl Rejections {
-    /// Begins to watch.
+    /// Starts a watch.
     pub(crate) async fn watch(world: &World) -> Result<Self> {
         let pods: Api<Pod> = world.pods();
         let version = pods.list(&ListParams::default()).await?.metadata;
@@ -84,7 +85,8 @@ async fn a_member_whose_successors_are_rejected_comes_back_and_the_others_stay_m
     world.close().await
 }
 
-/// After a loss of power. Nothing is created above a pod that is not Ready, nor deleted: only somebody else can take the rejected one.
+/// After a power loss. With ordered pod management the controller neither creates nor deletes a pod
+/// above one that is not Ready, so only another client can delete the rejected pod.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_a_rejected_pod_goes_and_those_that_may_bring_it_back_stay() -> Result<()>
 {
@@ -102,7 +104,7 @@ async fn without_a_quorum_a_rejected_pod_goes_and_those_that_may_bring_it_back_s
         "it was replaced"
     );
 
-    // One is alive, and the other dead, but not for good.
+    // One of these members is alive. The other is dead, but not for good.
     quorum_is_lost_to(&world, "etcd-1").await?;
     for needed in ["etcd-0", "etcd-1"] {
         for by in By::BOTH {
@@ -134,7 +136,8 @@ async fn without_a_quorum_a_rejected_pod_goes_and_those_that_may_bring_it_back_s
     world.close().await
 }
 
-/// After a loss of power. The quorum can only come back with a new incarnation of the rejected pod, so the controller has to get rid of the old one.
+/// After a power loss. Only a new incarnation of the rejected pod can bring the quorum back, so the
+/// controller has to delete the old one.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_the_controller_of_the_set_replaces_rejected_pods_until_it_is_back()
 -> Result<()> {
@@ -158,7 +161,7 @@ async fn without_a_quorum_the_controller_of_the_set_replaces_rejected_pods_until
     world.close().await
 }
 
-/// Has the pod's node come back from a loss of power, with no room for it. Returns its incarnation.
+/// Restarts the pod's node without room for the pod. Returns the UID of the rejected incarnation.
 async fn rejected_after_a_reboot(world: &World, pod: &str) -> Result<String> {
     let mut rejections = Rejections::watch(world).await?;
     let full = faults::reject(&world.sandbox, pod)?;
@@ -169,7 +172,7 @@ async fn rejected_after_a_reboot(world: &World, pod: &str) -> Result<String> {
     rejected.uid().context("a pod without UID")
 }
 
-/// Takes a pod's node, on which it is alone, the power, and gives it back.
+/// Cuts the power of a pod's node, on which no other pod runs, and restores it.
 async fn power_cycle(world: &World, pod: &str) -> Result<()> {
     let node = world.agent_of(pod).await?;
     for other in world.etcd.pod_names() {

@@ -1,4 +1,4 @@
-//! A member's pod that nobody owns any more, because somebody changed its labels, runs the same member as before.
+//! A pod that lost its owner by a change of its labels still runs the same member.
 
 use std::time::Duration;
 
@@ -12,18 +12,20 @@ use tokio::try_join;
 use crate::asking::By;
 use crate::world::{SOON, World};
 
-/// What takes a member's pod away from its StatefulSet: the label that the set selects by, its owner reference, all its labels.
+/// The patches that take a pod away from its StatefulSet: without the label that the set selects
+/// by, without its owner reference, without all labels.
 const LOST: [(&str, &str); 3] = [
     ("label", r#"{"metadata": {"labels": {"app": null}}}"#),
     ("owner", r#"{"metadata": {"ownerReferences": null}}"#),
     ("labels", r#"{"metadata": {"labels": null}}"#),
 ];
 
-/// Two voters always serve, so a write waits for one election at most.
+/// The longest time without a write. Two voters always serve, so a write waits for one election at
+/// most.
 const LONGEST_GAP: Duration = Duration::from_secs(4);
 
-/// A cluster whose members tell clients their addresses, and end eight seconds after they were told to: so a member that is on its way out
-/// answers at its client URL, whatever becomes of its pod's labels.
+/// Starts a cluster whose members advertise their IP addresses, and end eight seconds after the
+/// delete. So a terminating member answers at its client URL, whatever happens to its pod's labels.
 async fn by_address(name: &str) -> Result<World> {
     let pre_stop = json!({"preStop": {"exec": {"command": ["sleep", "8"]}}});
     World::builder(name)
@@ -37,7 +39,7 @@ async fn by_address(name: &str) -> Result<World> {
         .await
 }
 
-/// Takes a pod away from its StatefulSet, and waits until the gate has reported what it makes of that.
+/// Takes a pod away from its StatefulSet, and waits until the gate has reported the result.
 async fn lose(world: &World, pod: &str, patch: &str) -> Result<()> {
     let args = ["patch", "pod", pod, "--type=merge", "--patch", patch];
     world.kubectl(&args).await?.success()?;
@@ -76,7 +78,9 @@ async fn two_in_a_row(name: &str, by: By) -> Result<()> {
     world.close().await
 }
 
-/// Its set has tried in vain to make a pod of this name, less and less often, and does not see the end of one it does not own.
+/// Triggers the StatefulSet controller, and waits for a new pod. The controller has tried in vain
+/// to create a pod of this name, with growing pauses, and gets no event for the end of a pod that
+/// it does not own.
 async fn create_again(world: &World, uid: &str) -> Result<()> {
     let now = format!("testbed.quorumgate.io/look={uid}");
     let look_again = ["annotate", "--overwrite", "statefulset", "etcd", &now];
@@ -173,7 +177,8 @@ async fn stays_gated(name: &str, labels: &[&str]) -> Result<()> {
         Ok(())
     })
     .await?;
-    // Its set has tried in vain to make a pod of this name, less and less often, and does not see the end of one it does not own.
+    // The StatefulSet controller has tried in vain to create a pod of this name, with growing
+    // pauses, and gets no event for the end of a pod that it does not own.
     let look_again = [
         "annotate",
         "statefulset",

@@ -1,4 +1,4 @@
-//! Updates of a running pod: those that would end its etcd are refused, all others pass.
+//! Updates of a running pod: an update that would restart etcd is refused, all others pass.
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -50,7 +50,7 @@ async fn a_new_image_of_etcd_or_a_deadline_is_refused_and_what_leaves_etcd_alone
     let labelled = json!({"metadata": {"labels": {"more": "yes"}}});
     world.change(pod, None, &labelled).await?;
 
-    // Nothing of it is worth a line in the ledger, and etcd runs what it ran.
+    // None of these updates is written to the ledger, and etcd's containers did not restart.
     ensure!(world.granted().await?.is_empty(), "a grant was given");
     ensure!(world.last_seq().await? == before, "the ledger was written");
     let etcd = world.container(pod, "etcd").await?;
@@ -88,7 +88,7 @@ async fn a_resize_is_refused_only_where_its_policy_restarts_etcd() -> Result<()>
     let cpu = requests("cpu", "20m").to_string();
     let said = world.kubectl(&[&resize[..], &[&cpu]].concat()).await?;
     said.success()?;
-    // The same amount in other words.
+    // The same amount in another notation.
     world
         .change(pod, Some("resize"), &requests("memory", "67108864"))
         .await?;
@@ -111,7 +111,7 @@ async fn an_override_lets_a_member_restart_in_place_and_its_grant_holds_back_the
         .await?;
     let pod = "etcd-1";
     let uid = world.etcd.pod_uid(pod).await?;
-    // Another name for what it runs.
+    // Another name of the image that runs.
     let same = EtcdVersion::default().image()?.replace(':', ":v");
 
     for useless in [in_minutes(-1)?, in_minutes(25 * 60)?] {
@@ -130,7 +130,7 @@ async fn an_override_lets_a_member_restart_in_place_and_its_grant_holds_back_the
     world.restarted(pod, "etcd").await?;
     ensure!(world.etcd.pod_uid(pod).await? == uid, "it was replaced");
     world.etcd.serves(pod, SOON).await?;
-    // It did not go: after a settle time it counts again.
+    // The pod did not go. After the settle time its member counts again.
     world.settled().await?;
     world.whole().await?;
 
@@ -148,7 +148,7 @@ async fn an_override_lets_a_member_restart_in_place_and_its_grant_holds_back_the
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_are_no_members_and_terminating_ones_may_be_changed() -> Result<()> {
     let world = World::new("restart-foreign").await?;
-    // Named like a pod of a StatefulSet, so that the gate is asked.
+    // The pod's name is like that of a StatefulSet's pod, so that the gate is asked.
     bystanders::bare_pod(&world, "loner-0").await?;
     world
         .change("loner-0", None, &image("sleep", "alpine"))
@@ -163,7 +163,7 @@ async fn pods_that_are_no_members_and_terminating_ones_may_be_changed() -> Resul
         .await?;
     node.thaw()?;
 
-    // While nobody can be asked, members keep what they run; their labels may change.
+    // While no replica answers, containers of members cannot change. Labels can.
     for replica in world.gate.replicas() {
         replica.kill().await?;
     }
@@ -182,7 +182,7 @@ async fn pods_that_are_no_members_and_terminating_ones_may_be_changed() -> Resul
 }
 
 impl World {
-    /// Updates a pod, or a part of it.
+    /// Patches a pod or one of its subresources.
     async fn change(
         &self,
         pod: &str,
@@ -207,7 +207,7 @@ impl World {
         found.with_context(|| format!("no container {name}"))
     }
 
-    /// How often a container was started again.
+    /// The restart count of a container.
     async fn restarts(&self, pod: &str, name: &str) -> Result<i32> {
         let status = self.etcd.pod(pod).await?.status.context("no status")?;
         let mut containers = status.container_statuses.into_iter().flatten();
@@ -215,7 +215,7 @@ impl World {
         Ok(found.context("no such container")?.restart_count)
     }
 
-    /// Waits until a container was started again.
+    /// Waits until the restart count of a container rises.
     async fn restarted(&self, pod: &str, name: &str) -> Result<()> {
         eventually(SOON, format!("{name} of {pod} restarted"), || async {
             let restarts = self.restarts(pod, name).await?;
@@ -232,7 +232,7 @@ impl World {
     }
 }
 
-/// A cluster whose members restart for memory, and not for CPU.
+/// Makes a resize of memory restart etcd's container, and a resize of CPU not.
 fn resizable(etcd: EtcdClusterBuilder) -> EtcdClusterBuilder {
     let policy = json!([
         {"resourceName": "cpu", "restartPolicy": "NotRequired"},

@@ -1,4 +1,5 @@
-//! Rollouts under `OnDelete`: the order, what writers notice, what holds one, and who comes in between.
+//! Rollouts under `OnDelete`: their order, their cost for writers, their obstacles, and other
+//! requests in between.
 
 mod books;
 mod defects;
@@ -76,7 +77,8 @@ async fn a_bad_template_holds_at_one_member_and_a_rollback_goes_on() -> Result<(
         "{progressing:?}"
     );
 
-    // kubernetes#67250: the StatefulSet controller would wait for the broken pod for ever.
+    // Without the gate the StatefulSet controller would wait for the broken pod for ever
+    // (kubernetes#67250).
     template::patch_set(&world, template::image(&image)).await?;
     finished(&world, &good).await?;
     ensure!(

@@ -1,4 +1,5 @@
-//! A cluster that grows: learners join one after another and are promoted, while members are asked to go.
+//! A cluster that grows: learners join one after another and are promoted, while other requests ask
+//! for members.
 
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::eventually;
@@ -20,7 +21,8 @@ async fn from_three_to_five_a_learner_may_go_and_voters_only_while_a_larger_majo
         scheduled(&world, pod).await?;
     }
 
-    // As soon as one of them has a vote, two of four are no majority.
+    // Two of four are no majority. So the second member has to stay as soon as the learner may get
+    // a vote.
     let (code, message) = refusal(world.delete("etcd-0").await)?;
     ensure!(
         code == 429 && message.contains("another voter may join"),
@@ -58,10 +60,11 @@ pub(crate) async fn scheduled(world: &World, pod: &str) -> Result<()> {
         .map(drop)
 }
 
-/// Adds the member to etcd and lets its pod start.
+/// Adds the member to etcd as a learner, and lets its pod start.
 pub(crate) async fn joins_as_learner(world: &World, pod: &str, held: Standing) -> Result<()> {
     world.etcd.add_learner(pod).await?;
-    // It runs no member yet, so it goes for nothing; the next one reads whom it is to join.
+    // No member runs in the pod yet, so the delete costs nothing. The next incarnation reads which
+    // cluster to join.
     let uid = world.etcd.pod_uid(pod).await?;
     world.delete(pod).await?;
     another(world, pod, &uid).await?;
@@ -74,7 +77,7 @@ async fn a_learner_may_go(world: &World, learner: &str) -> Result<()> {
     let node = world.agent_of(learner).await?;
     node.freeze()?;
     world.lets_go(By::Delete, learner).await?;
-    // It may be promoted while it is on its way out.
+    // The learner may be promoted while its pod terminates.
     let (code, message) = refusal(world.delete("etcd-0").await)?;
     ensure!(
         code == 429 && message.contains(learner) && message.contains("3 are needed"),
@@ -115,7 +118,7 @@ async fn one_of_four_may_go(world: &World) -> Result<()> {
 }
 
 pub(crate) async fn promote(world: &World, pod: &str) -> Result<()> {
-    // etcd refuses while it is not in sync.
+    // etcd refuses to promote a learner that is not in sync.
     eventually(SOON, format!("{pod} is promoted"), || {
         world.etcd.promote(pod)
     })

@@ -1,4 +1,4 @@
-//! What the gate must not be able to do, and must not tell.
+//! Permissions that the gate must not have, and Secrets that it must not reveal.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ const VERBS: [&str; 8] = [
     "deletecollection",
 ];
 
-/// One thing that a role may allow: group, resource with its subresource, verb.
+/// A call that a role may allow: API group, resource with its subresource, verb.
 type Call = (String, String, String);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,7 +72,7 @@ async fn the_service_account_is_denied_every_verb_that_its_role_leaves_out() -> 
     sandbox.close().await
 }
 
-/// Every call that the manifest's cluster-wide role grants.
+/// Every call that the cluster-wide role of the manifests grants.
 fn granted() -> Result<BTreeSet<Call>> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(&manifest("rbac.yaml")?)?;
     let role = objects.iter().find(|object| {
@@ -84,7 +84,7 @@ fn granted() -> Result<BTreeSet<Call>> {
         .context("no rules")?;
     let mut calls = BTreeSet::new();
     for rule in rules.as_array().context("not a list")? {
-        // What is granted for one name is denied for the one that is asked about.
+        // Grants for one resource name do not cover the name in the question below.
         if rule.get("resourceNames").is_some() {
             continue;
         }
@@ -105,8 +105,9 @@ fn texts(rule: &Value, field: &str) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// Every verb on everything that Kubernetes and the gate define. Other definitions come and go with other tests, some of them as owners of
-/// StatefulSets, which a role of their own lets the gate read.
+/// Every verb on every resource of Kubernetes and of the gate. Other CRDs are left out: they come
+/// and go with other tests, and some are owners of StatefulSets, which the gate reads with a role
+/// of its own.
 async fn every_call(bed: &Bed) -> Result<BTreeSet<Call>> {
     let known = Discovery::new(bed.client()).run().await?;
     let mut calls = BTreeSet::new();
@@ -126,7 +127,7 @@ async fn every_call(bed: &Bed) -> Result<BTreeSet<Call>> {
             }
         }
     }
-    // What discovery leaves out, or shows under another group.
+    // Discovery leaves these subresources out, or shows them under another group.
     for part in [
         "pods/eviction",
         "pods/exec",
@@ -156,7 +157,7 @@ async fn is_allowed(
         name: Some("anything".to_owned()),
         ..ResourceAttributes::default()
     };
-    // Not as one of system:authenticated: what everybody may is none of our roles' doing.
+    // The group system:authenticated is left out: its permissions are not from the gate's roles.
     let review = SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: Some(account.to_owned()),
@@ -225,7 +226,7 @@ async fn the_deployment_s_pod_keeps_to_the_restricted_standard() -> Result<()> {
     sandbox.close().await
 }
 
-/// Something that looks like a key, in no key's place.
+/// A string that looks like a part of a key, stored in a place for something else.
 const CANARY: &str = "MIICANARYCANARYCANARYCANARYCANARYCANARYCANARYCANARYCANARYCANARYC";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -238,7 +239,8 @@ async fn no_secret_is_told_to_anybody() -> Result<()> {
         secrets.len()
     );
 
-    // A permission, a refusal, and evidence that cannot be had for want of a readable key: its line breaks are gone.
+    // These answers are a permission, a refusal, and a failure to read a key, which is unreadable
+    // because its line breaks are gone.
     world.lets_go(By::Delete, "etcd-0").await?;
     let mut told = refusal(world.delete("etcd-1").await)?.1;
     world.whole().await?;
@@ -288,7 +290,7 @@ async fn secrets(world: &World) -> Result<BTreeSet<String>> {
     Ok(lines)
 }
 
-/// Replaces the key with which the gate asks etcd.
+/// Replaces the gate's key for client TLS to etcd.
 async fn give_the_gate(world: &World, key: &str) -> Result<()> {
     let secrets: Api<Secret> = world.sandbox.api();
     let patch = json!({"stringData": {"tls.key": key}});

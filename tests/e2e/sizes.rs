@@ -32,7 +32,7 @@ async fn of_two_members_none_goes_without_an_override_on_its_pod() -> Result<()>
         code == 429 && message.contains("policy.twoMembers"),
         "{code}: {message}"
     );
-    // The companion budget says so too.
+    // The companion budget refuses as well.
     let (code, message) = refusal(world.evict("etcd-0").await)?;
     ensure!(code == 429, "{code}: {message}");
 

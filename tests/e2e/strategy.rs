@@ -1,4 +1,5 @@
-//! The update strategy of what is enrolled: kept at `OnDelete` while the feature is on, given back when it is switched off.
+//! The update strategy of enrolled StatefulSets: `OnDelete` while the feature is on, and the
+//! owner's own after it is switched off.
 
 use std::time::Duration;
 
@@ -17,20 +18,20 @@ use crate::world::{SOON, World};
 
 const FEATURE: &str = "QuorumAwareUpdatesWithOnDelete";
 const ANNOTATION: &str = "quorumgate.io/previous-update-strategy";
-/// What is needed of a rollout of three members, on a machine that does other things besides.
+/// The time limit for a rollout of three members on a busy machine.
 const ROLLOUT: Duration = Duration::from_secs(180);
-/// What writers may wait for: an election, on such a machine.
+/// The longest time without a write: one election on a busy machine.
 const GAP: Duration = Duration::from_secs(4);
-/// How often the operator writes.
+/// The number of writes by the operator.
 const SYNCS: u32 = 20;
 
-/// One member is enough where nothing is rolled out.
+/// A world with one member, for tests without a rollout.
 async fn small(name: &str) -> Result<World> {
     World::builder(name)
         .nodes(1)
         .etcd(|etcd| etcd.replicas(1))
         .feature(FEATURE)
-        .cold()
+        .untrusted()
         .start()
         .await
 }
@@ -87,13 +88,13 @@ fn is_kept(set: &StatefulSet) -> Result<()> {
     Ok(())
 }
 
-/// What is remembered of its owner's wish.
+/// The owner's strategy, as the gate remembers it in an annotation.
 fn remembered(set: &StatefulSet) -> Result<Value> {
     let memory = set.annotations().get(ANNOTATION).context("no memory")?;
     Ok(serde_json::from_str(memory)?)
 }
 
-/// Waits until the stored strategy is this one, and nothing is remembered.
+/// Waits until the stored strategy is this one and the annotation is gone.
 async fn given_back(world: &World, name: &str, expected: &Value) -> Result<StatefulSet> {
     eventually(
         SOON,
@@ -104,7 +105,7 @@ async fn given_back(world: &World, name: &str, expected: &Value) -> Result<State
             ensure!(now == *expected, "it has {now}, not {expected}");
             ensure!(
                 !set.annotations().contains_key(ANNOTATION),
-                "something is still remembered"
+                "the annotation is still there"
             );
             anyhow::Ok(set)
         },
@@ -124,10 +125,11 @@ async fn kept(world: &World, name: &str) -> Result<StatefulSet> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_that_writes_its_strategy_back_starts_no_fight() -> Result<()> {
     let world = small("strategy-fight").await?;
-    // What the API server makes of the wish, where nobody changes it.
+    // The API server's defaults for the owner's strategy where no webhook changes it.
     let plain = strategy(&create(&world, &set("plain", false, &wish())).await?)?;
     ensure!(plain["rollingUpdate"]["partition"] == 2, "{plain}");
-    // Where Kubernetes does not know `maxUnavailable` it stores none, but it was asked for.
+    // A Kubernetes without the feature for `maxUnavailable` drops the field. The gate remembers the
+    // field as it was asked for.
     let mut asked_for = plain;
     asked_for["rollingUpdate"]["maxUnavailable"] = json!("30%");
     let created = create(&world, &set("kept", true, &wish())).await?;
@@ -153,7 +155,7 @@ async fn an_operator_that_writes_its_strategy_back_starts_no_fight() -> Result<(
     let told = events.list(&about).await?.items;
     ensure!(told.is_empty(), "{told:?}");
 
-    // When the wish changes, the memory does.
+    // When the owner changes its strategy, the remembered one changes too.
     let newer = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     let patch = Patch::Merge(json!({"spec": {"updateStrategy": newer}}));
     let patched = sets(&world)
@@ -167,7 +169,7 @@ async fn an_operator_that_writes_its_strategy_back_starts_no_fight() -> Result<(
     world.close().await
 }
 
-/// One sync of an operator, in one of the ways there are.
+/// Writes the StatefulSet as an operator's sync does, in one of several ways that `sync` chooses.
 async fn write_back(world: &World, sync: u32) -> Result<StatefulSet> {
     let sets = sets(world);
     let desired = set("kept", true, &wish());
@@ -177,7 +179,8 @@ async fn write_back(world: &World, sync: u32) -> Result<StatefulSet> {
             let apply = Patch::Apply(&desired);
             sets.patch("kept", &operator.force(), &apply).await?
         }
-        // Without force: nobody else may own what it writes.
+        // Server-side apply without force: a conflict would show that another manager owns the
+        // field.
         1 => {
             let apply = Patch::Apply(&desired);
             sets.patch("kept", &operator, &apply).await?
@@ -185,8 +188,9 @@ async fn write_back(world: &World, sync: u32) -> Result<StatefulSet> {
         2 => {
             let whole: StatefulSet = serde_json::from_value(desired)?;
             ensure!(whole.metadata.annotations.is_none());
-            // The StatefulSet controller writes its status beside it: then an operator reads again.
-            eventually(SOON, "an update that nobody overtook", async || {
+            // The StatefulSet controller writes the status concurrently. On a conflict operators
+            // read again.
+            eventually(SOON, "an update without a conflict", async || {
                 let mut whole = whole.clone();
                 whole.meta_mut().resource_version = sets.get("kept").await?.resource_version();
                 anyhow::Ok(sets.replace("kept", &PostParams::default(), &whole).await?)
@@ -202,7 +206,7 @@ async fn write_back(world: &World, sync: u32) -> Result<StatefulSet> {
     })
 }
 
-/// Every version of the StatefulSet that was stored since this one.
+/// Every stored version of the StatefulSet after this one.
 async fn history(world: &World, since: &StatefulSet) -> Result<Vec<StatefulSet>> {
     let version = since.resource_version().context("no version")?;
     let only = WatchParams::default()
@@ -228,7 +232,7 @@ async fn both_switches_reach_what_exists_and_leave_an_owners_own_choice_alone() 
     let desired = set("kept", true, &wish());
     let apply = Patch::Apply(&desired);
     is_kept(&sets(&world).patch("kept", &operator, &apply).await?)?;
-    // The world's own set was there before the webhooks were.
+    // The world's own StatefulSet is older than the webhooks.
     let etcd = world.etcd.name().to_owned();
     kept(&world, &etcd).await?;
     strategy_is_shown(&world, "OnDelete", "Gate").await?;
@@ -245,7 +249,7 @@ async fn both_switches_reach_what_exists_and_leave_an_owners_own_choice_alone() 
 
     switch(&mut world, true).await?;
     kept(&world, "kept").await?;
-    // It was changed by the gate this time, and is the operator's all the same.
+    // The field was last changed by the gate, and still belongs to the operator.
     is_kept(&sets(&world).patch("kept", &operator, &apply).await?)?;
     kept(&world, &etcd).await?;
     let own_now = sets(&world).get("own").await?;
@@ -321,7 +325,7 @@ async fn switched_in_the_middle_of_a_rollout_nothing_is_lost_and_nothing_repeate
     world.close().await
 }
 
-/// How many pods have the update revision of the present template, and how many there are.
+/// The number of pods with the template's update revision, and the number of all pods.
 async fn revisions(world: &World) -> Result<(usize, usize)> {
     let set = sets(world).get(world.etcd.name()).await?;
     let status = set.status.context("no status")?;

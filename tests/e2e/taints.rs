@@ -1,4 +1,5 @@
-//! Pods that have to leave a tainted node: the taint eviction controller asks once, so the gate remembers for it.
+//! Pods that have to leave a tainted node. The taint eviction controller does not ask again later,
+//! so the gate remembers its request.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::runtime::wait::await_condition;
@@ -10,7 +11,8 @@ use crate::world::{SOON, World};
 
 const TAINT: &str = "testbed.quorumgate.io/maintenance=now:NoExecute";
 
-/// How often the taint eviction controller asks, at once one after another, before it gives a pod up.
+/// The number of requests that the taint eviction controller makes, without pauses, before it gives
+/// a pod up.
 const ITS_TRIES: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +37,7 @@ async fn a_taint_eviction_that_was_refused_is_made_good_once_when_the_member_can
             let refused = asked
                 .iter()
                 .filter(|event| event.response_status.code == 429)
-                // As this account the taint eviction controller signs in.
+                // The taint eviction controller uses this account.
                 .filter(|event| event.user.username.ends_with(":node-controller"))
                 .count();
             ensure!(refused == ITS_TRIES, "of {} {refused} were", asked.len());

@@ -1,4 +1,4 @@
-//! What is torn down on purpose is never held back; what only looks like it is.
+//! Teardown on purpose is never refused; requests that only look like teardown are.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -51,7 +51,8 @@ async fn a_budget_goes_after_the_last_that_it_guarded() -> Result<()> {
     world.close().await
 }
 
-/// Its name and its label are those of a member; no verdict takes it for one, so it keeps no budget either.
+/// Checks a pod with the name and the label of a member, but with an owner of another kind. The
+/// gate does not take such a pod for a member, so the pod does not keep a budget alive.
 async fn a_pod_of_another_kind_of_set(world: &World) -> Result<()> {
     let pod = serde_json::from_value(json!({
         "metadata": {
@@ -121,13 +122,13 @@ async fn orphaned_members_stay_gated_and_their_budget_outlives_the_set() -> Resu
     world.close().await
 }
 
-/// The delete that was admitted ends with the pods that it was admitted for.
+/// An admitted delete of a StatefulSet covers the pods that existed then, and no later ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Result<()> {
     let world = World::new("sts-anew").await?;
     let set = world.etcd.stateful_set().await?;
     let old = set.metadata.uid.clone().context("no UID")?;
-    // Without a quorum no living member goes by anything but the teardown.
+    // Without a quorum a living member may go only because of the teardown.
     let broken = world.crash_all(&["etcd-1", "etcd-2"]).await?;
     sets(&world)
         .delete("etcd", &DeleteParams::background())
@@ -145,7 +146,7 @@ async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Resul
     })
     .await?;
     world.whole().await?;
-    world.warm().await?;
+    world.trusted().await?;
     eventually(SOON, "the delete is forgotten", || async {
         let status = world.budget().await?.status.unwrap_or_default();
         let recorded = status.recorded_deletes.stateful_sets;
@@ -154,7 +155,7 @@ async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Resul
     })
     .await?;
 
-    // The garbage collector takes whatever names an owner that is gone.
+    // The garbage collector deletes every object whose owner is gone.
     let broken = world.crash("etcd-2").await?;
     let uid = world.etcd.pod_uid("etcd-0").await?;
     let another = json!({"metadata": {"ownerReferences": [{
@@ -171,7 +172,7 @@ async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Resul
     world.close().await
 }
 
-/// Makes a StatefulSet again that was deleted.
+/// Creates a deleted StatefulSet again.
 async fn recreate(world: &World, set: StatefulSet) -> Result<()> {
     let recreated = StatefulSet {
         metadata: ObjectMeta {
@@ -232,9 +233,9 @@ fn sets(world: &World) -> Api<StatefulSet> {
     world.sandbox.api()
 }
 
-/// Gives the StatefulSet a controlling owner, and returns its name.
+/// Gives the StatefulSet a controlling owner, and returns the owner's name.
 pub(crate) async fn own(world: &World) -> Result<String> {
-    // The gate may read owners of kinds that somebody gave it leave to read.
+    // The gate may read owners of those kinds only for which a role was bound.
     let leave: ClusterRole = serde_json::from_value(json!({
         "metadata": {
             "name": format!("owners-{}", world.namespace()),

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::asking::refusal;
 use crate::world::{SOON, World};
 
-/// The garbage collector learns of new kinds every 30 s.
+/// The time limit for the garbage collector, which discovers new kinds every 30 s.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +28,8 @@ async fn deleting_a_resource_that_the_gate_may_not_read_takes_its_cluster_along_
     owner_and_all("unread-fg", &DeleteParams::foreground()).await
 }
 
-/// A person's delete of the StatefulSet is refused; with its owner it goes, and nothing is left.
+/// Checks that a person's delete of the StatefulSet is refused, and that a delete of its owner
+/// removes the whole cluster.
 async fn owner_and_all(name: &str, how: &DeleteParams) -> Result<()> {
     let world = World::new(name).await?;
     let widgets = Widgets::define(&world).await?;
@@ -42,7 +43,7 @@ async fn owner_and_all(name: &str, how: &DeleteParams) -> Result<()> {
     for delete in [
         DeleteParams::background(),
         DeleteParams::foreground(),
-        // As the garbage collector insists on it; but this is a person.
+        // The garbage collector sends these preconditions. Here a person does.
         DeleteParams::background().preconditions(exactly),
     ] {
         let (code, message) = refusal(sets.delete("etcd", &delete).await)?;
@@ -73,7 +74,7 @@ async fn owner_and_all(name: &str, how: &DeleteParams) -> Result<()> {
     world.close().await
 }
 
-/// A kind of custom resource of this test's own.
+/// A kind of custom resource for this test.
 struct Widgets {
     kind: ApiResource,
 }
@@ -109,7 +110,7 @@ impl Widgets {
         Api::namespaced_with(world.sandbox.client(), world.namespace(), &self.kind)
     }
 
-    /// Makes an object the owner of the test's cluster, as operators do.
+    /// Creates an object that owns the test's cluster, as operators do.
     async fn own(&self, world: &World) -> Result<()> {
         let object = DynamicObject::new("main", &self.kind);
         let owner = eventually(SOON, "the kind is served", || async {

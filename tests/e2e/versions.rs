@@ -1,4 +1,4 @@
-//! Members of every supported etcd are guarded alike. (All other tests run the newest.)
+//! Members of every supported etcd version are guarded alike. All other tests run the newest.
 
 use anyhow::Result;
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
@@ -6,7 +6,8 @@ use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use crate::asking::By;
 use crate::world::World;
 
-/// A delete passes and a second one waits, and a drain that meets the leader ends.
+/// Checks that one delete passes, that a second one waits, and that a drain of the leader's node
+/// ends.
 async fn are_guarded(version: EtcdVersion, name: &str) -> Result<()> {
     let world = World::builder(name)
         .nodes(4)

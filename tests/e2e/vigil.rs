@@ -1,4 +1,4 @@
-//! Somebody who asks every member ten times a second whether it is there.
+//! An observer that asks every member ten times a second whether it answers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,19 +12,20 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// The pause between two looks.
 const PERIOD: Duration = Duration::from_millis(100);
-/// A frozen member costs as much; a starved one still answers.
+/// The time limit for a member. A frozen member costs all of it; a starved one still answers.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Who is asked later than this after the pods were read may have been replaced meanwhile: such a look says nothing.
+/// The most time between the read of the pods and the question to a member. After more, the member
+/// may have been replaced, and the look proves nothing.
 const TOO_LATE: Duration = Duration::from_millis(500);
 
-/// Looks until it is stopped.
+/// An observer that looks until it is stopped.
 #[must_use = "a vigil is there to be asserted on"]
 pub(crate) struct Vigil {
     stop: watch::Sender<bool>,
     looks: JoinHandle<Result<Vec<Look>>>,
 }
 
-/// Who was there at one moment.
+/// The members that answered at one moment.
 struct Look {
     there: Vec<String>,
     away: Vec<String>,
@@ -38,11 +39,11 @@ impl Vigil {
         Ok(Self { stop, looks })
     }
 
-    /// Stops, and makes sure that at every moment this many members at least were there.
+    /// Stops, and checks that at every moment at least this many members answered.
     pub(crate) async fn assert_never_below(self, members: usize) -> Result<()> {
         self.stop.send(true)?;
         let looks = self.looks.await.context("the vigil crashed")??;
-        ensure!(looks.len() > 20, "{} looks are none", looks.len());
+        ensure!(looks.len() > 20, "{} looks are too few", looks.len());
         for (number, look) in looks.iter().enumerate() {
             ensure!(
                 look.there.len() >= members,
@@ -70,7 +71,7 @@ async fn watch_over(
         let read = Instant::now();
         let pods = etcd.pod_ips().await?;
         let connections = Arc::clone(&connections);
-        // A member that is away takes its time to be so; the next look does not wait.
+        // A member that is away answers late. The next look does not wait for it.
         looks.spawn(async move {
             let asked = pods
                 .into_iter()
@@ -86,7 +87,7 @@ async fn watch_over(
         .collect())
 }
 
-/// What a look saw, unless it came too late.
+/// The result of a look, unless it came too late.
 fn look(answers: Vec<(String, Answer)>) -> Option<Look> {
     let mut look = Look {
         there: Vec::new(),

@@ -1,4 +1,4 @@
-//! Refusals that are only reported, and clusters that opt out.
+//! Enforcement `Warn`, where refusals are only reported, and clusters that opt out.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -28,7 +28,7 @@ async fn a_new_cluster_that_begins_in_warn_is_told_what_would_be_refused_and_the
 -> Result<()> {
     let world = World::builder("warn")
         .argument("--default-enforcement=Warn")
-        .cold()
+        .untrusted()
         .start()
         .await?;
     let budget = world.budget().await?;
@@ -70,30 +70,30 @@ async fn a_new_cluster_that_begins_in_warn_is_told_what_would_be_refused_and_the
         Ok(())
     })
     .await?;
-    let warm = world.condition("LedgerWarm").await?;
+    let trusted = world.condition("LedgerTrusted").await?;
     ensure!(
-        warm.status == "False" && warm.message.contains("enforcement: Warn"),
-        "{warm:?}"
+        trusted.status == "False" && trusted.message.contains("enforcement: Warn"),
+        "{trusted:?}"
     );
 
     broken.mend();
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
     enforce(&world, "Enforce").await?;
-    world.warm().await?;
+    world.trusted().await?;
     let _broken = world.crash("etcd-2").await?;
     world.has_to_wait("etcd-0", &["2 are needed"]).await?;
     world.close().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_refusals_count_again_the_ledger_is_cold_at_first() -> Result<()> {
-    let world = World::new("warn-cold").await?;
+async fn when_refusals_count_again_the_ledger_is_untrusted_at_first() -> Result<()> {
+    let world = World::new("warn-untrusted").await?;
     enforce(&world, "Warn").await?;
     eventually(SOON, "the ledger is suspended", || async {
         let status = world.budget().await?.status.context("no status")?;
         ensure!(
-            status.ledger.suspended && !status.ledger.warm,
+            status.ledger.suspended && !status.ledger.trusted,
             "{:?}",
             status.ledger
         );
@@ -107,18 +107,22 @@ async fn when_refusals_count_again_the_ledger_is_cold_at_first() -> Result<()> {
         Ok(())
     })
     .await?;
-    // What it could spare it spares as ever, and the next one would be refused.
+    // The gate records a permission as ever, and the next request would be refused.
     world.lets_go(By::Delete, "etcd-0").await?;
     world.evict("etcd-1").await.context("an eviction in Warn")?;
     enforce(&world, "Enforce").await?;
     world.has_to_wait("etcd-2", &[]).await?;
-    eventually(SOON, "the ledger is cold because of that", || async {
-        let warm = world.condition("LedgerWarm").await?;
-        ensure!(warm.message.contains("enforcement: Warn"), "{warm:?}");
-        Ok(())
-    })
+    eventually(
+        SOON,
+        "the ledger is not trusted because of that",
+        || async {
+            let trusted = world.condition("LedgerTrusted").await?;
+            ensure!(trusted.message.contains("enforcement: Warn"), "{trusted:?}");
+            Ok(())
+        },
+    )
     .await?;
-    world.warm().await?;
+    world.trusted().await?;
     world.whole().await?;
     world.close().await
 }
@@ -129,7 +133,7 @@ async fn a_druid_cluster_opts_out_by_a_label_and_in_again() -> Result<()> {
     let druid = EtcdCluster::builder("other").shape(Shape::Druid);
     let druid = druid.apply(&world.sandbox).await?;
     druid.quorate(SOON).await?;
-    world.warm_of(&druid).await?;
+    world.trusted_of(&druid).await?;
     let sets: Api<StatefulSet> = world.sandbox.api();
     let label = async |value: &str| {
         let patch = json!({"metadata": {"labels": {"quorumgate.io/enroll": value}}});
@@ -143,12 +147,13 @@ async fn a_druid_cluster_opts_out_by_a_label_and_in_again() -> Result<()> {
         Ok(())
     })
     .await?;
-    // The other cluster keeps the namespace under the webhooks, so the gate is asked; and lets everything go.
+    // The other cluster keeps the namespace's label for the webhooks, so the gate is asked, and
+    // permits everything.
     world.delete("other-0").await?;
     world.delete("other-1").await?;
     world.delete("other-2").await?;
     druid.quorate(SOON).await?;
     label("true").await?;
-    world.warm_of(&druid).await?;
+    world.trusted_of(&druid).await?;
     world.close().await
 }

@@ -1,4 +1,5 @@
-//! What nearly every test starts from: nodes, a quorate etcd cluster with TLS, and a gate in force before a warm ledger.
+//! The starting point of nearly every test: nodes, a quorate etcd cluster with TLS, and a gate in
+//! force with a trusted ledger.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,39 +18,41 @@ use quorumgate_testbed::kubectl::Output;
 use quorumgate_testbed::paths::State;
 use quorumgate_testbed::{Bed, Node, Sandbox, eventually};
 
-/// How long anything may take that ought to happen soon, on a machine that does other things besides.
+/// The time limit for anything that should happen soon, on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// The settle time of a test's gate. Far below what a real one needs: tests bound the life of their requests themselves.
+/// The settle time of a test's gate. It is far below what a real gate needs: tests bound the life
+/// of their requests themselves.
 pub(crate) const SETTLE_TIME: Duration = Duration::from_secs(8);
 
-/// How `kubectl get pods` shows a member that was made to crash.
+/// The state that `kubectl get pods` shows for a member that crashes again and again.
 const CRASH_LOOP: &str = "CrashLoopBackOff";
 
-/// Makes a fault of one pod.
+/// A function that makes a fault of one pod.
 pub(crate) type Fault = fn(&Sandbox, &str) -> Result<Standing>;
 
-/// One test's world.
+/// The world of one test.
 ///
-/// When a test fails its fields are dropped in this order: the webhooks have to go before the replicas that answer them.
+/// A failed test drops the fields in this order: the webhooks have to go before the replicas that
+/// answer them.
 pub(crate) struct World {
     pub(crate) gate: Gate,
     pub(crate) sandbox: Sandbox,
     pub(crate) etcd: EtcdCluster,
 }
 
-/// Chooses a world.
+/// The builder of a [`World`].
 pub(crate) struct WorldBuilder {
     name: String,
     nodes: usize,
     etcd: EtcdClusterBuilder,
     gate: GateBuilder,
-    warm: bool,
+    trusted: bool,
     quorate: bool,
 }
 
 impl World {
-    /// Three nodes, three members, two replicas of the gate.
+    /// Starts a world with three nodes, three members and two replicas of the gate.
     pub(crate) async fn new(name: &str) -> Result<Self> {
         Self::builder(name).start().await
     }
@@ -60,7 +63,7 @@ impl World {
             nodes: 3,
             etcd: EtcdCluster::builder("etcd"),
             gate: gate(),
-            warm: true,
+            trusted: true,
             quorate: true,
         }
     }
@@ -81,7 +84,7 @@ impl World {
         self.sandbox.api()
     }
 
-    /// kubectl in the namespace of the test.
+    /// Runs kubectl in the namespace of the test.
     pub(crate) async fn kubectl(&self, args: &[&str]) -> Result<Output> {
         let mut all = vec!["--namespace", self.namespace()];
         all.extend(args);
@@ -91,12 +94,12 @@ impl World {
             .await
     }
 
-    /// The budget of the test's cluster as it stands.
+    /// The budget of the test's cluster.
     pub(crate) async fn budget(&self) -> Result<QuorumDisruptionBudget> {
         self.budget_of(&self.etcd).await
     }
 
-    /// The budget of any cluster here.
+    /// The budget of another cluster in this world.
     pub(crate) async fn budget_of(&self, etcd: &EtcdCluster) -> Result<QuorumDisruptionBudget> {
         Ok(self.budgets().get(etcd.name()).await?)
     }
@@ -144,7 +147,8 @@ impl World {
         self.whole_within(SOON, &self.etcd).await
     }
 
-    /// The same of any cluster here.
+    /// Waits until every member of another cluster in this world serves, no grant is open, and the
+    /// budget says so.
     pub(crate) async fn whole_within(&self, within: Duration, etcd: &EtcdCluster) -> Result<()> {
         etcd.quorate(within).await?;
         let what = format!("the budget of {} shows a whole cluster", etcd.name());
@@ -173,14 +177,16 @@ impl World {
         self.break_all_by(faults::crash_loop, pods).await
     }
 
-    /// Breaks a member by a fault that has a container of it crash, until the returned value is dropped.
+    /// Breaks a member by a fault that crashes one of its containers, until the returned value is
+    /// dropped.
     pub(crate) async fn break_by(&self, fault: Fault, pod: &str) -> Result<Standing> {
         let mut broken = self.break_all_by(fault, &[pod]).await?;
         broken.pop().context("nothing was broken")
     }
 
-    /// Waits until the API server says so too, and until the others, where they still make a majority, serve without them: one
-    /// of the broken may have been the leader.
+    /// Breaks members. Waits until the API server reports them as broken. If the others make a
+    /// majority, also waits until those serve without them, since one of the broken members may
+    /// have been the leader.
     async fn break_all_by(&self, fault: Fault, pods: &[&str]) -> Result<Vec<Standing>> {
         let broken = pods.iter().map(|pod| fault(&self.sandbox, pod));
         let broken = broken.collect::<Result<_>>()?;
@@ -207,7 +213,7 @@ impl World {
         Ok(broken)
     }
 
-    /// A condition of the budget, as it stands.
+    /// A condition of the budget.
     pub(crate) async fn condition(&self, kind: &str) -> Result<Condition> {
         let status = self.budget().await?.status.context("no status yet")?;
         let mut conditions = status.conditions.into_iter();
@@ -215,13 +221,13 @@ impl World {
         found.with_context(|| format!("no condition {kind}"))
     }
 
-    /// The highest sequence number that the ledger has given.
+    /// The highest sequence number that the ledger has given out.
     pub(crate) async fn last_seq(&self) -> Result<i64> {
         let status = self.budget().await?.status.context("no status")?;
         Ok(status.ledger.last_seq)
     }
 
-    /// `kubectl drain`, which ends when nothing is left on the node but pods of a `DaemonSet`.
+    /// Runs `kubectl drain`, which ends when only pods of a `DaemonSet` are left on the node.
     pub(crate) async fn drain(&self, node: &str, options: &[&str]) -> Result<()> {
         let mut args = vec!["drain", node, "--ignore-daemonsets"];
         args.extend(["--delete-emptydir-data", "--timeout=100s"]);
@@ -244,14 +250,14 @@ impl World {
         .await
     }
 
-    /// The node that a pod runs on, with its agent.
+    /// The node of a pod, with its agent.
     pub(crate) async fn agent_of(&self, pod: &str) -> Result<Node> {
         let name = self.node_of(pod).await?;
         let node = self.sandbox.node(&name).cloned();
         node.with_context(|| format!("{name} is none of this test's nodes"))
     }
 
-    /// The node that a pod runs on.
+    /// The name of a pod's node.
     pub(crate) async fn node_of(&self, pod: &str) -> Result<String> {
         let spec = self
             .etcd
@@ -262,23 +268,23 @@ impl World {
         spec.node_name.context("it is on no node")
     }
 
-    /// Waits until the ledger is warm and the gate in force.
-    pub(crate) async fn warm(&self) -> Result<()> {
-        self.warm_of(&self.etcd).await
+    /// Waits until the ledger is trusted and the gate in force.
+    pub(crate) async fn trusted(&self) -> Result<()> {
+        self.trusted_of(&self.etcd).await
     }
 
-    /// Waits until the ledger of any cluster here is warm.
-    pub(crate) async fn warm_of(&self, etcd: &EtcdCluster) -> Result<()> {
-        eventually(SOON, "the ledger is warm", || async {
+    /// Waits until the ledger of any cluster here is trusted.
+    pub(crate) async fn trusted_of(&self, etcd: &EtcdCluster) -> Result<()> {
+        eventually(SOON, "the ledger is trusted", || async {
             let budget = self.budget_of(etcd).await?;
             let status = budget.status.context("no status yet")?;
-            ensure!(status.ledger.warm, "cold: {:?}", status.ledger);
+            ensure!(status.ledger.trusted, "not trusted: {:?}", status.ledger);
             Ok(())
         })
         .await
     }
 
-    /// Ends in good order: the gate first, whose pid files are in the sandbox.
+    /// Ends in order. The gate ends first, since its pid files are in the sandbox.
     pub(crate) async fn close(self) -> Result<()> {
         self.gate.close().await?;
         self.sandbox.close().await
@@ -299,7 +305,7 @@ impl WorldBuilder {
         self
     }
 
-    /// How many replicas of the gate.
+    /// Sets the number of replicas of the gate.
     pub(crate) fn replicas(mut self, replicas: usize) -> Self {
         self.gate = self.gate.replicas(replicas);
         self
@@ -311,33 +317,33 @@ impl WorldBuilder {
         self
     }
 
-    /// Replicas of the gate whose clocks can be set.
+    /// Gives each replica of the gate a clock that can be set.
     pub(crate) fn clocks_of_their_own(mut self) -> Self {
         self.gate = self.gate.clocks_of_their_own();
         self
     }
 
-    /// Replicas of the gate that are called as their endpoints say.
+    /// Lets API servers call the replicas by the endpoints of the gate's Service.
     pub(crate) fn reached_by_endpoints(mut self) -> Self {
         self.gate = self.gate.reached_by_endpoints();
         self
     }
 
-    /// Does not wait for the cluster to form.
+    /// Does not wait until the cluster is quorate.
     pub(crate) fn unformed(mut self) -> Self {
         self.quorate = false;
         self
     }
 
-    /// One more argument of the gate.
+    /// Adds an argument of the gate.
     pub(crate) fn argument(mut self, argument: &str) -> Self {
         self.gate = self.gate.argument(argument);
         self
     }
 
-    /// Does not wait for the ledger to be warm.
-    pub(crate) fn cold(mut self) -> Self {
-        self.warm = false;
+    /// Does not wait for the ledger to be trusted.
+    pub(crate) fn untrusted(mut self) -> Self {
+        self.trusted = false;
         self
     }
 
@@ -345,7 +351,8 @@ impl WorldBuilder {
         self.start_on(Bed::up().await?).await
     }
 
-    /// Starts on a control plane of its own, for a test that breaks what others rely on, and takes that down afterwards.
+    /// Runs a test on a control plane of its own, and stops that afterwards. For tests that break
+    /// what others rely on.
     pub(crate) async fn on_a_plane_of_its_own(
         self,
         test: impl AsyncFnOnce(World) -> Result<()>,
@@ -377,14 +384,14 @@ impl WorldBuilder {
             sandbox,
             etcd,
         };
-        if self.warm {
-            world.warm().await?;
+        if self.trusted {
+            world.trusted().await?;
         }
         Ok(world)
     }
 }
 
-/// The gate under test, with a settle time for tests.
+/// The builder of the gate under test, with a short settle time.
 pub(crate) fn gate() -> GateBuilder {
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
     Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)

@@ -1,6 +1,8 @@
-//! Answers of an etcd member, as it sends them over HTTP/2: a status, a read and a member list.
+//! Fuzz target for the answers of an etcd member, as it sends them over HTTP/2: a status, a read
+//! and a member list.
 //!
-//! Whatever a member sends, the probe ends in time, a failure is no proof, and what is made of it stays within the bound.
+//! Whatever the member sends, the probe ends in time, a failure proves nothing, and the memory
+//! stays within the bound.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -26,13 +28,13 @@ use tokio::time::Instant;
 
 use crate::memory::bounded;
 
-/// What the member says next: by kind of question.
+/// The next answers of the member.
 #[derive(Default)]
 struct Script {
     status: Vec<u8>,
     read: Vec<u8>,
     members: Vec<u8>,
-    /// gRPC's own status, 0 for success.
+    /// gRPC's status code, 0 for success.
     code: u8,
 }
 
@@ -53,7 +55,8 @@ impl Member {
     fn new() -> Self {
         quorumgate::install_crypto_provider();
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        // Rust's own main ignores it, libFuzzer's does not: a peer that hangs up in the middle of a write would end the process.
+        // Rust's own main ignores SIGPIPE, and libFuzzer's does not: a peer that closes a
+        // connection in the middle of a write would end the process.
         drop(runtime.block_on(async { signal(SignalKind::pipe()).unwrap() }));
         let script = Shared::default();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -72,7 +75,7 @@ impl Member {
         }
     }
 
-    /// Has it answer so from now on. How much that is, bytes.
+    /// Sets the next answers. Returns their size in bytes.
     fn learn(&self, script: Script) -> usize {
         let sent = script.status.len() + script.read.len() + script.members.len();
         *self.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
@@ -117,7 +120,8 @@ async fn answer(State(script): State<Shared>, request: Request<Body>) -> Respons
     answer
 }
 
-/// Three bytes first: gRPC's status, and how long the status and the read are; the member list is the rest.
+/// Runs the target. The first three bytes are gRPC's status and the lengths of the status and of
+/// the read. The rest is the member list.
 pub(crate) fn run(bytes: &[u8]) {
     let [code, status, read, rest @ ..] = bytes else {
         return;
@@ -136,28 +140,30 @@ pub(crate) fn run(bytes: &[u8]) {
         let sent = member.learn(script);
         bounded(sent, || member.probe())
     });
-    // A read that is not permitted is one that etcd has confirmed before it says so.
+    // A read that fails for lack of permission proves contact with a majority, since etcd confirms
+    // the read first.
     if failed {
         assert!(probe.status.is_err() && probe.members.is_err(), "{probe:?}");
     }
 }
 
-/// How many members are taken from a list of so many. They are the smallest there are, two bytes on the wire, which weigh the most for their text.
+/// The number of members that are accepted from a list of `count` members. The members are the
+/// smallest possible, two bytes each, so that their memory is largest compared with the text.
 #[cfg(test)]
 pub(crate) fn small_members(
     count: usize,
 ) -> Result<usize, quorumgate::quorum::evidence::Unanswered> {
     let script = Script {
-        // Of member 7 in cluster 5, which leads.
+        // A status of member 7 in cluster 5, which leads.
         status: vec![10, 4, 8, 5, 16, 7, 32, 7, 40, 1, 48, 2],
         read: vec![10, 4, 8, 5, 16, 7],
-        // A field of the number 2, of no length.
+        // A field with the number 2 and the length 0.
         members: [18, 0].repeat(count),
         code: 0,
     };
     let probe = MEMBER.with(|member| {
         let member = member.get_or_init(Member::new);
-        // It sends copies of what it was taught, and however long that is, only so much is made of it.
+        // The member sends copies of the answers. Their memory is bounded, however long they are.
         let copies = 4 * member.learn(script);
         crate::memory::within(copies + 8 * 1024 * 1024, || member.probe())
     });

@@ -1,4 +1,5 @@
-//! Budgets as an API server could hand them out: nothing of a ledger is lost or made up by reading it, and nonsense is an error.
+//! Fuzz target for budgets as an API server could return them: reading neither loses nor invents
+//! entries of the ledger, and nonsense is an error.
 
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate::ledger::Page;

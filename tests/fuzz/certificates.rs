@@ -1,4 +1,5 @@
-//! Certificates and keys as Secrets could hold them: three parts between zero bytes, as authority, certificate and key.
+//! Fuzz target for certificates and keys as Secrets could hold them: three parts between zero
+//! bytes, which are authority, certificate and key.
 
 use std::fmt::Write as _;
 
@@ -19,7 +20,8 @@ pub(crate) fn run(bytes: &[u8]) {
     }
 }
 
-/// No word of the key that is long enough to be some of it, with or without its line breaks, is in an error.
+/// Checks that an error contains no part of the key that is long enough to matter, with or without
+/// line breaks.
 fn says_nothing_of(error: &dyn std::error::Error, key: &[u8]) {
     let mut said = format!("{error} {error:?}");
     let mut source = error.source();

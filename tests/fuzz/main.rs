@@ -1,7 +1,8 @@
-//! What strangers send, byte by byte: targets for a fuzzer (`scripts/fuzz`), each of which runs over its corpus here.
+//! Targets for a fuzzer (`scripts/fuzz`), for all input that others send. Here each target runs
+//! over its corpus.
 //!
-//! A target takes any bytes and fails only where a promise is broken. The corpus holds one input per shape that matters, and whatever a
-//! fuzzer found once.
+//! A target accepts any bytes, and fails only if a promise is broken. The corpus holds one input
+//! per shape that matters, and every input with which a fuzzer found an error.
 
 #![expect(clippy::unwrap_used, reason = "a target fails by a panic")]
 
@@ -14,7 +15,7 @@ mod reviews;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// One target at a time: what the others allocate meanwhile would be counted, too.
+/// A lock for one target at a time, because memory of concurrent ones would be counted too.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Runs a target over its corpus.
@@ -27,7 +28,7 @@ fn over_corpus(target: &str, run: impl Fn(&[u8])) {
     for input in std::fs::read_dir(corpus).unwrap() {
         let path = input.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
-        // Whatever is left of an input that breaks off is an input too.
+        // Every prefix of an input is an input too.
         let prefixes = (0..bytes.len()).step_by(bytes.len() / 50 + 1);
         for end in prefixes.chain([bytes.len()]) {
             run(bytes.get(..end).unwrap());
@@ -42,7 +43,7 @@ fn reviews() {
     over_corpus("reviews", reviews::run);
 }
 
-/// Lists of the smallest things that a review may hold, which weigh the most for their text.
+/// The smallest entries need the most memory compared with their text.
 #[test]
 fn reviews_of_many_small_things_stay_within_the_bound() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +60,8 @@ fn answers() {
     over_corpus("answers", answers::run);
 }
 
-/// As many as are taken, one more, as many as fit into the longest answer, and as many as anybody ever sent.
+/// The sizes are the largest accepted list, one more member, the most members that fit into the
+/// longest answer, and the largest number ever seen.
 #[test]
 fn lists_of_many_small_members_stay_within_the_bound() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,9 @@
-//! Admission reviews: a line with the webhook's path, then a body.
+//! Fuzz target for admission reviews: a line with the webhook's path, then a body.
 //!
-//! Behind the webhooks everybody says no. So an allow is right only for what the webhooks let pass unasked, and that is told here from
-//! the body, read anew and only where it matters: in what is skipped, numbers may be too large and surrogates alone. A panic inside is a
-//! 500, and fails.
+//! The judge behind the webhooks refuses everything. So an allow is right only for requests that
+//! the webhooks permit without the judge. This file decides that from the body, which it parses
+//! again, as far as it matters: skipped parts may contain numbers that are too large and lone
+//! surrogates. A panic inside a webhook is a 500, and fails.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -13,13 +14,10 @@ use axum::http::{Request, StatusCode};
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use quorumgate::admission::mutate::evictions::Incarnations;
 use quorumgate::admission::mutate::pods::Enrolment;
-use quorumgate::admission::stateful_set::{
-    SetAnswer, SetJudging, SetQuestion, SetReason, SetRefusal,
-};
 use quorumgate::admission::{Admission, Limits, router};
 use quorumgate::features::Features;
-use quorumgate::judge::{Answer, Judging, Question, Refusal};
-use quorumgate::quorum::{PodUid, Reason};
+use quorumgate::judge::{Answer, Judging, Question, SetQuestion};
+use quorumgate::quorum::PodUid;
 use quorumgate::telemetry::events::{Notice, Notices};
 use quorumgate::telemetry::metrics::Metrics;
 use serde::Deserialize;
@@ -29,28 +27,16 @@ use tower::ServiceExt as _;
 
 use crate::memory::bounded;
 
-/// Says no to everything.
+/// A judge that refuses everything.
 struct Nobody;
 
 impl Judging for Nobody {
     fn judge(&self, _question: Question) -> BoxFuture<'_, Answer> {
-        ready(Answer {
-            cluster: None,
-            outcome: Err(Refusal::Wait(Reason::NoLedger)),
-            headroom: None,
-            warnings: Vec::new(),
-        })
-        .boxed()
+        ready(Answer::unavailable("nobody knows")).boxed()
     }
-}
 
-impl SetJudging for Nobody {
-    fn judge(&self, _question: SetQuestion) -> BoxFuture<'_, SetAnswer> {
-        ready(SetAnswer {
-            outcome: Err(SetRefusal::Wait(SetReason::NoLedger)),
-            warnings: Vec::new(),
-        })
-        .boxed()
+    fn judge_set(&self, _question: SetQuestion) -> BoxFuture<'_, Answer> {
+        ready(Answer::unavailable("nobody knows")).boxed()
     }
 }
 
@@ -78,7 +64,7 @@ impl Notices for Nobody {
     fn notify(&self, _notice: Notice) {}
 }
 
-/// The webhooks, and what runs them.
+/// The webhooks and their runtime.
 struct Webhooks {
     runtime: Runtime,
     router: Router,
@@ -88,7 +74,6 @@ impl Webhooks {
     fn new() -> Self {
         let router = router(Admission {
             judge: Arc::new(Nobody),
-            set_judge: Arc::new(Nobody),
             incarnations: Arc::new(Nobody),
             enrolment: Arc::new(Nobody),
             notices: Arc::new(Nobody),
@@ -112,7 +97,7 @@ impl Webhooks {
     }
 }
 
-/// A body, as far as its request is concerned.
+/// The part of a body that matters here.
 #[derive(Deserialize)]
 struct Asked<Request> {
     request: Request,
@@ -123,7 +108,7 @@ struct Identified {
     uid: String,
 }
 
-/// A request for an object that is terminating already.
+/// A request for an object that terminates already.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Terminating {
@@ -189,7 +174,7 @@ fn request<Request: DeserializeOwned>(body: &[u8]) -> Option<Request> {
     Some(request)
 }
 
-/// Puts a list or a map of about this many bytes in every place of a review that may hold one.
+/// Posts reviews with a list or a map of about this many bytes at every place that may hold one.
 #[cfg(test)]
 pub(crate) fn small_things(bytes: usize) {
     let list = |of: &str| format!("[{}]", vec![of; bytes / (of.len() + 1)].join(","));
@@ -267,16 +252,16 @@ pub(crate) fn small_things(bytes: usize) {
     }
 }
 
-/// Whether a webhook may let this request pass although everybody behind it says no.
+/// Whether a webhook may permit this request although the judge refuses everything.
 fn may_pass(path: &str, body: &[u8]) -> bool {
     match path.split('?').next().unwrap_or_default() {
         "/validate/pods" => request(body).is_some_and(|asked: Terminating| {
             asked.old_object.metadata.deletion_timestamp.is_some()
         }),
         "/validate/evictions" => false,
-        // What an update restarts or takes is worked out from the objects alone, and much of it passes unasked.
+        // The effect of an update follows from the objects alone, and many updates need no judge.
         "/validate/restarts" | "/validate/statefulsets" => true,
-        // What mutates a request decides nothing.
+        // A mutating webhook decides nothing.
         path => path.starts_with("/mutate/"),
     }
 }

@@ -1,26 +1,40 @@
-//! The import rules of the modules, and the purity of the core: what the compiler does not keep.
+//! The import rules of the modules and the purity of the core, as far as the compiler does not
+//! check them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use crate::sources::files_below;
 
-/// Who may use whom. A module that is not named here is an error, so that a new one gets its place.
-const MAY_USE: [(&str, &[&str]); 20] = [
+/// For each module the modules that it may use. A module that is missing here is an error, so that
+/// a new one has to be added.
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
-    // A budget's spec is read as the policy that decisions depend on.
+    ("members", &["quorum"]),
+    // A budget's spec is read into the policy that decisions depend on.
     ("api", &["quorum"]),
     ("causes", &[]),
     ("clock", &[]),
     ("features", &[]),
     ("pem", &[]),
     ("strategy", &["api"]),
-    ("supervise", &[]),
-    ("telemetry", &["quorum"]),
+    ("supervise", &["clock"]),
+    ("telemetry", &["quorum", "clock"]),
     ("etcd", &["quorum", "causes", "clock", "pem"]),
-    // Evidence belongs to the ledger page it was gathered after.
-    ("observe", &["quorum", "api", "etcd", "ledger", "clock"]),
+    // Evidence belongs to the ledger page that was read before it.
+    (
+        "observe",
+        &[
+            "quorum",
+            "api",
+            "etcd",
+            "ledger",
+            "causes",
+            "clock",
+            "telemetry",
+        ],
+    ),
     ("ledger", &["quorum", "api", "clock", "telemetry"]),
     (
         "judge",
@@ -44,7 +58,6 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "api",
             "judge",
             "observe",
-            "ledger",
             "clock",
             "features",
             "serve",
@@ -57,6 +70,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         &[
             "quorum",
             "plan",
+            "members",
             "api",
             "etcd",
             "observe",
@@ -74,9 +88,10 @@ const MAY_USE: [(&str, &[&str]); 20] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 19] = [
+const EVERYTHING: [&str; 20] = [
     "quorum",
     "plan",
+    "members",
     "api",
     "causes",
     "clock",
@@ -113,12 +128,12 @@ const IMPURE: [&str; 13] = [
     "spawn",
 ];
 
-/// Compiled for unit tests only; those of any module may use it.
+/// Modules that are compiled for unit tests only. Unit tests of any module may use them.
 const FOR_TESTS: [&str; 1] = ["fake_api"];
 
-const PURE: [&str; 2] = ["quorum", "plan"];
+const PURE: [&str; 3] = ["quorum", "plan", "members"];
 
-/// A pure part of a module that is not.
+/// The pure file of a module that is not pure.
 const RULE: &str = "reachability/rule.rs";
 
 struct Source {
@@ -187,6 +202,161 @@ fn nobody_uses_each_other_in_a_circle() {
     }
 }
 
+/// Folders in which no files import each other in a circle, whether directly or through others. No
+/// circle is excepted: a `mod.rs` uses every file that it declares, and no such file may use it.
+const WITHOUT_CIRCLES: [&str; 2] = ["admission", "judge"];
+
+#[test]
+fn files_of_the_webhooks_and_of_the_judge_do_not_import_each_other_in_a_circle() {
+    for folder in WITHOUT_CIRCLES {
+        let sources = sources().into_iter().filter(|s| s.top == folder);
+        let words: BTreeMap<Path, Vec<String>> = sources
+            .map(|source| (module_of(&source.path), source.words))
+            .collect();
+        assert!(words.len() > 8, "{:?}", words.keys());
+        let used = |module: &[String]| uses_among(module, &words[module], &words);
+        let mut waiting: BTreeMap<Path, BTreeSet<Path>> =
+            words.keys().map(|m| (m.clone(), used(m))).collect();
+        while let Some(next) = waiting
+            .iter()
+            .find(|(_, used)| used.iter().all(|u| !waiting.contains_key(u)))
+            .map(|(module, _)| module.clone())
+        {
+            waiting.remove(&next);
+        }
+        assert!(waiting.is_empty(), "in or above a circle: {waiting:#?}");
+    }
+}
+
+#[test]
+fn only_the_judge_says_yes_and_only_there_errors_become_wait() {
+    for source in sources() {
+        let says = |words: &[&str]| source.words.windows(words.len()).any(|w| w == words);
+        if !source.path.ends_with("judge/decision.rs") {
+            assert!(!says(&["stand_in"]), "{}", source.path.display());
+            let waits = says(&["Reason", ":", ":", "Unavailable"]);
+            assert!(
+                !waits || source.top == "quorum",
+                "{}",
+                source.path.display()
+            );
+        }
+    }
+}
+
+/// A module: the names of its folders, and its own.
+type Path = Vec<String>;
+
+fn module_of(file: &std::path::Path) -> Path {
+    let parts = file.with_extension("");
+    let mut parts: Path = parts
+        .iter()
+        .map(|part| part.to_str().unwrap().to_owned())
+        .collect();
+    parts.pop_if(|last| last == "mod");
+    parts
+}
+
+/// The known modules that a module uses: by paths that begin with `crate` or `super`, and by
+/// declaring them. Whoever uses a module with parts uses the parts.
+fn uses_among(
+    module: &[String],
+    words: &[String],
+    known: &BTreeMap<Path, Vec<String>>,
+) -> BTreeSet<Path> {
+    let mut used: BTreeSet<Path> = known
+        .keys()
+        .filter(|k| is_part(k, module))
+        .cloned()
+        .collect();
+    for path in paths(words, module) {
+        let found = (1..=path.len()).rev().map(|length| &path[..length]);
+        if let Some(found) = found.into_iter().find(|prefix| known.contains_key(*prefix)) {
+            used.extend(known.keys().filter(|k| is_part(k, found)).cloned());
+            used.insert(found.to_vec());
+        }
+    }
+    used.remove(module);
+    used
+}
+
+fn is_part(module: &[String], whole: &[String]) -> bool {
+    module.len() > whole.len() && module.starts_with(whole)
+}
+
+/// The paths that begin with `crate` or `super`, from the root of the crate on.
+fn paths(words: &[String], module: &[String]) -> Vec<Path> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < words.len() {
+        let mut base = match words[at].as_str() {
+            "crate" => Path::new(),
+            "super" => module[..module.len() - 1].to_vec(),
+            _ => {
+                at += 1;
+                continue;
+            }
+        };
+        // `pub(in crate::…)` uses nothing.
+        let is_visibility = at > 0 && words[at - 1] == "in";
+        at += 1;
+        while words[at..].starts_with(&[":", ":", "super"].map(str::to_owned)) {
+            base.pop();
+            at += 3;
+        }
+        if !is_visibility && words[at..].starts_with(&[":", ":"].map(str::to_owned)) {
+            at = expand(words, at + 2, base, &mut found);
+        }
+    }
+    found
+}
+
+/// Reads the rest of a path, which may branch in braces. Returns the place after it.
+fn expand(words: &[String], mut at: usize, mut base: Path, found: &mut Vec<Path>) -> usize {
+    loop {
+        match words.get(at).map(String::as_str) {
+            Some("{") => {
+                at += 1;
+                while words.get(at).is_some_and(|word| word != "}") {
+                    at = match words[at].as_str() {
+                        "," => at + 1,
+                        _ => expand(words, at, base.clone(), found),
+                    };
+                }
+                return at + 1;
+            }
+            Some(word) if word.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
+                base.push(word.to_owned());
+                at += 1;
+                if !words[at..].starts_with(&[":", ":"].map(str::to_owned)) {
+                    found.push(base);
+                    // A rename: `x as y`.
+                    let renamed = words.get(at).is_some_and(|word| word == "as");
+                    return if renamed { at + 2 } else { at };
+                }
+                at += 2;
+            }
+            _ => {
+                found.push(base);
+                return at + 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn uses_of_files_are_found_in_branching_paths_and_nowhere_else() {
+    let module: Path = ["a", "b"].map(str::to_owned).to_vec();
+    let words = words(
+        "use super::c::{D, e::{F, g as h}};\npub(in crate::x) fn f() { super::super::i::j() }\npub(super) use crate::k;",
+    );
+    let found: Vec<String> = paths(&words, &module)
+        .iter()
+        .map(|path| path.join("::"))
+        .collect();
+    assert_eq!(found, ["a::c::D", "a::c::e::F", "a::c::e::g", "i::j", "k"]);
+}
+
 #[test]
 fn paths_are_found_however_they_are_written() {
     let words = words(
@@ -204,7 +374,8 @@ fn tests_inside_a_file_are_not_part_of_it() {
     assert!(!words.contains(&"unwrap".into()));
 }
 
-/// Every file of the program and of its core that belongs to a module: `lib.rs` and `main.rs` belong to none.
+/// Every file of the program and of the core that belongs to a module. `lib.rs` and `main.rs`
+/// belong to none.
 fn sources() -> Vec<Source> {
     let files = ["src/", "core/src/"].map(|sources| {
         let files = files_below(sources.trim_end_matches('/'), &["rs"]);
@@ -238,7 +409,7 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-/// The words and brackets of a file: without comments, strings, and modules that only tests see.
+/// The words and brackets of a file, without comments, strings, and modules that only tests see.
 fn words(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut rest = without_tests(text)
@@ -279,7 +450,8 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// `'"'` and `'\\''` would be taken for the start of a string; a lifetime has no closing quote.
+/// Skips a character literal, since `'"'` and `'\\''` would be taken for the start of a string. A
+/// lifetime has no closing quote.
 fn skip_char_literal(rest: &mut std::iter::Peekable<std::vec::IntoIter<char>>) {
     let ahead: Vec<char> = rest.clone().take(3).collect();
     let length = match ahead.as_slice() {
@@ -290,7 +462,8 @@ fn skip_char_literal(rest: &mut std::iter::Peekable<std::vec::IntoIter<char>>) {
     rest.by_ref().take(length).for_each(drop);
 }
 
-/// Inline test modules end at the first line that is a closing brace in the first column, as rustfmt writes it.
+/// The text without inline test modules, each of which ends at the first line that begins with a
+/// closing brace, as rustfmt writes it.
 fn without_tests(text: &str) -> String {
     let mut kept = String::new();
     let mut lines = text.lines().peekable();

@@ -2,13 +2,22 @@
 
 use crate::sources::files_below;
 
-/// The folders whose comments are checked. The list is meant to grow until it has every folder.
-const FOLDERS: [&str; 3] = ["core/src", "core/tests", "tests/model"];
+/// The folders with sources.
+const FOLDERS: [&str; 8] = [
+    "benches",
+    "core/src",
+    "core/tests",
+    "examples",
+    "fuzz",
+    "src",
+    "testbed",
+    "tests",
+];
 
 /// The most columns of a line with a comment, which are those that rustfmt gives the code.
 const COLUMNS: usize = 100;
 
-/// First words that leave open what the documented item is.
+/// First words that do not say what the documented item is.
 const PRONOUNS: [&str; 24] = [
     "Anybody", "Anyone", "He", "Her", "His", "It", "Its", "Nobody", "One", "She", "Somebody",
     "Someone", "Such", "That", "Their", "These", "They", "This", "Those", "What", "Whatever",
@@ -32,7 +41,7 @@ fn comments_are_narrow_and_say_what_they_are_about() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The lines of a source whose comments have to change, from 1, with the reason.
+/// The lines of a source with comments that have to change, counted from 1, each with the reason.
 fn flaws(text: &str) -> impl Iterator<Item = (usize, String)> {
     let mut before = "";
     text.lines().enumerate().flat_map(move |(index, line)| {

@@ -1,10 +1,10 @@
-//! What the documents say is shown by tests that exist.
+//! The tests and links that the documents name have to exist.
 
 use std::path::Path;
 
 use crate::sources::Tests;
 
-/// What stands in backquotes in the last column of the tables of a document, row by row.
+/// The words in backquotes in the last column of a document's tables, row by row.
 fn named(document: &str) -> Vec<(String, Vec<String>)> {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     let text = std::fs::read_to_string(documents.join(document)).unwrap();
@@ -46,7 +46,7 @@ fn every_way_to_fail_has_its_test_or_says_why_not() {
     }
 }
 
-/// Where the links in a document lead, other than to web pages.
+/// The targets of a document's links, other than web pages.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let links = text
         .split("](")
@@ -57,7 +57,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         .filter(|link| !link.starts_with("http"))
 }
 
-/// The name by which a heading is linked to.
+/// The anchor of a heading, by which links name it.
 fn anchor(heading: &str) -> String {
     let letters = heading.trim_start_matches('#').trim().chars();
     letters

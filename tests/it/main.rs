@@ -1,4 +1,4 @@
-//! The integration tests, in one binary so that there is one link.
+//! The integration tests, in one binary, so that only one has to be linked.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The manifests: what they say, held against what the process does.
+//! The manifests, compared with the behaviour of the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ fn the_example_budget_is_one() {
     assert_eq!(policy.scale_out_grace.as_secs(), 600);
     let set = &documents("manifests/examples/statefulset.yaml")[1];
     assert_eq!(set["metadata"]["name"], budget.spec.stateful_set_name);
-    // Both examples are of one cluster, which serves in plaintext.
+    // Both examples describe one cluster, which serves without TLS.
     let container = &set["spec"]["template"]["spec"]["containers"][0];
     let served = texts(&container["args"]).find(|a| a.starts_with("--listen-client-urls="));
     assert!(served.unwrap().contains("http://"));
@@ -126,7 +126,7 @@ fn the_example_budget_is_one() {
     assert_eq!(set["metadata"]["labels"]["quorumgate.io/enroll"], "true");
 }
 
-/// A webhook as its configuration has it, with the kind of that configuration.
+/// A webhook of a configuration, with the kind of that configuration.
 struct Registered {
     kind: String,
     hook: Value,
@@ -243,7 +243,8 @@ fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
         assert_eq!(kind, kind_wanted, "{path}");
         assert_eq!(found["failurePolicy"], failure_policy, "{path}");
         assert_eq!(found["sideEffects"], side_effects, "{path}");
-        // What is only repaired otherwise must not hold up an operator for long.
+        // These webhooks are only a shortcut for a later repair, so they must not delay an operator
+        // for long.
         let timeout = if hook == Hook::MutateStatefulSets {
             2
         } else {
@@ -252,7 +253,8 @@ fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
         assert_eq!(found["timeoutSeconds"], timeout, "{path}");
         assert_eq!(found["matchPolicy"], "Equivalent", "{path}");
         assert_eq!(found["admissionReviewVersions"], json!(["v1"]), "{path}");
-        // On a subresource it would be matched against the Eviction, and never hold.
+        // For a subresource the selector would be matched against the Eviction, and would never
+        // match.
         assert!(found.get("objectSelector").is_none(), "{path}");
         assert_eq!(
             found["namespaceSelector"],
@@ -313,7 +315,8 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
     assert_eq!(conditions("/mutate/statefulsets"), strategies);
 }
 
-/// What the code calls, by kind: API group, resource and verbs. Each verb has its reason in `rbac.yaml`.
+/// The calls that the code makes, for each kind its API group, resource and verbs. `rbac.yaml` has
+/// the reason of each verb.
 const CALLS: &[(&str, &str, &str, &[&str])] = &[
     ("Pod", "", "pods", &["get", "list", "watch", "delete"]),
     ("Pod", "", "pods/eviction", &["create"]),
@@ -388,7 +391,8 @@ fn the_cluster_role_grants_what_is_called_and_nothing_else() {
     assert_eq!(granted, called);
 }
 
-/// What RBAC narrows by itself: Leases by name in the gate's own namespace, and the ledger, which is the gate's to write.
+/// Resources that RBAC alone limits enough: Leases by name in the gate's own namespace, and the
+/// ledger, which the gate has to write.
 const HELD_BY_RBAC: [&str; 2] = ["leases", "quorumdisruptionbudgets/status"];
 
 #[test]
@@ -461,7 +465,7 @@ fn every_right_to_write_is_held_by_a_policy_that_the_documents_name() {
     assert!(written.contains("pods/eviction") && written.contains("endpointslices"));
 }
 
-/// The rules of every role of the gate's account, cluster-wide or not.
+/// The rules of every role of the gate's service account, cluster-wide or not.
 fn rules_of_the_account() -> Vec<Value> {
     let mut rules = Vec::new();
     for file in yaml_files("manifests/base") {
@@ -531,7 +535,7 @@ fn endpoints_are_read_and_written_in_the_own_namespace_only() {
     assert_eq!(documents[1]["roleRef"]["name"], role["metadata"]["name"]);
 }
 
-/// The text of every source file, without tests that have files of their own.
+/// The text of every source file, without test files.
 fn sources() -> Vec<String> {
     let mut texts = Vec::new();
     let mut pending = vec![root().join("src")];
@@ -565,7 +569,7 @@ fn every_subresource_that_the_code_creates_is_in_the_table_of_calls() {
 #[test]
 fn every_kind_that_the_code_reads_or_writes_is_in_the_table_of_calls() {
     let known = CALLS.iter().map(|(kind, ..)| *kind);
-    // Calls in the gate's own namespace.
+    // Kinds in the gate's own namespace.
     let known: BTreeSet<&str> = known
         .chain(["Service", "EndpointSlice", "Endpoints"])
         .collect();
@@ -575,14 +579,14 @@ fn every_kind_that_the_code_reads_or_writes_is_in_the_table_of_calls() {
         used.extend(text.split("Api<").skip(1).map(|after| {
             let kind = after.chars().take_while(|c| c.is_alphanumeric());
             let kind: String = kind.collect();
-            // Pods and nodes have namesakes in `quorum`, and are imported as PodObject and NodeObject beside them. A SlimPod is what is
-            // read of a pod where little of it matters.
+            // `quorum` has a Pod and a Node too, so the Kubernetes types are imported as PodObject
+            // and NodeObject. A SlimPod is a pod with only a few of its fields.
             let kind = kind.trim_end_matches("Object");
             kind.trim_start_matches("Slim").to_owned()
         }));
     }
-    // Whatever owns a StatefulSet, a DynamicObject, has a role of its own; `K` is named where the function is called; everybody
-    // may review themselves.
+    // A DynamicObject is the owner of a StatefulSet, for which there is a role of its own. `K` is a
+    // type parameter, which the callers name. Every account may create a SelfSubjectReview.
     let elsewhere = ["Dynamic", "K", "SelfSubjectReview"];
     let unknown: Vec<&String> = used
         .iter()
@@ -607,7 +611,7 @@ fn the_deployment_survives_a_drain_and_ends_gracefully() {
     assert_eq!(security["allowPrivilegeEscalation"], false);
     assert_eq!(security["capabilities"], json!({ "drop": ["ALL"] }));
     assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    // The sleep, the longest call of an API server, and the rest for connections to close.
+    // The sleep, the longest call of an API server, and the time for connections to close.
     let sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"].as_i64();
     let grace = pod["terminationGracePeriodSeconds"].as_i64();
     assert!(grace.unwrap() >= sleep.unwrap() + 5 + 10);
@@ -628,7 +632,8 @@ fn the_deployment_runs_what_make_image_builds_unless_told_otherwise() {
     assert!(read(&root().join("Makefile")).contains(&built), "{built}");
 }
 
-/// What was measured with 1,000 clusters, MiB; the benchmarks' page says so, too.
+/// The memory that was measured with 1,000 clusters, in MiB. docs/benchmarks.md has the same
+/// number.
 const MEASURED: u64 = 275;
 
 #[test]
@@ -647,7 +652,7 @@ fn the_deployment_is_started_with_options_that_exist() {
     let deployment = &documents("manifests/base/deployment.yaml")[0];
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let arguments = std::iter::once("quorumgate").chain(texts(&container["args"]));
-    // What the downward API fills in.
+    // Environment variables from the downward API.
     let environment = container["env"].as_array().unwrap().iter();
     let from_the_pod = environment.map(|variable| {
         let name = variable["name"].as_str().unwrap();
@@ -705,7 +710,7 @@ fn the_service_leads_to_the_ports_of_the_deployment() {
     for port in service["spec"]["ports"].as_array().unwrap() {
         assert!(ports.contains(port["targetPort"].as_str().unwrap()));
     }
-    // Its endpoints are kept by the replicas, unless the component puts the selector back.
+    // The replicas keep the Service's endpoints, unless the component adds the selector back.
     assert_eq!(service["spec"].get("selector"), None);
     let component = &documents("manifests/selector/kustomization.yaml")[0];
     let patch = component["patches"][0]["patch"].as_str().unwrap();
@@ -717,7 +722,8 @@ fn the_service_leads_to_the_ports_of_the_deployment() {
     );
 }
 
-/// A policy that selects other pods leaves the ports open, and one that forgets a port closes it.
+/// A policy that selects other pods would leave the ports open, and one that forgets a port would
+/// close it.
 #[test]
 fn the_network_policy_is_about_the_deployment_s_pods_and_lets_somebody_in_at_each_of_their_ports() {
     let policy = &documents("manifests/network-policy/networkpolicy.yaml")[0];

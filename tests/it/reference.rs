@@ -1,4 +1,4 @@
-//! The tables of `docs/reference.md` and of the README, held against the code.
+//! The tables of `docs/reference.md` and of the README, compared with the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use kube::CustomResourceExt as _;
 use quorumgate::admission::Problem;
-use quorumgate::admission::stateful_set::SetReason;
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate::plan::WaitingOn;
 use quorumgate::quorum::Reason;
@@ -17,11 +16,10 @@ use crate::sources::files_below;
 
 const REFERENCE: &str = "docs/reference.md";
 
-/// Where the words stand that a refused caller reads.
-const SENTENCES: [&str; 4] = [
+/// The files with the sentences that a refused caller reads.
+const SENTENCES: [&str; 3] = [
     "core/src/quorum/verdict.rs",
-    "src/admission/stateful_set/decide.rs",
-    "src/admission/ruling.rs",
+    "src/admission/rejection.rs",
     "src/admission/malformed.rs",
 ];
 
@@ -30,7 +28,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What a document says between this heading and the next.
+/// The text of a document from this heading to the next.
 fn section(document: &str, heading: &str) -> String {
     let text = read(document);
     let mut lines = text.lines().skip_while(|line| *line != heading);
@@ -39,7 +37,7 @@ fn section(document: &str, heading: &str) -> String {
     lines.join("\n")
 }
 
-/// The rows of the table of a section, without its head.
+/// The rows of the table in a section, without the head.
 fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
     let text = section(document, heading);
     let rows = text.lines().filter(|line| line.starts_with("| "));
@@ -52,7 +50,7 @@ fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// What stands in backquotes.
+/// The words in backquotes.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -63,7 +61,7 @@ fn first_words(heading: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-/// Each once, and no other.
+/// Checks that `told` has each known word once, and no others.
 fn assert_same<'a>(told: &[String], known: impl IntoIterator<Item = &'a str>) {
     let known: BTreeSet<&str> = known.into_iter().collect();
     let set: BTreeSet<&str> = told.iter().map(String::as_str).collect();
@@ -73,8 +71,8 @@ fn assert_same<'a>(told: &[String], known: impl IntoIterator<Item = &'a str>) {
 
 #[test]
 fn every_reason_to_refuse_has_one_row() {
-    let known = Reason::VARIANTS.iter().chain(SetReason::VARIANTS);
-    // The judge's own, in the words of the API server.
+    let known = Reason::VARIANTS.iter();
+    // The judge has one more refusal, in the words of the API server.
     let known = known.chain(&["no-such-pod"]).copied();
     assert_same(&first_words("## Refusals"), known);
 }
@@ -143,7 +141,7 @@ fn every_field_of_a_budgets_spec_is_told() {
     assert_eq!(told, known);
 }
 
-/// The words of a source that are spelled like the reasons of conditions.
+/// The words of a source that are spelled like reasons of conditions.
 fn camel_case_literals(source: &str) -> BTreeSet<String> {
     let program = source.split("#[cfg(test)]").next().unwrap_or_default();
     let literals = program.split('"').skip(1).step_by(2);

@@ -1,19 +1,20 @@
-//! Which tests there are, by reading the sources.
+//! The list of all tests, read from the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Every test by its name, with the files that have it: functions that a runner runs or that such a function calls as a step, and titles
-/// of scenarios.
+/// Every test by its name, with its files. Tests are the functions that a runner runs, the
+/// functions that these call as steps, and titles of scenarios.
 pub(crate) struct Tests {
     files: BTreeMap<String, Vec<String>>,
-    /// Those that a runner runs.
+    /// The names that a runner runs.
     run: BTreeSet<String>,
 }
 
 impl Tests {
-    /// Reads `src`, `tests` and `core`, without the rows themselves: to be named there is no proof of being called.
+    /// Reads `src`, `tests` and `core`, without the rows of the conformance table, since a name
+    /// there does not prove a call.
     pub(crate) fn read() -> Self {
         let files = ["src", "tests", "core"].map(|folder| files_below(folder, &["rs", "txt"]));
         let mut files = files.concat();
@@ -48,7 +49,7 @@ impl Tests {
         Self { files: found, run }
     }
 
-    /// The files that have a test of this name, by their paths in the repository.
+    /// The files with a test of this name, as paths in the repository.
     pub(crate) fn files_of(&self, name: &str) -> &[String] {
         self.files.get(name).map_or(&[], Vec::as_slice)
     }
@@ -63,7 +64,8 @@ impl Tests {
     }
 }
 
-/// Every file with one of these extensions below a folder of the repository, in order: its path and its text.
+/// Every file below a folder of the repository with one of these extensions, in order, with its
+/// path and its text.
 pub(crate) fn files_below(folder: &str, extensions: &[&str]) -> Vec<(String, String)> {
     let mut files = Vec::new();
     visit(folder, extensions, &mut files);
@@ -114,7 +116,8 @@ fn function(line: &str) -> Option<&str> {
     words_of(line.strip_prefix("fn ")?).next()
 }
 
-/// Titles stand at the beginning of a line; what belongs to them is indented, and comments begin with `#`.
+/// The titles in a file of scenarios. A title stands at the beginning of a line, the lines below it
+/// are indented, and comments begin with `#`.
 fn titles_in(text: &str) -> impl Iterator<Item = &str> {
     text.lines()
         .filter(|line| !line.is_empty() && !line.starts_with([' ', '#']))

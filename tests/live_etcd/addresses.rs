@@ -1,4 +1,4 @@
-//! Addresses that nobody else uses: every member gets one of its own, so that all use etcd's usual ports.
+//! Loopback addresses for members. Each member has its own, so that all use etcd's usual ports.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::process;
@@ -9,15 +9,15 @@ use anyhow::{Result, bail};
 pub(crate) const CLIENT_PORT: u16 = 2379;
 pub(crate) const PEER_PORT: u16 = 2380;
 
-/// Addresses 127.64.0.0 to 127.127.255.255.
+/// The first address. The range is 127.64.0.0 to 127.127.255.255.
 const FIRST: u32 = 0x7f40_0000;
 const COUNT: u32 = 0x0040_0000;
 
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// An address on which nobody listens on either port.
+/// An address at which neither port has a listener.
 pub(crate) fn unused() -> Result<Ipv4Addr> {
-    // Where another test binary runs at the same time, it starts elsewhere.
+    // Test binaries that run concurrently start at different addresses.
     let start = process::id().wrapping_mul(0x9e37);
     for _ in 0..1000 {
         let next = start.wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));

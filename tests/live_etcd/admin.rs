@@ -1,4 +1,4 @@
-//! Moving leadership.
+//! Tests of moving leadership.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Alarms: raised by one member, seen on all of them.
+//! Alarms, which one member raises and all members report.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client};
@@ -52,7 +52,7 @@ async fn alarms_are_seen_on_every_member(version: Version) -> Result<()> {
     every_member_shows(&cluster, &[]).await
 }
 
-/// Writes until the first member has no space left.
+/// Writes until the first member's space quota is used up.
 async fn fill(etcd: &mut Client) -> Result<()> {
     for key in 0..64 {
         match etcd.put(format!("{key}"), vec![0; 100_000], None).await {
@@ -72,7 +72,7 @@ async fn every_member_shows(cluster: &Cluster, expected: &[Alarm]) -> Result<()>
             let mut alarms = probe.status?.alarms;
             alarms.sort_unstable();
             ensure!(alarms == expected, "{alarms:?}");
-            // Neither keeps etcd from confirming reads.
+            // etcd confirms reads in spite of either alarm.
             probe.read?;
         }
         Ok(())

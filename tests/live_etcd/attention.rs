@@ -1,44 +1,48 @@
-//! Attention to members that do not serve: it ends when one answers otherwise, and not before.
+//! The watch over members that do not serve: it ends when a member answers differently, and not
+//! before.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use quorumgate::etcd::{Endpoint, Prober, Watched};
+use quorumgate::etcd::{Endpoint, Prober, WatchedMember};
 use tokio::time::timeout;
 
 use crate::cluster::{Builder, SOON, prober, round};
 use crate::version::Version;
 
-/// The pause between two questions.
+/// The pause between two probes.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long an answer may take.
+/// The time limit of a probe.
 const ANSWER: Duration = Duration::from_millis(400);
-/// Dozens of questions.
+/// Time for dozens of probes.
 const A_WHILE: Duration = Duration::from_secs(2);
 
 crate::on_every_version!(
-    a_member_that_is_back_ends_it_although_another_one_hangs,
-    a_quorum_that_is_back_ends_it,
+    a_member_that_is_back_ends_the_watch_although_another_one_hangs,
+    a_quorum_that_is_back_ends_the_watch,
     who_serves_is_not_waited_for,
 );
 
-/// Whom there is to wait for, as they answer within the time that they will be given.
-async fn watched(prober: &Prober, endpoints: &[Endpoint]) -> Vec<Watched> {
+/// The members that do not serve, with their answers within the usual time limit.
+async fn watched(prober: &Prober, endpoints: &[Endpoint]) -> Vec<WatchedMember> {
     let deadline = tokio::time::Instant::now() + ANSWER;
     let round = prober.round(endpoints, deadline).await;
     let asked = endpoints.iter().zip(&round.probes);
-    let watched = asked.filter_map(|(endpoint, probe)| Watched::of(endpoint, probe));
+    let watched = asked.filter_map(|(endpoint, probe)| WatchedMember::of(endpoint, probe));
     watched.collect()
 }
 
-/// It goes on for a while as nothing changes.
-async fn goes_on(prober: &Prober, members: &[Watched]) -> Result<()> {
+/// Fails if the watch ends although nothing changes.
+async fn goes_on(prober: &Prober, members: &[WatchedMember]) -> Result<()> {
     let ended = timeout(A_WHILE, prober.until_otherwise(members, PAUSE, ANSWER)).await;
-    ensure!(ended.is_err(), "it ended, and nobody answers otherwise");
+    ensure!(
+        ended.is_err(),
+        "the watch ended, although no answer changed"
+    );
     Ok(())
 }
 
-/// Attends to those of them that do not serve, until all do.
+/// Watches the members that do not serve until all serve.
 async fn until_served(prober: &Prober, endpoints: &[Endpoint]) -> Result<()> {
     let all_serve = async {
         loop {
@@ -52,7 +56,9 @@ async fn until_served(prober: &Prober, endpoints: &[Endpoint]) -> Result<()> {
     timeout(SOON, all_serve).await.context("it does not end")
 }
 
-async fn a_member_that_is_back_ends_it_although_another_one_hangs(version: Version) -> Result<()> {
+async fn a_member_that_is_back_ends_the_watch_although_another_one_hangs(
+    version: Version,
+) -> Result<()> {
     let mut cluster = Builder::new(version).members(5).start().await?;
     let leader = cluster.leader().await?;
     let (hangs, down) = ((leader + 1) % 5, (leader + 2) % 5);
@@ -72,7 +78,7 @@ async fn a_member_that_is_back_ends_it_although_another_one_hangs(version: Versi
     until_served(&prober, &endpoints).await
 }
 
-async fn a_quorum_that_is_back_ends_it(version: Version) -> Result<()> {
+async fn a_quorum_that_is_back_ends_the_watch(version: Version) -> Result<()> {
     let mut cluster = Builder::new(version).start().await?;
     let (leader, endpoints) = (cluster.leader().await?, cluster.endpoints()?);
     let prober = prober();
@@ -83,7 +89,7 @@ async fn a_quorum_that_is_back_ends_it(version: Version) -> Result<()> {
     let alone = endpoints.get(leader).context("no endpoint")?.clone();
     let mut left = Vec::new();
     let noticed = async {
-        // It hangs at first, and gives up its lead then.
+        // The member hangs at first, and then gives up its lead.
         while left.is_empty() || goes_on(&prober, &left).await.is_err() {
             left = watched(&prober, std::slice::from_ref(&alone)).await;
         }

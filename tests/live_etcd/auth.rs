@@ -1,4 +1,4 @@
-//! etcd's own authentication: what it keeps the gate from, and what not.
+//! etcd's own authentication, and the calls that it refuses to the gate.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ async fn a_certificate_is_enough_to_ask_and_root_to_move_leadership(
     make_root(&mut etcd, "root").await?;
     etcd.auth_enable().await?;
 
-    // Nobody of that name is known to etcd. Status wants a name, of anybody.
+    // etcd does not know the user of the certificate. `Status` wants a user name, and any will do.
     everything_is_answered(&cluster).await?;
     assert_eq!(
         move_leader(&cluster).await?,
@@ -71,7 +71,7 @@ async fn without_client_certificates_etcd_refuses_what_it_guards(version: Versio
     let denied = Unanswered::Denied("etcdserver: user name is empty".to_owned());
     match version {
         Version::V3_4 => {
-            assert!(probe.status.is_ok(), "3.4 tells everybody");
+            assert!(probe.status.is_ok(), "etcd 3.4 answers every user");
             assert_eq!(probe.members?.len(), 1);
         }
         Version::V3_5 | Version::V3_6 | Version::V3_7 => {
@@ -92,7 +92,7 @@ async fn everything_is_answered(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Up to 3.4 everybody may move leadership.
+/// etcd 3.4 lets every user move leadership.
 fn refusal(version: Version, why: &str) -> Result<(), AdminError> {
     match version {
         Version::V3_4 => Ok(()),
@@ -117,7 +117,7 @@ async fn move_leader(cluster: &Cluster) -> Result<Result<(), AdminError>> {
         .await)
 }
 
-/// Without a password a user is known by certificate only.
+/// Adds a user. Without a password the user is known by certificate only.
 async fn add_user(etcd: &mut Client, name: &str, password: &str) -> Result<()> {
     let options = match password {
         "" => Some(UserAddOptions::new().with_no_pwd()),
@@ -135,7 +135,7 @@ async fn make_root(etcd: &mut Client, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A user known by a password, without TLS.
+/// A user with a password, without TLS.
 async fn a_user_with_a_password_is_let_in_and_again_when_its_token_is_known_no_more(
     version: Version,
 ) -> Result<()> {
@@ -169,7 +169,7 @@ async fn a_user_with_a_password_is_let_in_and_again_when_its_token_is_known_no_m
         anyhow::Ok(())
     };
     whole().await?;
-    // The same connections, when etcd knows their tokens no more.
+    // The connections stay, and etcd does not know their tokens any more.
     let url = format!("http://{}", cluster.member(0)?.client_address());
     let as_root = ConnectOptions::new().with_user("root", "secret");
     let mut root = Client::connect([url], Some(as_root)).await?;
@@ -187,7 +187,7 @@ async fn a_user_with_a_password_is_let_in_and_again_when_its_token_is_known_no_m
     let moved = admin.move_leader(from, to, Instant::now() + PATIENCE).await;
     assert_eq!(moved, Ok(()));
 
-    // Somebody who is not let in proves nothing by that.
+    // A refused login proves nothing about the member.
     let wrong = as_user("wrong")?;
     let probe = probe(&self::prober(), wrong.first().context("it has one")?).await?;
     if version != Version::V3_4 {
@@ -202,5 +202,5 @@ fn cluster_leader(probes: &[Probe]) -> Result<usize> {
         let status = probe.status.as_ref();
         status.is_ok_and(|status| status.leader == Some(status.member_id))
     };
-    probes.iter().position(leads).context("nobody leads")
+    probes.iter().position(leads).context("no member leads")
 }

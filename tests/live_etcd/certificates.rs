@@ -1,4 +1,4 @@
-//! Certificates that do not fit: each is named, and none is taken for a dead member.
+//! Certificates that do not match: each defect is named, and none makes the member appear dead.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -44,7 +44,7 @@ async fn certificates_that_do_not_fit_are_named(version: Version) -> Result<()> 
         ..good.clone()
     };
 
-    // What we find wrong with the member.
+    // The gate rejects the member's certificate.
     let text = refusal(&with(identity(stranger.certificate(), Some(&ours))?)).await?;
     assert!(text.contains("UnknownIssuer"), "{text}");
     let text = refusal(&named(Some("etcd-7.etcd.test.svc"))).await?;
@@ -55,7 +55,7 @@ async fn certificates_that_do_not_fit_are_named(version: Version) -> Result<()> 
         "{text}"
     );
 
-    // What is wrong with us.
+    // The gate's own certificate is unusable.
     let expired = Request::new("quorumgate", Usage::Client).until(SystemTime::now() - DAY);
     let expired = cluster.authority.issue(&expired)?;
     let text = refusal(&with(identity(ca, Some(&expired))?)).await?;
@@ -64,7 +64,8 @@ async fn certificates_that_do_not_fit_are_named(version: Version) -> Result<()> 
         "{text}"
     );
 
-    // What the member finds wrong with us: it says so only after our side of the handshake is over.
+    // The member rejects the gate's certificate. The gate learns that only after its own side of
+    // the handshake is done.
     let foreign = stranger.issue(&Request::new("quorumgate", Usage::Client))?;
     let text = refusal(&with(identity(ca, Some(&foreign))?)).await?;
     assert!(text.contains("alert"), "{text}");

@@ -1,4 +1,4 @@
-//! A cluster of real etcd processes: how to describe it, start it, reach it and break it.
+//! A cluster of real etcd processes: its description, its start, its endpoints and its faults.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,13 +18,14 @@ use tokio::time::Instant;
 use crate::member::Member;
 use crate::version::Version;
 
-/// Far more than an answer takes, even on a busy machine: for rounds in which no time is measured.
+/// The time limit of rounds whose time is not measured. It is far more than an answer takes, even
+/// on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long anything that comes about by itself may take.
+/// The time limit for changes that happen by themselves.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
-/// What a cluster looks like.
+/// The description of a cluster.
 pub(crate) struct Builder {
     version: Version,
     members: usize,
@@ -41,7 +42,7 @@ pub(crate) enum Tls {
 }
 
 impl Builder {
-    /// Three members with mutual TLS.
+    /// A cluster of three members with mutual TLS.
     pub(crate) fn new(version: Version) -> Self {
         Self {
             version,
@@ -61,7 +62,7 @@ impl Builder {
         Self { tls, ..self }
     }
 
-    /// Only the first member has a space quota, in bytes.
+    /// Gives the first member, and no other, a space quota in bytes.
     pub(crate) fn quota_of_the_first(self, quota: u64) -> Self {
         let first_quota = Some(quota);
         Self {
@@ -70,7 +71,8 @@ impl Builder {
         }
     }
 
-    /// After what time without word from a majority a leader gives up, and without word from a leader its followers vote (1 s).
+    /// Sets the time without contact after which a leader gives up and followers vote. The default
+    /// is 1 s.
     pub(crate) fn election_timeout(self, election_timeout: Duration) -> Self {
         Self {
             election_timeout,
@@ -78,7 +80,7 @@ impl Builder {
         }
     }
 
-    /// Starts it, and returns when every member serves.
+    /// Starts the cluster, and returns when every member serves.
     pub(crate) async fn start(self) -> Result<Cluster> {
         let directory = scratch_directory()?;
         let members = (0..self.members).map(|ordinal| Member::new(directory.path(), ordinal));
@@ -100,7 +102,7 @@ impl Builder {
     }
 }
 
-/// A running cluster. Its processes and files go with it.
+/// A running cluster. Dropping it ends its processes and deletes its files.
 pub(crate) struct Cluster {
     pub(crate) members: Vec<Member>,
     pub(crate) authority: Authority,
@@ -113,7 +115,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// How the gate reaches every member, as a user of this name.
+    /// The gate's endpoints of all members, as a user of this name.
     pub(crate) fn endpoints_as(&self, user: &str) -> Result<Vec<Endpoint>> {
         let tls = match self.tls {
             Tls::Mutual => Some(self.identity(user)?),
@@ -128,12 +130,12 @@ impl Cluster {
         Ok(self.members.iter().map(endpoint).collect())
     }
 
-    /// How the gate reaches every member.
+    /// The gate's endpoints of all members.
     pub(crate) fn endpoints(&self) -> Result<Vec<Endpoint>> {
         self.endpoints_as("quorumgate")
     }
 
-    /// A new client certificate of this cluster's authority.
+    /// A new client certificate from this cluster's authority.
     pub(crate) fn identity(&self, user: &str) -> Result<Arc<TlsIdentity>> {
         let credential = self.issue(user)?;
         identity(self.authority.certificate(), Some(&credential))
@@ -143,7 +145,7 @@ impl Cluster {
         self.authority.issue(&Request::new(user, Usage::Client))
     }
 
-    /// etcd's client, to do with the cluster what the gate never does; as user `root`.
+    /// etcd's client as user `root`, for calls that the gate never makes.
     pub(crate) async fn client(&self, ordinal: usize) -> Result<Client> {
         let member = self.member(ordinal)?;
         let url = format!("{}://{}", self.scheme(), member.client_address());
@@ -167,7 +169,8 @@ impl Cluster {
         self.members.get_mut(ordinal).context("no such member")
     }
 
-    /// Starts a member that does not run. `state` is for a member without data: `new` or `existing`.
+    /// Starts a member that does not run. `state` is `new` or `existing`, and counts only for a
+    /// member without data.
     pub(crate) fn start(&mut self, ordinal: usize, state: &str) -> Result<()> {
         let mut arguments = self.arguments(ordinal, state)?;
         if let Some(quota) = self.first_quota.filter(|_| ordinal == 0) {
@@ -177,7 +180,7 @@ impl Cluster {
         self.member_mut(ordinal)?.start(&binary, scheme, &arguments)
     }
 
-    /// One more member, which etcd does not know and which does not run.
+    /// Adds a member here. etcd does not know it yet, and it does not run.
     pub(crate) fn add(&mut self) -> Result<&Member> {
         let member = Member::new(self.directory.path(), self.members.len())?;
         self.members.push(member);
@@ -191,7 +194,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until every member passes its read and lists all.
+    /// Waits until every member answers its read and lists all members.
     pub(crate) async fn serves(&self) -> Result<()> {
         let endpoints = self.endpoints()?;
         let prober = prober();
@@ -208,11 +211,11 @@ impl Cluster {
         .with_context(|| self.last_words())
     }
 
-    /// Which member leads, by its own word.
+    /// The member that reports itself as the leader.
     pub(crate) async fn leader(&self) -> Result<usize> {
         let statuses = self.statuses().await?;
         let leads = |status: &Status| status.leader == Some(status.member_id);
-        statuses.iter().position(leads).context("nobody leads")
+        statuses.iter().position(leads).context("no member leads")
     }
 
     /// The ids of all members, in order.
@@ -239,11 +242,11 @@ impl Cluster {
             format!("--initial-cluster={}", peers.collect::<Vec<_>>().join(",")),
             format!("--initial-cluster-state={state}"),
             format!("--election-timeout={}", self.election_timeout.as_millis()),
-            // It wants members to have been connected for 5 s before one is added.
+            // The check would add a member only after all others have been connected for 5 s.
             "--strict-reconfig-check=false".to_owned(),
         ];
         if self.version >= Version::V3_5 {
-            // Processes are killed here, machines are not: nothing is lost by it.
+            // The tests kill processes and not machines, so no data is lost without fsync.
             arguments.push("--unsafe-no-fsync".to_owned());
         }
         if self.tls == Tls::Mutual {
@@ -252,14 +255,16 @@ impl Cluster {
         Ok(arguments)
     }
 
-    /// Clients know a member by its name only, peers by its address.
+    /// Certificates for a member. The one for clients has its name only, the one for peers has its
+    /// address.
     fn certificates(&self, member: &Member) -> Result<Vec<String>> {
         let directory = self.directory.path().join(&member.name);
         let ca = directory.join("ca.crt");
         std::fs::write(&ca, self.authority.certificate())?;
         let ca = ca.display();
         let server = Request::new(&member.name, Usage::Peer).names([member.server_name()]);
-        // All connections on this machine come from 127.0.0.1, and peers are checked for where they come from.
+        // All connections on this machine come from 127.0.0.1, and etcd checks the source address
+        // of peers.
         let addresses = [member.peer_address.to_string(), "127.0.0.1".to_owned()];
         let peer = Request::new(&member.name, Usage::Peer).names(addresses);
         let server = self.authority.issue(&server)?.write(&directory, "server")?;
@@ -288,18 +293,19 @@ pub(crate) fn prober() -> Prober {
     Prober::new(Connections::new(clock.clone()), clock)
 }
 
-/// A round that takes the time it needs.
+/// A round without a tight time limit.
 pub(crate) async fn round(prober: &Prober, endpoints: &[Endpoint]) -> Round {
     prober.round(endpoints, Instant::now() + PATIENCE).await
 }
 
-/// The probe of one endpoint in such a round.
+/// The probe of one endpoint, without a tight time limit.
 pub(crate) async fn probe(prober: &Prober, endpoint: &Endpoint) -> Result<Probe> {
     let mut round = round(prober, std::slice::from_ref(endpoint)).await;
     round.probes.pop().context("one probe per endpoint")
 }
 
-/// What a client certificate (none where `None`) and the authority make.
+/// The TLS identity from an authority and a client certificate; without a client certificate where
+/// `None`.
 pub(crate) fn identity(authority: &str, client: Option<&Credential>) -> Result<Arc<TlsIdentity>> {
     let client = client.map(|client| (client.certificate.as_bytes(), client.key.as_bytes()));
     Ok(Arc::new(TlsIdentity::parse(
@@ -308,7 +314,7 @@ pub(crate) fn identity(authority: &str, client: Option<&Credential>) -> Result<A
     )?))
 }
 
-/// In memory where possible: etcd 3.4 cannot be told not to wait for the disk.
+/// A directory in memory where possible: etcd 3.4 has no option to skip fsync.
 fn scratch_directory() -> Result<TempDir> {
     let memory = Path::new("/dev/shm");
     let directory = tempfile::Builder::new();

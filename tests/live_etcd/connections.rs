@@ -1,4 +1,4 @@
-//! Connections are kept while they are good for what is asked for, and dropped otherwise.
+//! Connections are kept while they fit the endpoint, and dropped otherwise.
 
 use std::time::Duration;
 

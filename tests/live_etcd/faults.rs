@@ -1,4 +1,4 @@
-//! Members that are dead, hung, or without quorum.
+//! Members that are dead, that hang, or that have no quorum.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ crate::on_every_version!(
     a_member_is_found_under_a_new_address,
 );
 
-/// A member that does not lead: its loss brings no election.
+/// A follower, whose loss brings no election.
 async fn a_follower(cluster: &Cluster) -> Result<usize> {
     let leader = cluster.leader().await?;
     Ok((leader + 1) % cluster.members.len())
@@ -36,7 +36,8 @@ async fn a_killed_member_refuses_and_is_back_in_the_next_round(version: Version)
     assert!(round(&prober, &endpoints).await.probes.iter().all(serves));
 
     cluster.member_mut(victim)?.kill().await?;
-    // The first of these finds a connection that broke, the others none; a client that backs off would do so by now.
+    // The first round finds a broken connection, and the later ones find none. A client with a
+    // back-off would have backed off by now.
     for _ in 0..10 {
         let round = round(&prober, &endpoints).await;
         for (ordinal, probe) in round.probes.iter().enumerate() {
@@ -61,12 +62,13 @@ async fn a_frozen_member_costs_the_deadline_once(version: Version) -> Result<()>
     let cluster = Builder::new(version).start().await?;
     let endpoints = cluster.endpoints()?;
     let victim = a_follower(&cluster).await?;
-    // Long enough for the others to answer on a busy machine.
+    // The time limit is long enough for the others to answer on a busy machine.
     let (prober, pace) = (prober(), Pace::new(Duration::from_secs(2)));
     assert!(round(&prober, &endpoints).await.probes.iter().all(serves));
 
     cluster.member(victim)?.freeze().await?;
-    // First over the kept connection, then over new ones, which the kernel accepts for the frozen process.
+    // The first round uses the kept connection. The later ones open new connections, which the
+    // kernel accepts for the frozen process.
     for _ in 0..3 {
         let (start, timeout) = (Instant::now(), pace.timeout());
         let latest = start + SOON;
@@ -107,7 +109,8 @@ async fn without_quorum_a_member_still_tells_what_it_knows(version: Version) -> 
     for ordinal in (0..3).filter(|ordinal| *ordinal != survivor) {
         cluster.member_mut(ordinal)?.kill().await?;
     }
-    // It leads on until it has heard of nobody for an election timeout; its read hangs meanwhile.
+    // The member leads until an election timeout has passed without contact. Its read hangs
+    // meanwhile.
     let deadline = Instant::now() + election_timeout / 3;
     let mut round = prober
         .round(std::slice::from_ref(&endpoint), deadline)
@@ -134,7 +137,7 @@ async fn without_quorum_a_member_still_tells_what_it_knows(version: Version) -> 
     assert_eq!(aware.members?.len(), 3);
     assert!(
         start.elapsed() < PATIENCE / 2,
-        "nobody waits for a read that cannot pass"
+        "the probe waited for a read that cannot succeed"
     );
     Ok(())
 }
@@ -158,7 +161,7 @@ async fn a_member_is_found_under_a_new_address(version: Version) -> Result<()> {
     assert_eq!(
         left.status,
         Err(Unanswered::Refused),
-        "nobody is at the old address"
+        "no member is at the old address"
     );
     Ok(())
 }

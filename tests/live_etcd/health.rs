@@ -1,4 +1,4 @@
-//! What a healthy cluster answers.
+//! The answers of a healthy cluster.
 
 use std::collections::BTreeSet;
 

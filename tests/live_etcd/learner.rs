@@ -1,4 +1,5 @@
-//! Learners: listed before they start, answering nothing but their status while they learn, voters once promoted.
+//! Learners: they are listed before they start, answer only `Status` while they learn, and are
+//! voters after their promotion.
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_client::MemberAddOptions;
@@ -10,7 +11,7 @@ use crate::version::Version;
 
 crate::on_every_version!(a_learner_is_known_from_its_addition_to_its_promotion);
 
-/// The entry of the member with this peer URL, as the first member lists it.
+/// The entry for the member with this peer URL in the first member's list.
 async fn listed(cluster: &Cluster, peer_url: &str) -> Result<ListedMember> {
     let first = cluster
         .endpoints()?

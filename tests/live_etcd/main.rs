@@ -1,7 +1,8 @@
-//! What `quorumgate::etcd` finds out from real etcd processes, of every supported version.
+//! Tests of `quorumgate::etcd` against real etcd processes of every supported version.
 //!
-//! Needs the etcd binaries (`make testbed` builds them, Debian's `etcd-server` brings 3.4), no Kubernetes. Each test has
-//! members of its own, at addresses of their own in 127.0.0.0/8. To see one version: `cargo test --test live_etcd v3_6`.
+//! They need etcd binaries (`make testbed` builds them; Debian's `etcd-server` is 3.4) and no
+//! Kubernetes. Each test has its own members, at their own addresses in 127.0.0.0/8.
+//! `cargo test --test live_etcd v3_6` runs the tests of one version.
 
 mod addresses;
 mod admin;
@@ -19,7 +20,7 @@ mod relay;
 mod steady;
 mod version;
 
-/// Makes a test per version of each scenario in a module.
+/// Makes one test per version from each scenario of a module.
 macro_rules! on_every_version {
     ($($scenario:ident),+ $(,)?) => {
         crate::on_every_version!(@version v3_4, V3_4, $($scenario),+);

@@ -1,4 +1,4 @@
-//! One etcd process.
+//! An etcd process.
 
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
@@ -14,14 +14,14 @@ use tokio::process::Child;
 use crate::addresses::{self, CLIENT_PORT, PEER_PORT};
 use crate::cluster::SOON;
 
-/// A member, running or not.
+/// A member, which runs or not.
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// What would be the UID of its pod: new with every new address.
+    /// The UID of its pod, as far as the gate is concerned. A new address brings a new UID.
     pub(crate) uid: String,
-    /// Where clients reach it: new when it moves, as with pods.
+    /// The address for clients. A move changes it, as with pods.
     pub(crate) address: Ipv4Addr,
-    /// Where peers reach it: kept, as a pod's DNS name is.
+    /// The address for peers. A move keeps it, as with a pod's DNS name.
     pub(crate) peer_address: Ipv4Addr,
     directory: PathBuf,
     process: Option<Child>,
@@ -43,7 +43,7 @@ impl Member {
         })
     }
 
-    /// The name in its server certificate; no DNS knows it.
+    /// The name in its server certificate, which is in no DNS.
     pub(crate) fn server_name(&self) -> String {
         format!("{}.etcd.test.svc", self.name)
     }
@@ -62,7 +62,7 @@ impl Member {
         Ok(())
     }
 
-    /// Starts it with these arguments, and those that only concern itself.
+    /// Starts the process with these arguments and with those that concern only this member.
     pub(crate) fn start(
         &mut self,
         binary: &Path,
@@ -100,21 +100,22 @@ impl Member {
         Ok(())
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// Sends SIGKILL, and returns when the process is gone.
     pub(crate) async fn kill(&mut self) -> Result<()> {
         let mut process = self.process.take().context("it does not run")?;
         process.kill().await?;
         Ok(())
     }
 
-    /// SIGSTOP: it hangs, its connections and its listeners stay. Returns when none of its threads runs any more.
+    /// Sends SIGSTOP, and returns when no thread runs any more. The process hangs; its connections
+    /// and listeners stay.
     pub(crate) async fn freeze(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)?;
         let tasks = format!("/proc/{}/task", self.pid()?);
         eventually(SOON, "all its threads are stopped", async || {
             for task in fs::read_dir(&tasks)? {
                 let stat = fs::read_to_string(task?.path().join("stat"))?;
-                // The state follows the name, which is in parentheses.
+                // The process state follows the name, which is in parentheses.
                 ensure!(stat.contains(") T "), "{stat}");
             }
             Ok(())
@@ -122,12 +123,12 @@ impl Member {
         .await
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub(crate) fn thaw(&self) -> Result<()> {
         self.signal(Signal::SIGCONT)
     }
 
-    /// The end of its log.
+    /// The end of the process's log.
     pub(crate) fn last_words(&self) -> String {
         let text = fs::read_to_string(self.log()).unwrap_or_default();
         let lines: Vec<_> = text.lines().rev().take(8).collect();

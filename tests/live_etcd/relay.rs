@@ -1,4 +1,4 @@
-//! A relay before a member that counts who connects.
+//! A relay in front of a member, which counts connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     accepted: Arc<AtomicUsize>,
-    /// Dropped with the relay, and with it every connection.
+    /// The tasks of the relay. Dropping them closes every connection.
     _task: JoinSet<()>,
 }
 
@@ -20,7 +20,7 @@ impl Relay {
         Self::at(SocketAddr::from(([127, 0, 0, 1], 0)), member).await
     }
 
-    /// At an address of the caller's choice.
+    /// Starts a relay at an address of the caller's choice.
     pub(crate) async fn at(address: SocketAddr, member: String) -> Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -34,7 +34,7 @@ impl Relay {
         })
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub(crate) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -47,7 +47,7 @@ async fn serve(listener: TcpListener, member: String, accepted: Arc<AtomicUsize>
         let member = member.clone();
         connections.spawn(async move {
             if let Ok(mut member) = TcpStream::connect(member).await {
-                // Either side may hang up whenever it likes.
+                // Either side may close the connection at any time.
                 let _ = tokio::io::copy_bidirectional(&mut client, &mut member).await;
             }
         });

@@ -1,7 +1,9 @@
-//! What is claimed here is claimed of time (deadlines, election timeouts), and holds on a machine that gives everybody some.
+//! Scenarios about time (deadlines, election timeouts). Their claims hold only on a machine that
+//! gives every process some time.
 //!
-//! A scenario that failed is run again where a thread that only sleeps was woken far too late meanwhile: members and test
-//! stood still as well. A failure without such a stall counts at once, and so does the last try.
+//! A failed scenario is run again if a thread that only sleeps was woken far too late meanwhile:
+//! then members and test stood still too. A failure without such a stall counts at once, and so
+//! does the last try.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use futures::FutureExt as _;
 
 const TRIES: u32 = 4;
 
-/// Several heartbeats of 100 ms; a third of the election timeout.
+/// The least delay that is a stall: several heartbeats of 100 ms, and a third of the election
+/// timeout.
 const STALL: Duration = Duration::from_millis(300);
 
 pub(crate) async fn on_a_steady_machine(scenario: impl AsyncFn() -> Result<()>) -> Result<()> {
@@ -31,7 +34,7 @@ pub(crate) async fn on_a_steady_machine(scenario: impl AsyncFn() -> Result<()>) 
     }
 }
 
-/// A thread that sleeps, and notes by how much it was woken too late.
+/// A thread that sleeps, and records the largest delay of its wake-ups.
 struct Watch {
     over: Arc<AtomicBool>,
     thread: JoinHandle<Duration>,

@@ -1,4 +1,4 @@
-//! The etcd versions that are tested, and where their binaries are.
+//! The tested etcd versions and their binaries.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// As etcd reports the minor version of a patch release, with the dot that follows.
+    /// The start of the version that etcd reports, up to the dot after the minor version.
     pub(crate) fn prefix(self) -> &'static str {
         match self {
             Self::V3_4 => "3.4.",
@@ -26,7 +26,7 @@ impl Version {
         }
     }
 
-    /// The etcd binary. A missing one is a failure: nothing is skipped here.
+    /// The path of the etcd binary. Fails without one: no test is skipped for lack of it.
     pub(crate) fn binary(self) -> Result<PathBuf> {
         let release = self.release()?;
         let cache = Cache::from_env()?;

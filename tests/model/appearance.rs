@@ -8,12 +8,13 @@ use std::time::Duration;
 use quorumgate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
 use quorumgate::quorum::pod::{Containers, Node, Pod};
 use quorumgate::quorum::{
-    Circumstances, ClusterId, ClusterRef, Latch, MemberId, Observation, Ordinal, PodName, PodUid,
+    Circumstances, ClusterId, ClusterRef, ExpectedVoters, MemberId, Observation, Ordinal, PodName,
+    PodUid,
 };
 
 use crate::halves::Sight;
 use crate::set::Set;
-use crate::state::{Latched, Listed, MEMBERS, Member, Phase, State};
+use crate::state::{Expected, Listed, MEMBERS, Member, Phase, State};
 use crate::truth;
 
 /// The appearance of every member to one look.
@@ -86,7 +87,7 @@ pub(crate) struct Scene {
     /// The members that are listed and never ran.
     pub(crate) unstarted: Set,
     pub(crate) replicas: u8,
-    pub(crate) latched: Latched,
+    pub(crate) expected: Expected,
     /// Whether the StatefulSet has just grown.
     pub(crate) young: bool,
     /// The members whose pods a recorded scale-in lets go.
@@ -119,9 +120,9 @@ impl Scene {
         Observation {
             circumstances,
             update_revision: Some("new".into()),
-            latch: Latch {
-                voters: u32::from(self.latched.voters),
-                replicas: u32::from(self.latched.replicas),
+            expected: ExpectedVoters {
+                voters: u32::from(self.expected.voters),
+                replicas: u32::from(self.expected.replicas),
             },
             scaled_out_for: self.young.then_some(Duration::ZERO),
             quorum_lost_for: Some(Duration::from_secs(3600)),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use quorumgate::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
 use quorumgate::quorum::{
-    Actor, Basis, Circumstances, Disruption, Grace, Kind, Latch, Permission, ProcessState, Reason,
-    Role, Scope, Snapshot, TargetPod, Teardown, Temperature, Verdict, decide,
+    Actor, Basis, Circumstances, Disruption, ExpectedVoters, Grace, Kind, Permission, ProcessState,
+    Reason, Role, Scope, Snapshot, TargetPod, Teardown, Trust, Verdict, decide,
 };
 
 use crate::appearance::{Scene, pod_name, uid};
@@ -26,8 +26,8 @@ pub(crate) struct Question {
 /// The state of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ledger {
-    Warm,
-    Cold,
+    Trusted,
+    Untrusted,
     /// There is no ledger.
     Missing,
     /// By mutation: there is no ledger, and the cluster is taken for one that is not enrolled.
@@ -70,8 +70,8 @@ pub(crate) enum Ruling {
 /// Further findings of the decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The latch, with the voters seen now.
-    pub(crate) latch: (u8, u8),
+    /// The expected voters, with the voters seen now.
+    pub(crate) expected: (u8, u8),
     /// Whether the target is known not to run.
     pub(crate) is_down: bool,
     pub(crate) is_learner: bool,
@@ -102,12 +102,12 @@ pub(crate) fn rule(question: Question) -> Ruling {
     })
 }
 
-/// The latch, with the voters that are seen.
-pub(crate) fn latch_of(scene: Scene) -> (u8, u8) {
+/// The expected voters, with the voters that are seen.
+pub(crate) fn expected_of(scene: Scene) -> (u8, u8) {
     thread_local!(static MEMO: Memo<Scene, (u8, u8)> = Memo::default());
     remembered(&MEMO, scene, |scene| {
-        let snapshot = snapshot(&scene, Ledger::Warm);
-        latch(&snapshot)
+        let snapshot = snapshot(&scene, Ledger::Trusted);
+        expected(&snapshot)
     })
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Strategy {
 pub(crate) fn steps(scene: Scene, open: Open, strategy: Strategy) -> Steps {
     thread_local!(static MEMO: Memo<(Scene, Open, Strategy), Steps> = Memo::default());
     remembered(&MEMO, (scene, open, strategy), |(scene, open, strategy)| {
-        let snapshot = snapshot(&scene, Ledger::Warm);
+        let snapshot = snapshot(&scene, Ledger::Trusted);
         let desired = Desired {
             non_serving: if strategy.all_at_once {
                 NonServing::AllAtOnce
@@ -148,18 +148,18 @@ pub(crate) fn steps(scene: Scene, open: Open, strategy: Strategy) -> Steps {
 
 /// The snapshot that the shipped code would take.
 pub(crate) fn snapshot(scene: &Scene, ledger: Ledger) -> Snapshot {
-    let cold = Temperature::Cold {
+    let untrusted = Trust::Untrusted {
         remaining: Some(Duration::from_secs(1)),
     };
-    let (scope, temperature) = match ledger {
-        Ledger::Warm => (Scope::Enrolled, Temperature::Warm),
-        Ledger::Cold => (Scope::Enrolled, cold),
-        Ledger::Missing => (Scope::NoLedger, cold),
-        Ledger::Ignored => (Scope::Foreign, cold),
+    let (scope, trust) = match ledger {
+        Ledger::Trusted => (Scope::Enrolled, Trust::Trusted),
+        Ledger::Untrusted => (Scope::Enrolled, untrusted),
+        Ledger::Missing => (Scope::NoLedger, untrusted),
+        Ledger::Ignored => (Scope::Foreign, untrusted),
     };
     let circumstances = Circumstances {
         scope,
-        ledger: temperature,
+        ledger: trust,
         ..Circumstances::ordinary()
     };
     Snapshot::assemble(&scene.observation(circumstances))
@@ -186,8 +186,8 @@ fn disruption(target: usize, what: What) -> Disruption {
     }
 }
 
-fn latch(snapshot: &Snapshot) -> (u8, u8) {
-    let Latch { voters, replicas } = snapshot.latch;
+fn expected(snapshot: &Snapshot) -> (u8, u8) {
+    let ExpectedVoters { voters, replicas } = snapshot.expected;
     (
         u8::try_from(voters).unwrap(),
         u8::try_from(replicas).unwrap(),
@@ -197,7 +197,7 @@ fn latch(snapshot: &Snapshot) -> (u8, u8) {
 fn found(snapshot: &Snapshot, target: usize) -> Found {
     let member = snapshot.member(&pod_name(target));
     Found {
-        latch: latch(snapshot),
+        expected: expected(snapshot),
         is_down: member.is_some_and(|m| {
             matches!(
                 m.process,

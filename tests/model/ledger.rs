@@ -1,25 +1,21 @@
 //! The model's budget in the types of the shipped code, and back. `quorum::Grants` issues and
-//! settles grants, and `ledger::temperature` tells temperatures.
+//! settles grants.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus};
-use quorumgate::clock::Clock;
-use quorumgate::ledger::{Page, Seen as Watch, temperature};
 use quorumgate::quorum::{
-    Cause as Permission, ClusterRef, Grant as Entry, Grants, Incarnation, Look, Permitted,
-    Replacement, Seen, Settlement, Temperature, settlement,
+    Cause as Permission, CauseState, Grant as Entry, Grants, Incarnation, Permitted, PodRead,
+    Replacement, Settlement, settlement,
 };
 
-use crate::appearance::{self, Appearance, NAME, pod_name, uid};
+use crate::appearance::{self, Appearance, pod_name, uid};
 use crate::memo::{Memo, remembered};
 use crate::set::Set;
 use crate::state::{Cause, Grant, MEMBERS};
 
 /// The length of one tick.
-const TICK: Duration = Duration::from_secs(60);
+pub(crate) const TICK: Duration = Duration::from_secs(60);
 
 /// The grants of every member.
 pub(crate) type Open = [Grant; MEMBERS];
@@ -130,7 +126,7 @@ pub(crate) fn without(open: Open, ended: Set) -> Open {
 pub(crate) fn without_replacement(open: Open, n: usize) -> Open {
     let ended = settlement(
         &permission(Permitted::Replace, seq(n, true)),
-        Seen::Replacement(Replacement::Serves),
+        CauseState::Replacement(Replacement::Serves),
         Duration::ZERO,
         Duration::MAX,
     );
@@ -188,78 +184,13 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
                 rollout: cause.rollout,
             };
             let pod = appearance::pod(n, shown, true, false);
-            let look = pod.map_or(Look::Gone, |pod| Look::Here {
+            let look = pod.map_or(PodRead::Gone, |pod| PodRead::Here {
                 uid: pod.uid,
                 terminating: pod.terminating,
             });
-            let seen = Seen::Incarnation(Incarnation::of(&named, &look));
+            let seen = CauseState::Incarnation(Incarnation::of(&named, &look));
             let (age, settle_time) = (TICK * u32::from(cause.age), TICK * u32::from(settle_time));
             settlement(&permission(what, seq(n, false)), seen, age, settle_time) != Settlement::Keep
         },
     )
-}
-
-/// The facts on which the temperature of a ledger depends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Warmth {
-    /// The number of ticks for which the ledger was watched while it was cold; `None` if it is
-    /// recorded to be warm.
-    pub(crate) cold_for: Option<u8>,
-    pub(crate) suspended: bool,
-    pub(crate) webhooks: Webhooks,
-    /// The number of ticks since this replica saw the gate out of force.
-    pub(crate) lapsed_for: Option<u8>,
-    pub(crate) settle_time: u8,
-}
-
-/// The webhook configurations that a watch shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Webhooks {
-    /// The configurations by which the ledger was last in force.
-    Same,
-    Others,
-    Missing,
-}
-
-/// The temperature that the shipped code works out.
-pub(crate) fn told_temperature(warmth: Warmth) -> Temperature {
-    thread_local!(static MEMO: Memo<Warmth, Temperature> = Memo::default());
-    remembered(&MEMO, warmth, |warmth| {
-        let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
-        let watch = Watch::new(clock);
-        let webhooks = match warmth.webhooks {
-            Webhooks::Same => Some("these"),
-            Webhooks::Others => Some("others"),
-            Webhooks::Missing => None,
-        };
-        watch.hear_of_webhooks(Box::new(move || webhooks.map(str::to_owned)));
-        let watched = warmth.cold_for.unwrap_or_default();
-        watch.note(&budget(warmth, 0));
-        for ago in (0..=watched.max(warmth.lapsed_for.unwrap_or_default())).rev() {
-            if warmth.lapsed_for == Some(ago) {
-                watch.note_lapse(None);
-            }
-            if watched == ago {
-                watch.note(&budget(warmth, 1));
-            }
-            hands.advance(TICK * u32::from(ago.min(1)));
-        }
-        let page = Page::of(budget(warmth, 1)).unwrap();
-        temperature(&page, &watch, TICK * u32::from(warmth.settle_time))
-    })
-}
-
-/// The budget, in which the ledger has turned cold so often.
-fn budget(warmth: Warmth, epoch: i64) -> QuorumDisruptionBudget {
-    let mut object = QuorumDisruptionBudget::of(&ClusterRef::new("ns", NAME));
-    object.metadata.uid = Some("this one".into());
-    object.metadata.resource_version = Some("1".into());
-    let mut status = QuorumDisruptionBudgetStatus::default();
-    status.ledger.warm = warmth.cold_for.is_none();
-    status.ledger.budget_uid = Some("this one".into());
-    status.ledger.in_force_by = Some("these".into());
-    status.ledger.suspended = warmth.suspended;
-    status.ledger.epoch = epoch;
-    object.status = Some(status);
-    object
 }

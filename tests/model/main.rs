@@ -3,10 +3,11 @@
 //! A model checker (stateright) explores every state that can be reached, and asks in each whether
 //! the promise holds.
 //!
-//! Shipped code in the model: `quorum::Snapshot::assemble` and `quorum::decide` with the latch,
-//! `quorum::Grants`, `quorum::settlement`, `ledger::temperature` with what a replica watches,
-//! `plan::next_step`, and of the webhook for StatefulSets `decide` and `listed_among`. Each is
-//! called once for every question that comes up, and its answer is remembered.
+//! Shipped code in the model: `quorum::Snapshot::assemble` and `quorum::decide` with the expected
+//! voters, `quorum::Grants`, `quorum::settlement`, `quorum::TrustRecord` with what a replica
+//! watches, `plan::next_step`, and of `quorum::stateful_set` the functions `decide` and
+//! `Listed::among`. Each is called once for every question that comes up, and its answer is
+//! remembered.
 //!
 //! Everything else is modelled: the API server, etcd, the kubelets, and the order of effects.
 //!
@@ -80,4 +81,5 @@ mod settler;
 mod state;
 mod steps;
 mod symmetry;
+mod trust;
 mod truth;

@@ -8,10 +8,11 @@ use crate::properties;
 use crate::scenario::{LIFE, Scenario};
 use crate::set::Set;
 use crate::state::{
-    At, Budget, By, Driver, Force, Guard, Latched, Listed, MEMBERS, Member, Out, Phase, REPLICAS,
+    At, Budget, By, Driver, Expected, Force, Guard, Listed, MEMBERS, Member, Out, Phase, REPLICAS,
     REQUESTS, Reporter, Request, Settler, State,
 };
 use crate::symmetry::representative;
+use crate::trust::Event;
 use crate::{driver, halves, outage, replacement, replica, reporter, scaling, settler};
 
 impl Model for Scenario {
@@ -40,7 +41,7 @@ impl Model for Scenario {
             scales_in: false,
             unstarted: Set::NONE,
             budget: Some(Budget::new(
-                Latched {
+                Expected {
                     voters: self.voters,
                     replicas: u8::try_from(self.replicas()).unwrap(),
                     growing: false,
@@ -51,7 +52,7 @@ impl Model for Scenario {
             settlers: [Settler::Idle; REPLICAS],
             reporter: Reporter::Idle,
             force: Force::In,
-            lapsed_for: None,
+            outage_ago: None,
             unwritten: false,
             guard: Guard::Idle,
             driver: Driver::Idle,
@@ -190,8 +191,8 @@ impl Scenario {
                 state.lose_races(self.mutation);
             }
             Action::BudgetCreated => {
-                let warm = self.mutation == Mutation::RecreatedBudgetStartsWarm;
-                state.budget = Some(Budget::new(Latched::default(), (!warm).then_some(0)));
+                let trusted = self.mutation == Mutation::RecreatedBudgetStartsTrusted;
+                state.budget = Some(Budget::new(Expected::default(), (!trusted).then_some(0)));
             }
             Action::OutOfForce(why) => outage::begin(state, why),
             Action::InForce => outage::end(state),
@@ -204,8 +205,8 @@ impl Scenario {
         }
     }
 
-    /// Whether time may pass. An outage is written down within a settle time, so no ledger turns
-    /// warm before that.
+    /// Whether time may pass. An outage is written down within a settle time, so no ledger is
+    /// trusted before that.
     fn is_in_time(&self, state: &State) -> bool {
         let overdue = |age: u8| age + self.pace >= self.settle_time;
         let Some(budget) = &state.budget else {
@@ -213,8 +214,8 @@ impl Scenario {
         };
         let is_unwritten =
             state.unwritten || state.guard.knows_of_an_outage() || state.force == Force::Unlabelled;
-        let may_warm = [state.lapsed_for, budget.cold_for].into_iter().flatten();
-        budget.suspended || !is_unwritten || !may_warm.into_iter().any(overdue)
+        let ages = [state.outage_ago, budget.trust.untrusted_for];
+        budget.trust.suspended || !is_unwritten || !ages.into_iter().flatten().any(overdue)
     }
 
     pub(crate) fn tick(&self, state: &mut State) {
@@ -223,8 +224,8 @@ impl Scenario {
                 request.age += 1;
             }
         }
-        state.lapsed_for = state
-            .lapsed_for
+        state.outage_ago = state
+            .outage_ago
             .map(|age| age + self.pace)
             .filter(|age| *age < self.settle_time);
         let Some(budget) = &mut state.budget else {
@@ -242,17 +243,17 @@ impl Scenario {
             }
         }
         // A scale-out has ended by then.
-        budget.latched.growing = false;
-        if budget.suspended || budget.by_others {
-            // It begins anew when that ends.
+        budget.expected.growing = false;
+        if budget.trust.suspended || budget.trust.by_others {
+            // The time begins anew when that ends.
             return;
         }
-        if let Some(age) = &mut budget.cold_for {
+        if let Some(age) = &mut budget.trust.untrusted_for {
             *age = older(*age);
         }
-        if budget.cold_for == Some(self.settle_time) {
-            // From now on it is known to be warm, whoever writes that down.
-            budget.cold_for = None;
+        if budget.trust.untrusted_for == Some(self.settle_time) {
+            // From now on the ledger is trusted, by whichever replica records that.
+            budget.trust = budget.trust.after(Event::Watched);
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::action::Action;
 use crate::mutations::Mutation;
 use crate::scenario::Scenario;
 use crate::state::{At, Budget, By, Force, Guard, Phase, Request, State};
+use crate::trust::{Event, Recorded, Webhooks};
 
 impl Guard {
     /// Another write was accepted, so the guard's own would meet a conflict. An outage that it has
@@ -29,7 +30,7 @@ impl Guard {
     pub(crate) fn knows_of_an_outage(self) -> bool {
         match self {
             Self::Idle => false,
-            Self::Page { lapse } | Self::Out { lapse } | Self::In { lapse, .. } => lapse,
+            Self::Page { outage } | Self::Out { outage } | Self::In { outage, .. } => outage,
         }
     }
 }
@@ -64,18 +65,21 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
     }
 }
 
+/// Whether the budget says how things are.
 fn is_told(state: &State, budget: &Budget) -> bool {
-    match state.force {
-        Force::In => !budget.suspended && !budget.by_others,
-        Force::Unlabelled | Force::Unconfigured => budget.suspended,
-    }
+    let trust = budget.trust;
+    trust
+        == trust.after(match state.force {
+            Force::In => Event::InForce(trust.standing()),
+            Force::Unlabelled | Force::Unconfigured => Event::OutOfForce,
+        })
 }
 
 /// Puts the gate out of force.
 pub(crate) fn begin(state: &mut State, why: Force) {
     state.force = why;
     if why == Force::Unlabelled {
-        state.lapsed_for = Some(0);
+        state.outage_ago = Some(0);
         state.unwritten = true;
     }
 }
@@ -84,10 +88,12 @@ pub(crate) fn begin(state: &mut State, why: Force) {
 pub(crate) fn end(state: &mut State) {
     if state.force == Force::Unconfigured {
         if let Some(budget) = &mut state.budget {
-            budget.by_others = true;
+            budget.trust.by_others = true;
         }
-        if let Guard::In { still, .. } = &mut state.guard {
-            *still = false;
+        if let Guard::In { by, .. } = &mut state.guard
+            && *by == Webhooks::Others
+        {
+            *by = Webhooks::Former;
         }
     }
     state.force = Force::In;
@@ -109,66 +115,42 @@ pub(crate) fn delete(state: &mut State, n: usize, scenario: &Scenario) {
 /// The guard reads the ledger, with what it was told of an outage.
 pub(crate) fn read(state: &mut State) {
     state.guard = Guard::Page {
-        lapse: state.unwritten,
+        outage: state.unwritten,
     };
     state.unwritten = false;
 }
 
 /// The guard reads whether the gate is in force, and by which configurations.
 pub(crate) fn look(state: &mut State) {
-    let Guard::Page { lapse } = state.guard else {
+    let (Guard::Page { outage }, Some(budget)) = (state.guard, state.budget) else {
         return;
     };
+    let by = budget.trust.standing();
     state.guard = match state.force {
-        Force::In => Guard::In { lapse, still: true },
-        Force::Unlabelled | Force::Unconfigured => Guard::Out { lapse },
+        Force::In => Guard::In { outage, by },
+        Force::Unlabelled | Force::Unconfigured => Guard::Out { outage },
     };
 }
 
 /// The guard writes. The write is accepted, because the reading is up to date. An outage that is
-/// over is written down as well: first that it was, then that it is over.
+/// over is recorded as well, in the same write.
 pub(crate) fn write(state: &mut State, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
-    let suspended = Budget {
-        suspended: true,
-        cold_for: Some(0),
-        ..budget
-    };
-    let (next, written) = match state.guard {
+    let out = Some(Event::OutOfForce);
+    let (out, back) = match state.guard {
         Guard::Idle | Guard::Page { .. } => return,
-        Guard::Out { .. } => (Guard::Idle, suspended),
-        Guard::In { lapse: true, still } => (
-            Guard::In {
-                lapse: false,
-                still,
-            },
-            suspended,
-        ),
-        Guard::In {
-            lapse: false,
-            still,
-        } => (Guard::Idle, in_force(budget, still, scenario)),
+        Guard::Out { .. } => (out, None),
+        Guard::In { outage, by } => (out.filter(|_| outage), Some(Event::InForce(by))),
     };
-    // An outage that is written down is no longer announced.
-    state.guard = Guard::Idle;
-    if written != budget {
-        state.put(written, true, scenario.mutation);
+    let events = out.into_iter().chain(back);
+    let mut trust = events.fold(budget.trust, Recorded::after);
+    let at_once = scenario.mutation == Mutation::TrustedRightAfterAnOutage;
+    if at_once && back.is_some() && trust != budget.trust {
+        trust.untrusted_for = None;
     }
-    state.guard = next;
-}
-
-fn in_force(budget: Budget, still: bool, scenario: &Scenario) -> Budget {
-    let changes = budget.suspended || budget.by_others;
-    let trusted = scenario.mutation == Mutation::TrustedRightAfterAnOutage;
-    Budget {
-        suspended: false,
-        // The configurations that the guard saw may have been made anew since.
-        by_others: !still,
-        cold_for: match budget.cold_for {
-            _ if changes && trusted => None,
-            _ if changes => Some(0),
-            known => known,
-        },
-        ..budget
+    // An outage that is recorded is no longer announced.
+    state.guard = Guard::Idle;
+    if trust != budget.trust {
+        state.put(Budget { trust, ..budget }, true, scenario.mutation);
     }
 }

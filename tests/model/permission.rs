@@ -71,7 +71,7 @@ impl True {
 }
 
 /// The permission at the moment of the look.
-pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: (u8, u8)) -> Permit {
+pub(crate) fn permit(state: &State, true_then: True, target: usize, expected: (u8, u8)) -> Permit {
     let granted = state.budget.as_ref().map_or(Set::NONE, Budget::granted);
     let without = |able: Set| able.minus(granted).without(target).count();
     let needed = majority(truth::voters(state).count());
@@ -82,7 +82,7 @@ pub(crate) fn permit(state: &State, true_then: True, target: usize, latch: (u8, 
         founded: true,
         recorded: true,
         announced: false,
-        latch,
+        expected,
         look: Sight::default(),
     }
 }
@@ -121,6 +121,10 @@ pub(crate) fn is_founded(
         | Basis::Override
         | Basis::Proceed
         | Basis::SingleMember
-        | Basis::TwoMembers => false,
+        | Basis::TwoMembers
+        | Basis::Intent
+        | Basis::NoOwner
+        | Basis::OwnerGone
+        | Basis::MembersRemoved => false,
     }
 }

@@ -1,6 +1,6 @@
 //! The properties that have to hold.
 //!
-//! **Safety.** "No reachable state has fewer than a majority of the latched voters up because of
+//! **Safety.** "No reachable state has fewer than a majority of the expected voters up because of
 //! permitted disruptions." Two of these words need a definition: *because* and *permitted*.
 //!
 //! A member is *taken* from the moment at which a permitted delete reaches it while it takes part,
@@ -23,8 +23,8 @@
 //!   scale-out, and for no others.
 //! - Of several taken members the one that was permitted last decides, because the fewest failures
 //!   are excused for it. Asking it of each member is the same.
-//! - A voter that is removed from etcd counts as failed, and does not lower the majority (the
-//!   latch). A promoted one raises it.
+//! - A voter that is removed from etcd counts as failed, and does not lower the majority (it
+//!   is still expected). A promoted one raises it.
 //! - A permission takes nothing from anyone if fewer than a majority ran at the look, even with the
 //!   target (rule 12), or if quorum was lost and the delete is to repair it (rule 13). Two or more
 //!   members would have to come back while such a delete is on its way before it could take
@@ -132,12 +132,12 @@ fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
         return true;
     };
     // While a scale-out is young, room is kept for the voter that may be added.
-    let young = budget.latched.is_young(state.replicas);
-    if !budget.granted().is_empty() || budget.cold_for.is_some() || young {
+    let young = budget.expected.is_young(state.replicas);
+    if !budget.granted().is_empty() || budget.trust.untrusted_for.is_some() || young {
         return true;
     }
     let up = truth::serving(state);
-    let needed = truth::needed(state, scenario).max(majority(u32::from(budget.latched.voters)));
+    let needed = truth::needed(state, scenario).max(majority(u32::from(budget.expected.voters)));
     let spare = up.count().saturating_sub(needed);
     let scene = scene(
         state,
@@ -150,7 +150,7 @@ fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
             let question = Question {
                 scene,
                 open: budget.grants,
-                ledger: Ledger::Warm,
+                ledger: Ledger::Trusted,
                 target,
                 what: What::Delete,
             };
@@ -164,11 +164,11 @@ fn the_dead_may_go(scenario: &Scenario, state: &State) -> bool {
         return true;
     };
     // While a scale-out is young, room is kept for the voter that may be added.
-    let young = budget.latched.is_young(state.replicas);
-    if !budget.granted().is_empty() || budget.cold_for.is_some() || young {
+    let young = budget.expected.is_young(state.replicas);
+    if !budget.granted().is_empty() || budget.trust.untrusted_for.is_some() || young {
         return true;
     }
-    let needed = truth::needed(state, scenario).max(majority(u32::from(budget.latched.voters)));
+    let needed = truth::needed(state, scenario).max(majority(u32::from(budget.expected.voters)));
     let others_suffice = truth::serving(state).count() >= needed;
     let dead = state.which(|member| match member.phase {
         Phase::Lost => true,
@@ -185,7 +185,7 @@ fn the_dead_may_go(scenario: &Scenario, state: &State) -> bool {
         let question = Question {
             scene,
             open: budget.grants,
-            ledger: Ledger::Warm,
+            ledger: Ledger::Trusted,
             target,
             what: What::Delete,
         };

@@ -1,20 +1,21 @@
 //! A replica of the gate: a decision from its reading of the ledger to its answer, one effect at a
 //! time.
 
-use quorumgate::quorum::{Basis, Teardown, Temperature};
+use quorumgate::quorum::{Basis, Teardown};
 
 use crate::appearance::{Appearance, Look, Scene, look};
 use crate::decision::{Found, Ledger, Question, Ruling, What, rule};
 use crate::halves::Sight;
-use crate::ledger::{self, For, Warmth, Webhooks};
+use crate::ledger::{self, For};
 use crate::mutations::Mutation;
 use crate::permission::{True, is_founded, permit};
 use crate::scaling;
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{
-    At, Budget, By, Driver, Force, Latched, Listed, MEMBERS, Permit, Phase, Request, State,
+    At, Budget, By, Driver, Expected, Force, Listed, MEMBERS, Permit, Phase, Request, State,
 };
+use crate::trust::{self, Webhooks};
 use crate::truth;
 
 /// The outcome of a decision.
@@ -41,7 +42,7 @@ pub(crate) fn read(state: &mut State, slot: usize, scenario: &Scenario) {
         Mutation::NoBudgetReadAsForeign => Ledger::Ignored,
         _ => Ledger::Missing,
     };
-    let none = Budget::new(Latched::default(), None);
+    let none = Budget::new(Expected::default(), None);
     let question = Question {
         scene: scene(state, look(state, Set::NONE), scenario, &none),
         open: none.grants,
@@ -173,8 +174,8 @@ fn judge(state: &State, request: &Request, seen: Sight, scenario: &Scenario) -> 
         By::Step { .. } => What::OwnDelete,
     };
     let mut known = *budget;
-    if scenario.mutation == Mutation::ShrinkTheLatch {
-        known.latched.voters = u8::try_from(truth::voters(state).count()).unwrap();
+    if scenario.mutation == Mutation::ShrinkTheExpectedVoters {
+        known.expected.voters = u8::try_from(truth::voters(state).count()).unwrap();
     }
     let question = Question {
         scene: scene(state, doctored(seen, scenario.mutation), scenario, &known),
@@ -208,7 +209,7 @@ fn judge(state: &State, request: &Request, seen: Sight, scenario: &Scenario) -> 
         (Ruling::Waived, _) => return Outcome::Waived,
     };
     let true_then = True::at(state, seen, scenario);
-    let permit = permit(state, true_then, target, found.latch);
+    let permit = permit(state, true_then, target, found.expected);
     let founded = basis
         .is_some_and(|basis| is_founded(state, true_then, basis, target, what, scenario, &permit));
     let lets_go = basis == Some(Basis::Teardown(Teardown::ScaleIn));
@@ -226,23 +227,21 @@ fn judge(state: &State, request: &Request, seen: Sight, scenario: &Scenario) -> 
 /// The state of the ledger for a replica that has read it and looks now.
 pub(crate) fn worth(state: &State, budget: &Budget, scenario: &Scenario) -> Ledger {
     let mutation = scenario.mutation;
-    let told = ledger::told_temperature(Warmth {
-        cold_for: budget.cold_for,
-        suspended: budget.suspended,
+    let trusted = budget.trust.is_trusted(trust::Sight {
         webhooks: match state.force {
-            _ if mutation == Mutation::TrustWhatIsWrittenOfForce => Webhooks::Same,
-            Force::Unconfigured => Webhooks::Missing,
-            Force::In | Force::Unlabelled if budget.by_others => Webhooks::Others,
-            Force::In | Force::Unlabelled => Webhooks::Same,
+            _ if mutation == Mutation::TrustWhatIsWrittenOfForce => Some(Webhooks::Recorded),
+            Force::Unconfigured => None,
+            Force::In | Force::Unlabelled => Some(budget.trust.standing()),
         },
-        lapsed_for: state
-            .lapsed_for
+        outage_ago: state
+            .outage_ago
             .filter(|_| mutation != Mutation::OutagesUnknownUntilWritten),
         settle_time: scenario.settle_time,
     });
-    match told {
-        Temperature::Warm => Ledger::Warm,
-        Temperature::Cold { .. } => Ledger::Cold,
+    if trusted {
+        Ledger::Trusted
+    } else {
+        Ledger::Untrusted
     }
 }
 
@@ -287,8 +286,8 @@ pub(crate) fn scene(
         outdated: state.which(|member| member.outdated),
         unstarted: state.unstarted,
         replicas: state.replicas,
-        latched: budget.latched,
-        young: budget.latched.is_young(state.replicas)
+        expected: budget.expected,
+        young: budget.expected.is_young(state.replicas)
             && scenario.mutation != Mutation::NoGraceAfterAScaleOut,
         let_go: scaling::let_go(state, budget),
         nameless: scenario.mutation == Mutation::CountWhatLingersAsServing,
@@ -341,7 +340,7 @@ pub(crate) fn record(state: &mut State, slot: usize, scenario: &Scenario) {
     }
     let written = Budget {
         grants,
-        latched: budget.latched.after(permit.latch),
+        expected: budget.expected.after(permit.expected),
         ..budget
     };
     if permit.announced {

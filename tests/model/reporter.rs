@@ -1,14 +1,14 @@
 //! The reporter: it shows the state of the cluster in the budget's status. Nothing in its report is
 //! a permission, but every write of it replaces the whole status, including the grants.
 //!
-//! Each look leads to two writes: first the latch, on which decisions depend, then the report for
-//! people. The second write is based on the result of the first. A model of one reporter is enough,
-//! although two replicas may take themselves for the leader for a moment: a reporter with an old
-//! reading only begins again.
+//! Each look leads to two writes: first the expected voters, on which decisions depend, then the
+//! report for people. The second write is based on the result of the first. A model of one reporter
+//! is enough, although two replicas may take themselves for the leader for a moment: a reporter
+//! with an old reading only begins again.
 
 use crate::action::Action;
 use crate::appearance::look;
-use crate::decision::latch_of;
+use crate::decision::expected_of;
 use crate::ledger;
 use crate::mutations::Mutation;
 use crate::possible::hideable;
@@ -37,7 +37,7 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
             let hidden = hideable(state).subsets(scenario.hidden);
             actions.extend(hidden.map(Action::ReporterLooks));
         }
-        Reporter::Seen { .. } | Reporter::Testified => {
+        Reporter::Seen { .. } | Reporter::Updated => {
             actions.extend([Action::ReporterWrites, Action::ReporterCrashes]);
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn look_around(state: &mut State, hidden: Set, scenario: &Scenario) {
     };
     let scene = scene(state, look(state, hidden), scenario, &budget);
     state.reporter = Reporter::Seen {
-        latch: latch_of(scene),
+        expected: expected_of(scene),
         stale: before,
     };
 }
@@ -68,18 +68,18 @@ pub(crate) fn write(state: &mut State, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
     let (next, written) = match state.reporter {
         Reporter::Idle | Reporter::Page(_) => return,
-        Reporter::Seen { latch, stale } => {
+        Reporter::Seen { expected, stale } => {
             let grants = stale.map_or(budget.grants, |stale| {
                 ledger::as_they_were(stale, budget.grants)
             });
             let written = Budget {
                 grants,
-                latched: budget.latched.after(latch),
+                expected: budget.expected.after(expected),
                 ..budget
             };
-            (Reporter::Testified, written)
+            (Reporter::Updated, written)
         }
-        Reporter::Testified => (Reporter::Idle, budget),
+        Reporter::Updated => (Reporter::Idle, budget),
     };
     // The report for people has changed in any case.
     state.put(written, true, scenario.mutation);

@@ -13,11 +13,9 @@
 //! whatever the others do, because the owner wants that. So it counts as a failure from the moment
 //! at which its pod is let go, and every later permission has to know of it.
 
-use quorumgate::admission::stateful_set::{
-    Change, Facts, Intent, Ordinals, Owner, SetVerdict, decide, listed_among,
-};
 use quorumgate::api::RecordedScaleIn;
-use quorumgate::quorum::Scope;
+use quorumgate::quorum::stateful_set::{self, Change, Facts, Intent, Ordinals, Owner, decide};
+use quorumgate::quorum::{Permission, Scope, Verdict};
 
 use crate::action::Action;
 use crate::appearance::{Scene, look};
@@ -67,7 +65,7 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
 /// etcd accepts it only while all voters are connected.
 fn adds(state: &State) -> bool {
     let connected = truth::up(state) == truth::voters(state);
-    let young = |budget: &Budget| budget.latched.is_young(state.replicas);
+    let young = |budget: &Budget| budget.expected.is_young(state.replicas);
     let in_grace = state.budget.as_ref().is_some_and(young);
     truth::is_quorate(state) && (state.joins_as == Listed::Learner || (connected && in_grace))
 }
@@ -147,19 +145,20 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
                 count: count.into(),
             };
             let (from, to) = (ordinals(from), ordinals(to));
-            let snapshot = snapshot(&scene, Ledger::Warm);
+            let snapshot = snapshot(&scene, Ledger::Trusted);
             let facts = Facts {
                 scope: Scope::Enrolled,
                 teardown: None,
                 collected: false,
                 lifted: false,
+                ignored: None,
                 intent: announced.then_some(Intent::ScaleIn),
                 owner: Owner::None,
-                listed: listed_among(&from.leaving(to, 0), &snapshot),
+                listed: stateful_set::Listed::among(&from.leaving(to, 0), &snapshot),
             };
             matches!(
-                decide(&Change::Resize { from, to }, &facts, None),
-                SetVerdict::Record(_)
+                decide(&Change::Resize { from, to }, &facts),
+                Verdict::Allow(Permission::Grant(_))
             )
         },
     )

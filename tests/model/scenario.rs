@@ -215,7 +215,8 @@ pub(crate) const SCALING: Scenario = Scenario {
     ..SCALING_BESIDE_ONE
 };
 
-/// As [`SCALING`], with two decisions at a time, and reports, which write the latch too.
+/// As [`SCALING`], with two decisions at a time, and reports, which write the expected
+/// voters too.
 pub(crate) const REPORTED_SCALING: Scenario = Scenario {
     name: "reported scaling",
     reports: true,
@@ -300,8 +301,8 @@ pub(crate) const REPORTS: Scenario = Scenario {
     ..QUIET
 };
 
-/// As [`REPORTS`], while a voter is removed and comes back as a learner. Reports write the latch
-/// too.
+/// As [`REPORTS`], while a voter is removed and comes back as a learner. Reports write the
+/// expected voters too.
 pub(crate) const REPORTED_REMOVAL: Scenario = Scenario {
     name: "reported removal",
     reports: true,

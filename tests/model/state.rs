@@ -24,6 +24,7 @@ use crate::halves::{Half, Sight};
 use crate::ledger::Open;
 use crate::set::Set;
 use crate::steps::Steps;
+use crate::trust::{Recorded, Webhooks};
 
 /// The most members, requests and replicas that a scenario has.
 pub(crate) const MEMBERS: usize = 5;
@@ -49,7 +50,7 @@ pub(crate) struct State {
     pub(crate) reporter: Reporter,
     pub(crate) force: Force,
     /// How long ago replicas last saw the gate out of force, while that matters.
-    pub(crate) lapsed_for: Option<u8>,
+    pub(crate) outage_ago: Option<u8>,
     /// Whether the guard has yet to take up an outage that it was told of.
     pub(crate) unwritten: bool,
     pub(crate) guard: Guard,
@@ -121,20 +122,15 @@ pub(crate) enum Out {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
     pub(crate) grants: [Grant; MEMBERS],
-    pub(crate) latched: Latched,
+    pub(crate) expected: Expected,
     /// The last scale-in that was admitted.
     pub(crate) scale_in: Option<ScaleIn>,
-    /// For how long it has been watched while it is cold.
-    pub(crate) cold_for: Option<u8>,
-    /// Whether it says that the gate is out of force.
-    pub(crate) suspended: bool,
-    /// Whether it was last in force by other webhook configurations than those that stand.
-    pub(crate) by_others: bool,
+    pub(crate) trust: Recorded,
 }
 
 /// The size that the cluster is known to have had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Latched {
+pub(crate) struct Expected {
     /// The most voters seen.
     pub(crate) voters: u8,
     /// The replicas at that time; 0 before the first look.
@@ -235,8 +231,8 @@ pub(crate) struct Permit {
     pub(crate) founded: bool,
     /// Whether a grant is to be recorded before the answer.
     pub(crate) recorded: bool,
-    /// The latch to record: the voters, and the replicas at that time.
-    pub(crate) latch: (u8, u8),
+    /// The expected voters to record, and the replicas at that time.
+    pub(crate) expected: (u8, u8),
     /// Whether a person announced that the member is to go, whatever the others do.
     pub(crate) announced: bool,
     /// By mutation: the result of the look.
@@ -264,13 +260,13 @@ pub(crate) enum Reporter {
     Page(Option<Open>),
     /// The reporter has looked.
     Seen {
-        /// The latch, with the voters that the reporter saw.
-        latch: (u8, u8),
+        /// The expected voters, with those that the reporter saw.
+        expected: (u8, u8),
         /// By mutation: the grants as they were.
         stale: Option<Open>,
     },
-    /// The reporter has written the latch, and has yet to write the report for people.
-    Testified,
+    /// The reporter has written the expected voters, and has yet to write the report for people.
+    Updated,
 }
 
 /// Whether API servers ask the gate.
@@ -291,17 +287,16 @@ pub(crate) enum Guard {
     /// The guard has read the ledger, and the reading is up to date. The field says whether the
     /// guard was told of an outage that has yet to be written down.
     Page {
-        lapse: bool,
+        outage: bool,
     },
     /// The guard has seen that the gate is out of force.
     Out {
-        lapse: bool,
+        outage: bool,
     },
-    /// The guard has seen that the gate is in force. The field says whether by the same
-    /// configurations.
+    /// The guard has seen that the gate is in force, and by which configurations.
     In {
-        lapse: bool,
-        still: bool,
+        outage: bool,
+        by: Webhooks,
     },
 }
 
@@ -345,14 +340,16 @@ impl State {
 
 impl Budget {
     /// A budget that was created just now.
-    pub(crate) fn new(latched: Latched, cold_for: Option<u8>) -> Self {
+    pub(crate) fn new(expected: Expected, untrusted_for: Option<u8>) -> Self {
         Self {
             grants: [Grant::default(); MEMBERS],
-            latched,
+            expected,
             scale_in: None,
-            cold_for,
-            suspended: false,
-            by_others: false,
+            trust: Recorded {
+                untrusted_for,
+                suspended: false,
+                by_others: false,
+            },
         }
     }
 
@@ -363,8 +360,8 @@ impl Budget {
     }
 }
 
-impl Latched {
-    /// The latch after so many voters were seen under so many replicas.
+impl Expected {
+    /// The expected voters after so many voters were seen under so many replicas.
     pub(crate) fn after(self, (voters, replicas): (u8, u8)) -> Self {
         let growing = match replicas.cmp(&self.replicas) {
             _ if self.replicas == 0 => false,

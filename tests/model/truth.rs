@@ -19,7 +19,7 @@ fn takes_part(phase: Phase) -> bool {
     matches!(phase, Phase::Up | Phase::Booting)
 }
 
-/// The majority of the latched voters. Voters from the beginning still count after they are
+/// The majority of the expected voters. Voters from the beginning still count after they are
 /// removed.
 pub(crate) fn needed(state: &State, scenario: &Scenario) -> u32 {
     majority(voters(state).count().max(u32::from(scenario.voters)))

@@ -1,7 +1,8 @@
 //! Leadership moves before a leader goes, so that no election is needed.
 
-use super::board::{Board, Slot};
+use super::board::Board;
 use super::desired::Handover;
+use super::slot::Slot;
 use super::step::{Action, disruption};
 use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Grants, leader_to_move};

@@ -1,39 +1,43 @@
-//! The order of a rollout: which step comes next.
+//! The next steps of the gate: rollouts, and in modules of their own defragmentations
+//! ([`defragmentation`]) and the replacement of members ([`replacement`]).
 //!
-//! [`next_step`] reads a snapshot, the open grants and the wishes for the rollout, and returns the
-//! next step or the reason to wait. It keeps no state: after every step the cluster is observed
-//! again. So a template that changes midway, a killed controller and another asker's drain need no
-//! special treatment. "Step 2" and the like refer to "The order of a rollout" in ARCHITECTURE.md,
-//! which extends DEP-07's procedure.
+//! The order of a rollout: [`next_step`] reads a snapshot, the open grants and the wishes for the
+//! rollout, and returns the next step or the reason to wait. It keeps no state: after every step
+//! the cluster is observed again. So a template that changes midway, a killed controller and
+//! another asker's drain need no special treatment. "Step 2" and the like refer to "The order of a
+//! rollout" in ARCHITECTURE.md, which extends DEP-07's procedure.
 //!
 //! The planner does not replace the decision. It proposes only what [`crate::quorum::decide()`]
 //! would allow now, and the controller still has to take a grant for each step, like every asker.
 
-mod absence;
-mod begin;
 mod board;
+pub mod defragmentation;
 mod desired;
 mod handover;
+mod hindrance;
 mod max_unavailable;
 mod next;
 mod non_serving;
 mod permission;
+pub mod replacement;
 mod rolling_update;
 mod room;
 mod serving;
+mod slot;
 mod state;
 mod step;
-mod targets;
+mod version;
 mod waiting;
 mod without_quorum;
 
-pub use absence::{Absent, Unavailability};
 pub use board::{Progress, progress};
 pub use desired::{Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal};
-pub use max_unavailable::MaxUnavailable;
+pub use hindrance::Hindrance;
+pub use max_unavailable::{MaxUnavailable, Unavailability};
 pub use next::{Next, Steps, next_step};
 pub use rolling_update::unblock;
-pub use state::State;
+pub use slot::{MOST_REPLICAS, Target, pod_name, targets};
+pub use state::{Absent, State};
 pub use step::{Action, Because, Departure, Part, Step};
-pub use targets::{MOST_REPLICAS, Target, pod_name, targets};
+pub use version::{Defect, Version};
 pub use waiting::WaitingOn;

@@ -2,9 +2,10 @@
 
 use super::board::Board;
 use super::desired::Desired;
+use super::slot::MOST_REPLICAS;
 use super::step::Step;
 use super::waiting::WaitingOn;
-use crate::quorum::{Grants, Snapshot};
+use crate::quorum::{Grants, Scope, Snapshot};
 
 /// The next thing that a rollout does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,21 +84,65 @@ impl<'a> IntoIterator for &'a Steps {
 /// ```
 pub fn next_step(snapshot: &Snapshot, grants: &Grants, desired: &Desired) -> Next {
     let board = Board::of(snapshot, grants, desired);
-    if let Some(waiting) = board.not_begun() {
-        return Next::Wait(waiting);
+    let first = ORDER.iter().find_map(|answer| answer(&board));
+    first.unwrap_or_else(|| Next::Wait(board.waiting()))
+}
+
+/// The questions in the order in which they are asked. The first that has an answer decides.
+const ORDER: [fn(&Board<'_>) -> Option<Next>; 7] = [
+    |board| board.not_begun().map(Next::Wait),
+    // Step 1.
+    |board| board.is_done().then_some(Next::Done),
+    |board| board.suspended().map(Next::Wait),
+    // A change that keeps old and new members apart.
+    |board| Some(board.proceed_without_quorum(board.obstacle()?)),
+    // Step 2.
+    |board| board.replace_non_serving(),
+    // Step 3. Step 4 counts the members that are out.
+    |board| board.held().map(Next::Wait),
+    // Step 4.
+    |board| board.take_serving(),
+];
+
+impl Board<'_> {
+    /// The reason why no step can be planned yet, or can be planned any more.
+    pub(super) fn not_begun(&self) -> Option<WaitingOn> {
+        let circumstances = &self.snapshot.circumstances;
+        if circumstances.scope != Scope::Enrolled {
+            return Some(WaitingOn::Enrolment);
+        }
+        // With 0 replicas the rollout is done, so there is nothing to wait for.
+        if let Some(teardown) = circumstances.teardown
+            && self.snapshot.replicas > 0
+        {
+            return Some(WaitingOn::Teardown(teardown));
+        }
+        let replicas = self.snapshot.replicas;
+        if replicas > MOST_REPLICAS {
+            let most = MOST_REPLICAS;
+            return Some(WaitingOn::TooManyReplicas { replicas, most });
+        }
+        if !self.desired.generation.is_observed() {
+            return Some(WaitingOn::Observation(self.desired.generation));
+        }
+        self.snapshot
+            .update_revision
+            .is_none()
+            .then_some(WaitingOn::Revision)
     }
-    if board.is_done() {
-        return Next::Done;
+
+    /// Step 1: whether every pod above the partition exists, is not terminating, and has the update
+    /// revision.
+    pub(super) fn is_done(&self) -> bool {
+        let progress = self.progress();
+        progress.updated == progress.targets
     }
-    if let Some(waiting) = board.suspended() {
-        return Next::Wait(waiting);
+
+    /// The reason why no new step may begin although there is something to do.
+    pub(super) fn suspended(&self) -> Option<WaitingOn> {
+        self.desired.paused.then(|| {
+            let progress = self.progress();
+            WaitingOn::Paused(progress)
+        })
     }
-    if let Some(obstacle) = board.obstacle() {
-        return board.proceed_without_quorum(obstacle);
-    }
-    board
-        .replace_non_serving()
-        .or_else(|| board.held().map(Next::Wait))
-        .or_else(|| board.take_serving())
-        .unwrap_or_else(|| Next::Wait(board.waiting()))
 }

@@ -4,9 +4,10 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::board::{Board, Granted, Revision, Slot};
+use super::board::Board;
 use super::desired::NonServing;
 use super::next::{Next, Steps};
+use super::slot::{Granted, Revision, Slot};
 use super::state::State;
 use super::step::{Action, Because, Step};
 use super::waiting::WaitingOn;

@@ -1,8 +1,9 @@
 //! The check that a step would be allowed. The planner proposes only steps that
 //! [`decide()`](crate::quorum::decide()) would allow now.
 
-use super::board::{Board, Slot};
+use super::board::Board;
 use super::desired::PodManagement;
+use super::slot::Slot;
 use super::step::{Action, disruption};
 use super::waiting::WaitingOn;
 use crate::quorum::{
@@ -60,18 +61,16 @@ impl Board<'_> {
     }
 
     fn refused(&self, pod: &PodName, reason: Reason) -> WaitingOn {
-        match reason {
-            Reason::QuorumLost(count) => WaitingOn::QuorumLost {
-                pod: pod.clone(),
-                lost_for: self.snapshot.quorum_lost_for.unwrap_or_default(),
-                grace: self.snapshot.policy.quorum_loss_grace,
-                voters: count.voters,
-                serving: count.serving,
-            },
-            reason => WaitingOn::Permission {
-                pod: pod.clone(),
-                reason,
-            },
+        let pod = pod.clone();
+        let Reason::QuorumLost(count) = reason else {
+            return WaitingOn::Permission { pod, reason };
+        };
+        WaitingOn::QuorumLost {
+            pod,
+            lost_for: self.snapshot.quorum_lost_for.unwrap_or_default(),
+            grace: self.snapshot.policy.quorum_loss_grace,
+            voters: count.voters,
+            serving: count.serving,
         }
     }
 }

@@ -6,8 +6,9 @@
 
 use std::time::Duration;
 
-use super::board::{Board, Revision, Slot};
+use super::board::Board;
 use super::desired::{Desired, PodManagement};
+use super::slot::{Revision, Slot};
 use super::state::State;
 use super::step::{Action, Because, Departure, Step, disruption};
 use crate::quorum::{Actor, Disruption, Grants, Kind, Snapshot, Verdict, decide};

@@ -1,7 +1,8 @@
 //! Step 3: before a serving member goes, enough of the members that went before it serve again.
 
-use super::absence::Unavailability;
-use super::board::{Board, Revision, Slot, count};
+use super::board::{Board, count};
+use super::max_unavailable::Unavailability;
+use super::slot::{Revision, Slot};
 use super::state::State;
 use super::waiting::WaitingOn;
 use crate::quorum::{EvidenceMode, Membership};

@@ -5,9 +5,10 @@
 
 use std::cmp::Reverse;
 
-use super::board::{Board, Granted, Slot};
+use super::board::Board;
 use super::desired::Removal;
 use super::next::{Next, Steps};
+use super::slot::{Granted, Slot};
 use super::state::State;
 use super::step::{Action, Because, Part, Step};
 use super::waiting::WaitingOn;

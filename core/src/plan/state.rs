@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::pod::Pod;
-use crate::quorum::{Condition, Member, ProcessState, Role, Snapshot, Why};
+use crate::quorum::{Condition, Member, PodName, ProcessState, Role, Snapshot, Why};
 
 /// The state of a target ordinal. `Display` completes the sentence "etcd-main-0 …".
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,15 @@ pub enum State {
     Failing(Why),
     /// The process may run, and nobody knows whether the member serves.
     Unknown(Why),
+}
+
+/// A member that does not serve or has no pod. `Display` is a clause: "etcd-main-0 has no pod".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absent {
+    /// The name of the member's pod.
+    pub pod: PodName,
+    /// The state of the member.
+    pub state: State,
 }
 
 impl State {
@@ -120,5 +129,11 @@ impl fmt::Display for State {
             Self::Failing(why) => write!(f, "does not serve ({why})"),
             Self::Unknown(why) => write!(f, "is not known to serve ({why})"),
         }
+    }
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.pod, self.state)
     }
 }

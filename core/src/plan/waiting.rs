@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::absence::{Absent, Unavailability};
 use super::board::Progress;
 use super::desired::{Generation, Obstacle};
+use super::max_unavailable::Unavailability;
+use super::state::Absent;
 use crate::quorum::{PodName, Reason, Teardown};
 
 /// The reason why no step is possible now, with its numbers. `Display` is a sentence for people.

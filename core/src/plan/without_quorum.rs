@@ -3,9 +3,10 @@
 //! The rollout waits until the owner lets exactly this revision go on without quorum. Then it
 //! replaces one member after the other.
 
-use super::board::{Board, Granted, Revision, Slot};
+use super::board::Board;
 use super::desired::Obstacle;
 use super::next::{Next, Steps};
+use super::slot::{Granted, Revision, Slot};
 use super::state::State;
 use super::step::{Because, Step};
 use super::waiting::WaitingOn;

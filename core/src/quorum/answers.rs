@@ -11,7 +11,7 @@ use super::pod::Pod;
 
 /// The answer of one endpoint.
 #[derive(Debug, Clone)]
-pub(super) enum Answer<'a> {
+pub(super) enum MemberAnswer<'a> {
     /// A status, and the read and the member list that followed it.
     Heard(Heard<'a>),
     /// No status, and the reason.
@@ -32,8 +32,8 @@ pub(super) struct Heard<'a> {
 /// The answers of one round, sorted by pod and by external member.
 #[derive(Debug)]
 pub(super) struct Answers<'a> {
-    pods: BTreeMap<&'a PodUid, Answer<'a>>,
-    external: BTreeMap<MemberId, Answer<'a>>,
+    pods: BTreeMap<&'a PodUid, MemberAnswer<'a>>,
+    external: BTreeMap<MemberId, MemberAnswer<'a>>,
 }
 
 impl<'a> Answers<'a> {
@@ -67,18 +67,18 @@ impl<'a> Answers<'a> {
     }
 
     /// The answer of a pod.
-    pub(super) fn of_pod(&self, uid: &PodUid) -> Option<&Answer<'a>> {
+    pub(super) fn of_pod(&self, uid: &PodUid) -> Option<&MemberAnswer<'a>> {
         self.pods.get(uid)
     }
 
     /// The answer from the client URL of a member without a pod.
-    pub(super) fn of_external(&self, id: MemberId) -> Option<&Answer<'a>> {
+    pub(super) fn of_external(&self, id: MemberId) -> Option<&MemberAnswer<'a>> {
         self.external.get(&id)
     }
 
     /// Every status of this round, once per member.
     pub(super) fn heard(&self) -> impl Iterator<Item = &Heard<'a>> {
-        let by_pods: BTreeSet<MemberId> = self.pods.values().filter_map(Answer::id).collect();
+        let by_pods: BTreeSet<MemberId> = self.pods.values().filter_map(MemberAnswer::id).collect();
         let elsewhere = self
             .external
             .iter()
@@ -87,13 +87,13 @@ impl<'a> Answers<'a> {
         self.pods
             .values()
             .chain(elsewhere)
-            .filter_map(Answer::heard)
+            .filter_map(MemberAnswer::heard)
     }
 
     fn separate_shared(&mut self, pods: &[Pod]) {
         let mut claims: BTreeMap<MemberId, Vec<&Pod>> = BTreeMap::new();
         for pod in pods {
-            if let Some(id) = self.pods.get(&pod.uid).and_then(Answer::id) {
+            if let Some(id) = self.pods.get(&pod.uid).and_then(MemberAnswer::id) {
                 claims.entry(id).or_default().push(pod);
             }
         }
@@ -106,14 +106,14 @@ impl<'a> Answers<'a> {
                     .collect();
                 with.sort();
                 if let Some(answer) = self.pods.get_mut(&pod.uid) {
-                    *answer = Answer::Shared { id, with };
+                    *answer = MemberAnswer::Shared { id, with };
                 }
             }
         }
     }
 }
 
-impl<'a> Answer<'a> {
+impl<'a> MemberAnswer<'a> {
     /// The status, if it belongs to exactly one member.
     pub(super) fn heard(&self) -> Option<&Heard<'a>> {
         match self {
@@ -131,36 +131,36 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn unasked<'a>(pod: &Pod) -> Answer<'a> {
-    Answer::Silent(if pod.has_address {
+fn unasked<'a>(pod: &Pod) -> MemberAnswer<'a> {
+    MemberAnswer::Silent(if pod.has_address {
         Unanswered::NotAsked
     } else {
         Unanswered::NoAddress
     })
 }
 
-fn one_answer<'a>(probes: &[&'a Probe]) -> Answer<'a> {
+fn one_answer<'a>(probes: &[&'a Probe]) -> MemberAnswer<'a> {
     let Some((first, rest)) = probes.split_first() else {
-        return Answer::Silent(Unanswered::NotAsked);
+        return MemberAnswer::Silent(Unanswered::NotAsked);
     };
     if rest.iter().any(|other| other != first) {
-        return Answer::Silent(Unanswered::Other(
+        return MemberAnswer::Silent(Unanswered::Other(
             "it gave different answers in one round".into(),
         ));
     }
     match &first.status {
-        Ok(status) => Answer::Heard(Heard {
+        Ok(status) => MemberAnswer::Heard(Heard {
             status,
             read: &first.read,
             members: &first.members,
         }),
-        Err(unanswered) => Answer::Silent(unanswered.clone()),
+        Err(unanswered) => MemberAnswer::Silent(unanswered.clone()),
     }
 }
 
-fn of_member(id: MemberId, answer: Answer<'_>) -> Answer<'_> {
+fn of_member(id: MemberId, answer: MemberAnswer<'_>) -> MemberAnswer<'_> {
     match answer.id() {
-        Some(answered) if answered != id => Answer::Silent(Unanswered::Other(format!(
+        Some(answered) if answered != id => MemberAnswer::Silent(Unanswered::Other(format!(
             "member {answered} answers at its client URL"
         ))),
         _ => answer,
@@ -176,7 +176,7 @@ mod tests {
         let probe = |why| Probe::unanswered(Target::External(MemberId(1)), why);
         let (slow, refused) = (probe(Unanswered::Deadline), probe(Unanswered::Refused));
         let said = |probes: &[&Probe]| match one_answer(probes) {
-            Answer::Silent(why) => why.to_string(),
+            MemberAnswer::Silent(why) => why.to_string(),
             answered => format!("{answered:?}"),
         };
         assert_eq!(said(&[]), "it was not asked");

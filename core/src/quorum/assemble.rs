@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answers::{Answer, Answers};
+use super::answers::{Answers, MemberAnswer};
 use super::condition::{self, Condition, Consensus};
 use super::evidence::{ListedMember, Status, Unanswered};
 use super::id::{MemberId, PodName};
@@ -46,7 +46,7 @@ impl Snapshot {
             replicas: o.replicas,
             update_revision: o.update_revision,
             proceed_without_quorum: o.proceed_without_quorum,
-            latch: o.latch.observe(0, o.replicas),
+            expected: o.expected.observe(0, o.replicas),
             formed,
             recorded_externals: o.recorded_externals,
             scaled_out_for: o.scaled_out_for,
@@ -69,10 +69,11 @@ impl Snapshot {
         let answers = Answers::sort(&pods, &observation.round);
         let externals = self.recorded_externals;
         let replicas = self.replicas.saturating_add(externals);
-        // The latch is at most `spec.replicas`, so it may leave external voters out. They are added
-        // to the pods: a pod that started a cluster of its own must not look like the majority.
-        let here = self.latch.voters.min(count(pods.len()));
-        let known = self.latch.voters.max(here.saturating_add(externals));
+        // At most `spec.replicas` voters are expected, which may leave external voters out. Those
+        // are added to the pods: a pod that started a cluster of its own must not look like the
+        // majority.
+        let here = self.expected.voters.min(count(pods.len()));
+        let known = self.expected.voters.max(here.saturating_add(externals));
         let consensus = Consensus::of(&answers, self.policy.lag_bound, |list| {
             list.map_or(replicas, List::voters).max(known)
         });
@@ -88,7 +89,7 @@ impl Snapshot {
         self.term = consensus.leadership.map(|agreed| agreed.on.1);
         self.membership = List::membership(consensus.list.as_ref());
         if let Membership::Confirmed { voters } = self.membership {
-            self.latch = self.latch.observe(voters, self.replicas);
+            self.expected = self.expected.observe(voters, self.replicas);
         }
         self.not_members = proven_non_members(&pods, &mapping, &consensus);
         let sources = MemberSources {
@@ -149,7 +150,7 @@ impl MemberSources<'_, '_> {
     }
 
     fn with_pod(&self, pod: &Pod) -> Member {
-        let silent = Answer::Silent(Unanswered::NotAsked);
+        let silent = MemberAnswer::Silent(Unanswered::NotAsked);
         let answer = self.answers.of_pod(&pod.uid).unwrap_or(&silent);
         let identity = self.mapping.of(&pod.uid);
         let id = identity.id();
@@ -157,7 +158,7 @@ impl MemberSources<'_, '_> {
         let role = self.role(identity, status);
         let condition = if pod.terminating {
             Condition::Failing(Why::Terminating)
-        } else if matches!(answer, Answer::Silent(Unanswered::Refused))
+        } else if matches!(answer, MemberAnswer::Silent(Unanswered::Refused))
             && process::is_called_ready(pod)
         {
             Condition::Unknown(Why::RefusesThoughReady)
@@ -210,7 +211,9 @@ impl MemberSources<'_, '_> {
     fn without_pod(&self, listed: &ListedMember, doubtful: bool) -> Member {
         let pod_name = self.belongs_in(listed);
         let answer = self.answers.of_external(listed.id);
-        let status = answer.and_then(Answer::heard).map(|heard| heard.status);
+        let status = answer
+            .and_then(MemberAnswer::heard)
+            .map(|heard| heard.status);
         let role = self.role(Identity::Answered(listed.id), status);
         let unstarted = listed.name.is_empty() && listed.client_urls.is_empty();
         let condition = match answer.map(|answer| condition::of_answer(answer, self.consensus)) {
@@ -272,11 +275,15 @@ impl MemberSources<'_, '_> {
 
     /// The state of a member's process. A member that answers is alive, whatever the Kubernetes API
     /// says. An answer from another cluster does not count, because it came from a reused address.
-    fn process(&self, pod: &Pod, answer: &Answer<'_>) -> ProcessState {
+    fn process(&self, pod: &Pod, answer: &MemberAnswer<'_>) -> ProcessState {
         match answer {
-            Answer::Heard(heard) if !self.is_foreign(heard.status) => ProcessState::Alive,
-            Answer::Heard(_) | Answer::Shared { .. } => process::of_silent(pod, Silence::Unproven),
-            Answer::Silent(unanswered) => process::of_silent(pod, Silence::of(unanswered, pod)),
+            MemberAnswer::Heard(heard) if !self.is_foreign(heard.status) => ProcessState::Alive,
+            MemberAnswer::Heard(_) | MemberAnswer::Shared { .. } => {
+                process::of_silent(pod, Silence::Unproven)
+            }
+            MemberAnswer::Silent(unanswered) => {
+                process::of_silent(pod, Silence::of(unanswered, pod))
+            }
         }
     }
 

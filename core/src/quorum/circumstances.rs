@@ -1,9 +1,8 @@
 //! The facts about a cluster's Kubernetes objects that are judged before any member (rules 1 to
 //! 10).
 
-use std::time::Duration;
-
 use super::id::ClusterRef;
+use super::trust::Trust;
 
 /// The facts about the budget, the StatefulSet, its owner and its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,21 +16,21 @@ pub struct Circumstances {
     /// Another budget whose members report the same etcd cluster id (rule 8).
     pub shared_with: Option<ClusterRef>,
     /// Whether the ledger is known to hold every open grant (rule 9).
-    pub ledger: Temperature,
+    pub ledger: Trust,
     /// The answer that the pod's `PodDisruptionBudget`s would give to an eviction now (rule 10).
-    pub disruption_budget: DisruptionBudget,
+    pub disruption_budget: EvictionBudget,
 }
 
 impl Circumstances {
-    /// An enrolled cluster with a warm ledger: no teardown, no override, no refusal.
+    /// An enrolled cluster with a trusted ledger: no teardown, no override, no refusal.
     pub fn ordinary() -> Self {
         Self {
             scope: Scope::Enrolled,
             teardown: None,
             lifted: None,
             shared_with: None,
-            ledger: Temperature::Warm,
-            disruption_budget: DisruptionBudget::Permits,
+            ledger: Trust::Trusted,
+            disruption_budget: EvictionBudget::Permits,
         }
     }
 }
@@ -88,23 +87,9 @@ pub enum OverrideOn {
     Budget,
 }
 
-/// Whether the ledger is known to hold every open grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Temperature {
-    /// The ledger holds every open grant.
-    Warm,
-    /// The ledger is new, or the gate was not in force for a while. Grants that the ledger does not
-    /// show may be open.
-    Cold {
-        /// The time that this replica still has to watch the ledger. `None` while the gate is not
-        /// in force, because that time does not count.
-        remaining: Option<Duration>,
-    },
-}
-
 /// The answer that the `PodDisruptionBudget`s of the pod would give to an eviction.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DisruptionBudget {
+pub enum EvictionBudget {
     /// No `PodDisruptionBudget` selects the pod, or the only one allows the eviction.
     Permits,
     /// The `PodDisruptionBudget` would refuse: the API server answers 429.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::agreement::{self, Agreed, Leadership};
-use super::answers::{Answer, Answers, Heard};
+use super::answers::{Answers, Heard, MemberAnswer};
 use super::evidence::{AlarmKind, Unanswered};
 use super::id::{ClusterId, MemberId};
 use super::membership::List;
@@ -117,12 +117,14 @@ impl<'a> Consensus<'a> {
 }
 
 /// The condition of a member by its answer.
-pub(super) fn of_answer(answer: &Answer<'_>, consensus: &Consensus<'_>) -> Condition {
+pub(super) fn of_answer(answer: &MemberAnswer<'_>, consensus: &Consensus<'_>) -> Condition {
     match answer {
-        Answer::Heard(heard) => of_heard(heard, consensus),
-        Answer::Silent(Unanswered::Refused) => Condition::Failing(Why::Silent(Unanswered::Refused)),
-        Answer::Silent(unanswered) => Condition::Unknown(Why::Silent(unanswered.clone())),
-        Answer::Shared { id, with } => Condition::Unknown(Why::SharedIdentity {
+        MemberAnswer::Heard(heard) => of_heard(heard, consensus),
+        MemberAnswer::Silent(Unanswered::Refused) => {
+            Condition::Failing(Why::Silent(Unanswered::Refused))
+        }
+        MemberAnswer::Silent(unanswered) => Condition::Unknown(Why::Silent(unanswered.clone())),
+        MemberAnswer::Shared { id, with } => Condition::Unknown(Why::SharedIdentity {
             id: *id,
             with: with.clone(),
         }),

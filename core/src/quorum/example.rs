@@ -1,8 +1,8 @@
 //! An example cluster, for tests and for the examples in this documentation.
 
 use super::evidence::{ListedMember, Probe, Round, Status, Target};
+use super::expected_voters::ExpectedVoters;
 use super::id::{ClusterId, ClusterRef, MemberId, Ordinal};
-use super::latch::Latch;
 use super::pod::{Containers, Node, Pod};
 use super::snapshot::Observation;
 
@@ -13,7 +13,7 @@ use super::snapshot::Observation;
 pub fn healthy(set: &str, voters: u32) -> Observation {
     let list: Vec<ListedMember> = (0..voters).map(|n| listed(set, n)).collect();
     Observation {
-        latch: Latch {
+        expected: ExpectedVoters {
             voters,
             replicas: voters,
         },

@@ -134,6 +134,13 @@ impl Grants {
         self.entries.contains_key(member)
     }
 
+    /// Whether the replacement of a member is permitted.
+    pub fn permit_replacement(&self, member: &PodName) -> bool {
+        let is_replacement = |cause: &Cause| cause.what == Permitted::Replace;
+        self.of(member)
+            .is_some_and(|grant| grant.causes.iter().any(is_replacement))
+    }
+
     /// The highest sequence number given so far.
     pub fn last_seq(&self) -> u64 {
         self.last_seq

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::answers::{Answer, Answers};
+use super::answers::{Answers, MemberAnswer};
 use super::evidence::ListedMember;
 use super::id::{ClusterId, MemberId, PodUid};
 use super::membership::List;
@@ -109,7 +109,7 @@ impl Mapping {
 }
 
 fn by_answer(pod: &Pod, answers: &Answers<'_>, cluster: Option<ClusterId>) -> Identity {
-    match answers.of_pod(&pod.uid).and_then(Answer::heard) {
+    match answers.of_pod(&pod.uid).and_then(MemberAnswer::heard) {
         Some(heard) if cluster.is_none_or(|agreed| agreed == heard.status.cluster_id) => {
             Identity::Answered(heard.status.member_id)
         }

@@ -8,10 +8,14 @@
 //!
 //! A member *serves* if it has just proved that it takes part in quorum. The *voters that count*
 //! are the voters of which a majority has to serve: those that etcd lists, but never fewer than the
-//! cluster is known to have had ([`Latch`]), so that losing members does not lower the majority.
+//! cluster is known to have had ([`ExpectedVoters`]), so that losing members does not lower the
+//! majority.
 //!
 //! A *grant* is a recorded permission to take one member out. The *ledger* is the list of all open
 //! grants; it is kept in the status of the cluster's budget (`QuorumDisruptionBudget`).
+//!
+//! A change of a StatefulSet that takes members without a disruption of each is decided in
+//! [`stateful_set`].
 //!
 //! The invariant: the serving voters without a grant make a majority of the voters that count. They
 //! fall below it only through failures, through repairs of a lost quorum, and through what the
@@ -19,20 +23,23 @@
 //! without quorum). [`decide()`] keeps the invariant for one disruption. The ledger keeps it for
 //! any number of disruptions at once.
 //!
+//! [`decide_claim`] judges the delete of a member's `PersistentVolumeClaim` by the same facts.
+//!
 //! The numbers of rules (rule 1 to rule 17) are those of the table in ARCHITECTURE.md.
 
 mod agreement;
 mod answers;
 mod assemble;
 mod circumstances;
+mod claims;
 mod condition;
 mod decide;
 mod disruption;
 pub mod evidence;
 pub mod example;
+mod expected_voters;
 mod grants;
 mod id;
-mod latch;
 mod leader;
 mod loss;
 mod mapping;
@@ -43,31 +50,39 @@ mod process;
 mod readiness;
 mod settlement;
 mod snapshot;
+pub mod stateful_set;
 mod succession;
 mod switch;
 mod tolerance;
+mod trust;
 mod verdict;
+mod volume;
 mod why;
 
-pub use circumstances::{
-    Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
+pub use circumstances::{Circumstances, EvictionBudget, Override, OverrideOn, Scope, Teardown};
+pub(crate) use claims::replacement;
+pub use claims::{
+    ClaimDeletion, ClaimState, decide_claim, decide_claim_early, decide_with_terminating_claim,
+    progress_of_claim,
 };
 pub use condition::Condition;
 pub use decide::{decide, decide_early, decide_without_ledger};
 pub use disruption::{Actor, Disruption, Grace, InPlace, Kind, TargetPod};
+pub use expected_voters::ExpectedVoters;
 pub use grants::{Cause, Grant, Grants, Permitted};
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
-pub use latch::Latch;
 pub use leader::leader_to_move;
 pub use membership::Membership;
 pub use policy::{EvidenceMode, Policy, SmallCluster};
 pub use process::ProcessState;
 pub use settlement::{
-    Defragmentation, Incarnation, Look, Replacement, Seen, Settlement, settlement,
+    CauseState, Defragmentation, Incarnation, PodRead, Replacement, Settlement, settlement,
 };
 pub use snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 pub use succession::{LeaderMove, OpenMove, Succession, rests, succession};
 pub use switch::Switch;
 pub use tolerance::{Tolerance, majority};
+pub use trust::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
 pub use verdict::{Basis, Count, NotServing, Permission, Reason, Verdict, Waiver};
+pub use volume::{Difference, Volume, VolumeFinding, volume_finding};
 pub use why::Why;

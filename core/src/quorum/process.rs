@@ -53,7 +53,14 @@ impl Silence {
         match unanswered {
             _ if !pod.has_address => Self::NoAddress,
             Unanswered::Refused => Self::Refused,
-            _ => Self::Unproven,
+            Unanswered::NoAddress
+            | Unanswered::Deadline
+            | Unanswered::Tls(_)
+            | Unanswered::Denied(_)
+            | Unanswered::NoLeader
+            | Unanswered::Learner
+            | Unanswered::NotAsked
+            | Unanswered::Other(_) => Self::Unproven,
         }
     }
 }

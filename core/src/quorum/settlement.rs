@@ -13,7 +13,7 @@ use super::id::PodUid;
 
 /// The settler's observation, made after it read the ledger in which it settles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum CauseState {
     /// The pod's state in an uncached read, for [`Permitted::Delete`].
     Incarnation(Incarnation),
     /// The progress of a defragmentation, for [`Permitted::Defragment`].
@@ -24,7 +24,7 @@ pub enum Seen {
 
 /// The result of an uncached read of a pod by name, made after the ledger was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
+pub enum PodRead {
     /// There is no pod of that name.
     Gone,
     /// There is a pod of that name.
@@ -49,14 +49,14 @@ pub enum Incarnation {
 
 impl Incarnation {
     /// The state of the incarnation `permitted`, by a read of the pod's name.
-    pub fn of(permitted: &PodUid, look: &Look) -> Self {
+    pub fn of(permitted: &PodUid, look: &PodRead) -> Self {
         match look {
-            Look::Here {
+            PodRead::Here {
                 uid,
                 terminating: true,
             } if uid == permitted => Self::Terminating,
-            Look::Here { uid, .. } if uid == permitted => Self::Stands,
-            Look::Here { .. } | Look::Gone => Self::Gone,
+            PodRead::Here { uid, .. } if uid == permitted => Self::Stands,
+            PodRead::Here { .. } | PodRead::Gone => Self::Gone,
         }
     }
 }
@@ -64,11 +64,16 @@ impl Incarnation {
 /// The progress of a defragmentation, as far as its settler knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defragmentation {
-    /// The settler carried it out, the call has returned, and the member serves again.
+    /// The settler carried it out, the call has returned, the member serves again, and nothing is
+    /// in flight.
     Returned,
-    /// The settler carries it out. The call still runs, or the member does not serve yet.
+    /// The settler holds the grant, has not made the call, and will not make it.
+    NotBegun,
+    /// The call still runs, the member does not serve yet, or the member says that a
+    /// defragmentation is in flight, whoever began it.
     Running,
-    /// Another replica carries it out, or did.
+    /// Another replica carries it out, or did, or nobody can say how the call ended. The age of the
+    /// grant decides.
     NotMine,
 }
 
@@ -79,6 +84,9 @@ pub enum Replacement {
     Serves,
     /// The step was undone, and the old member stays.
     Undone,
+    /// The member still has the claim that it had, and nothing of the replacement has been seen.
+    /// The request for it may still be alive.
+    Stands,
     /// The step is neither done nor undone.
     Underway,
 }
@@ -102,7 +110,9 @@ pub enum Settlement {
 ///
 /// ```
 /// use std::time::Duration;
-/// use quorumgate_core::quorum::{Cause, Incarnation, Permitted, Seen, Settlement, settlement};
+/// use quorumgate_core::quorum::{
+///     Cause, CauseState, Incarnation, Permitted, Settlement, settlement,
+/// };
 ///
 /// let cause = Cause {
 ///     what: Permitted::Delete { uid: "uid-2".into(), rollout: false },
@@ -112,15 +122,20 @@ pub enum Settlement {
 /// };
 /// let settle_time = Duration::from_secs(120);
 /// let after = |seen, seconds| {
-///     settlement(&cause, Seen::Incarnation(seen), Duration::from_secs(seconds), settle_time)
+///     settlement(&cause, CauseState::Incarnation(seen), Duration::from_secs(seconds), settle_time)
 /// };
 /// assert_eq!(after(Incarnation::Gone, 0), Settlement::Done);
 /// assert_eq!(after(Incarnation::Stands, 119), Settlement::Keep);
 /// assert_eq!(after(Incarnation::Stands, 120), Settlement::NeverHappened);
 /// ```
-pub fn settlement(cause: &Cause, seen: Seen, age: Duration, settle_time: Duration) -> Settlement {
+pub fn settlement(
+    cause: &Cause,
+    seen: CauseState,
+    age: Duration,
+    settle_time: Duration,
+) -> Settlement {
     match (&cause.what, seen) {
-        (Permitted::Delete { .. }, Seen::Incarnation(incarnation)) => match incarnation {
+        (Permitted::Delete { .. }, CauseState::Incarnation(incarnation)) => match incarnation {
             Incarnation::Gone => Settlement::Done,
             Incarnation::Stands if age >= settle_time => Settlement::NeverHappened,
             Incarnation::Stands | Incarnation::Terminating => Settlement::Keep,
@@ -129,19 +144,21 @@ pub fn settlement(cause: &Cause, seen: Seen, age: Duration, settle_time: Duratio
             Permitted::Defragment {
                 timeout_seconds, ..
             },
-            Seen::Defragmentation(defragmentation),
+            CauseState::Defragmentation(defragmentation),
         ) => {
             let longest = Duration::from_secs(*timeout_seconds).saturating_add(settle_time);
             match defragmentation {
                 Defragmentation::Returned => Settlement::Done,
+                Defragmentation::NotBegun => Settlement::NeverHappened,
                 Defragmentation::NotMine if age >= longest => Settlement::NeverHappened,
                 Defragmentation::NotMine | Defragmentation::Running => Settlement::Keep,
             }
         }
-        (Permitted::Replace, Seen::Replacement(replacement)) => match replacement {
+        (Permitted::Replace, CauseState::Replacement(replacement)) => match replacement {
             Replacement::Serves => Settlement::Done,
             Replacement::Undone => Settlement::NeverHappened,
-            Replacement::Underway => Settlement::Keep,
+            Replacement::Stands if age >= settle_time => Settlement::NeverHappened,
+            Replacement::Stands | Replacement::Underway => Settlement::Keep,
         },
         (Permitted::Delete { .. } | Permitted::Defragment { .. } | Permitted::Replace, _) => {
             Settlement::Keep
@@ -164,7 +181,7 @@ mod tests {
         }
     }
 
-    fn after(what: Permitted, seen: Seen, seconds: u64) -> Settlement {
+    fn after(what: Permitted, seen: CauseState, seconds: u64) -> Settlement {
         settlement(&cause(what), seen, Duration::from_secs(seconds), SETTLE)
     }
 
@@ -177,12 +194,12 @@ mod tests {
 
     #[test]
     fn another_incarnation_of_the_same_name_says_that_the_one_permitted_is_gone() {
-        let look = |uid: &str, terminating| Look::Here {
+        let look = |uid: &str, terminating| PodRead::Here {
             uid: uid.into(),
             terminating,
         };
-        let of = |look: &Look| Incarnation::of(&"u1".into(), look);
-        assert_eq!(of(&Look::Gone), Incarnation::Gone);
+        let of = |look: &PodRead| Incarnation::of(&"u1".into(), look);
+        assert_eq!(of(&PodRead::Gone), Incarnation::Gone);
         assert_eq!(of(&look("u2", false)), Incarnation::Gone);
         assert_eq!(of(&look("u2", true)), Incarnation::Gone);
         assert_eq!(of(&look("u1", false)), Incarnation::Stands);
@@ -192,21 +209,21 @@ mod tests {
     #[test]
     fn a_delete_settles_at_once_when_its_incarnation_is_gone() {
         assert_eq!(
-            after(delete(), Seen::Incarnation(Incarnation::Gone), 0),
+            after(delete(), CauseState::Incarnation(Incarnation::Gone), 0),
             Settlement::Done
         );
     }
 
     #[test]
     fn a_delete_that_never_happened_settles_after_the_settle_time() {
-        let stands = Seen::Incarnation(Incarnation::Stands);
+        let stands = CauseState::Incarnation(Incarnation::Stands);
         assert_eq!(after(delete(), stands, 119), Settlement::Keep);
         assert_eq!(after(delete(), stands, 120), Settlement::NeverHappened);
     }
 
     #[test]
     fn a_terminating_pod_keeps_its_grant_however_long_it_takes() {
-        let terminating = Seen::Incarnation(Incarnation::Terminating);
+        let terminating = CauseState::Incarnation(Incarnation::Terminating);
         assert_eq!(after(delete(), terminating, 86_400), Settlement::Keep);
     }
 
@@ -216,7 +233,7 @@ mod tests {
             holder: "gate-0".into(),
             timeout_seconds: 60,
         };
-        let seen = Seen::Defragmentation;
+        let seen = CauseState::Defragmentation;
         assert_eq!(
             after(defragment(), seen(Defragmentation::Returned), 0),
             Settlement::Done
@@ -236,8 +253,28 @@ mod tests {
     }
 
     #[test]
+    fn a_defragmentation_that_its_holder_never_began_settles_at_once() {
+        let defragment = Permitted::Defragment {
+            holder: "gate-0".into(),
+            timeout_seconds: 60,
+        };
+        let seen = CauseState::Defragmentation(Defragmentation::NotBegun);
+        assert_eq!(after(defragment, seen, 0), Settlement::NeverHappened);
+    }
+
+    #[test]
+    fn a_replacement_of_which_nothing_was_seen_settles_after_the_settle_time() {
+        let stands = CauseState::Replacement(Replacement::Stands);
+        assert_eq!(after(Permitted::Replace, stands, 119), Settlement::Keep);
+        assert_eq!(
+            after(Permitted::Replace, stands, 120),
+            Settlement::NeverHappened
+        );
+    }
+
+    #[test]
     fn a_replacement_settles_when_the_new_voter_serves_or_it_was_undone() {
-        let seen = Seen::Replacement;
+        let seen = CauseState::Replacement;
         assert_eq!(
             after(Permitted::Replace, seen(Replacement::Serves), 0),
             Settlement::Done
@@ -254,9 +291,9 @@ mod tests {
 
     #[test]
     fn a_look_at_something_else_settles_nothing() {
-        let gone = Seen::Incarnation(Incarnation::Gone);
+        let gone = CauseState::Incarnation(Incarnation::Gone);
         assert_eq!(after(Permitted::Replace, gone, 86_400), Settlement::Keep);
-        let serves = Seen::Replacement(Replacement::Serves);
+        let serves = CauseState::Replacement(Replacement::Serves);
         assert_eq!(after(delete(), serves, 86_400), Settlement::Keep);
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::circumstances::Circumstances;
 use super::condition::Condition;
 use super::evidence::{AlarmKind, Round};
+use super::expected_voters::ExpectedVoters;
 use super::id::{ClusterId, ClusterRef, MemberId, PodName, PodUid};
-use super::latch::Latch;
 use super::membership::Membership;
 use super::pod::Pod;
 use super::policy::Policy;
@@ -33,10 +33,10 @@ pub struct Observation {
     /// budget. `None` if nothing was seen that keeps updated members apart from the others.
     pub proceed_without_quorum: Option<String>,
     /// The most voters seen, from the budget's status.
-    pub latch: Latch,
+    pub expected: ExpectedVoters,
     /// Whether the cluster is known to have worked once: its members agreed on a cluster id, or a
-    /// kubelet called one of them ready. (The latch does not say so, because it starts again after
-    /// a scale-in.)
+    /// kubelet called one of them ready. (The expected voters do not say so, because their count
+    /// starts again after a scale-in.)
     pub formed: bool,
     /// The time since `spec.replicas` last went up. `None` if it never did, or too long ago to be
     /// remembered.
@@ -67,7 +67,7 @@ impl Observation {
             replicas,
             update_revision: None,
             proceed_without_quorum: None,
-            latch: Latch::default(),
+            expected: ExpectedVoters::default(),
             formed: false,
             scaled_out_for: None,
             quorum_lost_for: None,
@@ -111,8 +111,8 @@ pub struct Snapshot {
     pub update_revision: Option<String>,
     /// See [`Observation::proceed_without_quorum`].
     pub proceed_without_quorum: Option<String>,
-    /// See [`Observation::latch`]. The voters of this observation are taken into account.
-    pub latch: Latch,
+    /// See [`Observation::expected`]. The voters of this observation are taken into account.
+    pub expected: ExpectedVoters,
     /// See [`Observation::formed`]. The kubelets' present reports are taken into account.
     pub formed: bool,
     /// See [`Observation::recorded_externals`].

@@ -1,11 +1,11 @@
 //! The arithmetic of quorum: how many voters count, how many serve, and how many may go.
 
-use super::circumstances::Temperature;
 use super::grants::Grants;
 use super::id::PodName;
 use super::membership::Membership;
 use super::policy::EvidenceMode;
 use super::snapshot::{Member, Role, Snapshot};
+use super::trust::Trust;
 
 /// The smallest number of voters that is more than half of `voters`.
 pub fn majority(voters: u32) -> u32 {
@@ -38,9 +38,9 @@ pub struct Tolerance {
     pub majority: u32,
     /// The pods with an open grant.
     pub in_flight: Vec<PodName>,
-    /// Whether the ledger is cold: grants that it does not show may be open, so no serving member
-    /// may go (rule 9).
-    pub is_cold: bool,
+    /// Whether the ledger is not trusted: grants that it does not show may be open, so no serving
+    /// member may go (rule 9).
+    pub is_untrusted: bool,
 }
 
 impl Tolerance {
@@ -52,7 +52,7 @@ impl Tolerance {
 
     /// The number of serving voters that may go now.
     pub fn disruptions_allowed(&self) -> u32 {
-        if self.is_cold {
+        if self.is_untrusted {
             return 0;
         }
         self.serving.saturating_sub(self.majority)
@@ -68,13 +68,13 @@ impl Snapshot {
             serving: self.serving(grants, None),
             majority: majority(voters),
             in_flight: in_flight(grants, None),
-            is_cold: self.circumstances.ledger != Temperature::Warm,
+            is_untrusted: self.circumstances.ledger != Trust::Trusted,
         }
     }
 
     /// The number of voters that count: the voters of the member list and the learners with a
-    /// grant, but never fewer than the latch. A learner with a grant counts because it may be
-    /// promoted while the grant is open. `aside` is not counted as such a learner.
+    /// grant, but never fewer than the expected voters. A learner with a grant counts because it
+    /// may be promoted while the grant is open. `aside` is not counted as such a learner.
     pub fn voters(&self, grants: &Grants, aside: Option<&PodName>) -> u32 {
         let promotable = self
             .members
@@ -109,17 +109,17 @@ impl Snapshot {
     /// record.
     pub(super) fn electorate(&self, members: &[Member]) -> u32 {
         let seen = members.iter().filter(|m| m.role == Role::Voter).count();
-        let latch = self.latch.voters;
+        let expected = self.expected.voters;
         match (self.policy.evidence, self.membership) {
-            (EvidenceMode::Live, Membership::Confirmed { voters }) => voters.max(latch),
+            (EvidenceMode::Live, Membership::Confirmed { voters }) => voters.max(expected),
             (EvidenceMode::Live, Membership::Stale { voters }) => {
-                voters.max(latch).max(count(seen))
+                voters.max(expected).max(count(seen))
             }
             (EvidenceMode::Live, Membership::Unread) => {
-                let here = self.replicas.max(latch).max(count(seen));
+                let here = self.replicas.max(expected).max(count(seen));
                 here.saturating_add(self.recorded_externals)
             }
-            (EvidenceMode::Readiness, _) => self.replicas.max(latch).max(count(seen)),
+            (EvidenceMode::Readiness, _) => self.replicas.max(expected).max(count(seen)),
         }
     }
 }
@@ -157,22 +157,22 @@ mod tests {
     }
 
     #[test]
-    fn while_the_ledger_is_cold_nothing_that_serves_may_go() {
-        let warm = Tolerance {
+    fn while_the_ledger_is_untrusted_nothing_that_serves_may_go() {
+        let trusted = Tolerance {
             voters: 5,
             serving: 5,
             majority: 3,
             in_flight: Vec::new(),
-            is_cold: false,
+            is_untrusted: false,
         };
-        assert_eq!(warm.disruptions_allowed(), 2);
-        let cold = Tolerance {
-            is_cold: true,
-            ..warm
+        assert_eq!(trusted.disruptions_allowed(), 2);
+        let untrusted = Tolerance {
+            is_untrusted: true,
+            ..trusted
         };
-        assert_eq!(cold.disruptions_allowed(), 0);
+        assert_eq!(untrusted.disruptions_allowed(), 0);
         assert_eq!(
-            cold.headroom(),
+            untrusted.headroom(),
             2,
             "the cluster's own, whatever the ledger says"
         );

@@ -1,4 +1,5 @@
-//! The answer to a disruption (allow, wait or deny) and the reason for it.
+//! The answer to a disruption or to a change of a StatefulSet (allow, wait or deny) and the reason
+//! for it.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,34 +12,36 @@ use super::process::ProcessState;
 use super::tolerance::majority;
 use super::why::Why;
 
-/// The answer of [`super::decide()`].
+/// The answer of [`super::decide()`] to a disruption, or of [`super::stateful_set::decide`] to a
+/// change of a StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// The disruption may happen, once the conditions of the permission are met.
+    /// The request may pass, once the conditions of the permission are met.
     Allow(Permission),
-    /// The disruption may not happen now. The same request may pass later.
+    /// The request may not pass now. The same request may pass later.
     Wait(Reason),
-    /// The disruption may not happen. Repeating the request does not help.
+    /// The request may not pass. Repeating it does not help.
     Deny(Reason),
 }
 
-/// The ground of a permission, on which it depends whether a grant has to be recorded first.
+/// The ground of a permission, on which it depends whether it has to be recorded first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Permission {
-    /// The disruption takes nothing from the cluster, so no grant is recorded.
+    /// The request takes nothing from the cluster, so nothing is recorded.
     Waived(Waiver),
-    /// A grant has to be recorded before anyone is told yes.
+    /// The grant, or the admitted change of the StatefulSet, has to be recorded before anyone is
+    /// told yes.
     Grant(Basis),
 }
 
-/// The reason why a disruption needs no grant.
+/// The reason why a permission needs no record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Waiver {
-    /// Rule 1: the pod belongs to no enrolled cluster.
+    /// Rule 1: the pod or the StatefulSet belongs to no enrolled cluster.
     Foreign,
-    /// Rule 2: the pod is terminating already.
+    /// Rule 2: the pod or the StatefulSet is terminating already, or gone.
     Terminating,
     /// Rule 3: the cluster is being torn down.
     Teardown(Teardown),
@@ -46,9 +49,13 @@ pub enum Waiver {
     WrongIncarnation,
     /// The update restarts no member and ends no pod. The webhook gives this reason; no rule does.
     RestartsNothing,
+    /// The delete of the StatefulSet keeps its pods.
+    Orphans,
+    /// No ordinal leaves the StatefulSet.
+    NothingLeaves,
 }
 
-/// The reason why a disruption may have a grant.
+/// The reason for a permission that has to be recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Basis {
@@ -80,9 +87,48 @@ pub enum Basis {
         /// The number of serving voters that is needed.
         majority: u32,
     },
+    /// The change of the StatefulSet was announced (`quorumgate.io/intent`).
+    Intent,
+    /// The deleted StatefulSet has no owner that would miss its members.
+    NoOwner,
+    /// Rule 3, by the word of the garbage collector: the owner of the StatefulSet goes. The delete
+    /// is recorded because the gate itself may not be able to read the owner when the pods follow.
+    OwnerGone,
+    /// etcd lists none of the members that leave.
+    MembersRemoved,
 }
 
-/// The reason why a disruption is refused, with its numbers. `Display` is the text of the refusal.
+impl Waiver {
+    /// The stable identifier of the waiver, for metrics and audit annotations.
+    pub fn slug(self) -> &'static str {
+        if let Self::Teardown(teardown) = self {
+            return torn_down(teardown);
+        }
+        self.into()
+    }
+}
+
+impl Basis {
+    /// The stable identifier of the basis, for metrics and audit annotations.
+    pub fn slug(self) -> &'static str {
+        if let Self::Teardown(teardown) = self {
+            return torn_down(teardown);
+        }
+        self.into()
+    }
+}
+
+fn torn_down(teardown: Teardown) -> &'static str {
+    match teardown {
+        Teardown::Namespace => "teardown-namespace",
+        Teardown::StatefulSet => "teardown-stateful-set",
+        Teardown::Owner => "teardown-owner",
+        Teardown::Hibernation => "hibernation",
+        Teardown::ScaleIn => "scale-in",
+    }
+}
+
+/// The reason why a request is refused, with its numbers. `Display` is the text of the refusal.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Reason {
@@ -101,8 +147,8 @@ pub enum Reason {
         other: ClusterRef,
     },
     /// Rule 9: the ledger may lack open grants.
-    LedgerCold {
-        /// The time until the ledger may be warm. `None` while the gate is not in force.
+    LedgerUntrusted {
+        /// The time until the ledger may be trusted. `None` while the gate is not in force.
         remaining: Option<Duration>,
     },
     /// Rule 10: the pod's `PodDisruptionBudget` would refuse the eviction, or several select the
@@ -144,6 +190,41 @@ pub enum Reason {
     },
     /// The update would restart the member in place. A delete or an eviction has to take its place.
     RestartByDelete(InPlace),
+    /// The owner of the StatefulSet lives, and nobody announced the delete.
+    OwnerLives {
+        /// The kind and the name of the owner.
+        owner: String,
+        /// The reason why an announcement that exists does not count.
+        ignored: Option<String>,
+    },
+    /// The owner of the StatefulSet could not be read.
+    OwnerUnread {
+        /// The kind and the name of the owner.
+        owner: String,
+        /// The failure.
+        why: String,
+    },
+    /// Members that would leave are still in etcd's list, and nobody announced the change.
+    MembersListed {
+        /// The pods of these members.
+        members: Vec<PodName>,
+        /// The reason why an announcement that exists does not count.
+        ignored: Option<String>,
+    },
+    /// No member could be asked for etcd's list.
+    MembersUnknown {
+        /// The failures of the probes, a line per member.
+        because: Vec<String>,
+    },
+    /// The claim holds the data of a member that serves.
+    ClaimInUse {
+        /// The name of the claim.
+        claim: String,
+        /// The member's pod.
+        member: PodName,
+    },
+    /// The data would be destroyed, and the others are too few to keep it.
+    LastCopy(Count),
 }
 
 /// The numbers and names behind a refusal.
@@ -206,7 +287,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoLedger => f.write_str(
-                "its StatefulSet is enrolled but has no QuorumDisruptionBudget yet; the gate is creating it, retry in a moment",
+                "the StatefulSet is enrolled but has no QuorumDisruptionBudget yet; the gate is creating it, retry in a moment",
             ),
             Self::NoDefinition => f.write_str(
                 "the CustomResourceDefinition quorumdisruptionbudgets.quorumgate.io is missing; install it again (`quorumgate crds | kubectl apply -f -`)",
@@ -218,13 +299,13 @@ impl fmt::Display for Reason {
             Self::SharedCluster { other } => {
                 write!(f, "the budget {other} reports the same etcd cluster id; one cluster needs exactly one budget")
             }
-            Self::LedgerCold { remaining: Some(remaining) } => write!(
+            Self::LedgerUntrusted { remaining: Some(remaining) } => write!(
                 f,
                 "the budget is new or was not in force, so earlier permissions may still be open; it is trusted in {} s",
                 remaining.as_secs().max(1),
             ),
-            Self::LedgerCold { remaining: None } => f.write_str(
-                "the gate is not asked about everything in this namespace (see the budget's condition GateActive), so permissions may be given past it; mend that, then it is trusted after the settle time",
+            Self::LedgerUntrusted { remaining: None } => f.write_str(
+                "disruptions may have passed without a grant, because the gate was not asked about everything in this namespace, or because an override could not be recorded; where the budget's condition GateActive is False, mend that; the ledger is trusted again after the settle time",
             ),
             Self::DisruptionBudget { names } => match names.as_slice() {
                 [one] => write!(f, "the PodDisruptionBudget {one} allows no disruption now"),
@@ -252,20 +333,9 @@ impl fmt::Display for Reason {
                 }
                 Ok(())
             }
-            Self::TooSmall { voters, policy } => {
-                let field = if *voters == 1 { "singleMember" } else { "twoMembers" };
-                write!(f, "a cluster of {voters} cannot spare a member, and policy.{field} of its budget lets ")?;
-                match policy {
-                    SmallCluster::AllowRollout => f.write_str("only a rollout take one"),
-                    SmallCluster::Allow | SmallCluster::Never => f.write_str("nobody take one"),
-                }
-            }
+            Self::TooSmall { voters, policy } => too_small(f, *voters, *policy),
             Self::NoEvidence { because } => {
-                f.write_str("no member gave evidence that counts")?;
-                if !because.is_empty() {
-                    write!(f, ": {}", because.join("; "))?;
-                }
-                Ok(())
+                with_causes(f, "no member gave evidence that counts", because)
             }
             Self::NoHeadroom(count) => write!(f, "{} has to stay: {count}", count.target),
             Self::LeadershipMoved { remaining } => write!(
@@ -280,8 +350,70 @@ impl fmt::Display for Reason {
                 would(*by),
                 instead(*by),
             ),
+            Self::ClaimInUse { claim, member } => write!(
+                f,
+                "{member} serves from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead (spec.dataProtection of the budget), or set quorumgate.io/override-until",
+            ),
+            Self::LastCopy(count) => write!(
+                f,
+                "the data of {} would be destroyed, and it may be the last good copy: {count}",
+                count.target
+            ),
+            Self::OwnerLives { owner, ignored } => {
+                write!(
+                    f,
+                    "its owner {owner} lives and would miss its members; delete the owner, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete",
+                )?;
+                explain(f, ignored.as_deref())
+            }
+            Self::OwnerUnread { owner, why } => write!(
+                f,
+                "its owner {owner} could not be read ({why}), so whether it lives and would miss its members is unknown; delete the owner, which takes this along, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete; to let the gate read such owners, grant it get on them by a ClusterRole with the label quorumgate.io/aggregate-to-owners=true",
+            ),
+            Self::MembersListed { members, ignored } => {
+                let names: Vec<&str> = members.iter().map(PodName::as_str).collect();
+                write!(
+                    f,
+                    "etcd still lists the members of {}; remove them first (`etcdctl member remove`), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=scale-in",
+                    names.join(", "),
+                )?;
+                explain(f, ignored.as_deref())
+            }
+            Self::MembersUnknown { because } => with_causes(
+                f,
+                "no member could be asked which members etcd lists",
+                because,
+            ),
         }
     }
+}
+
+fn too_small(f: &mut fmt::Formatter<'_>, voters: u32, policy: SmallCluster) -> fmt::Result {
+    let field = if voters == 1 {
+        "singleMember"
+    } else {
+        "twoMembers"
+    };
+    let whom = match policy {
+        SmallCluster::AllowRollout => "only a rollout",
+        SmallCluster::Allow | SmallCluster::Never => "nobody",
+    };
+    write!(
+        f,
+        "a cluster of {voters} cannot spare a member, and policy.{field} of its budget lets {whom} take one"
+    )
+}
+
+fn with_causes(f: &mut fmt::Formatter<'_>, what: &str, because: &[String]) -> fmt::Result {
+    f.write_str(what)?;
+    if because.is_empty() {
+        return Ok(());
+    }
+    write!(f, ": {}", because.join("; "))
+}
+
+fn explain(f: &mut fmt::Formatter<'_>, ignored: Option<&str>) -> fmt::Result {
+    ignored.map_or(Ok(()), |why| write!(f, " ({why})"))
 }
 
 fn would(by: InPlace) -> &'static str {

@@ -85,10 +85,10 @@ impl Why {
     /// The stable identifier of the reason, for metrics and status. A missing answer is named by
     /// its own cause.
     pub fn slug(&self) -> &'static str {
-        match self {
-            Self::Silent(unanswered) | Self::Unconfirmed(unanswered) => unanswered.into(),
-            named => named.into(),
+        if let Self::Silent(unanswered) | Self::Unconfirmed(unanswered) = self {
+            return unanswered.into();
         }
+        self.into()
     }
 }
 
@@ -135,7 +135,7 @@ impl fmt::Display for Why {
                     "it is {behind} entries behind its leader, {bound} are tolerated"
                 )
             }
-            Self::Unconfirmed(Unanswered::Deadline) => {
+            Self::Unconfirmed(unanswered) if *unanswered == Unanswered::Deadline => {
                 f.write_str("its linearizable read was not answered in time")
             }
             Self::Unconfirmed(unanswered) => {

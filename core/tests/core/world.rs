@@ -11,7 +11,7 @@ use quorumgate_core::quorum::evidence::{
 };
 use quorumgate_core::quorum::pod::{Containers, LeaseRole, Node, Pod};
 use quorumgate_core::quorum::{
-    Actor, Circumstances, ClusterId, ClusterRef, Disruption, Grace, Kind, Latch, MemberId,
+    Actor, Circumstances, ClusterId, ClusterRef, Disruption, ExpectedVoters, Grace, Kind, MemberId,
     Observation, Ordinal, Policy, TargetPod,
 };
 
@@ -39,9 +39,9 @@ pub(crate) fn ask(target: &str, kind: Kind) -> Disruption {
 pub(crate) struct World {
     pub(crate) members: Vec<Inhabitant>,
     pub(crate) replicas: u32,
-    pub(crate) latch: u32,
-    /// The `spec.replicas` when the latch was last written.
-    pub(crate) latched_under: u32,
+    pub(crate) expected: u32,
+    /// The `spec.replicas` when the expected voters were last written.
+    pub(crate) expected_under: u32,
     pub(crate) leader: MemberId,
     pub(crate) term: u64,
     pub(crate) circumstances: Circumstances,
@@ -132,8 +132,8 @@ impl World {
         Self {
             members: (0..voters).map(Inhabitant::serving).collect(),
             replicas,
-            latch: replicas,
-            latched_under: replicas,
+            expected: replicas,
+            expected_under: replicas,
             leader: id(0),
             term: 5,
             circumstances: Circumstances::ordinary(),
@@ -170,11 +170,11 @@ impl World {
             replicas: self.replicas,
             update_revision: Some("new".into()),
             proceed_without_quorum: self.proceed_without_quorum.clone(),
-            latch: Latch {
-                voters: self.latch,
-                replicas: self.latched_under,
+            expected: ExpectedVoters {
+                voters: self.expected,
+                replicas: self.expected_under,
             },
-            formed: self.latch > 0,
+            formed: self.expected > 0,
             scaled_out_for: self.scaled_out_for,
             quorum_lost_for: self.quorum_lost_for,
             learners_stuck_for: self.learners_stuck_for.clone(),

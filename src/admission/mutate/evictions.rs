@@ -1,6 +1,8 @@
-//! `/mutate/evictions`: ties an eviction to the incarnation that is judged, so that no newer one goes in its place.
+//! `/mutate/evictions`: ties an eviction to the incarnation that is judged, so that no newer one
+//! goes in its place.
 //!
-//! A precondition that is there is never changed. Where there is no such pod nothing is: the validating webhook says so.
+//! An existing precondition is never changed. If the pod does not exist, the eviction stays as it
+//! is, and the validating webhook refuses it.
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
@@ -8,24 +10,22 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, Client};
 use serde_json::json;
+use tokio::time::timeout_at;
 
+use super::patch::set;
+use crate::admission::actor;
+use crate::admission::asked::{About, Asked, Context, What};
+use crate::admission::evictions::{Evicted, Eviction};
+use crate::admission::hook::Hook;
+use crate::admission::malformed::Malformed;
+use crate::admission::room::Readable;
 use crate::api::names::{GATED, TRUE};
 use crate::quorum::PodUid;
 
-use super::super::actor;
-use super::super::deadline::Deadline;
-use super::super::evictions::{Evicted, Eviction};
-use super::super::handle::{Admission, Answered};
-use super::super::hook::Hook;
-use super::super::malformed::Malformed;
-use super::super::room::Readable;
-use super::super::ruling::Ruling;
-use super::set;
-
-/// Tells which incarnation of a pod there is.
+/// A source of the UIDs of pods.
 pub trait Incarnations: Send + Sync + 'static {
-    /// The UID of the pod, read uncached; `None` where there is no such pod or its namespace is not under the webhooks, a sentence where
-    /// it could not be read.
+    /// The UID of the pod, read uncached. `None` if the pod does not exist, or its namespace has no
+    /// webhooks. The error is a sentence.
     fn uid_of<'a>(
         &'a self,
         namespace: &'a str,
@@ -33,8 +33,8 @@ pub trait Incarnations: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Option<PodUid>, String>>;
 }
 
-/// The API server's word. An API server asks about gated namespaces only; anybody else who reaches the port might ask about any, and learns
-/// nothing of the others.
+/// The UIDs that the API server holds, for gated namespaces only. An API server asks about no other
+/// namespaces; any other caller that reaches the port learns nothing about them.
 #[derive(Clone)]
 pub struct ApiServer(pub Client);
 
@@ -47,7 +47,7 @@ impl Incarnations for ApiServer {
         Box::pin(async move {
             let namespaces = Api::<Namespace>::all(self.0.clone());
             let pods = Api::<Pod>::namespaced(self.0.clone(), namespace);
-            // A get without a resourceVersion is answered from etcd, not from the API server's cache.
+            // Without a resourceVersion the API server reads from etcd, and not from its cache.
             let (around, found) = tokio::try_join!(
                 namespaces.get_metadata_opt(namespace),
                 pods.get_metadata_opt(pod)
@@ -66,31 +66,30 @@ fn is_gated(namespace: &ObjectMeta) -> bool {
         .is_some_and(|value| value == TRUE)
 }
 
-pub(in super::super) async fn answer(
-    admission: &Admission,
+/// The patch for the eviction in a review.
+pub(in crate::admission) async fn asked(
     body: Readable<'_>,
-    deadline: Deadline,
-) -> Result<Answered, Malformed> {
+    context: Context<'_>,
+    incarnations: &dyn Incarnations,
+) -> Result<Asked, Malformed> {
     let evicted = body.read(|body| Evicted::read(Hook::MutateEvictions, body))?;
-    let ruling = if evicted.precondition().is_some() {
-        Ruling::change(None)
+    let patch = if evicted.precondition().is_some() {
+        Ok(None)
     } else {
-        let uid = admission
-            .incarnations
-            .uid_of(&evicted.namespace, &evicted.pod);
-        let what = format!("pod {}/{}", evicted.namespace, evicted.pod);
-        match tokio::time::timeout_at(deadline.judge, uid).await {
-            Ok(Ok(uid)) => Ruling::change(uid.map(|uid| tie(&evicted.eviction, &uid))),
-            Ok(Err(why)) => Ruling::unavailable(&what, why),
-            Err(_) => Ruling::unavailable(&what, "the pod could not be read in time"),
+        let uid = incarnations.uid_of(&evicted.namespace, &evicted.pod);
+        match timeout_at(context.deadline, uid).await {
+            Ok(found) => found.map(|uid| uid.map(|uid| tie(&evicted.eviction, &uid))),
+            Err(_) => Err("the pod could not be read in time".to_owned()),
         }
     };
-    Ok(Answered {
-        subject: evicted.subject(),
-        asker: actor::asker(evicted.request.user_info, &admission.own_username),
-        review: evicted.request.uid,
-        dry_run: evicted.dry_run,
-        ruling,
+    Ok(Asked {
+        about: About {
+            subject: evicted.subject(),
+            asker: actor::asker(evicted.request.user_info, context.own_username),
+            review: evicted.request.uid,
+            dry_run: evicted.dry_run,
+        },
+        what: What::Patch(patch),
     })
 }
 

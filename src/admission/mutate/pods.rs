@@ -1,29 +1,28 @@
-//! `/mutate/pods`: members carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, so that cluster-autoscaler plans
-//! around them instead of starting drains that wait. An owner's own word on it stays.
+//! `/mutate/pods`: members carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, so that
+//! cluster-autoscaler plans around them instead of starting drains that wait. An existing value
+//! stays.
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::timeout_at;
 
+use super::patch::set;
+use crate::admission::actor;
+use crate::admission::asked::{About, Asked, Context, Subject, What};
+use crate::admission::hook::Hook;
+use crate::admission::malformed::Malformed;
+use crate::admission::review::{Metadata, Request};
+use crate::admission::room::Readable;
 use crate::api::names::SAFE_TO_EVICT;
 use crate::observe::{Observer, is_stateful_set};
 use crate::quorum::ClusterRef;
 
-use super::super::actor;
-use super::super::deadline::Deadline;
-use super::super::handle::{Admission, Answered};
-use super::super::hook::Hook;
-use super::super::malformed::Malformed;
-use super::super::report::Subject;
-use super::super::review::{Metadata, Request};
-use super::super::room::Readable;
-use super::super::ruling::Ruling;
-use super::set;
-
-/// Tells whether a StatefulSet is an etcd cluster that the gate keeps.
+/// A source of the enrolment of StatefulSets.
 pub trait Enrolment: Send + Sync + 'static {
-    /// Whether it is; a sentence where that could not be found out. Advice only, so a cache will do.
+    /// Whether the StatefulSet is an etcd cluster that the gate guards. The error is a sentence.
+    /// The answer is advice, so it may come from a cache.
     fn is_enrolled<'a>(
         &'a self,
         namespace: &'a str,
@@ -31,7 +30,7 @@ pub trait Enrolment: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<bool, String>>;
 }
 
-/// By what the API server says now.
+/// The enrolment that the API server shows now.
 impl Enrolment for Observer {
     fn is_enrolled<'a>(
         &'a self,
@@ -54,11 +53,12 @@ struct Pod {
     metadata: Metadata,
 }
 
-pub(in super::super) async fn answer(
-    admission: &Admission,
+/// The patch for the pod in a review.
+pub(in crate::admission) async fn asked(
     body: Readable<'_>,
-    deadline: Deadline,
-) -> Result<Answered, Malformed> {
+    context: Context<'_>,
+    enrolment: &dyn Enrolment,
+) -> Result<Asked, Malformed> {
     let mut request = body.read(|body| Request::<Pod>::read(Hook::MutatePods, body))?;
     let pod = request
         .object
@@ -68,22 +68,25 @@ pub(in super::super) async fn answer(
     let subject = Subject::pod(namespace, name, None);
     let patch = match stateful_set_of(&pod.metadata) {
         Some(set) if needs_word(&pod.metadata) => {
-            let enrolled = admission.enrolment.is_enrolled(namespace, set);
-            match tokio::time::timeout_at(deadline.judge, enrolled).await {
+            let enrolled = enrolment.is_enrolled(namespace, set);
+            match timeout_at(context.deadline, enrolled).await {
                 Ok(Ok(true)) => Some(keep(&pod.metadata)),
-                // The pod is created either way: the annotation is advice, a missing member is harm.
+                // The pod is created in any case: the annotation is advice, and a missing member
+                // does harm.
                 Ok(Ok(false) | Err(_)) | Err(_) => None,
             }
         }
         Some(_) | None => None,
     };
     let dry_run = request.dry_run();
-    Ok(Answered {
-        subject,
-        asker: actor::asker(request.user_info, &admission.own_username),
-        review: request.uid,
-        dry_run,
-        ruling: Ruling::change(patch),
+    Ok(Asked {
+        about: About {
+            subject,
+            asker: actor::asker(request.user_info, context.own_username),
+            review: request.uid,
+            dry_run,
+        },
+        what: What::Patch(Ok(patch)),
     })
 }
 

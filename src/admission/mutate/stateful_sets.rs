@@ -1,8 +1,10 @@
-//! `/mutate/statefulsets`: keeps `OnDelete` on enrolled StatefulSets by changing the write before it is stored. So an operator that writes
-//! its own strategy back on every sync changes nothing that anybody could see, and its sync is not refused either.
+//! `/mutate/statefulsets`: keeps `OnDelete` on enrolled StatefulSets by a change of each write
+//! before it is stored. So an operator that writes its own strategy back on every sync changes
+//! nothing, and its sync is not refused either.
 //!
-//! With the feature off, or where nothing is enrolled any more, the same path gives back what was kept. Whatever cannot be found out
-//! in time leaves the request as it is: the controller repairs what was missed.
+//! If the feature is off, or the StatefulSet is no longer enrolled, the same webhook gives the
+//! owner's strategy back. If something cannot be found out in time, the request stays as it is, and
+//! the controller repairs the StatefulSet later.
 
 use std::str::FromStr as _;
 
@@ -10,25 +12,23 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{Patch, PatchOperation, RemoveOperation};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
+use super::patch::set;
+use super::pods::Enrolment;
+use crate::admission::actor;
+use crate::admission::asked::{About, Asked, Context, Subject, What};
+use crate::admission::hook::Hook;
+use crate::admission::malformed::Malformed;
+use crate::admission::review::{Metadata, Request};
+use crate::admission::room::Readable;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
+use crate::features::Features;
 use crate::observe::labels_enrol;
 use crate::quorum::Actor;
-use crate::strategy::{Change, Memory, ON_DELETE, Order, Sight};
+use crate::strategy::{AnnotationChange, Change, LeaderCommand, ON_DELETE, SetStrategy};
 
-use super::super::actor;
-use super::super::deadline::Deadline;
-use super::super::handle::{Admission, Answered};
-use super::super::hook::Hook;
-use super::super::malformed::Malformed;
-use super::super::report::Subject;
-use super::super::review::{Metadata, Request};
-use super::super::room::Readable;
-use super::super::ruling::Ruling;
-use super::set;
-
-/// A StatefulSet, as far as its update strategy goes.
+/// The part of a StatefulSet that matters to its update strategy.
 #[derive(Debug, Clone, Default, Deserialize)]
 struct StatefulSet {
     #[serde(default)]
@@ -44,21 +44,23 @@ struct Spec {
 }
 
 impl StatefulSet {
-    fn sight(&self) -> Sight<'_> {
+    fn sight(&self) -> SetStrategy<'_> {
         let annotations = self.metadata.annotations.as_ref();
         let memory = annotations.and_then(|all| all.get(PREVIOUS_UPDATE_STRATEGY));
-        Sight {
+        SetStrategy {
             strategy: self.spec.update_strategy.as_ref(),
             memory: memory.map(String::as_str),
         }
     }
 }
 
-pub(in super::super) async fn answer(
-    admission: &Admission,
+/// The patch for the StatefulSet in a review.
+pub(in crate::admission) async fn asked(
     body: Readable<'_>,
-    deadline: Deadline,
-) -> Result<Answered, Malformed> {
+    context: Context<'_>,
+    enrolment: &dyn Enrolment,
+    features: Features,
+) -> Result<Asked, Malformed> {
     let read = |body: &[u8]| Request::<StatefulSet>::read(Hook::MutateStatefulSets, body);
     let mut request = body.read(read)?;
     let object = request
@@ -70,24 +72,29 @@ pub(in super::super) async fn answer(
     let old = request.old_object.as_deref().map(StatefulSet::sight);
     let before = old.and_then(|old| old.memory);
     let dry_run = request.dry_run();
-    let asker = actor::asker(request.user_info, &admission.own_username);
+    let asker = actor::asker(request.user_info, context.own_username);
     let manager = request.options.field_manager.as_deref();
-    let order = manager.and_then(|name| Order::from_str(name).ok());
+    let order = manager.and_then(|name| LeaderCommand::from_str(name).ok());
     let change = match order.filter(|_| asker.actor == Actor::Gate) {
         Some(order) => object.sight().obey(order, before),
-        None => change(admission, &subject, &object, before, deadline.judge).await,
+        None if !features.on_delete => object.sight().give_back(before),
+        None => keep(enrolment, &subject, &object, before, context.deadline).await,
     };
-    Ok(Answered {
-        subject,
-        asker,
-        review: request.uid,
-        dry_run,
-        ruling: Ruling::change(change.map(|change| patch(&change, &object.metadata))),
+    let patch = change.map(|change| patch(&change, &object.metadata));
+    Ok(Asked {
+        about: About {
+            subject,
+            asker,
+            review: request.uid,
+            dry_run,
+        },
+        what: What::Patch(Ok(patch)),
     })
 }
 
-async fn change(
-    admission: &Admission,
+/// The change that keeps the strategy of an enrolled StatefulSet.
+async fn keep(
+    enrolment: &dyn Enrolment,
     subject: &Subject,
     object: &StatefulSet,
     before: Option<&str>,
@@ -95,9 +102,6 @@ async fn change(
 ) -> Option<Change> {
     let sight = object.sight();
     let changed_before = sight.memory.or(before).is_some();
-    if !admission.features.on_delete {
-        return sight.give_back(before);
-    }
     if sight.kind() == ON_DELETE && !changed_before {
         return None;
     }
@@ -105,13 +109,11 @@ async fn change(
     if labels.is_some_and(labels_enrol) {
         return sight.keep(before);
     }
-    let enrolled = admission
-        .enrolment
-        .is_enrolled(&subject.namespace, &subject.name);
-    match tokio::time::timeout_at(deadline, enrolled).await {
+    let enrolled = enrolment.is_enrolled(&subject.namespace, &subject.name);
+    match timeout_at(deadline, enrolled).await {
         Ok(Ok(true)) => sight.keep(before),
         Ok(Ok(false)) => sight.give_back(before),
-        // It was enrolled when it was changed.
+        // The StatefulSet was enrolled when the gate changed it.
         Ok(Err(_)) | Err(_) if changed_before => sight.keep(before),
         Ok(Err(_)) | Err(_) => None,
     }
@@ -123,16 +125,16 @@ fn patch(change: &Change, metadata: &Metadata) -> Patch {
         operations.extend(set(["spec", "updateStrategy"], strategy.clone()).0);
     }
     match (&change.memory, &metadata.annotations) {
-        (Memory::Stays, _) => {}
-        (Memory::Says(text), None) => {
+        (AnnotationChange::Stays, _) => {}
+        (AnnotationChange::Says(text), None) => {
             let all = json!({PREVIOUS_UPDATE_STRATEGY: text});
             operations.extend(set(["metadata", "annotations"], all).0);
         }
-        (Memory::Says(text), Some(_)) => {
+        (AnnotationChange::Says(text), Some(_)) => {
             let one = ["metadata", "annotations", PREVIOUS_UPDATE_STRATEGY];
             operations.extend(set(one, json!(text)).0);
         }
-        (Memory::Goes, _) => operations.push(PatchOperation::Remove(RemoveOperation {
+        (AnnotationChange::Goes, _) => operations.push(PatchOperation::Remove(RemoveOperation {
             path: PointerBuf::from_tokens(["metadata", "annotations", PREVIOUS_UPDATE_STRATEGY]),
         })),
     }

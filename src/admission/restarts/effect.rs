@@ -1,10 +1,12 @@
-//! What an update of a running pod does to the etcd in it. Pure.
+//! The effect of an update of a running pod on its etcd. Pure.
 //!
-//! As kubelets act: a container is started anew when its image changes, whatever any policy says, and when a resource changes
-//! for which its `resizePolicy` says so. Init containers that have run are not run again, and ephemeral ones cannot be changed. A
-//! container whose end restarts all the others (`restartPolicyRules`) takes etcd with it.
+//! A kubelet starts a container anew when its image changes, whatever any policy says, and when a
+//! resource changes for which the `resizePolicy` says so. It does not run init containers again
+//! that have run, and ephemeral containers cannot be changed. A container whose end restarts all
+//! others (`restartPolicyRules`) takes etcd along.
 //!
-//! A memory limit that shrinks without a restart is left to the kubelet, which does not go below what is in use.
+//! A memory limit that shrinks without a restart is left to the kubelet, which does not go below
+//! the memory in use.
 
 use super::quantity;
 use super::spec::{Container, Resources, Spec};
@@ -14,7 +16,7 @@ use crate::quorum::InPlace;
 /// The resources that can be changed in place.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
-/// How the update takes the member; `None` where it restarts nothing of it and ends no pod.
+/// The way in which the update takes the member. `None` if it restarts no etcd and ends no pod.
 pub(super) fn of(old: &Spec, new: &Spec) -> Option<InPlace> {
     if ends_sooner(old.active_deadline_seconds, new.active_deadline_seconds) {
         return Some(InPlace::Deadline);
@@ -40,8 +42,8 @@ fn ends_sooner(old: Option<i64>, new: Option<i64>) -> bool {
     }
 }
 
-/// The containers whose restart is one of etcd: its own, and those that take all others along. Where nobody can tell which one is
-/// etcd's, it may be any.
+/// The containers whose restart restarts etcd: its own, and those that take all others along. If
+/// the container of etcd is not known, it may be any.
 fn that_take_etcd(spec: &Spec) -> impl Iterator<Item = &Container> {
     let names = spec.containers.iter().map(|container| &*container.name);
     let etcd = which_is_etcd(names);
@@ -57,7 +59,8 @@ fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
-/// With which exit code a killed container ends is its own affair, so any rule counts.
+/// Whether the end of the container restarts all others. The exit code of a killed container is not
+/// known in advance, so any rule counts.
 fn restarts_all(container: &Container) -> bool {
     let mut rules = container.restart_policy_rules.iter();
     rules.any(|rule| rule.action == "RestartAllContainers")
@@ -76,7 +79,7 @@ fn resize_restarts(old: InPod<'_>, new: InPod<'_>) -> bool {
         .any(|resource| restarts_for(new.1, resource) && changes(resource))
 }
 
-/// Without a policy nothing is restarted.
+/// Whether a change of the resource restarts the container. Without a policy it does not.
 fn restarts_for(container: &Container, resource: &str) -> bool {
     let mut policies = container.resize_policy.iter();
     let policy = policies.find(|policy| policy.resource_name == resource);
@@ -88,7 +91,7 @@ fn request<'a>((_, container): InPod<'a>, resource: &str) -> Option<&'a str> {
     requests.get(resource).map(String::as_str)
 }
 
-/// The container's own, or else the one that all of the pod share.
+/// The limit of the container, or else the limit that all containers of the pod share.
 fn limit<'a>((spec, container): InPod<'a>, resource: &str) -> Option<&'a str> {
     let of = |resources: &'a Resources| {
         let limit = resources.limits.get(resource).map(String::as_str);

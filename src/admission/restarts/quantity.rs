@@ -1,6 +1,8 @@
-//! Whether two quantities are the same amount: `1Gi` is `1073741824`, and a kubelet that compares them finds nothing to do.
+//! The comparison of two quantities: `1Gi` and `1073741824` are the same amount, so a kubelet finds
+//! nothing to do.
 
-/// Whether both are the same amount. None at all is 0; what cannot be read is the same only as itself.
+/// Whether both are the same amount. A missing quantity is 0. A quantity that cannot be read equals
+/// only itself.
 pub(super) fn same(one: Option<&str>, other: Option<&str>) -> bool {
     let (one, other) = (one.unwrap_or("0"), other.unwrap_or("0"));
     one == other || amount(one).is_some_and(|amount_of_one| Some(amount_of_one) == amount(other))
@@ -20,7 +22,7 @@ fn amount(quantity: &str) -> Option<i128> {
     (scaled % divisor == 0).then(|| scaled / divisor)
 }
 
-/// What a suffix multiplies by, in billionths.
+/// The factor of a suffix, in billionths.
 fn scale(suffix: &str) -> Option<i128> {
     let ten = |exponent: u32| 10_i128.checked_pow(exponent);
     let two = |exponent: u32| 2_i128.checked_pow(exponent)?.checked_mul(1_000_000_000);

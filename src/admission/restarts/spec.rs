@@ -1,4 +1,4 @@
-//! As much of a pod's spec as tells what an update of it restarts.
+//! The part of a pod's spec that tells what an update restarts.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec {
-    /// The containers that run as long as the pod. There is always one.
+    /// The main containers. A pod has at least one.
     pub containers: Vec<Container>,
-    /// Those that run before them, and the sidecars among them beside them.
+    /// The containers that run before the main ones, or beside them (sidecars).
     #[serde(default)]
     pub init_containers: Vec<Container>,
-    /// After how many seconds the pod ends.
+    /// The seconds after which the pod ends.
     pub active_deadline_seconds: Option<i64>,
-    /// What all containers share.
+    /// The resources that all containers share.
     #[serde(default)]
     pub resources: Resources,
 }
@@ -24,24 +24,24 @@ pub(super) struct Spec {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Container {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its image.
+    /// The image.
     pub image: String,
     /// `Always` makes a sidecar of an init container.
     pub restart_policy: Option<String>,
-    /// What its end leads to.
+    /// The consequences of its end.
     #[serde(default)]
     pub restart_policy_rules: Vec<RestartRule>,
-    /// What it asks for and may have.
+    /// The requested resources and their limits.
     #[serde(default)]
     pub resources: Resources,
-    /// What a change of that leads to, by resource.
+    /// The consequences of a change of resources.
     #[serde(default)]
     pub resize_policy: Vec<ResizePolicy>,
 }
 
-/// What the end of a container leads to.
+/// A consequence of the end of a container.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RestartRule {
@@ -49,7 +49,7 @@ pub(super) struct RestartRule {
     pub action: String,
 }
 
-/// What a change of a resource leads to.
+/// The consequence of a change of one resource.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ResizePolicy {
@@ -63,8 +63,8 @@ pub(super) struct ResizePolicy {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Resources {
-    /// What is asked for.
+    /// The requests.
     pub requests: BTreeMap<String, String>,
-    /// What may be had at most.
+    /// The limits.
     pub limits: BTreeMap<String, String>,
 }

@@ -78,7 +78,7 @@ async fn a_signal_ends_it_without_an_error() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_is_being_turned_cold_is_waited_for() {
+async fn a_ledger_that_is_being_marked_untrusted_is_waited_for() {
     let end = end();
     let written = Arc::new(AtomicBool::new(false));
     let (go_on, wait) = tokio::sync::oneshot::channel::<()>();

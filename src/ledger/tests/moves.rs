@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{cluster, ledger_with, read, yes};
 use crate::clock::Clock;
-use crate::ledger::{Ledger, Witness};
+use crate::ledger::{Ledger, StatusUpdate};
 use crate::quorum::{LeaderMove, MemberId, Observation, Snapshot};
 
 const MOVE: LeaderMove = LeaderMove {
@@ -16,10 +16,10 @@ const MOVE: LeaderMove = LeaderMove {
     term: 7,
 };
 
-fn with(leader_move: LeaderMove) -> Witness {
-    Witness {
+fn with(leader_move: LeaderMove) -> StatusUpdate {
+    StatusUpdate {
         leader_move: Some(leader_move),
-        ..Witness::default()
+        ..StatusUpdate::default()
     }
 }
 
@@ -30,7 +30,7 @@ fn led_by(leader: MemberId, term: u64) -> Snapshot {
     snapshot
 }
 
-/// Their clocks show other days: neither reads what the other's shows.
+/// The replicas' clocks show different days. Neither reads what the other's shows.
 #[tokio::test]
 async fn of_two_replicas_that_begin_a_move_at_once_one_finds_the_others() {
     let (api, one, _) = ledger_with(&json!({}));
@@ -89,7 +89,7 @@ async fn a_move_stays_on_record_until_the_next_one_begins() {
     let page = ledger.write_status(&page, forgets).await.unwrap().unwrap();
     assert_eq!(page.leader_move(), Some(MOVE), "a report is no move");
     let (page, _) = ledger
-        .record(&page, &yes(&page.grants, 1), Witness::default())
+        .record(&page, &yes(&page.grants, 1), StatusUpdate::default())
         .await
         .unwrap();
     assert_eq!(page.leader_move(), Some(MOVE));

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{BUDGET, ledger_with, read, yes};
-use crate::ledger::{LedgerError, Witness};
+use crate::ledger::{LedgerError, StatusUpdate};
 use crate::quorum::{LeaderMove, MemberId};
 
 const MOVE: LeaderMove = LeaderMove {
@@ -15,13 +15,13 @@ const MOVE: LeaderMove = LeaderMove {
     term: 7,
 };
 
-/// A budget's status as a replica of the release before this one wrote it: five members, with the permissions of a rollout's step and of somebody's
-/// delete open, after a scale-in.
+/// A budget's status as the release before this one wrote it: five members, after a scale-in, with
+/// open permissions of a rollout's step and of somebody's delete.
 fn of_the_release_before() -> Value {
     serde_json::from_str(include_str!("release_before.json")).unwrap()
 }
 
-/// What the release before this one knew of a status, as it was then: it reads this, and writes no more than this.
+/// The part of a status that the release before this one knew, which it read and wrote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Before {
@@ -61,7 +61,7 @@ struct LedgerBefore {
 struct GrantBefore {
     member: String,
     causes: Vec<CauseBefore>,
-    /// It took no grant in which it did not know everything.
+    /// Other fields. That release took no grant that had any.
     #[serde(flatten)]
     unknown: BTreeMap<String, Value>,
 }
@@ -88,9 +88,9 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
     assert_eq!(page.grants.last_seq(), 4);
 
     let grants = yes(&page.grants, 1);
-    let moving = Witness {
+    let moving = StatusUpdate {
         leader_move: Some(MOVE),
-        ..Witness::default()
+        ..StatusUpdate::default()
     };
     let (_, proof) = ledger.record(&page, &grants, moving).await.unwrap();
     assert_eq!(proof.seq(), 5);
@@ -98,7 +98,8 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
     assert_eq!(stored["status"]["ledger"]["schemaVersion"], 2);
     assert_eq!(read(&ledger).await.leader_move(), Some(MOVE));
 
-    // Back: the release before reads all three, says yes again, and writes what it knows: neither the version nor the move of leadership.
+    // Back: the release before reads all three, says yes again, and writes what it knows, which is
+    // neither the version nor the move of leadership.
     let mut seen: Before = serde_json::from_value(stored["status"].clone()).unwrap();
     assert!(seen.ledger.warm);
     let members: Vec<&str> = seen.grants.iter().map(|g| g.member.as_str()).collect();
@@ -114,7 +115,8 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
     budget["status"] = serde_json::to_value(&seen).unwrap();
     api.put(BUDGET, budget);
 
-    // And forth again: no permission is lost, and the version is written anew. A move that nobody remembers holds nobody up.
+    // And forth again: no permission is lost, and the version is written anew. A move that nobody
+    // remembers holds nobody up.
     let page = read(&ledger).await;
     assert_eq!(page.leader_move(), None);
     assert_eq!(page.grants.last_seq(), 6);
@@ -122,7 +124,7 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
         assert!(page.grants.holds(&member.into()), "{member} was lost");
     }
     let grants = yes(&page.grants, 1);
-    let recorded = ledger.record(&page, &grants, Witness::default()).await;
+    let recorded = ledger.record(&page, &grants, StatusUpdate::default()).await;
     let (_, proof) = recorded.unwrap();
     assert_eq!(proof.seq(), 7);
     let stored = api.get(BUDGET).unwrap();
@@ -132,7 +134,8 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
     assert_eq!(&stored["status"]["recordedDeletes"], recorded);
 }
 
-/// As while a rollback has brought the older definition and not yet the older replicas, or an upgrade the newer replicas alone.
+/// A rollback may have brought the older definition and not yet the older replicas, or an upgrade
+/// the newer replicas alone.
 #[tokio::test]
 async fn under_the_definition_of_the_release_before_nothing_is_permitted_and_no_grant_is_lost() {
     let (api, ledger, _) = ledger_with(&of_the_release_before());
@@ -140,10 +143,11 @@ async fn under_the_definition_of_the_release_before_nothing_is_permitted_and_no_
     api.prune("ledger.schemaVersion");
     let page = read(&ledger).await;
     let grants = yes(&page.grants, 1);
-    let refused = ledger.record(&page, &grants, Witness::default()).await;
+    let refused = ledger.record(&page, &grants, StatusUpdate::default()).await;
     assert!(matches!(refused, Err(LedgerError::NotKept)), "{refused:?}");
 
-    // It was stored but for the version. So it counts until it settles, like every permission that nobody uses.
+    // The grant was stored but for the version. So it counts until it settles, like every
+    // permission that nobody uses.
     let page = read(&ledger).await;
     assert_eq!(page.grants.last_seq(), 5);
     for member in ["etcd-0", "etcd-1", "etcd-4"] {

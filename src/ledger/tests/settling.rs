@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{BUDGET, SETTLE, ledger_with, read, yes};
 use crate::fake_api::FakeApi;
-use crate::ledger::{Due, Ledger, LedgerError, Page, Witness};
+use crate::ledger::{Due, Ledger, LedgerError, Page, StatusUpdate};
 
 const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
 
@@ -26,7 +26,7 @@ async fn granted() -> (FakeApi, Ledger, crate::clock::Hands, Page) {
     let page = read(&ledger).await;
     let grants = yes(&page.grants, 0);
     let (page, _) = ledger
-        .record(&page, &grants, Witness::default())
+        .record(&page, &grants, StatusUpdate::default())
         .await
         .unwrap();
     (api, ledger, hands, page)
@@ -74,7 +74,7 @@ async fn a_repeated_yes_begins_a_settle_time_of_its_own() {
     hands.advance(SETTLE);
     let again = yes(&page.grants, 0);
     let (page, _) = ledger
-        .record(&page, &again, Witness::default())
+        .record(&page, &again, StatusUpdate::default())
         .await
         .unwrap();
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
@@ -94,7 +94,7 @@ async fn settling_over_an_old_page_changes_nothing() {
     api.remove(POD);
     let again = yes(&page.grants, 0);
     let _ = ledger
-        .record(&page, &again, Witness::default())
+        .record(&page, &again, StatusUpdate::default())
         .await
         .unwrap();
     let late = ledger.settle_due(&page, SETTLE).await;

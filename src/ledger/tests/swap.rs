@@ -2,8 +2,8 @@ use serde_json::json;
 
 use super::{BUDGET, cluster, ledger_with, put_budget, read, yes};
 use crate::api::{RecordedDelete, StatefulSetStatus};
-use crate::ledger::{LedgerError, Recorded, Witness};
-use crate::quorum::{ClusterId, Latch};
+use crate::ledger::{LedgerError, Recorded, StatusUpdate};
+use crate::quorum::{ClusterId, ExpectedVoters};
 
 #[tokio::test]
 async fn a_yes_is_proven_by_an_accepted_write() {
@@ -11,7 +11,7 @@ async fn a_yes_is_proven_by_an_accepted_write() {
     let page = read(&ledger).await;
     let grants = yes(&page.grants, 0);
     let (after, proof) = ledger
-        .record(&page, &grants, Witness::default())
+        .record(&page, &grants, StatusUpdate::default())
         .await
         .unwrap();
     assert_eq!(proof.seq(), 1);
@@ -27,10 +27,10 @@ async fn of_two_yeses_over_one_page_only_the_first_is_recorded() {
     let (_, ledger, _) = ledger_with(&json!({}));
     let page = read(&ledger).await;
     let first = ledger
-        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .record(&page, &yes(&page.grants, 0), StatusUpdate::default())
         .await;
     let second = ledger
-        .record(&page, &yes(&page.grants, 1), Witness::default())
+        .record(&page, &yes(&page.grants, 1), StatusUpdate::default())
         .await;
     assert!(first.is_ok());
     assert!(matches!(second, Err(LedgerError::Conflict)), "{second:?}");
@@ -55,7 +55,7 @@ async fn grants_without_a_new_yes_prove_nothing() {
     let (page, _) = record(&ledger, &page, 0).await;
     api.take_requests();
     let unchanged = ledger
-        .record(&page, &page.grants.clone(), Witness::default())
+        .record(&page, &page.grants.clone(), StatusUpdate::default())
         .await;
     assert!(matches!(unchanged, Err(LedgerError::NoFence)));
     assert!(api.take_requests().is_empty(), "it was not even sent");
@@ -67,12 +67,12 @@ async fn a_budget_that_was_deleted_or_recreated_since_takes_no_yes() {
     let page = read(&ledger).await;
     api.remove(BUDGET);
     let gone = ledger
-        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .record(&page, &yes(&page.grants, 0), StatusUpdate::default())
         .await;
     assert!(matches!(gone, Err(LedgerError::Gone)), "{gone:?}");
     put_budget(&api, "uid-b", &json!({}));
     let recreated = ledger
-        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .record(&page, &yes(&page.grants, 0), StatusUpdate::default())
         .await;
     assert!(
         matches!(recreated, Err(LedgerError::Conflict)),
@@ -86,7 +86,7 @@ async fn a_definition_that_does_not_keep_grants_gives_no_proof() {
     api.prune("grants");
     let page = read(&ledger).await;
     let lost = ledger
-        .record(&page, &yes(&page.grants, 0), Witness::default())
+        .record(&page, &yes(&page.grants, 0), StatusUpdate::default())
         .await;
     assert!(matches!(lost, Err(LedgerError::NotKept)), "{lost:?}");
 }
@@ -151,7 +151,7 @@ async fn what_is_shown_cannot_touch_what_is_permitted() {
         status.voters = Some(3);
         status.grants.clear();
         status.ledger.last_seq = 0;
-        status.ledger.warm = true;
+        status.ledger.trusted = true;
         status.recorded_deletes.stateful_sets.clear();
     });
     let after = written.await.unwrap().unwrap();
@@ -199,24 +199,24 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
         uid: "s".into(),
         owner: None,
     };
-    let witness = Witness {
-        latch: Some(Latch {
+    let update = StatusUpdate {
+        expected: Some(ExpectedVoters {
             voters: 3,
             replicas: 5,
         }),
         cluster_id: Some(ClusterId(0xabc)),
         stateful_set: Some(set.clone()),
         selector: Some("app=etcd".into()),
-        ..Witness::default()
+        ..StatusUpdate::default()
     };
     let (after, _) = ledger
-        .record(&page, &yes(&page.grants, 0), witness)
+        .record(&page, &yes(&page.grants, 0), update)
         .await
         .unwrap();
     let status = after.status().unwrap();
     assert_eq!(
-        after.latch,
-        Latch {
+        after.expected,
+        ExpectedVoters {
             voters: 3,
             replicas: 5
         }
@@ -231,14 +231,14 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
         "it grew since the last look"
     );
 
-    let smaller = Witness {
-        latch: Some(Latch {
+    let smaller = StatusUpdate {
+        expected: Some(ExpectedVoters {
             voters: 3,
             replicas: 3,
         }),
-        ..Witness::default()
+        ..StatusUpdate::default()
     };
-    let after = ledger.testify(&after, smaller).await.unwrap().unwrap();
+    let after = ledger.update(&after, smaller).await.unwrap().unwrap();
     assert_eq!(
         after.status().unwrap().scale_out,
         None,
@@ -251,13 +251,13 @@ async fn that_a_cluster_once_worked_is_never_forgotten() {
     let (_, ledger, _) = ledger_with(&json!({}));
     let page = read(&ledger).await;
     assert!(!page.is_formed());
-    let formed = |formed| Witness {
+    let formed = |formed| StatusUpdate {
         formed,
-        ..Witness::default()
+        ..StatusUpdate::default()
     };
-    let after = ledger.testify(&page, formed(true)).await.unwrap().unwrap();
+    let after = ledger.update(&page, formed(true)).await.unwrap().unwrap();
     assert!(after.is_formed());
-    let again = ledger.testify(&after, formed(false)).await.unwrap();
+    let again = ledger.update(&after, formed(false)).await.unwrap();
     assert!(again.is_none_or(|page| page.is_formed()));
 }
 
@@ -265,14 +265,14 @@ async fn that_a_cluster_once_worked_is_never_forgotten() {
 async fn a_first_look_is_no_scale_out() {
     let (_, ledger, _) = ledger_with(&json!({}));
     let page = read(&ledger).await;
-    let witness = Witness {
-        latch: Some(Latch {
+    let update = StatusUpdate {
+        expected: Some(ExpectedVoters {
             voters: 3,
             replicas: 3,
         }),
-        ..Witness::default()
+        ..StatusUpdate::default()
     };
-    let after = ledger.testify(&page, witness).await.unwrap().unwrap();
+    let after = ledger.update(&page, update).await.unwrap().unwrap();
     assert_eq!(after.status().unwrap().scale_out, None);
 }
 
@@ -320,7 +320,7 @@ async fn admitted_deletes_are_remembered_once_each_and_not_without_end() {
             by: "ann".into(),
             at: "noon".into(),
         };
-        page = ledger.admit_delete(&page, admitted).await.unwrap();
+        page = ledger.admit_delete(&page, admitted).await.unwrap().0;
     }
     let kept = &page.status().unwrap().recorded_deletes.stateful_sets;
     let kept: Vec<_> = kept.iter().map(|set| set.uid.as_str()).collect();
@@ -334,7 +334,7 @@ async fn record(
 ) -> (crate::ledger::Page, Recorded) {
     let grants = yes(&page.grants, ordinal);
     ledger
-        .record(page, &grants, Witness::default())
+        .record(page, &grants, StatusUpdate::default())
         .await
         .unwrap()
 }

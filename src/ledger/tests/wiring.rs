@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use crate::api::QuorumDisruptionBudgetStatus;
 use crate::ledger::wire;
-use crate::quorum::{Cause, Grant, Grants, Latch, Permitted, PodName, PodUid};
+use crate::quorum::{Cause, ExpectedVoters, Grant, Grants, Permitted, PodName, PodUid};
 
 fn permitted() -> impl Strategy<Value = Vec<Permitted>> {
     let delete = ("[a-z0-9-]{1,8}", any::<bool>()).prop_map(|(uid, rollout)| Permitted::Delete {
@@ -61,18 +61,18 @@ proptest! {
     }
 
     #[test]
-    fn a_latch_comes_back_from_a_status_as_it_went_in(voters in 0..1000_u32, replicas in 0..1000_u32) {
+    fn expected_voters_come_back_from_a_status_as_they_went_in(voters in 0..1000_u32, replicas in 0..1000_u32) {
         let mut status = QuorumDisruptionBudgetStatus::default();
-        let latch = Latch { voters, replicas };
-        wire::write_latch(latch, &mut status);
-        prop_assert_eq!(wire::read_latch(&status), Ok(latch));
+        let expected = ExpectedVoters { voters, replicas };
+        wire::write_expected(expected, &mut status);
+        prop_assert_eq!(wire::read_expected(&status), Ok(expected));
     }
 
     #[test]
     fn no_status_at_all_makes_the_reading_panic(json in any_json(3)) {
         if let Ok(status) = serde_json::from_value::<QuorumDisruptionBudgetStatus>(json) {
             let _ = wire::read_grants(&status);
-            let _ = wire::read_latch(&status);
+            let _ = wire::read_expected(&status);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::observe::endpoints::{Manner, of_external, of_pod, same};
 use crate::quorum::MemberId;
 use crate::quorum::evidence::Target;
 
-/// Trust in some authority, without a client certificate.
+/// A trusted authority, without a client certificate.
 fn trust() -> Arc<TlsIdentity> {
     let authority = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
     let pem = authority.cert.pem();

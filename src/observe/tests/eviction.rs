@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 
 use super::pod;
 use crate::observe::disruption_budget::verdict;
-use crate::quorum::DisruptionBudget;
+use crate::quorum::EvictionBudget;
 
 fn pdb(change: &Value) -> PodDisruptionBudget {
     let mut pdb = json!({
@@ -17,12 +17,12 @@ fn pdb(change: &Value) -> PodDisruptionBudget {
     serde_json::from_value(pdb).unwrap()
 }
 
-fn of_pod(pod_change: &Value, pdb_change: &Value) -> DisruptionBudget {
+fn of_pod(pod_change: &Value, pdb_change: &Value) -> EvictionBudget {
     verdict(&pod(pod_change), &[pdb(pdb_change)])
 }
 
-fn refuses() -> DisruptionBudget {
-    DisruptionBudget::Refuses { name: "pdb".into() }
+fn refuses() -> EvictionBudget {
+    EvictionBudget::Refuses { name: "pdb".into() }
 }
 
 fn unready() -> Value {
@@ -31,8 +31,8 @@ fn unready() -> Value {
 
 #[test]
 fn rule_10_a_budget_with_disruptions_left_permits() {
-    assert_eq!(of_pod(&json!({}), &json!({})), DisruptionBudget::Permits);
-    assert_eq!(verdict(&pod(&json!({})), &[]), DisruptionBudget::Permits);
+    assert_eq!(of_pod(&json!({}), &json!({})), EvictionBudget::Permits);
+    assert_eq!(verdict(&pod(&json!({})), &[]), EvictionBudget::Permits);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn rule_10_too_many_pods_on_their_way_refuse() {
     };
     assert_eq!(
         of_pod(&json!({}), &on_their_way(2000)),
-        DisruptionBudget::Permits
+        EvictionBudget::Permits
     );
     assert_eq!(of_pod(&json!({}), &on_their_way(2001)), refuses());
 }
@@ -76,7 +76,7 @@ fn rule_10_two_budgets_make_evictions_fail() {
     let names = vec!["pdb".into(), "other".into()];
     assert_eq!(
         verdict(&pod(&json!({})), &[one, other]),
-        DisruptionBudget::Several { names }
+        EvictionBudget::Several { names }
     );
 }
 
@@ -85,10 +85,10 @@ fn rule_10_pods_that_no_budget_is_asked_about() {
     let none_left = json!({"status": {"disruptionsAllowed": 0}});
     for phase in ["Pending", "Succeeded", "Failed"] {
         let permitted = of_pod(&json!({"status": {"phase": phase}}), &none_left);
-        assert_eq!(permitted, DisruptionBudget::Permits, "{phase}");
+        assert_eq!(permitted, EvictionBudget::Permits, "{phase}");
     }
     let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
-    assert_eq!(of_pod(&terminating, &none_left), DisruptionBudget::Permits);
+    assert_eq!(of_pod(&terminating, &none_left), EvictionBudget::Permits);
     assert_eq!(
         of_pod(&json!({"status": {"phase": "Unknown"}}), &none_left),
         refuses()
@@ -98,7 +98,7 @@ fn rule_10_pods_that_no_budget_is_asked_about() {
 #[test]
 fn rule_10_an_unready_pod_goes_where_the_policy_or_the_others_let_it() {
     let status = |current: u32, desired: u32| json!({"status": {"disruptionsAllowed": 0, "currentHealthy": current, "desiredHealthy": desired}});
-    assert_eq!(of_pod(&unready(), &status(2, 2)), DisruptionBudget::Permits);
+    assert_eq!(of_pod(&unready(), &status(2, 2)), EvictionBudget::Permits);
     assert_eq!(of_pod(&unready(), &status(1, 2)), refuses());
     assert_eq!(
         of_pod(&unready(), &status(0, 0)),
@@ -107,7 +107,7 @@ fn rule_10_an_unready_pod_goes_where_the_policy_or_the_others_let_it() {
     );
     let mut always = status(1, 2);
     always["spec"] = json!({"unhealthyPodEvictionPolicy": "AlwaysAllow"});
-    assert_eq!(of_pod(&unready(), &always), DisruptionBudget::Permits);
+    assert_eq!(of_pod(&unready(), &always), EvictionBudget::Permits);
     assert_eq!(
         of_pod(&json!({}), &always),
         refuses(),
@@ -129,16 +129,16 @@ fn rule_10_selectors_select_as_the_api_server_has_them() {
     );
     assert_eq!(
         none_left(Value::Null),
-        DisruptionBudget::Permits,
+        EvictionBudget::Permits,
         "none selects none"
     );
     assert_eq!(
         none_left(json!({"matchLabels": {"app": "db"}})),
-        DisruptionBudget::Permits
+        EvictionBudget::Permits
     );
     let expressions =
         json!({"matchExpressions": [{"key": "app", "operator": "In", "values": ["etcd", "db"]}]});
     assert_eq!(none_left(expressions), refuses());
     let invalid = json!({"matchExpressions": [{"key": "app", "operator": "Near"}]});
-    assert_eq!(none_left(invalid), DisruptionBudget::Permits);
+    assert_eq!(none_left(invalid), EvictionBudget::Permits);
 }

@@ -7,16 +7,15 @@ use super::{budget_json, pod, pod_json, set_json};
 use crate::clock::Clock;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::SET;
-use crate::ledger::Ledger;
+use crate::ledger::LedgerError;
 use crate::observe::{Identity, Observer};
-use crate::quorum::{ClusterRef, Reason};
+use crate::quorum::ClusterRef;
 
 const BUDGETS: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets";
 
 fn observer(api: &FakeApi) -> Observer {
     let (clock, _) = Clock::frozen(Timestamp::UNIX_EPOCH);
-    let ledger = Ledger::new(api.client(), clock.clone());
-    Observer::new(api.client(), ledger, clock, Duration::from_secs(120))
+    api.observer(&clock, Duration::from_secs(120))
 }
 
 async fn identify(api: &FakeApi, change: &Value) -> Identity {
@@ -87,7 +86,7 @@ async fn rule_1_enrolled_without_a_budget_has_no_ledger() {
         let api = FakeApi::default();
         api.put(SET, set_json(&json!({"metadata": {"labels": set_labels}})));
         let identity = identify(&api, &json!({"metadata": {"labels": pod_labels}})).await;
-        let Identity::Unrecorded(cluster, Reason::NoLedger) = identity else {
+        let Identity::Unrecorded(cluster, None) = identity else {
             panic!("{set_labels} {identity:?}");
         };
         assert_eq!(cluster, ClusterRef::new("db", "etcd"));
@@ -118,7 +117,10 @@ async fn rule_1_without_the_definition_nobody_can_say() {
     for change in [json!({}), orphan()] {
         let identity = identify(&api, &change).await;
         assert!(
-            matches!(identity, Identity::Unrecorded(_, Reason::NoDefinition)),
+            matches!(
+                identity,
+                Identity::Unrecorded(_, Some(LedgerError::NoDefinition))
+            ),
             "{identity:?}"
         );
     }
@@ -162,9 +164,10 @@ async fn rule_1_a_budget_that_cannot_be_read_is_no_reason_to_think_a_pod_foreign
         budget_json(&json!({"status": {"grants": grants}})),
     );
     let identity = identify(&api, &json!({})).await;
-    let Identity::Unrecorded(_, Reason::Unavailable { what }) = identity else {
+    let Identity::Unrecorded(_, Some(error)) = identity else {
         panic!("{identity:?}");
     };
+    let what = error.to_string();
     assert!(what.contains("cannot be read as a ledger"), "{what}");
 }
 

@@ -7,14 +7,13 @@ use super::{pod_json, set_json};
 use crate::clock::Clock;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{NAMESPACE, SET};
-use crate::ledger::Ledger;
-use crate::observe::{Ledgerless, Observer};
+use crate::observe::Ledgerless;
 use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, OverrideOn, Teardown};
 
 const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
 
-/// What is seen of `etcd-0` in a namespace where budgets are unknown.
+/// The reading of `etcd-0` in a namespace where budgets are not defined.
 async fn seen(pod: &Value, set: Option<&Value>, settle_time: Duration) -> Ledgerless {
     let api = FakeApi::default();
     api.undefine("quorumdisruptionbudgets");
@@ -24,8 +23,7 @@ async fn seen(pod: &Value, set: Option<&Value>, settle_time: Duration) -> Ledger
         api.put(SET, set_json(set));
     }
     let (clock, _) = Clock::frozen(Timestamp::UNIX_EPOCH);
-    let ledger = Ledger::new(api.client(), clock.clone());
-    let observer = Observer::new(api.client(), ledger, clock, settle_time);
+    let observer = api.observer(&clock, settle_time);
     let cluster = ClusterRef::new("db", "etcd");
     let found = observer
         .without_ledger(&cluster, &"etcd-0".into(), None)
@@ -49,7 +47,8 @@ async fn rule_3_holds_without_a_ledger() {
     let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
     let going = seen(&json!({}), Some(&deleted), LONG).await;
     assert_eq!(going.circumstances.teardown, Some(Teardown::StatefulSet));
-    // Who owned a StatefulSet that is gone, nobody remembers: it has to be gone for a settle time.
+    // The owner of a lost StatefulSet is not recorded. So the StatefulSet has to be gone for a
+    // settle time.
     let just_gone = seen(&json!({}), None, LONG).await;
     assert_eq!(just_gone.circumstances.teardown, None);
     let long_gone = seen(&json!({}), None, Duration::ZERO).await;

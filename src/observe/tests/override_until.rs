@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{budget, pod, set};
-use crate::observe::overrides::{Standing, ignored, of_pod, standing};
+use crate::observe::overrides::{OverrideState, ignored, of_pod, standing};
 use crate::quorum::OverrideOn;
 
 const VALID: &str = "2026-01-01T13:00:00Z";
@@ -17,7 +17,7 @@ fn until(time: &str) -> Value {
 
 fn stands(time: &str) -> bool {
     let pod = pod(&until(time));
-    matches!(standing(pod.metadata.annotations.as_ref(), now()), Standing::Valid(written) if written == time)
+    matches!(standing(pod.metadata.annotations.as_ref(), now()), OverrideState::Valid(written) if written == time)
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn rule_6_an_override_stands_for_at_most_24_hours() {
     ] {
         assert!(!stands(bad), "{bad}");
     }
-    assert_eq!(standing(None, now()), Standing::None);
+    assert_eq!(standing(None, now()), OverrideState::None);
 }
 
 #[test]

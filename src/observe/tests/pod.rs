@@ -25,7 +25,7 @@ fn failed(reason: &str) -> Containers {
 }
 
 #[test]
-fn what_is_reported_of_etcd_is_named() {
+fn the_state_of_etcds_container_follows_its_status() {
     assert_eq!(etcd_in(&json!({"running": {}})), Containers::Running);
     assert_eq!(
         etcd_in(&json!({"waiting": {"reason": "ContainerCreating"}})),
@@ -72,7 +72,7 @@ fn a_pod_that_its_kubelet_rejected_never_ran() {
         rejected(json!({"reason": "SomethingNew"})),
         "a kubelet says so"
     );
-    // As a kubelet says that is started again after it has rejected the pod.
+    // A kubelet that restarts after it has rejected the pod reports this.
     let about_to_be = |reason: &str| container("etcd", &json!({"waiting": {"reason": reason}}));
     assert!(rejected(
         json!({"containerStatuses": [about_to_be("ContainerCreating")]})

@@ -7,18 +7,18 @@ use super::{budget_json, pod_json, set_json};
 use crate::clock::{Clock, Hands};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
-use crate::ledger::{Ledger, Page};
+use crate::ledger::Page;
 use crate::observe::{Ages, ObserveError, Observer, World};
 use crate::quorum::evidence::{Round, Target, Unanswered};
 use crate::quorum::pod::Node;
 use crate::quorum::{
-    ClusterRef, DisruptionBudget, Kind, Latch, PodName, Snapshot, Teardown, Temperature,
+    ClusterRef, EvictionBudget, ExpectedVoters, Kind, PodName, Snapshot, Teardown, Trust,
 };
 
 const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// A cluster of three on three Ready nodes, and somebody who looks at it.
+/// A cluster of three on three Ready nodes, and its observer.
 struct Site {
     api: FakeApi,
     observer: Observer,
@@ -33,8 +33,7 @@ impl Site {
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "db"}}),
         );
         let (clock, hands) = Clock::frozen("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap());
-        let ledger = Ledger::new(api.client(), clock.clone());
-        let observer = Observer::new(api.client(), ledger, clock, SETTLE);
+        let observer = api.observer(&clock, SETTLE);
         let site = Self {
             api,
             observer,
@@ -70,7 +69,7 @@ impl Site {
         self.api.put(&format!("/api/v1/nodes/{name}"), node);
     }
 
-    /// The StatefulSet gets an owner of a kind that the API server knows.
+    /// Gives the StatefulSet an owner of a kind that the API server knows.
     fn put_owner(&self, change: &Value) {
         let kinds = json!({
             "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "druid.gardener.cloud/v1alpha1",
@@ -169,7 +168,7 @@ async fn the_budget_says_which_revision_goes_on_without_quorum_and_is_heard_wher
 }
 
 #[tokio::test]
-async fn what_was_seen_before_only_says_what_to_ask_for() {
+async fn hints_only_choose_the_first_requests() {
     let site = Site::new();
     let (page, world) = site.look().await;
     assert_eq!(node_of(&world, &page, "etcd-0"), Node::Ready);
@@ -435,8 +434,8 @@ async fn disruption_budgets_are_read_for_evictions_only() {
             .circumstances(&page, Some(&target()))
             .disruption_budget
     };
-    assert_eq!(said(site.look().await), DisruptionBudget::Permits);
-    let refused = DisruptionBudget::Refuses { name: "pdb".into() };
+    assert_eq!(said(site.look().await), EvictionBudget::Permits);
+    let refused = EvictionBudget::Refuses { name: "pdb".into() };
     assert_eq!(said(site.look_for(Kind::Evict).await), refused);
 }
 
@@ -504,7 +503,7 @@ async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it
     );
 }
 
-/// A set that is made anew adopts what was orphaned, so that its pods may be older than itself.
+/// A StatefulSet that is created again adopts orphaned pods, so its pods may be older than itself.
 #[tokio::test]
 async fn a_recorded_delete_is_forgotten_once_its_pods_are_gone_and_another_set_stands() {
     let site = Site::new();
@@ -513,7 +512,10 @@ async fn a_recorded_delete_is_forgotten_once_its_pods_are_gone_and_another_set_s
     let left = async || -> Vec<String> {
         let (page, world) = site.look().await;
         let ledger = site.observer.ledger();
-        let after = ledger.testify(&page, world.witness(None)).await.unwrap();
+        let after = ledger
+            .update(&page, world.status_update(None))
+            .await
+            .unwrap();
         let page = after.unwrap_or(page);
         let sets = &page.status().unwrap().recorded_deletes.stateful_sets;
         sets.iter().map(|set| set.uid.clone()).collect()
@@ -538,7 +540,8 @@ async fn a_recorded_delete_is_forgotten_once_its_pods_are_gone_and_another_set_s
     assert_eq!(site.teardown().await, None, "it was set-1's once");
 }
 
-/// Whoever may change a pod may have it refer to another owner every time, by as long a UID as they like.
+/// A client that may change a pod can make it refer to another owner every time, with a UID of any
+/// length.
 #[tokio::test]
 async fn owners_that_pods_make_up_are_not_remembered() {
     let site = Site::new();
@@ -566,8 +569,8 @@ async fn without_a_stateful_set_the_recorded_replicas_count() {
     let (page, world) = site.look().await;
     assert_eq!(world.replicas(&page), 5);
     assert_eq!(world.pods().len(), 3);
-    let witness = world.witness(None);
-    assert_eq!(witness.latch, None);
+    let update = world.status_update(None);
+    assert_eq!(update.expected, None);
     site.put_budget(&json!({"status": null}));
     let (page, world) = site.look().await;
     assert_eq!(
@@ -615,20 +618,20 @@ async fn a_look_at_leisure_takes_what_a_cache_says_of_rule_8_and_asks_where_none
     }
 }
 
-/// API servers date objects by clocks of their own, which need not agree: a permission that another ledger gave may be open for a pod
-/// that looks younger than this one.
+/// API servers set creation times by their own clocks, which need not agree. A grant in another
+/// ledger may be open for a pod that looks younger than this ledger.
 #[tokio::test]
-async fn rule_9_a_new_ledger_is_cold_however_young_its_pods_look() {
+async fn rule_9_a_new_ledger_is_untrusted_however_young_its_pods_look() {
     let site = Site::new();
-    let cold = Temperature::Cold {
+    let untrusted = Trust::Untrusted {
         remaining: Some(SETTLE),
     };
-    assert_eq!(site.look().await.1.temperature(), cold);
+    assert_eq!(site.look().await.1.trust(), untrusted);
     for ordinal in 0..3 {
         let created = json!({"metadata": {"creationTimestamp": "2036-01-01T00:00:21Z"}});
         site.put_pod(ordinal, &created);
     }
-    assert_eq!(site.look().await.1.temperature(), cold);
+    assert_eq!(site.look().await.1.trust(), untrusted);
 }
 
 #[tokio::test]
@@ -651,14 +654,16 @@ async fn rule_15_a_scale_out_is_known_from_the_first_look_until_its_grace_has_pa
     );
     let snapshot =
         Snapshot::assemble(&world.observation(&page, None, Round::default(), Ages::default()));
-    let witness = world.witness(Some(&snapshot));
+    let update = world.status_update(Some(&snapshot));
     assert_eq!(
-        witness.latch.map(|Latch { replicas, .. }| replicas),
+        update
+            .expected
+            .map(|ExpectedVoters { replicas, .. }| replicas),
         Some(5)
     );
     site.observer
         .ledger()
-        .testify(&page, witness)
+        .update(&page, update)
         .await
         .unwrap()
         .unwrap();
@@ -668,11 +673,11 @@ async fn rule_15_a_scale_out_is_known_from_the_first_look_until_its_grace_has_pa
     assert_eq!(age(&page, &world), Some(Duration::from_secs(60)));
     site.hands.advance(Duration::from_secs(540));
     let (page, world) = site.look().await;
-    let witness = world.witness(None);
-    assert!(witness.scale_out_settled);
+    let update = world.status_update(None);
+    assert!(update.scale_out_settled);
     site.observer
         .ledger()
-        .testify(&page, witness)
+        .update(&page, update)
         .await
         .unwrap()
         .unwrap();

@@ -33,14 +33,15 @@ fn status(recorded: &Value) -> QuorumDisruptionBudgetStatus {
         .unwrap()
 }
 
-/// A budget that last saw the StatefulSet with this UID.
+/// A status that records the StatefulSet with this UID.
 fn seen(uid: &str) -> QuorumDisruptionBudgetStatus {
     budget(&json!({"status": {"statefulSet": {"uid": uid}}}))
         .status
         .unwrap()
 }
 
-/// The pods of these tests were made at 10 s past midnight.
+/// The StatefulSet, created again at this time. The pods of these tests were created at 10 s past
+/// midnight.
 fn recreated_at(time: &str) -> StatefulSet {
     set(&json!({"metadata": {"uid": "set-2", "creationTimestamp": time}}))
 }
@@ -170,7 +171,7 @@ fn rule_3_a_stateful_set_that_is_gone_needs_a_record_or_a_settle_time() {
     }
 }
 
-/// What was torn down has ended when its successor's pods are there, whatever these are made to refer to.
+/// A recorded delete ends when the successor's pods exist, whatever they refer to.
 #[test]
 fn rule_3_a_recorded_delete_frees_no_pod_of_the_set_that_came_after() {
     let made_over = pod(&json!({}));
@@ -190,7 +191,7 @@ fn rule_3_a_recorded_delete_frees_no_pod_of_the_set_that_came_after() {
     }
 }
 
-/// Whoever may patch a member's pod may have it refer to any StatefulSet.
+/// A client that may patch a member's pod can make it refer to any StatefulSet.
 #[test]
 fn rule_3_a_stateful_set_that_only_the_pod_speaks_of_was_never_there() {
     let member = pod(&json!({}));

@@ -146,7 +146,7 @@ fn flags_and_variables_lead_through_their_mounts_to_the_secrets() {
 }
 
 #[test]
-fn what_etcdctl_would_show_comes_before_any_guess() {
+fn the_certificate_for_etcdctl_comes_before_any_guess() {
     let mut env = vec![
         json!({"name": "ETCDCTL_CERT", "value": "/pki/me/one.crt"}),
         json!({"name": "ETCDCTL_KEY", "value": "/pki/me/one.key"}),
@@ -216,7 +216,7 @@ fn a_configuration_file_is_named_because_it_is_not_read() {
 }
 
 #[test]
-fn what_the_budget_names_comes_before_the_volumes() {
+fn secrets_in_the_budget_come_before_the_volumes() {
     let named = json!({
         "tls": {"caSecret": {"name": "mine", "key": "root.pem"}, "clientSecret": {"name": "me", "certKey": "c", "keyKey": "k"}},
         "auth": {"secret": {"name": "user", "passwordKey": "p"}},

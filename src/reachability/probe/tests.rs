@@ -63,12 +63,12 @@ async fn peer(ready: bool, insists: bool) -> SocketAddr {
 }
 
 /// Probes until there is an answer: a busy machine may take longer than one probe waits.
-async fn answer(peer: SocketAddr) -> Answer {
+async fn answer(peer: SocketAddr) -> PeerAnswer {
     let prober = Prober::new().unwrap();
     let asked = async {
         loop {
             match prober.ask(peer).await {
-                Answer::Silent => {}
+                PeerAnswer::Silent => {}
                 answer => return answer,
             }
         }
@@ -83,14 +83,14 @@ async fn a_peer_says_whether_it_is_ready_and_whom_it_reaches() {
     let reaches = ["gate-b", "gate-c"].map(str::to_owned);
     assert_eq!(
         answer(peer(true, false).await).await,
-        Answer::Ready(reaches.into())
+        PeerAnswer::Ready(reaches.into())
     );
-    assert_eq!(answer(peer(false, false).await).await, Answer::Unready);
+    assert_eq!(answer(peer(false, false).await).await, PeerAnswer::Unready);
 }
 
 #[tokio::test]
 async fn one_that_turns_callers_without_a_certificate_away_is_there_and_says_nothing() {
-    assert_eq!(answer(peer(false, true).await).await, Answer::Mute);
+    assert_eq!(answer(peer(false, true).await).await, PeerAnswer::Mute);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn so_does_one_of_a_release_that_does_not_know_the_question() {
     let address = listener.local_addr().unwrap();
     let (shutdown, limits) = (Shutdown::default(), ServeLimits::default());
     tokio::spawn(serve(listener, transport, Router::new(), shutdown, limits));
-    assert_eq!(answer(address).await, Answer::Mute);
+    assert_eq!(answer(address).await, PeerAnswer::Mute);
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn one_that_accepts_and_says_nothing_is_silent_and_so_is_nobody() {
     let prober = Prober::new().unwrap();
     let frozen = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = frozen.local_addr().unwrap();
-    assert_eq!(prober.ask(address).await, Answer::Silent);
+    assert_eq!(prober.ask(address).await, PeerAnswer::Silent);
     drop(frozen);
-    assert_eq!(prober.ask(address).await, Answer::Silent);
+    assert_eq!(prober.ask(address).await, PeerAnswer::Silent);
 }

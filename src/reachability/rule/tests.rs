@@ -181,7 +181,7 @@ fn who_does_not_reach_the_api_server_counts_nobodys_silence() {
             ("peer".into(), EndpointState::In),
         ]
         .into(),
-        answers: [("peer".into(), Answer::Silent)].into(),
+        answers: [("peer".into(), PeerAnswer::Silent)].into(),
     };
     for _ in 0..2 {
         assert!(rule.judge(&round).strike.is_empty());
@@ -203,7 +203,7 @@ fn one_that_says_that_it_should_not_be_called_is_struck_after_two_rounds() {
             ("peer".into(), EndpointState::In),
         ]
         .into(),
-        answers: [("peer".into(), Answer::Unready)].into(),
+        answers: [("peer".into(), PeerAnswer::Unready)].into(),
     };
     assert!(rule.judge(&round).strike.is_empty());
     assert_eq!(rule.judge(&round).strike, ["peer"]);
@@ -217,18 +217,22 @@ fn one_that_was_not_ready_when_it_was_asked_first_is_struck_as_quickly_as_any() 
         listed: [("me".into(), EndpointState::In), ("peer".into(), listed)].into(),
         answers: [("peer".into(), answer)].into(),
     };
-    rule.judge(&round(EndpointState::Out, Answer::Unready));
-    rule.judge(&round(EndpointState::In, Answer::Unready));
-    rule.judge(&round(EndpointState::In, Answer::Ready(BTreeSet::new())));
+    rule.judge(&round(EndpointState::Out, PeerAnswer::Unready));
+    rule.judge(&round(EndpointState::In, PeerAnswer::Unready));
+    rule.judge(&round(
+        EndpointState::In,
+        PeerAnswer::Ready(BTreeSet::new()),
+    ));
     for _ in 0..2 {
         assert!(
-            rule.judge(&round(EndpointState::In, Answer::Silent))
+            rule.judge(&round(EndpointState::In, PeerAnswer::Silent))
                 .strike
                 .is_empty()
         );
     }
     assert_eq!(
-        rule.judge(&round(EndpointState::In, Answer::Silent)).strike,
+        rule.judge(&round(EndpointState::In, PeerAnswer::Silent))
+            .strike,
         ["peer"]
     );
 }
@@ -243,7 +247,7 @@ fn one_that_is_not_ready_is_out_and_strikes_nobody() {
             ("peer".into(), EndpointState::In),
         ]
         .into(),
-        answers: [("peer".into(), Answer::Silent)].into(),
+        answers: [("peer".into(), PeerAnswer::Silent)].into(),
     };
     for _ in 0..10 {
         assert_eq!(rule.judge(&round), Verdict::default());
@@ -263,7 +267,7 @@ fn an_endpoint_that_no_replica_keeps_is_struck_when_nobody_answers_there_and_kee
         answers: [("10.0.0.7:8443".into(), answer)].into(),
     };
     // Whatever it answers, it reaches no peer: a replica that is out returns beside it.
-    let answers = [Answer::Ready(BTreeSet::new()), Answer::Mute];
+    let answers = [PeerAnswer::Ready(BTreeSet::new()), PeerAnswer::Mute];
     for answer in answers.clone() {
         let mut stands = EndpointState::Out;
         for _ in 0..RECOVERED {
@@ -282,14 +286,14 @@ fn an_endpoint_that_no_replica_keeps_is_struck_when_nobody_answers_there_and_kee
     }
     for _ in 0..2 {
         assert!(
-            rule.judge(&round(EndpointState::In, Answer::Silent))
+            rule.judge(&round(EndpointState::In, PeerAnswer::Silent))
                 .strike
                 .is_empty()
         );
     }
     // A write that was lost is made again at once.
     for _ in 0..3 {
-        let verdict = rule.judge(&round(EndpointState::In, Answer::Silent));
+        let verdict = rule.judge(&round(EndpointState::In, PeerAnswer::Silent));
         assert_eq!(verdict.strike, ["10.0.0.7:8443"]);
     }
 }
@@ -304,13 +308,18 @@ fn one_that_knocks_is_turned_away_by_those_only_who_are_reached_themselves() {
             ("peer".into(), EndpointState::Knocks),
         ]
         .into(),
-        answers: [("peer".into(), Answer::Silent), ("other".into(), answer)].into(),
+        answers: [
+            ("peer".into(), PeerAnswer::Silent),
+            ("other".into(), answer),
+        ]
+        .into(),
     };
     let mut rule = Rule::new("me");
     for _ in 0..10 {
-        assert!(rule.judge(&round(Answer::Mute)).strike.is_empty());
+        assert!(rule.judge(&round(PeerAnswer::Mute)).strike.is_empty());
     }
-    let reached = |names: &[&str]| Answer::Ready(names.iter().map(|n| (*n).to_owned()).collect());
+    let reached =
+        |names: &[&str]| PeerAnswer::Ready(names.iter().map(|n| (*n).to_owned()).collect());
     assert_eq!(rule.judge(&round(reached(&["me"]))).strike, ["peer"]);
     // The other peer reaches it.
     assert!(
@@ -353,8 +362,8 @@ fn happens(world: &mut World, (from, to, cut, open, rounds): Event, ill: Health)
 }
 
 proptest! {
-    /// Whatever is cut, whoever dies, and however often: no Service is emptied while a replica runs
-    /// that was in it, and once nothing changes any more, neither do the endpoints.
+    /// Under any cuts and deaths no Service is emptied while a replica runs that was in it. Once
+    /// nothing changes any more, the endpoints do not change either.
     #[test]
     fn whatever_happens_the_service_is_not_emptied_and_comes_to_rest(
         size in 2..5_usize,
@@ -374,8 +383,8 @@ proptest! {
         prop_assert_eq!(world.endpoints(), world.well());
     }
 
-    /// Whatever happened and however long it lasted, with or without client certificates: soon
-    /// after the last change an endpoint that answers is ready, and from then on one always is.
+    /// Soon after the last change an endpoint that answers is ready, and from then on one always
+    /// is, after any history, with or without client certificates.
     #[test]
     fn soon_after_the_last_change_somebody_is_called_who_answers_and_ever_after(
         size in 2..5_usize,

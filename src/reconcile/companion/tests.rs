@@ -89,7 +89,7 @@ fn ours_goes_when_another_appears() {
 }
 
 #[test]
-fn it_follows_the_majority_and_is_written_only_when_that_changes() {
+fn the_companion_follows_the_majority_and_is_written_only_when_that_changes() {
     assert_eq!(step(2, &[created(2)]), Step::Nothing);
     let Step::Replace(pdb) = step(3, &[created(2)]) else {
         panic!("not replaced");

@@ -55,7 +55,7 @@ struct Caches {
 
 impl Caches {
     fn work(&self) -> Work {
-        Seen {
+        Cached {
             sets: &self.sets,
             budgets: &self.budgets,
             pods: &|| self.pods.clone(),
@@ -241,8 +241,8 @@ fn everywhere(api: &FakeApi) -> Enrolment {
     )
 }
 
-/// Left is a pod that the set owns, one that it has orphaned (and that somebody took the labels from), one of another set, one that
-/// another kind of set has taken over, or one that such a set made.
+/// The remaining pod belongs to the StatefulSet, was orphaned by it (and lost its labels), belongs
+/// to another StatefulSet, was adopted by a StatefulSet of another kind, or was created by one.
 #[tokio::test]
 async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
     let cluster = ClusterRef::new("db", "etcd");

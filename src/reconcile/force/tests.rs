@@ -26,7 +26,7 @@ fn standing(
     namespace: &Namespace,
     (validating, mutating): &(ValidatingWebhookConfiguration, MutatingWebhookConfiguration),
 ) -> Result<String, OutOfForce> {
-    Standing {
+    WebhookSetup {
         namespace: Some(namespace),
         validating: Some(validating),
         mutating: Some(mutating),
@@ -46,7 +46,8 @@ fn the_shipped_configurations_are_in_force_in_a_labelled_namespace_and_nowhere_e
     }
 }
 
-/// Changed so that the API server asks nobody, and back again while no replica runs: it is the same but for its generation.
+/// A configuration may be changed so that the API server asks nobody, and back again while no
+/// replica runs. Only its generation shows that.
 #[test]
 fn a_configuration_that_was_changed_and_changed_back_is_another_one() {
     let mut shipped = shipped();
@@ -66,7 +67,7 @@ fn a_configuration_that_was_changed_and_changed_back_is_another_one() {
 #[test]
 fn a_missing_configuration_is_out_of_force() {
     let (validating, _) = shipped();
-    let without = Standing {
+    let without = WebhookSetup {
         namespace: Some(&namespace("a", true)),
         validating: Some(&validating),
         mutating: None,
@@ -210,7 +211,7 @@ fn one_of_the_gates_conditions_on_a_hook_that_it_is_not_for_is_out_of_force() {
     assert_eq!(narrowed, Err(expected));
 }
 
-/// What selects the namespace asks, whatever stands before it.
+/// A webhook that selects the namespace asks, whichever webhook is listed before it.
 #[test]
 fn of_two_hooks_on_one_path_one_that_asks_everything_is_enough_and_a_narrowed_one_is_not() {
     let (mut validating, mutating) = shipped();

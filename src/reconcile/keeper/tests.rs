@@ -86,7 +86,7 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_duty_that_ends_by_itself_begins_again_and_whose_it_was_is_told() {
+async fn a_duty_that_ends_starts_again_and_is_reported_with_its_cluster() {
     let (supervisor, mut losses) = Supervisor::new();
     let (sender, mut told) = mpsc::unbounded_channel();
     let broke: Broke = Arc::new(move |cluster, duty, how, rest| {
@@ -99,7 +99,7 @@ async fn a_duty_that_ends_by_itself_begins_again_and_whose_it_was_is_told() {
     keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
         vec![("panics", || async { panic!("no such member") })]
     });
-    let panicked = How::Panicked("no such member".into());
+    let panicked = TaskEnd::Panicked("no such member".into());
     for rest in [1, 2, 4] {
         let expected = (cluster("b"), "panics", panicked.clone(), rest);
         assert_eq!(told.recv().await, Some(expected));
@@ -121,34 +121,34 @@ async fn a_wake_that_comes_while_a_keeper_is_at_work_is_not_lost() {
 }
 
 #[test]
-fn a_lapse_that_was_not_written_down_comes_back_and_gives_way_to_a_newer_one() {
+fn an_outage_that_was_not_written_down_comes_back_and_gives_way_to_a_newer_one() {
     let wake = Wake::default();
     let taken = || {
-        let lapse = wake.take_lapse();
-        let why = lapse.why().cloned();
-        lapse.forget();
+        let outage = wake.take_outage();
+        let why = outage.why().cloned();
+        outage.forget();
         why
     };
-    wake.lapsed(OutOfForce::NotGated);
-    drop(wake.take_lapse());
+    wake.out_of_force(OutOfForce::NotGated);
+    drop(wake.take_outage());
     // Whoever was to write it down may have broken off.
     let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let _lapse = wake.take_lapse();
+        let _outage = wake.take_outage();
         panic!("in the middle of it");
     }));
     assert!(broken.is_err());
     assert_eq!(taken(), Some(OutOfForce::NotGated));
     assert_eq!(taken(), None);
 
-    wake.lapsed(OutOfForce::NotGated);
-    let older = wake.take_lapse();
-    wake.lapsed(OutOfForce::NoHook("/validate/pods"));
+    wake.out_of_force(OutOfForce::NotGated);
+    let older = wake.take_outage();
+    wake.out_of_force(OutOfForce::NoHook("/validate/pods"));
     drop(older);
     assert_eq!(taken(), Some(OutOfForce::NoHook("/validate/pods")));
 }
 
 #[tokio::test]
-async fn those_within_a_namespace_are_woken_and_no_others() {
+async fn keepers_of_a_namespace_are_woken_and_no_others() {
     let (mut keepers, _) = keepers();
     let clusters = [
         cluster("a"),

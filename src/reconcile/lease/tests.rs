@@ -2,8 +2,8 @@ use futures::FutureExt as _;
 
 use super::*;
 
-fn held_by(holder: &str, since: Instant) -> Seen {
-    Seen {
+fn held_by(holder: &str, since: Instant) -> SeenRecord {
+    SeenRecord {
         holder: Some(holder.into()),
         version: Some("1".into()),
         since,
@@ -16,7 +16,7 @@ fn a_missing_lease_is_created() {
 }
 
 #[test]
-fn ones_own_lease_is_renewed_however_old_it_is() {
+fn the_own_lease_is_renewed_at_any_age() {
     let now = Instant::now();
     let seen = held_by("a", now);
     assert_eq!(evaluate(Some(&seen), "a", now + DURATION * 9), Move::Renew);
@@ -79,7 +79,7 @@ async fn a_renewal_by_its_holder_starts_the_clock_anew() {
 }
 
 #[tokio::test]
-async fn one_who_cannot_renew_stops_leading_before_others_take_over() {
+async fn a_leader_that_cannot_renew_stops_leading_before_others_take_over() {
     let start = Instant::now();
     let (candidate, leading) = leading_since(start);
     assert!(leading.now());
@@ -89,7 +89,7 @@ async fn one_who_cannot_renew_stops_leading_before_others_take_over() {
 }
 
 #[tokio::test]
-async fn one_who_leads_no_longer_shows_no_cluster_and_says_so() {
+async fn a_former_leader_has_no_metrics_of_clusters() {
     use crate::quorum::ClusterRef;
     use crate::telemetry::metrics::ClusterNumbers;
     let start = Instant::now();
@@ -110,7 +110,7 @@ async fn one_who_leads_no_longer_shows_no_cluster_and_says_so() {
     assert_eq!(shown(), (true, true));
     candidate.note(start + RENEW_WITHIN);
     assert_eq!(shown(), (false, false));
-    // A look that was under way is shown no more.
+    // The result of a look that was under way is not shown any more.
     show();
     assert_eq!(shown(), (false, false));
     candidate.renewed = Some(start + RENEW_WITHIN * 2);
@@ -123,7 +123,7 @@ async fn one_who_leads_no_longer_shows_no_cluster_and_says_so() {
 }
 
 #[tokio::test]
-async fn who_begins_under_a_leader_is_not_told_of_it_as_of_a_change() {
+async fn a_task_that_starts_under_a_leader_sees_no_change() {
     let start = Instant::now();
     let (candidate, leading) = leading_since(start);
     let mut begins = leading.begun_now();

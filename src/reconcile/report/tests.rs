@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::observe::{Access, Transport};
 use crate::quorum::{
-    ClusterId, ClusterRef, Grants, Latch, MemberId, MemberPod, Membership, Observation, Permitted,
-    PodName, PodUid, ProcessState,
+    ClusterId, ClusterRef, ExpectedVoters, Grants, MemberId, MemberPod, Membership, Observation,
+    Permitted, PodName, PodUid, ProcessState,
 };
 
 fn member(index: u64, condition: Condition) -> Member {
@@ -41,7 +41,7 @@ fn unknown() -> Condition {
 fn snapshot(conditions: Vec<Condition>) -> Snapshot {
     let voters = u32::try_from(conditions.len()).unwrap();
     let observation = Observation {
-        latch: Latch {
+        expected: ExpectedVoters {
             voters,
             replicas: voters,
         },
@@ -59,7 +59,7 @@ fn snapshot(conditions: Vec<Condition>) -> Snapshot {
 struct Seen {
     snapshot: Snapshot,
     grants: Grants,
-    temperature: Temperature,
+    trust: Trust,
     force: Result<String, OutOfForce>,
     access: Access,
 }
@@ -69,7 +69,7 @@ impl Seen {
         Self {
             snapshot: snapshot(conditions),
             grants: Grants::default(),
-            temperature: Temperature::Warm,
+            trust: Trust::Trusted,
             force: Ok("v,m".into()),
             access: Access::made_up(Transport::Tls, "volume etcd-ca: Secret ca"),
         }
@@ -81,12 +81,12 @@ impl Seen {
         second: i64,
     ) -> QuorumDisruptionBudgetStatus {
         let mut status = before.clone();
-        Sight {
+        ReportFacts {
             snapshot: &self.snapshot,
             round: &Round::default(),
             grants: &self.grants,
-            temperature: self.temperature,
-            cold_because: None,
+            trust: self.trust,
+            untrusted_because: None,
             force: &self.force,
             access: &self.access,
             generation: Some(3),
@@ -158,7 +158,7 @@ fn quorum_is_healthy_in_words_for_each_step_down() {
 }
 
 #[test]
-fn who_does_not_serve_is_named_with_the_reason() {
+fn members_that_do_not_serve_are_named_with_the_reason() {
     let shown = Seen::of(vec![Condition::Serving, Condition::Serving, down()]).shown();
     let third = &shown.members[2];
     assert!(!third.serving);
@@ -272,21 +272,37 @@ fn how_members_are_asked_is_a_condition() {
 }
 
 #[test]
-fn a_gate_out_of_force_and_a_cold_ledger_are_conditions() {
+fn a_gate_out_of_force_and_an_untrusted_ledger_are_conditions() {
     let mut seen = Seen::of(serving(3));
     seen.force = Err(OutOfForce::NotGated);
-    seen.temperature = Temperature::Cold {
+    seen.trust = Trust::Untrusted {
         remaining: Some(Duration::from_secs(9)),
     };
     let shown = seen.shown();
     let active = is(&shown, condition::GATE_ACTIVE);
     assert_eq!(active, pair("False", "NamespaceNotGated"));
-    let warm = is(&shown, condition::LEDGER_WARM);
-    assert_eq!(warm, pair("False", "Cold"));
+    let trusted = is(&shown, condition::LEDGER_TRUSTED);
+    assert_eq!(trusted, pair("False", "Untrusted"));
 }
 
 #[test]
-fn only_what_has_turned_is_told() {
+fn a_condition_under_its_former_name_is_removed() {
+    let mut before = Seen::of(serving(3)).shown();
+    let mut former = before.conditions[0].clone();
+    former.type_ = LEDGER_TRUSTED_BEFORE.to_owned();
+    before.conditions.push(former);
+    let after = Seen::of(serving(3)).shown_over(&before, 2);
+    assert!(
+        after
+            .conditions
+            .iter()
+            .all(|shown| shown.type_ != LEDGER_TRUSTED_BEFORE)
+    );
+    assert_eq!(after.conditions.len() + 1, before.conditions.len());
+}
+
+#[test]
+fn only_changed_conditions_are_reported() {
     let up = Seen::of(serving(3)).shown();
     let same = Seen::of(serving(3)).shown_over(&up, 2);
     assert!(turned(&up.conditions, &same.conditions).is_empty());

@@ -1,4 +1,4 @@
-//! For how long each pod of a cluster has not served, by this replica's clock.
+//! The time for which each pod of a cluster has not served, by this replica's clock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -8,12 +8,14 @@ use tokio::time::Instant;
 use crate::plan::targets;
 use crate::quorum::{Ordinal, PodName, PodUid, Snapshot};
 
-/// Since when each pod that does not serve has not. A new incarnation begins anew, and so does a pod that went missing.
+/// For each pod that does not serve, since when. The time starts again with a new incarnation, and
+/// when the pod goes missing.
 #[derive(Debug, Default)]
 pub(super) struct Absences(HashMap<PodName, (Option<PodUid>, Instant)>);
 
 impl Absences {
-    /// Takes in what a look at `now` showed, of a StatefulSet whose ordinals begin with `first`, and tells how long each has been out.
+    /// Records the result of a look at `now`, for a StatefulSet whose ordinals begin with `first`.
+    /// Returns the time for which each pod has been out.
     pub(super) fn note(
         &mut self,
         snapshot: &Snapshot,

@@ -1,54 +1,58 @@
-//! What a driver that waits attends to between two looks.
+//! The watch over members that do not serve, while a driver waits between two looks.
 //!
-//! A look costs the API server a dozen requests, so one that waits takes fewer of them the longer it waits. Most waits end with an event,
-//! which wakes it at once. That a member serves again is no event: so those that did not serve at the last look are asked for nothing but
-//! that, by themselves and often, and an answer that differs is a reason to look. One that is down costs a refused connection.
+//! A look costs the API server a dozen requests, so a driver looks less and less often while it
+//! waits. Most waits end with an event, which wakes the driver at once. There is no event for a
+//! member that serves again. So members that did not serve at the last look are probed by
+//! themselves, and often. An answer that differs is a reason for a look. A member that is down
+//! costs a refused connection.
 //!
-//! One that has been out for long without anything happening to any pod costs as much, and is asked less often, until something happens:
-//! a container that starts is an event, and a member that does not come back for hours is not worth more.
+//! After a long time without any change of a pod the members are probed less often, until something
+//! changes: the start of a container is an event, and a member that is down for hours deserves no
+//! more.
 
 use std::time::Duration;
 
 use kube::ResourceExt as _;
 use tokio::time::Instant;
 
-use crate::etcd::{Prober, Watched, same_watched};
+use crate::etcd::{Prober, WatchedMember, same_watched};
 use crate::reconcile::look::Look;
 
-/// The pause between two questions to a member, as long as something is happening.
+/// The pause between two probes of a member after a recent change.
 const KEEN: Duration = Duration::from_millis(50);
-/// For so long after the last thing that happened something is: a member takes less to start, unless it has much to replay.
+/// The time after a change for which it counts as recent. A member needs less to start, unless it
+/// has much to replay.
 const FRESH: Duration = Duration::from_secs(120);
-/// The pause after that.
+/// The pause between two probes later.
 const DULL: Duration = Duration::from_secs(1);
 
-/// Remembers when something last happened to the members of a cluster.
+/// The last change of a cluster's members.
 #[derive(Debug, Default)]
 pub(super) struct Attention {
-    seen: Option<Seen>,
-    /// How long a member may take to answer.
+    seen: Option<LastLook>,
+    /// The time limit of a member's answer.
     patience: Duration,
-    /// The pause between two questions.
+    /// The pause between two probes.
     pause: Duration,
 }
 
 #[derive(Debug)]
-struct Seen {
-    /// The versions of the pods.
+struct LastLook {
+    /// The UIDs and versions of the pods.
     pods: Vec<(Option<String>, Option<String>)>,
-    /// Those that did not serve.
-    watched: Vec<Watched>,
-    /// Since when all of that has been so.
+    /// The members that did not serve.
+    watched: Vec<WatchedMember>,
+    /// Since when all of that has been unchanged.
     since: Instant,
 }
 
 impl Attention {
-    /// Takes in what a look showed.
+    /// Records the result of a look.
     pub(super) fn take_in(&mut self, look: &Look, patience: Duration, now: Instant) {
         let pods = look.world.pods().iter();
         let pods = pods.map(|pod| (pod.uid(), pod.resource_version()));
         let asked = look.world.endpoints().iter().zip(&look.round.probes);
-        let watched = asked.filter_map(|(endpoint, probe)| Watched::of(endpoint, probe));
+        let watched = asked.filter_map(|(endpoint, probe)| WatchedMember::of(endpoint, probe));
         self.note(pods.collect(), watched.collect(), now);
         self.patience = patience;
     }
@@ -56,21 +60,21 @@ impl Attention {
     fn note(
         &mut self,
         pods: Vec<(Option<String>, Option<String>)>,
-        watched: Vec<Watched>,
+        watched: Vec<WatchedMember>,
         now: Instant,
     ) {
         let before = self.seen.take();
-        let stands = |seen: &Seen| seen.pods == pods && same_watched(&seen.watched, &watched);
+        let stands = |seen: &LastLook| seen.pods == pods && same_watched(&seen.watched, &watched);
         let since = before.filter(stands).map_or(now, |seen| seen.since);
         self.pause = pause(now.saturating_duration_since(since));
-        self.seen = Some(Seen {
+        self.seen = Some(LastLook {
             pods,
             watched,
             since,
         });
     }
 
-    /// Returns when a member that did not serve at the last look answers otherwise.
+    /// Returns when a member that did not serve at the last look answers differently.
     pub(super) async fn until_otherwise(&self, prober: &Prober) {
         let watched = self.seen.as_ref().map(|seen| seen.watched.as_slice());
         let watched = watched.unwrap_or_default();
@@ -80,7 +84,7 @@ impl Attention {
     }
 }
 
-/// How long to pause between two questions when nothing has happened for so long.
+/// The pause between two probes after a time without changes.
 fn pause(idle: Duration) -> Duration {
     if idle < FRESH { KEEN } else { DULL }
 }
@@ -105,7 +109,7 @@ mod tests {
         assert_eq!(after("1", 0), KEEN);
         assert_eq!(after("1", 119), KEEN);
         assert_eq!(after("1", 120), DULL);
-        // Its container starts once more.
+        // The container starts once more.
         assert_eq!(after("2", 3600), KEEN);
         assert_eq!(after("2", 3719), KEEN);
         assert_eq!(after("2", 3720), DULL);

@@ -1,4 +1,5 @@
-//! A step carried out: the grant first, from the judge that everyone asks, then the delete, which passes the webhook like anyone's.
+//! The execution of a step: first the grant, from the judge that all requests go to, and then the
+//! delete, which passes the webhook like any other.
 
 use std::time::Duration;
 
@@ -7,67 +8,70 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::{Error, ResourceExt as _};
 use serde_json::json;
 
-use crate::judge::{Asker, DryRun, Judging as _, Question, Refusal, Sighting, Yes};
+use crate::judge::{Asker, Decision, DryRun, Ground, Judging as _, Question, Refused, Sighting};
 use crate::plan::{Departure, Step};
 use crate::quorum::{Actor, ClusterRef, Grace, Reason};
 use crate::reconcile::Run;
 use crate::reconcile::look::Look;
 
-/// How long the judge may take.
+/// The time limit of the judge.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug)]
-pub(super) enum Outcome {
-    /// The pod is on its way out.
+pub(super) enum StepOutcome {
+    /// The pod is being deleted.
     Done,
-    /// The pod or what was known of it has changed since it was looked at: look again.
+    /// The pod, or the facts about it, have changed since the look.
     Outdated,
-    /// Not now.
+    /// The judge refused the step for now.
     Refused(Reason),
-    /// The API server refused what the gate had permitted, or could not be asked.
+    /// The API server refused what the gate had permitted, or did not answer.
     Failed(String),
 }
 
-/// Carries out a step of a cluster as it was seen. What is `seen` from then on has its permission in it.
+/// Carries out a step of a cluster. `seen` is the cluster at the last look, and holds the new grant
+/// afterwards.
 pub(super) async fn carry_out(
     run: &Run,
     cluster: &ClusterRef,
     look: &Look,
     seen: &mut Sighting,
     step: &Step,
-) -> Outcome {
+) -> StepOutcome {
     let Some(pod) = look.world.pod(&step.pod.name) else {
-        return Outcome::Outdated;
+        return StepOutcome::Outdated;
     };
-    match ask(run, cluster, step, *seen).await {
-        Ok(Yes::Recorded { proof, .. }) => seen.last_seq = proof.seq(),
-        Ok(Yes::Ungranted | Yes::DryRun(_) | Yes::Warned(_)) => {
-            return Outcome::Failed("the judge gave no permission that can be used".into());
-        }
-        Err(Refusal::Wait(reason) | Refusal::Deny(reason)) => return Outcome::Refused(reason),
-        // With a waiver it is no member any more, or not the one that was looked at.
-        Ok(Yes::Waived(_)) | Err(Refusal::NoSuchPod | Refusal::Outdated) => {
-            return Outcome::Outdated;
+    let allowed = match ask(run, cluster, step, *seen).await {
+        Ok(allowed) => allowed,
+        Err(Refused::Wait(reason) | Refused::Deny(reason)) => return StepOutcome::Refused(reason),
+        Err(Refused::NoSuchPod | Refused::Outdated) => return StepOutcome::Outdated,
+    };
+    match allowed.ground() {
+        Ground::Recorded(_, proof) => seen.last_seq = proof.seq(),
+        // With a waiver the pod runs no member any more, or is not the incarnation that was seen.
+        Ground::Waived(_) => return StepOutcome::Outdated,
+        Ground::Ungranted | Ground::Unrecorded | Ground::DryRun(_) | Ground::Warned(_) => {
+            return StepOutcome::Failed("the judge gave no permission that can be used".into());
         }
     }
-    // A leader has handed over by now: the judge does that before it says yes.
+    // A leader has handed over by now, since the judge makes that happen before it permits.
     let pods: Api<Pod> = Api::namespaced(run.client.clone(), &cluster.namespace);
     let gone = match step.action.departure() {
         Departure::Delete => delete(&pods, pod).await,
         Departure::Evict => evict(&pods, pod).await,
     };
     match gone {
-        Ok(()) => Outcome::Done,
+        Ok(()) => StepOutcome::Done,
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-            Outcome::Outdated
+            StepOutcome::Outdated
         }
-        Err(Error::Api(status)) => Outcome::Failed(status.message),
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(Error::Api(status)) => StepOutcome::Failed(status.message),
+        Err(error) => StepOutcome::Failed(error.to_string()),
     }
 }
 
-async fn ask(run: &Run, cluster: &ClusterRef, step: &Step, seen: Sighting) -> Result<Yes, Refusal> {
+async fn ask(run: &Run, cluster: &ClusterRef, step: &Step, seen: Sighting) -> Decision {
     let question = Question {
         namespace: cluster.namespace.clone(),
         pod: step.pod.name.clone(),
@@ -83,10 +87,11 @@ async fn ask(run: &Run, cluster: &ClusterRef, step: &Step, seen: Sighting) -> Re
         deadline: run.clock.instant() + PATIENCE,
         seen: Some(seen),
     };
-    run.judge.judge(question).await.outcome
+    run.judge.judge(question).await.decision
 }
 
-/// This incarnation, and only as it was looked at: what does not run may run by now.
+/// The preconditions for exactly the incarnation and version that were seen. A member that did not
+/// run may run by now.
 fn as_seen(pod: &Pod) -> Preconditions {
     Preconditions {
         uid: pod.uid(),

@@ -1,4 +1,4 @@
-//! What a rollout is asked to do: by the StatefulSet, by the budget, and by what was watched.
+//! The wishes for a rollout, from the StatefulSet, from the budget, and from measured durations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use k8s_openapi::api::apps::v1::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::api::{self, Amount, BadField, QuorumDisruptionBudget, names};
-use crate::observe::World;
+use crate::observe::{World, first_ordinal};
 use crate::plan::{
     Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
 };
-use crate::quorum::{Ordinal, PodName};
+use crate::quorum::PodName;
 use crate::reconcile::strategy::kind;
 use crate::strategy::ON_DELETE;
 
-/// What only time shows.
-pub(super) struct Watched {
-    /// For how long each pod has not served.
+/// Measured durations.
+pub(super) struct Durations {
+    /// For each pod the time for which it has not served.
     pub(super) out_for: BTreeMap<PodName, Duration>,
-    /// For how long leadership is still left alone, where it was moved a moment ago.
+    /// The time for which leadership still has to rest after a move.
     pub(super) leadership_rests: Option<Duration>,
 }
 
-/// What there is to do about this StatefulSet.
+/// The desired state of this StatefulSet.
 pub(super) fn desired(
     set: &StatefulSet,
     budget: &QuorumDisruptionBudget,
     world: &World,
-    watched: Watched,
+    watched: Durations,
 ) -> Result<Desired, BadField> {
     let rollout = budget.spec.rollout()?;
     Ok(Desired {
@@ -68,7 +68,8 @@ pub(super) fn desired(
     })
 }
 
-/// What the StatefulSet's owner wrote before the gate put `OnDelete` in its place: a staged rollout stays one.
+/// The strategy that the StatefulSet's owner wrote before the gate replaced it by `OnDelete`. A
+/// staged rollout stays staged.
 fn owners(set: &StatefulSet) -> Option<RollingUpdateStatefulSetStrategy> {
     let annotations = set.metadata.annotations.as_ref()?;
     let written = annotations.get(names::PREVIOUS_UPDATE_STRATEGY)?;
@@ -90,7 +91,8 @@ fn owners_max_unavailable(set: &StatefulSet) -> Option<MaxUnavailable> {
     }
 }
 
-/// How many pods the partition leaves to a rollout; `None` where the budget's wishes cannot be read.
+/// The number of pods that the partition leaves to a rollout. `None` if the budget's wishes are
+/// unreadable.
 pub(super) fn target_count(set: &StatefulSet, budget: &QuorumDisruptionBudget) -> Option<u32> {
     let wished = budget.spec.rollout().ok()?.partition;
     let replicas = set.spec.as_ref()?.replicas.unwrap_or(1);
@@ -98,18 +100,19 @@ pub(super) fn target_count(set: &StatefulSet, budget: &QuorumDisruptionBudget) -
     Some(replicas.saturating_sub(partition(set, budget, wished)))
 }
 
-/// How many of the lowest ordinals keep their revision; `wished` is what the budget's spec comes to.
+/// The number of the lowest ordinals that keep their revision. `wished` is the partition in the
+/// budget's spec.
 fn partition(set: &StatefulSet, budget: &QuorumDisruptionBudget, wished: u32) -> u32 {
     match (kind(set), budget.spec.partition) {
         (ON_DELETE, Some(_)) => wished,
         (ON_DELETE, None) => owners_partition(set).unwrap_or_default(),
-        // The StatefulSet controller knows no other.
+        // The StatefulSet controller knows only its own partition.
         _ => live_partition(set).unwrap_or_default(),
     }
 }
 
-/// The partition that the StatefulSet controller goes by. Where it is not written out, that controller creates pods of low ordinals with the
-/// revision that they had.
+/// The partition that the StatefulSet controller uses. Without one in the spec, that controller
+/// creates pods of low ordinals with their old revision.
 pub(super) fn live_partition(set: &StatefulSet) -> Option<u32> {
     let strategy = set.spec.as_ref()?.update_strategy.as_ref()?;
     let partition = strategy.rolling_update.as_ref()?.partition?;
@@ -124,14 +127,7 @@ fn generation(set: &StatefulSet) -> Generation {
     }
 }
 
-/// `spec.ordinals.start`.
-pub(super) fn first_ordinal(set: &StatefulSet) -> Ordinal {
-    let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
-    let start = ordinals.and_then(|ordinals| ordinals.start);
-    Ordinal(u32::try_from(start.unwrap_or_default()).unwrap_or_default())
-}
-
-/// The API server's default is `OrderedReady`.
+/// The pod management policy. The API server's default is `OrderedReady`.
 fn management(set: &StatefulSet) -> PodManagement {
     let policy = set
         .spec
@@ -157,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_owner_had_written_counts_where_the_budget_says_nothing() {
+    fn the_owners_strategy_counts_where_the_budget_has_none() {
         let staged = remembering(
             r#"{"type":"RollingUpdate","rollingUpdate":{"partition":2,"maxUnavailable":"40%"}}"#,
         );

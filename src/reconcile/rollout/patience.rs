@@ -1,4 +1,4 @@
-//! When to look again.
+//! The time until the next look.
 
 use std::time::Duration;
 
@@ -8,54 +8,57 @@ use crate::plan::WaitingOn;
 use crate::reconcile::keeper::RESYNC;
 use crate::telemetry::metrics::RolloutMetrics;
 
-/// After a step, or when what was seen was out of date: the caches and the API server get a moment.
+/// The pause after a step or after an outdated look, which gives the caches and the API server a
+/// moment.
 const AT_ONCE: Duration = Duration::from_millis(20);
-/// How soon to look again while something is expected to happen any moment.
+/// The pause while a change is expected any moment.
 pub(super) const SOON: Duration = Duration::from_millis(200);
-/// How soon to look again once time alone was waited for, and is over.
+/// The pause after a wait for a time that is over.
 const DUE: Duration = Duration::from_millis(50);
-/// The longest between two looks at what takes its time.
+/// The longest pause while something takes its time.
 pub(super) const LATER: Duration = Duration::from_secs(2);
-/// After a failure that time may cure.
+/// The pause after a failure that time may cure.
 pub(super) const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Turn<'a> {
     /// A step was made.
     Stepped,
-    /// What was seen is out of date.
+    /// The look is outdated.
     Outdated,
     /// A step failed.
     Failed,
-    /// Something is waited for.
+    /// The rollout waits.
     Waits(&'a WaitingOn),
     /// There is nothing to do.
     Rests,
 }
 
-/// When to take the next turn.
+/// The time of the next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// After this time, or as soon as something happens.
+    /// After this time, or when the driver is woken.
     UntilWoken(Duration),
-    /// The same, or as soon as a member that does not serve answers otherwise.
+    /// After this time, or when the driver is woken, or when a member that does not serve answers
+    /// differently.
     Attentive(Duration),
-    /// Not before this time: what was tried failed, and has written to the budget, which would wake us at once.
+    /// After this time and not before. The failed attempt has written to the budget, and that
+    /// change would wake the driver at once.
     Undisturbed(Duration),
 }
 
-/// Remembers what is waited for, and for how long it has been.
+/// The present wait and its duration.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// What was waited for the last time, and since when.
+    /// The reason of the last wait, and since when.
     waiting: Option<(&'static str, Instant)>,
-    /// What was waited for at the last look, and when that was.
+    /// The reason at the last look, and its time.
     looked: Option<(&'static str, Instant)>,
 }
 
 impl Patience {
-    /// When to look again.
+    /// The time of the next look.
     pub(super) fn after(
         &mut self,
         turn: Turn<'_>,
@@ -70,8 +73,8 @@ impl Patience {
         }
     }
 
-    /// Soon at first, and less often the longer it lasts: events and members that answer otherwise wake, so these looks only are for what
-    /// nobody tells, and for what time brings.
+    /// The pause for a wait: short at first, and longer the longer it lasts. Events and different
+    /// answers of members wake the driver, so these looks are only for changes without an event.
     fn with(&mut self, waiting: &WaitingOn, now: Instant, metrics: &RolloutMetrics) -> Pause {
         let slug = waiting.slug();
         let since = match self.waiting {
@@ -118,7 +121,7 @@ mod tests {
         assert!(AFTER_FAILURE < RESYNC);
     }
 
-    /// The pauses after looks at these waits, so many seconds after the first.
+    /// The pauses after looks with these waits. The numbers are seconds after the first look.
     fn pauses(waits: &[(WaitingOn, u64)]) -> Vec<Pause> {
         let mut patience = Patience::default();
         let start = Instant::now();
@@ -137,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_lasts_is_looked_at_less_often_and_what_is_new_at_once() {
+    async fn a_long_wait_has_fewer_looks_and_a_new_wait_an_early_one() {
         let waits = [
             (WaitingOn::Revision, 0),
             (WaitingOn::Revision, 20),
@@ -149,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_time_alone_ends_is_looked_at_when_it_ends_however_long_it_has_lasted() {
+    async fn a_wait_for_a_time_is_looked_at_when_the_time_is_over() {
         let left = Duration::from_millis(700);
         let waits = [
             (leads_again(Duration::from_secs(600)), 0),

@@ -1,7 +1,9 @@
-//! Steps that the API server refuses although the gate permits them: another webhook, a missing right, a `PodDisruptionBudget` that changed.
+//! Steps that the API server refuses although the gate permits them: because of another webhook, a
+//! missing right, or a `PodDisruptionBudget` that changed.
 //!
-//! Each attempt takes a permission, and while that is open nobody else may go. So a step that fails again is left alone for longer than
-//! a permission needs to settle, unless something about it changes.
+//! Each attempt takes a grant, and while that is open no other member may go. So a step that fails
+//! again is not tried for longer than a grant needs to settle, unless something about the step
+//! changes.
 
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use crate::judge::Sighting;
 use crate::plan::Step;
 use crate::quorum::TargetPod;
 
-/// The longest that a step is left alone.
+/// The longest time for which a step is not tried.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 /// The last step that failed.
@@ -22,7 +24,7 @@ pub(super) struct Setbacks(Option<Setback>);
 #[derive(Debug)]
 struct Setback {
     pod: TargetPod,
-    /// The generations of budget and StatefulSet under which it was tried.
+    /// The generations of budget and StatefulSet at the attempt.
     under: (Option<i64>, Option<i64>),
     because: String,
     times: u32,
@@ -30,13 +32,13 @@ struct Setback {
 }
 
 impl Setbacks {
-    /// Why this step is not to be tried now, where it is not.
+    /// The reason not to try this step now, if there is one.
     pub(super) fn against(&self, step: &Step, seen: &Sighting, now: Instant) -> Option<&str> {
         let last = self.0.as_ref().filter(|last| last.is_of(step, seen))?;
         (now < last.until).then_some(last.because.as_str())
     }
 
-    /// The step failed. A permission needs `settle_time` to end.
+    /// Records that the step failed. A grant needs `settle_time` to end.
     pub(super) fn note(
         &mut self,
         step: &Step,
@@ -56,7 +58,7 @@ impl Setbacks {
         });
     }
 
-    /// A step was made.
+    /// Records that a step was made.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }
@@ -72,7 +74,8 @@ fn under(seen: &Sighting) -> (Option<i64>, Option<i64>) {
     (seen.budget, seen.stateful_set)
 }
 
-/// Once may be an accident. From the second time on others get as much time as the permission took from them, and more.
+/// The time until the next attempt. A single failure may be an accident. From the second one on,
+/// other requests get at least as much time as the grant took from them.
 fn pause(times: u32, settle_time: Duration) -> Duration {
     match times {
         0 | 1 => AFTER_FAILURE,

@@ -1,5 +1,7 @@
-//! What a budget tells of its rollout: how far it is, what it waits for, and what it did last. Pure.
+//! The report on a rollout in the budget's status: its progress, the reason of its wait, and its
+//! last step. Pure.
 
+use heck::ToUpperCamelCase as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::api::{
@@ -8,17 +10,17 @@ use crate::api::{
 use crate::plan::{Next, Progress, Step, WaitingOn};
 use crate::reconcile::condition::put;
 
-/// What there is to tell after a look.
+/// The facts for the report after a look.
 pub(super) struct Scene<'a> {
-    /// The revision that pods are moved to.
+    /// The target revision.
     pub(super) target: Option<&'a str>,
-    /// How far the rollout is.
+    /// The progress of the rollout.
     pub(super) progress: Option<Progress>,
-    /// What is next.
+    /// The next action.
     pub(super) next: &'a Next,
     /// The step that was just made, if one was.
     pub(super) made: Option<&'a Step>,
-    /// Why a step that was next could not be made.
+    /// The reason why the next step was refused, if it was.
     pub(super) refused: Option<&'a WaitingOn>,
     /// The generation of the budget's spec.
     pub(super) generation: Option<i64>,
@@ -26,7 +28,7 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Puts the scene in place of the one that was shown.
+    /// Writes the report into a status.
     pub(super) fn show(&self, status: &mut QuorumDisruptionBudgetStatus) {
         let before = *status.rollout.take().unwrap_or_default();
         let same = before.target.as_deref() == self.target;
@@ -36,7 +38,8 @@ impl Scene<'_> {
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
         let begins = !same || (before.finished.is_some() && !done);
         if begins && let Some(progress) = progress {
-            // The observer counts them, and comes a moment later: until then the count of the last revision would stand here.
+            // The observer counts updated members, but a moment later. Until then the status would
+            // show the count of the last revision.
             status.updated_members = Some(number(progress.updated));
         }
         status.rollout = Some(Box::new(RolloutStatus {
@@ -90,13 +93,19 @@ impl Scene<'_> {
 
     fn condition(&self, waiting: Option<&WaitingOn>, conditions: &mut Vec<Condition>) {
         let (is, reason, message) = match (waiting, self.next) {
-            (Some(stuck), _) if stuck.is_stuck() => {
-                ("False", camel(stuck.slug()), stuck.to_string())
-            }
+            (Some(stuck), _) if stuck.is_stuck() => (
+                "False",
+                stuck.slug().to_upper_camel_case(),
+                stuck.to_string(),
+            ),
             (Some(waiting @ WaitingOn::Paused(_)), _) => {
                 ("Unknown", "Paused".into(), waiting.to_string())
             }
-            (Some(waiting), _) => ("True", camel(waiting.slug()), waiting.to_string()),
+            (Some(waiting), _) => (
+                "True",
+                waiting.slug().to_upper_camel_case(),
+                waiting.to_string(),
+            ),
             (None, Next::Done) => (
                 "True",
                 "Complete".into(),
@@ -120,19 +129,8 @@ impl Scene<'_> {
     }
 }
 
-/// `updated-members` as conditions spell it: `UpdatedMembers`.
-fn camel(slug: &str) -> String {
-    slug.split('-')
-        .map(|word| {
-            let mut letters = word.chars();
-            letters.next().map_or_else(String::new, |first| {
-                first.to_uppercase().chain(letters).collect()
-            })
-        })
-        .collect()
-}
-
-/// Whether there is news that cannot wait: anything but the words of a wait whose reason stands.
+/// Whether the report has to be written at once: all changes but the text of a wait whose reason is
+/// the same.
 pub(super) fn is_news(
     before: &QuorumDisruptionBudgetStatus,
     after: &QuorumDisruptionBudgetStatus,

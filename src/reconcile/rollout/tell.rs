@@ -1,4 +1,4 @@
-//! Tells people about a rollout: in the budget's status, by Events, in the log and in numbers.
+//! Publishes the report on a rollout: in the budget's status, by Events, in the log and in metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::quorum::ClusterRef;
 use crate::reconcile::Run;
 use crate::telemetry::events::{Notice, Severity};
 
-/// Words that only say how long something has lasted are written this often.
+/// The shortest time between two writes of texts that only state a duration.
 const WORDS: Duration = Duration::from_secs(10);
 
-/// Tells of one cluster's rollouts.
+/// The publisher for one cluster's rollouts.
 pub(super) struct Teller {
     run: Arc<Run>,
     cluster: ClusterRef,
@@ -33,7 +33,8 @@ impl Teller {
         }
     }
 
-    /// Writes the scene on the budget's latest page where there is news, and tells people what was done and what holds it up.
+    /// Writes the report on the budget's latest page if it has news, and publishes steps and
+    /// obstacles.
     pub(super) async fn tell(&mut self, page: &Page, scene: &Scene<'_>) -> Result<(), LedgerError> {
         let shown = page.status().cloned().unwrap_or_default();
         let mut after = shown.clone();
@@ -65,7 +66,8 @@ impl Teller {
         Ok(())
     }
 
-    /// Takes back whatever was told: the rollout is no longer ours. `false` where nothing was.
+    /// Removes the report, since the gate does not roll out this cluster any more. Returns `false`
+    /// if there was none.
     pub(super) async fn take_back(&self, page: &Page) -> Result<bool, LedgerError> {
         if page.status().is_none_or(|status| status.rollout.is_none()) {
             return Ok(false);

@@ -4,7 +4,7 @@ use super::*;
 use crate::plan::{Action, Because, Part};
 use crate::quorum::TargetPod;
 
-/// The delete of a follower, in this incarnation.
+/// A step that deletes a follower, in this incarnation.
 pub(super) fn step(uid: &str) -> Step {
     Step {
         pod: TargetPod {
@@ -21,7 +21,7 @@ fn a_turn_whose_step_failed_neither_waits_nor_rests() {
     let next = Next::Done;
     let failed = Made::Nothing.or(Made::Failed);
     assert!(matches!(failed.turn(None, &next), Turn::Failed));
-    // Those before it were made: their effect is to be seen.
+    // Steps were made before, and their effect has to be seen.
     let some = Made::Step(step("u1")).or(Made::Failed);
     assert!(matches!(some.turn(None, &next), Turn::Stepped));
     let waiting = WaitingOn::Revision;
@@ -30,7 +30,7 @@ fn a_turn_whose_step_failed_neither_waits_nor_rests() {
     assert!(matches!(Made::Nothing.turn(None, &next), Turn::Rests));
 }
 
-/// For how long a driver rests that is woken after a second, in seconds.
+/// The time in seconds for which a driver rests that is woken after one second.
 async fn rested(pause: Pause, wake: bool, otherwise: bool) -> u64 {
     const AFTER: Duration = Duration::from_secs(1);
     let waker = Wake::default();

@@ -1,8 +1,10 @@
-//! Under `RollingUpdate` the StatefulSet controller updates. Where a broken member keeps it from going on, that one is replaced for it.
+//! The help for the StatefulSet controller under `RollingUpdate`, where that controller updates: a
+//! broken member that keeps it from continuing is replaced.
 //!
-//! Where the strategy says no more than its type, the StatefulSet controller creates a pod of a low ordinal with the revision that it
-//! had: nothing would be won, and by its own rules it would delete and create it for ever. With the partition of 0 written out, which
-//! means the same in every other respect, the pod comes back updated.
+//! If the strategy states only its type, the StatefulSet controller creates pods of low ordinals
+//! with their old revision. Then a replacement would help nothing, and by its own rules that
+//! controller would delete and create the pod for ever. So the gate writes the partition 0 into the
+//! spec, which changes nothing else, and the pod is created with the new revision.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,13 +18,14 @@ use tokio::time::Instant;
 use super::desired::live_partition;
 use crate::quorum::{ClusterRef, PodName};
 
-/// The name under which the partition is written.
+/// The field manager of the partition.
 const FIELD_MANAGER: &str = "quorumgate-unblocks";
-/// A member that is broken with this revision too, or comes back with the old one because somebody else keeps writing the strategy, is not
-/// replaced again before.
+/// The pause before a member is replaced again: one that is broken with this revision too, or that
+/// comes back with the old one because another client keeps writing the strategy.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The members that were replaced, each for which revision and when, and when the partition was written out.
+/// The replaced members, each with its revision and the time, and the time at which the partition
+/// was written.
 #[derive(Debug, Default)]
 pub(super) struct Replaced {
     members: HashMap<PodName, (Option<String>, Instant)>,
@@ -37,13 +40,14 @@ impl Replaced {
         })
     }
 
-    /// It was, or was tried to be.
+    /// Records that the pod was replaced, or that this was tried.
     pub(super) fn note(&mut self, pod: &PodName, target: Option<&str>, now: Instant) {
         let noted = (target.map(str::to_owned), now);
         self.members.insert(pod.clone(), noted);
     }
 
-    /// Whether the partition may be written out now. Not again and again, where somebody else keeps taking it away.
+    /// Whether the partition may be written now. It is not written again and again while another
+    /// client keeps removing it.
     pub(super) fn may_write_partition(&mut self, now: Instant) -> bool {
         let may = self
             .partition
@@ -55,7 +59,7 @@ impl Replaced {
     }
 }
 
-/// Writes the partition out.
+/// Writes the partition into the spec.
 pub(super) async fn write_partition(
     client: &Client,
     cluster: &ClusterRef,
@@ -71,13 +75,14 @@ pub(super) async fn write_partition(
         .await;
     match patched {
         Ok(_) => Ok(()),
-        // It has changed: it is looked at anew.
+        // The StatefulSet has changed, and will be read again.
         Err(Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// What there is to write so that the partition stands there, to the version that was seen only; `None` where it does.
+/// The patch that writes the partition, for exactly the version that was seen. `None` if the spec
+/// has a partition.
 pub(super) fn partition(set: &StatefulSet) -> Option<Value> {
     live_partition(set).is_none().then(|| {
         json!({

@@ -1,15 +1,17 @@
-//! Whether a rollout may have something to do: by the caches, which only save looks.
+//! Whether a rollout may have something to do, by the caches. This only saves looks.
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt as _;
 
-use super::desired::{first_ordinal, live_partition, target_count};
+use super::desired::{live_partition, target_count};
 use crate::api::{QuorumDisruptionBudget, RolloutStatus};
+use crate::observe::first_ordinal;
 use crate::plan::{MOST_REPLICAS, pod_name};
 use crate::quorum::{Ordinal, PodName};
 use crate::reconcile::slim_pod::SlimPod;
 
-/// Whether some pod is outdated, or the budget does not tell yet how things stand. `ours`: whether pods are replaced by us.
+/// Whether a pod is outdated, or the budget does not report the present state yet. `ours` says
+/// whether the gate replaces pods.
 pub(super) fn is_there<P: AsRef<SlimPod>>(
     set: &StatefulSet,
     budget: Option<&QuorumDisruptionBudget>,
@@ -32,8 +34,8 @@ fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: 
     }
 }
 
-/// Whether all pods are there that a finished rollout should have, and it is told of others: whoever made the last step may have died before
-/// it could tell of it, and of the wish that led to it.
+/// Whether all pods of a finished rollout exist, and the report has another count. The replica that
+/// made the last step may have died before it could report that step and the new wish.
 fn is_miscounted<P: AsRef<SlimPod>>(
     set: &StatefulSet,
     budget: Option<&QuorumDisruptionBudget>,
@@ -57,14 +59,14 @@ fn has_outdated<P: AsRef<SlimPod>>(
     ours: bool,
     pod: impl Fn(&str) -> Option<P>,
 ) -> bool {
-    // What the StatefulSet controller leaves alone is nothing to help it with.
+    // A pod that the StatefulSet controller leaves alone needs no help.
     let kept = live_partition(set).filter(|_| !ours).unwrap_or_default();
     names(set, kept)
         .filter_map(|name| pod(name.as_str()))
         .any(|pod| pod.as_ref().revision() != target)
 }
 
-/// The pods of a StatefulSet, without so many of the lowest.
+/// The pods of a StatefulSet, without the `kept` lowest.
 fn names(set: &StatefulSet, kept: u32) -> impl Iterator<Item = PodName> {
     let name = set.name_any();
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
@@ -107,7 +109,7 @@ mod tests {
         .unwrap()
     }
 
-    /// What is there to do with these pods, each with its revision?
+    /// Whether there is work with these pods and their revisions.
     fn with(first: u32, pods: &[(&str, &str)]) -> bool {
         let pod = |name: &str| {
             let (_, revision) = pods.iter().find(|(pod, _)| *pod == name)?;
@@ -121,7 +123,7 @@ mod tests {
     fn only_outdated_pods_of_its_own_ordinals_are_work() {
         assert!(!with(0, &[("etcd-0", "new"), ("etcd-1", "new")]));
         assert!(with(0, &[("etcd-0", "new"), ("etcd-1", "old")]));
-        // Those beyond are the StatefulSet controller's to remove.
+        // The StatefulSet controller removes the pods beyond the replicas.
         assert!(!with(0, &[("etcd-0", "new"), ("etcd-2", "old")]));
         assert!(with(3, &[("etcd-3", "new"), ("etcd-4", "old")]));
         assert!(!with(3, &[("etcd-0", "old"), ("etcd-3", "new")]));
@@ -166,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_told_yet_is_work() {
+    fn an_unreported_rollout_is_work() {
         let nobody = |_: &str| None::<Arc<SlimPod>>;
         let other = told("other");
         assert!(is_there(&set(0), Some(&other), true, nobody));
         assert!(is_there(&set(0), None, true, nobody));
         assert!(!is_there(&set(0), None, false, nobody));
-        // It is no longer ours, and has to be taken back.
+        // The gate does not roll out any more, and has to remove its report.
         assert!(is_there(&set(0), Some(&told("new")), false, nobody));
         let mut unread = set(0);
         unread.metadata.generation = Some(3);

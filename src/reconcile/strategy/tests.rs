@@ -48,7 +48,7 @@ fn on_delete() -> Value {
     json!({"type": "OnDelete"})
 }
 
-/// Strategy and memory as they are stored.
+/// The stored strategy and the stored annotation.
 fn stored(server: &FakeApi) -> (Value, Value) {
     let set = server.get(PATH).unwrap();
     let annotations = &set["metadata"]["annotations"];
@@ -83,7 +83,7 @@ async fn switched_on_and_off_again_everything_is_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_in_line_is_not_written() {
+async fn a_strategy_that_is_right_is_not_written() {
     let server = FakeApi::default();
     let memory = wish().to_string();
     for (features, set) in [
@@ -106,7 +106,7 @@ async fn the_webhook_makes_the_change_where_it_is_asked() {
     server.put(PATH, set(wish(), true, None));
     server.mutate(|next, _| {
         let live = next["spec"]["updateStrategy"].clone();
-        let sight = Sight {
+        let sight = SetStrategy {
             strategy: Some(&live),
             memory: None,
         };
@@ -148,7 +148,7 @@ async fn a_missing_definition_says_nothing_about_enrolment() {
         .unwrap_err();
     assert!(matches!(problem, Problem::Ledger(_)), "{problem}");
     assert_eq!(stored(&server).0, on_delete());
-    // Whatever is enrolled, nothing is to be kept with the feature off.
+    // With the feature off `OnDelete` is not kept on any StatefulSet.
     keeper(&server, OFF)
         .bring_in_line(&cluster())
         .await
@@ -164,7 +164,7 @@ async fn a_write_in_between_wins_and_is_judged_anew() {
     let read: DynamicObject = serde_json::from_value(server.get(PATH).unwrap()).unwrap();
     let newer = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     server.put(PATH, set(newer.clone(), true, None));
-    let change = sight(&read).obey(Order::Keep, None).unwrap();
+    let change = sight(&read).obey(LeaderCommand::Keep, None).unwrap();
     let stale = at_version(&read, change.merge_patch(None));
     let kind = ApiResource::erase::<StatefulSet>(&());
     let sets: Api<DynamicObject> = Api::namespaced_with(keeper.client.clone(), "ns", &kind);
@@ -185,7 +185,7 @@ fn typed(value: Value) -> Arc<StatefulSet> {
 }
 
 #[tokio::test]
-async fn only_what_is_enrolled_or_was_changed_is_due() {
+async fn only_enrolled_or_changed_stateful_sets_are_due() {
     let server = FakeApi::default();
     let memory = wish().to_string();
     let mut terminating = set(wish(), true, None);
@@ -212,7 +212,7 @@ async fn only_what_is_enrolled_or_was_changed_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_changed_back_again_and_again_is_repaired_ever_more_rarely() {
+async fn a_strategy_that_is_changed_back_again_and_again_is_repaired_less_and_less_often() {
     let mut paces = Paces::default();
     let start = Instant::now();
     let mut repairs = 0;
@@ -222,7 +222,7 @@ async fn what_is_changed_back_again_and_again_is_repaired_ever_more_rarely() {
         tokio::time::advance(wait.unwrap()).await;
     }
     assert!((60..=70).contains(&repairs), "{repairs} repairs in an hour");
-    // What held for a while is repaired at once again.
+    // A StatefulSet that needed no repair for a while is repaired at once again.
     tokio::time::advance(LONGEST_PAUSE * 2).await;
     assert_eq!(paces.take(vec![cluster()], Instant::now()).0.len(), 1);
     let (ready, wait) = paces.take(vec![cluster()], Instant::now());
@@ -260,7 +260,8 @@ fn a_budget_shows_whose_choice_the_strategy_is_and_who_updates() {
 mod books {
     use super::*;
 
-    /// A StatefulSet of three whose controller keeps `current` in its books, with so many pods updated and Ready.
+    /// A StatefulSet of three with `current` as its current revision, and with this number of pods
+    /// that are updated and Ready.
     fn after_a_rollout(strategy: Value, memory: Option<&str>, current: &str, ready: i32) -> Value {
         let mut set = set(strategy, true, memory);
         set["metadata"]["generation"] = json!(4);
@@ -335,12 +336,12 @@ mod books {
     async fn whoever_comes_later_ends_what_was_begun() {
         let memory = json!({"type": "RollingUpdate", "closingBooks": true}).to_string();
         let set = |current, ready| after_a_rollout(rolling(), Some(&memory), current, ready);
-        // The controller has not come to it yet.
+        // The controller has not written it yet.
         assert_eq!(
             strategy_after(set("etcd-1", 3), budget(true)).await,
             rolling()
         );
-        // It has, or the template has changed under it, or a pod is gone.
+        // The controller has written it, or the template has changed meanwhile, or a pod is gone.
         assert_eq!(
             strategy_after(set("etcd-2", 3), budget(true)).await,
             on_delete()

@@ -1,8 +1,9 @@
-//! Addresses of pods and nodes: each is used once.
+//! Addresses of pods and nodes, each of which is used once.
 //!
-//! Pods have no network namespace, but the whole of 127.0.0.0/8 is local, so that every incarnation of a pod can listen
-//! on an address of its own. They come from 127.64.0.0/10, counted up in a file that all agents of this machine share under a
-//! lock, whichever control plane they belong to; after four million they begin again. The same count yields the group id of
+//! Pods have no network namespace. The whole of 127.0.0.0/8 is local, so every incarnation of a pod
+//! can listen at an address of its own. Addresses come from 127.64.0.0/10 in sequence. The counter
+//! is a file with a lock, which all agents of this machine share, whatever control plane they
+//! belong to. After four million addresses it starts again. The counter also gives the group id of
 //! the pod's processes.
 
 use std::fs::{self, OpenOptions};
@@ -13,26 +14,27 @@ use std::path::Path;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Uid;
 
-/// First address of the range, 127.64.0.0.
+/// The first address of the range, 127.64.0.0.
 const BASE: u32 = 0x7f40_0000;
-/// Addresses in a /10.
+/// The number of addresses in a /10.
 const SIZE: u32 = 1 << 22;
-/// Group ids stay below 65536, which is what a nested user namespace usually maps.
+/// The first group id. Group ids stay below 65536, because a nested user namespace usually maps no
+/// more.
 const FIRST_GID: u32 = 20_000;
 const GIDS: u32 = 40_000;
 
-/// What sets one incarnation of a pod apart on this machine.
+/// The address and the group id of one incarnation of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Address {
-    /// Address in 127.64.0.0/10.
+    /// The address in 127.64.0.0/10.
     pub ip: Ipv4Addr,
-    /// Group id of its processes, where the agent is root.
+    /// The group id of its processes, if the agent is root.
     pub gid: u32,
 }
 
 /// Takes the next address.
 pub(super) fn allocate() -> io::Result<Address> {
-    // Test beds of different users do not know of each other: nobody may write into another's files.
+    // Each user has a counter, since no user may write into another's files.
     let shared = std::env::temp_dir().join(format!("quorumgate-testbed-{}", Uid::effective()));
     fs::create_dir_all(&shared)?;
     allocate_from(&shared.join("pod-addresses"))
@@ -56,7 +58,8 @@ fn allocate_from(counter: &Path) -> io::Result<Address> {
     Ok(address(next))
 }
 
-/// The next count whose address is neither the first nor the last of a /24: people read those as network and broadcast.
+/// The next value whose address is neither the first nor the last of a /24, which people read as
+/// network and broadcast addresses.
 fn after(count: u32) -> u32 {
     let mut next = (count + 1) % SIZE;
     while matches!(next & 0xff, 0 | 0xff) {

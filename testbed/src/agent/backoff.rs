@@ -1,26 +1,27 @@
-//! How long a container that ended waits before it is started again.
+//! The pause before a container is restarted.
 //!
-//! The kubelet's rule: the first restart comes at once, the next one `base` after the container ended, then twice as long
-//! each time up to `max`; a container that ran for ten minutes since the last restart begins anew.
+//! The kubelet's rule: the first restart comes at once. The next one comes `base` after the
+//! container ended, and each later pause is twice as long, up to `max`. A container that has run
+//! for ten minutes since its last restart starts without history.
 
 use std::time::{Duration, Instant};
 
-/// A container that ran this long is forgiven (the kubelet's 10 minutes).
+/// The time of running after which the history is forgotten (the kubelet's 10 minutes).
 const RESET_AFTER: Duration = Duration::from_secs(600);
 
-/// Where the delays begin and end.
+/// The shortest and the longest pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Delay before the second restart.
+    /// The pause before the second restart.
     pub base: Duration,
-    /// The longest delay.
+    /// The longest pause.
     pub max: Duration,
 }
 
 impl std::str::FromStr for Limits {
     type Err = String;
 
-    /// `BASE..MAX` in seconds, fractions allowed: `1..300`.
+    /// Parses `BASE..MAX` in seconds, with fractions allowed: `1..300`.
     fn from_str(text: &str) -> Result<Self, String> {
         let seconds = |part: &str| {
             part.trim_end_matches('s')
@@ -58,7 +59,7 @@ impl BackOff {
         }
     }
 
-    /// When a container that ended at `ended` may start again; `None` means at once.
+    /// The time at which a container that ended at `ended` may restart. `None` means at once.
     pub(super) fn until(&self, ended: Instant) -> Option<Instant> {
         if self.forgiven(ended) {
             None
@@ -67,12 +68,12 @@ impl BackOff {
         }
     }
 
-    /// The delay in force.
+    /// The present pause.
     pub(super) fn delay(&self) -> Duration {
         self.current.unwrap_or_default()
     }
 
-    /// Notes that the container is started again at `now` after it ended at `ended`.
+    /// Records that the container is restarted at `now` after it ended at `ended`.
     pub(super) fn restarted(&mut self, ended: Instant, now: Instant) {
         self.current = Some(match self.current {
             Some(delay) if !self.forgiven(ended) => (delay * 2).min(self.limits.max),

@@ -1,7 +1,7 @@
-//! A node's pods from outside its agent: look at them, and make things go wrong with them.
+//! The pods of a node, seen and disturbed from outside its agent.
 //!
-//! Everything goes through the node's directory and signals, so all of it works, where it can mean anything, also while the
-//! agent is down. Starting and stopping the node itself is [`crate::Node`]'s.
+//! All operations use the node's directory and signals, so that they also work while the agent is
+//! down, as far as that makes sense. [`crate::Node`] starts and stops the node itself.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,7 @@ pub struct NodePods {
 }
 
 impl NodePods {
-    /// The pods of the node of that name.
+    /// The pods of the node with this name.
     pub fn new(state: &State, node: &str) -> Self {
         Self {
             dir: NodeDir::new(state.root(), node),
@@ -41,17 +41,18 @@ impl NodePods {
         &self.dir
     }
 
-    /// Stops all processes of a pod in their tracks (`SIGSTOP`): they answer nothing and close nothing.
+    /// Stops all processes of a pod with `SIGSTOP`, so that they neither answer nor close anything.
     pub fn freeze(&self, namespace: &str, pod: &str) -> io::Result<()> {
         self.signal(namespace, pod, None, Signal::SIGSTOP)
     }
 
-    /// Lets a frozen pod go on.
+    /// Continues a frozen pod.
     pub fn thaw(&self, namespace: &str, pod: &str) -> io::Result<()> {
         self.signal(namespace, pod, None, Signal::SIGCONT)
     }
 
-    /// Signals the process groups of a pod's running containers, or of one of them. Errors: none of them runs.
+    /// Signals the process groups of a pod's running containers, or of one of them. Fails if none
+    /// runs.
     pub fn signal(
         &self,
         namespace: &str,
@@ -82,7 +83,7 @@ impl NodePods {
         Ok(runs)
     }
 
-    /// Group id of the processes of each incarnation of a pod that is on this node, where they have one of their own.
+    /// The group ids of all incarnations of a pod on this node that have one.
     pub fn gids(&self, namespace: &str, pod: &str) -> io::Result<Vec<u32>> {
         let dirs = self.dir.incarnations(namespace, pod)?;
         let texts = dirs
@@ -96,8 +97,9 @@ impl NodePods {
         faults::of(&self.dir, namespace, pod)
     }
 
-    /// Sets or mends faults of a pod, of this and later incarnations, and makes the agent take notice. A crash fault also
-    /// kills what runs; a hold or a rejection takes effect when the pod is next created.
+    /// Changes the faults of a pod for this and later incarnations, and notifies the agent. A crash
+    /// fault also kills running containers. A hold or a rejection takes effect when the pod is next
+    /// created.
     pub fn change_faults(
         &self,
         namespace: &str,
@@ -120,7 +122,7 @@ impl NodePods {
         Ok(())
     }
 
-    /// Log files of a pod's containers, those of pods that are gone from this node first.
+    /// The log files of a pod's containers, those of deleted pods first.
     pub fn logs(&self, namespace: &str, pod: &str) -> io::Result<Vec<PathBuf>> {
         let prefix = format!("{namespace}_{pod}_");
         let mut found = Vec::new();
@@ -143,7 +145,7 @@ impl NodePods {
     }
 }
 
-/// Copies the logs of a pod, on whichever nodes it has been, to standard output.
+/// Prints the logs of a pod from all nodes it has been on.
 pub fn print_logs(state: &State, namespace: &str, pod: &str) -> anyhow::Result<ExitCode> {
     let mut found = false;
     for node in fs::read_dir(state.nodes()).into_iter().flatten() {

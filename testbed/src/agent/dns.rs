@@ -1,7 +1,8 @@
 //! Cluster DNS for the pods of this node, on port 53 of the node's address.
 //!
-//! `/etc/hosts` has the same names, but Go programs read it at most every five seconds, and a member that starts a moment
-//! before its peers would wait that long for their names. Names that the table lacks do not exist: nothing is forwarded.
+//! `/etc/hosts` has the same names, but Go programs read it at most every five seconds. A member
+//! that starts a moment before its peers would wait that long for their names. Other names do not
+//! exist: nothing is forwarded.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -12,13 +13,13 @@ use tokio::net::UdpSocket;
 use super::endpoints::Endpoints;
 use super::hosts::ServiceNames;
 
-/// Seconds that an answer may be kept, as in most clusters.
+/// The time to live of an answer in seconds, as in most clusters.
 const TTL: u32 = 5;
 const TYPE_A: u16 = 1;
 const CLASS_IN: u16 = 1;
 const NAME_ERROR: u8 = 3;
 
-/// Answers for ever. Errors: the port cannot be had.
+/// Answers for ever. Fails if the port cannot be bound.
 pub(super) async fn serve(ip: Ipv4Addr, endpoints: Arc<Endpoints>) -> std::io::Result<()> {
     let socket = UdpSocket::bind((ip, 53)).await?;
     let mut buffer = [0; 1500];
@@ -34,7 +35,7 @@ pub(super) async fn serve(ip: Ipv4Addr, endpoints: Arc<Endpoints>) -> std::io::R
     }
 }
 
-/// `nameserver` and search list of a pod, as the kubelet writes them.
+/// The `resolv.conf` of a pod, with nameserver and search list, as the kubelet writes it.
 pub(super) fn resolv_conf(server: Ipv4Addr, namespace: &str) -> String {
     format!(
         "nameserver {server}\n\
@@ -46,7 +47,7 @@ pub(super) fn resolv_conf(server: Ipv4Addr, namespace: &str) -> String {
 struct Question<'a> {
     id: [u8; 2],
     recursion: u8,
-    /// The question section, to be repeated in the answer.
+    /// The question section, which the answer repeats.
     section: &'a [u8],
     name: String,
     kind: u16,
@@ -95,7 +96,8 @@ impl<'a> Question<'a> {
         let count = u16::try_from(addresses.len()).unwrap_or(u16::MAX);
         let mut out = Vec::with_capacity(512);
         out.extend(self.id);
-        // Response, authoritative, recursion available, so that nobody asks elsewhere.
+        // The flags: response, authoritative, recursion available, so that no resolver asks
+        // elsewhere.
         out.extend([0x84 | self.recursion, 0x80 | code]);
         out.extend([0, 1]);
         out.extend(count.to_be_bytes());
@@ -114,7 +116,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// Addresses of `<name>.<namespace>.svc.cluster.local`.
+/// The addresses of `<name>.<namespace>.svc.cluster.local`.
 fn lookup(name: &str, namespaces: &HashMap<String, ServiceNames>) -> Vec<Ipv4Addr> {
     let found = name.strip_suffix(".svc.cluster.local").and_then(|rest| {
         let (name, namespace) = rest.rsplit_once('.')?;
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_query_is_not_answered() {
+    fn packets_that_are_no_queries_are_not_answered() {
         assert!(Question::parse(&[]).is_none());
         assert!(Question::parse(&[0; 12]).is_none());
         let packet = query("a.b", 1);

@@ -1,4 +1,5 @@
-//! The names of a namespace's Services, kept current from its Services and pods while a pod of this node lives there.
+//! The names of a namespace's Services, derived from its Services and pods as long as a pod of this
+//! node is in the namespace.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,7 +14,7 @@ use tokio::task::AbortHandle;
 use super::hosts::ServiceNames;
 use super::retry::Retry;
 
-/// One namespace's names; the watch ends with its last user.
+/// The names of one namespace. The watch ends with its last user.
 #[derive(Debug)]
 pub(super) struct NamespaceNames {
     receiver: watch::Receiver<ServiceNames>,
@@ -33,14 +34,14 @@ impl Drop for NamespaceNames {
     }
 }
 
-/// The namespaces that pods of this node live in.
+/// The namespaces of this node's pods.
 pub(super) struct Endpoints {
     client: Client,
     shared: Mutex<HashMap<String, Weak<NamespaceNames>>>,
 }
 
 impl Endpoints {
-    /// Nothing watched yet.
+    /// No namespaces yet.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
@@ -64,7 +65,7 @@ impl Endpoints {
         names
     }
 
-    /// The namespaces in use, with their names, as they are now.
+    /// The names of all namespaces in use, as they are now.
     pub(super) fn current(&self) -> HashMap<String, ServiceNames> {
         let shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = shared
@@ -102,13 +103,13 @@ async fn follow(services: Api<Service>, pods: Api<Pod>, sender: watch::Sender<Se
 /// The objects of one kind.
 struct Objects<K> {
     known: HashMap<String, K>,
-    /// A list that is being received; what is known stays until it is complete.
+    /// The list that is being received. The known objects stay until the list is complete.
     listing: Option<HashMap<String, K>>,
 }
 
 impl<K> Default for Objects<K> {
     fn default() -> Self {
-        // Nothing is said before the first list.
+        // No object is known before the first list.
         Self {
             known: HashMap::new(),
             listing: Some(HashMap::new()),

@@ -1,4 +1,5 @@
-//! A container's environment: what the runtime adds, `envFrom`, then `env` in order, each value expanded by those before it.
+//! A container's environment: the variables of the runtime, then `envFrom`, then `env` in order,
+//! each value expanded with the ones before.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +11,13 @@ use super::expand::expand;
 use super::fields::{self, Placement};
 use super::objects::{Lookup, Objects};
 
-/// Something the environment needs is not there: the kubelet's `CreateContainerConfigError`, with its message.
+/// The environment needs something that does not exist: the kubelet's `CreateContainerConfigError`,
+/// with its message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0}")]
 pub(super) struct Missing(String);
 
-/// An environment under construction: later names replace earlier ones.
+/// An environment under construction, in which later variables replace earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment(BTreeMap<String, String>);
 
@@ -25,7 +27,7 @@ impl Environment {
         self.0.insert(name.to_owned(), value);
     }
 
-    /// Expands `$(NAME)` by these variables.
+    /// Expands `$(NAME)` with these variables.
     pub(super) fn expand(&self, text: &str) -> String {
         expand(text, |name| self.0.get(name).map(String::as_str))
     }
@@ -36,7 +38,7 @@ impl Environment {
     }
 }
 
-/// Adds what the container's spec asks for to `base`.
+/// Adds the variables of the container's spec to `base`.
 pub(super) async fn build(
     base: Environment,
     pod: &Pod,

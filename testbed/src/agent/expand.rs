@@ -1,6 +1,6 @@
-//! `$(VAR)` in commands, arguments and environment values, as the kubelet expands it.
+//! `$(VAR)` in commands, arguments and environment values, expanded as the kubelet does.
 
-/// Replaces `$(NAME)` by its value; `$$` stands for one `$`, and an unknown name stays as it was written.
+/// Replaces `$(NAME)` by its value. `$$` stands for one `$`, and an unknown name stays as it is.
 pub(super) fn expand<'a>(input: &str, value_of: impl Fn(&str) -> Option<&'a str>) -> String {
     let mut out = String::with_capacity(input.len());
     let mut rest = input;

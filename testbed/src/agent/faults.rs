@@ -1,6 +1,7 @@
-//! Faults in force on a node, in `faults.json`: written by whoever makes them, read by the agent at each decision.
+//! Faults in force on a node, in `faults.json`. Tests write the file, and the agent reads it before
+//! each decision.
 //!
-//! A file needs no agent: a fault can be set before a node starts, and stays over its restarts.
+//! The file needs no agent: a fault can be set before a node starts, and stays over its restarts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::{NodeDir, replace};
 
-/// What goes wrong with a pod, in this and every later incarnation.
+/// The faults of a pod, in this and every later incarnation.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is a fault of its own, and they do not exclude each other"
@@ -19,15 +20,17 @@ use super::layout::{NodeDir, replace};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PodFaults {
-    /// Its containers are never started: it stays in `ContainerCreating`.
+    /// No container is started, so that the pod stays in `ContainerCreating`.
     pub hold: bool,
-    /// Its containers exit at once: it goes into `CrashLoopBackOff`.
+    /// All containers exit at once, so that the pod goes into `CrashLoopBackOff`.
     pub crash: bool,
-    /// This one of its containers exits at once. When that begins all of them are killed: the others start again without it.
+    /// The container of this name exits at once. When the fault begins all containers are killed,
+    /// and the others start again.
     pub crash_container: Option<String>,
-    /// It is rejected when it is next created, or when its node comes back without power: it has failed, and nothing of it is started.
+    /// The pod is rejected when it is created next, or when its node is back from a power loss: the
+    /// pod has failed, and no container is started.
     pub reject: bool,
-    /// Its readiness probes are reported as failing.
+    /// The readiness probes are reported as failing.
     pub unready: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The downward API: what a pod may be told about itself, as environment variables and as files.
+//! The downward API: facts about a pod, as environment variables and files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
-/// What the agent knows of a pod beside its object.
+/// The facts that are not in the pod's object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placement {
     /// The pod's address.
@@ -17,7 +17,7 @@ pub(super) struct Placement {
     pub host_ip: Ipv4Addr,
 }
 
-/// Value of a `fieldRef`; `None` where there is no such field.
+/// The value of a `fieldRef`. `None` if there is no such field.
 pub(super) fn field(pod: &Pod, place: Placement, path: &str) -> Option<String> {
     let spec = pod.spec.as_ref();
     let value = match path {
@@ -37,7 +37,8 @@ pub(super) fn field(pod: &Pod, place: Placement, path: &str) -> Option<String> {
     Some(value)
 }
 
-/// `metadata.labels['key']` and `metadata.annotations['key']`; an absent key is the empty string.
+/// The value of `metadata.labels['key']` or `metadata.annotations['key']`. A missing key gives the
+/// empty string.
 fn keyed(pod: &Pod, path: &str) -> Option<String> {
     let (map, rest) = if let Some(rest) = path.strip_prefix("metadata.labels['") {
         (pod.labels(), rest)
@@ -64,8 +65,8 @@ fn listed(map: &BTreeMap<String, String>) -> String {
     out
 }
 
-/// Value of a `resourceFieldRef`: a limit or request, divided and rounded up. A limit that is not set reads as what the
-/// node has, which is why `None` stands only for an unknown resource.
+/// The value of a `resourceFieldRef`: a limit or request, divided and rounded up. A limit that is
+/// not set has the value of the node, so `None` stands only for an unknown resource.
 pub(super) fn resource(container: &Container, selector: &ResourceFieldSelector) -> Option<String> {
     let (kind, name) = selector.resource.split_once('.')?;
     let resources = container.resources.as_ref();

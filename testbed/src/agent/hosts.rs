@@ -1,7 +1,8 @@
 //! A pod's `/etc/hosts` and the names in it.
 //!
-//! It stands for cluster DNS too: every name of the Services in the pod's namespace is listed, in the forms that the search
-//! list of a pod would complete. A Service with a cluster IP names its ready pods directly, since nothing proxies here.
+//! The file stands for cluster DNS too: every name of the Services in the pod's namespace is
+//! listed, in all forms that the search list of a pod would complete. The name of a Service with a
+//! cluster IP has the addresses of its ready pods, since there is no proxy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,14 +11,16 @@ use std::net::Ipv4Addr;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::ResourceExt;
 
-/// Names of a namespace's Services: the first label or two of each name, and the addresses behind it.
+/// The names of a namespace's Services: the first one or two labels of each name, and its
+/// addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServiceNames(BTreeMap<String, BTreeSet<Ipv4Addr>>);
 
 impl ServiceNames {
-    /// What the endpoints of these Services are, by the endpoint slice controller's rules. (Its own slices cannot be used: the
-    /// API server refuses loopback addresses in them.) `<service>` leads to every ready pod, `<hostname>.<service>` to the pod
-    /// that names the Service as its subdomain.
+    /// The endpoints of these Services, by the rules of the endpoint slice controller. (Its slices
+    /// cannot be used, since the API server refuses loopback addresses in them.) `<service>` stands
+    /// for every ready pod, and `<hostname>.<service>` for the pod that names the Service as its
+    /// subdomain.
     pub(super) fn of<'a>(
         services: impl IntoIterator<Item = &'a Service>,
         pods: &(impl IntoIterator<Item = &'a Pod> + Clone),
@@ -51,13 +54,13 @@ impl ServiceNames {
         Self(names)
     }
 
-    /// Addresses of `<service>` or `<hostname>.<service>`.
+    /// The addresses of `<service>` or `<hostname>.<service>`.
     pub(super) fn addresses(&self, name: &str) -> impl Iterator<Item = Ipv4Addr> + '_ {
         self.0.get(name).into_iter().flatten().copied()
     }
 }
 
-/// The address of a pod that may still be reached by it.
+/// The address of a pod, unless the pod has ended.
 fn address(pod: &Pod) -> Option<Ipv4Addr> {
     let status = pod.status.as_ref()?;
     if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
@@ -66,7 +69,7 @@ fn address(pod: &Pod) -> Option<Ipv4Addr> {
     status.pod_ip.as_ref()?.parse().ok()
 }
 
-/// Ready, and not being deleted.
+/// Whether the pod is Ready and not being deleted.
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod
         .status
@@ -118,13 +121,13 @@ pub(super) fn hostname(pod: &Pod) -> String {
     set.unwrap_or_else(|| pod.name_any())
 }
 
-/// `<hostname>.<subdomain>`, which a pod has from the start, ready or not.
+/// `<hostname>.<subdomain>`, a name that a pod has from the start, ready or not.
 fn own_service_name(pod: &Pod) -> Option<String> {
     let subdomain = pod.spec.as_ref()?.subdomain.as_ref()?;
     Some(format!("{}.{subdomain}", hostname(pod)))
 }
 
-/// All that a resolver with a pod's search list would accept.
+/// All forms of a name that a resolver with a pod's search list would accept.
 fn forms(name: &str, namespace: &str) -> Vec<String> {
     vec![
         format!("{name}.{namespace}.svc.cluster.local"),
@@ -156,7 +159,7 @@ mod tests {
         .unwrap()
     }
 
-    /// A pod of the Service's, and its address.
+    /// A pod of the Service with this address.
     fn peer(name: &str, ip: &str, ready: &str) -> Pod {
         serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {"app": "a"}},

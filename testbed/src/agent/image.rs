@@ -1,8 +1,9 @@
-//! Images name binaries of the host: there is no registry and nothing to pull.
+//! Images stand for binaries of the host. There is no registry and nothing to pull.
 //!
-//! `etcd:VERSION` (with any registry and path before it, and with or without a leading `v`) puts that version's binaries
-//! first on the search path; a short list of well-known base images runs with the host's own; `--image NAME=DIR` adds more.
-//! Anything else fails to pull, as it would with a kubelet.
+//! `etcd:VERSION` (with any registry and path before it, and with or without a leading `v`) puts
+//! that version's binaries first on the search path. A short list of well-known base images runs
+//! with the host's own binaries, and `--image NAME=DIR` adds more. All other images fail to pull,
+//! as they would with a kubelet.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,15 +13,15 @@ const HOST_IMAGES: [&str; 8] = [
     "alpine", "bash", "busybox", "curl", "debian", "host", "pause", "ubuntu",
 ];
 
-/// Search path of every container, behind what its image adds.
+/// The search path of every container, after the directories of its image.
 const HOST_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What an image stands for.
+/// The meaning of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
-    /// Value of `PATH`.
+    /// The value of `PATH`.
     pub path: String,
-    /// What runs when neither command nor arguments are given.
+    /// The command of a container without command and arguments.
     pub entrypoint: Vec<String>,
 }
 
@@ -32,7 +33,8 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Images from the binary cache, and `more`: image name (without tag) to a directory of binaries.
+    /// The images of the binary cache and of `more`, which maps an image name (without tag) to a
+    /// directory of binaries.
     pub(super) fn new(cache: &Path, more: BTreeMap<String, PathBuf>) -> Self {
         Self {
             etcd: cache.join("etcd"),
@@ -40,7 +42,7 @@ impl Images {
         }
     }
 
-    /// Finds an image. Errors: the message of a failed pull.
+    /// Finds an image. Fails with the message of a failed pull.
     pub(super) fn find(&self, image: &str) -> Result<Image, String> {
         let (name, tag) = split(image);
         if let Some(dir) = self.more.get(name) {
@@ -88,7 +90,7 @@ impl Image {
     }
 }
 
-/// Last component of the repository, and the tag.
+/// The last component of the repository, and the tag.
 fn split(image: &str) -> (&str, &str) {
     let image = image
         .split_once('@')

@@ -1,4 +1,4 @@
-//! From a container's spec to a running attempt: image, environment, mounts, command.
+//! The start of an attempt, from a container's spec: image, environment, mounts, command.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,23 +16,23 @@ use super::layout::ContainerDir;
 use super::sandbox::PodSandbox;
 use super::volumes::Volumes;
 
-/// What a container exits with at once when the fault says so.
+/// The command of a container with the crash fault.
 const CRASH: [&str; 3] = [
     "/bin/sh",
     "-c",
     "echo 'crashed by a fault of the test bed' >&2; exit 1",
 ];
 
-/// Why an attempt could not even be tried.
+/// The reason why a container was not started.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// No such image.
+    /// The image does not exist.
     Image(String),
-    /// Something it refers to is missing: `CreateContainerConfigError`.
+    /// An object that the spec refers to is missing: `CreateContainerConfigError`.
     Config(String),
 }
 
-/// One attempt to start a container.
+/// An attempt to start a container.
 pub(super) struct Attempt {
     /// The agent.
     pub agent: Arc<Agent>,
@@ -40,20 +40,20 @@ pub(super) struct Attempt {
     pub pod: Arc<Pod>,
     /// The container.
     pub container: Container,
-    /// Its directory.
+    /// The container's directory.
     pub dir: ContainerDir,
-    /// Its pod's sandbox.
+    /// The pod's sandbox.
     pub sandbox: PodSandbox,
-    /// Its pod's volumes.
+    /// The pod's volumes.
     pub volumes: Arc<Volumes>,
-    /// Restarts before this attempt.
+    /// The number of restarts before this attempt.
     pub number: i32,
-    /// The fault: exit at once.
+    /// The crash fault: the container exits at once.
     pub crash: bool,
 }
 
 impl Attempt {
-    /// Starts it. The inner result tells how a command failed to start.
+    /// Starts the container. The inner error says why the command could not be started.
     pub(super) async fn start(self) -> Result<Result<Run, Exit>, Refusal> {
         let name = self.container.image.as_deref().unwrap_or_default();
         let image = self.agent.images.find(name).map_err(Refusal::Image)?;
@@ -127,7 +127,8 @@ impl Attempt {
         words
     }
 
-    /// Volumes, hosts file and resolver, the deeper ones later. What the container mounts itself wins.
+    /// The mounts of volumes, hosts file and resolver, the deeper ones later. Mounts of the
+    /// container's spec take precedence.
     fn mounts(&self, environment: &Environment) -> anyhow::Result<Vec<Mount>> {
         let mut mounts = self.volumes.mounts(&self.container, environment)?;
         let own = [
@@ -149,7 +150,7 @@ impl Attempt {
     }
 }
 
-/// Tells whether resources have changed since a container was started.
+/// A value that differs when the resources of a container have changed.
 pub(super) fn fingerprint(container: &Container) -> String {
     container
         .resources

@@ -1,34 +1,35 @@
-//! Where a node's agent keeps what it must find again after a restart, and what faults and people look at.
+//! The files of a node's agent: the state that it must find again after a restart, and files for
+//! faults and for people.
 //!
 //! ```text
-//! <state>/nodes/<node>/agent.pid, agent.log the agent's own
-//! <state>/nodes/<node>/lock                 held by the agent while it runs
-//! <state>/nodes/<node>/ip                   the node's address
-//! <state>/nodes/<node>/faults.json          faults in force
-//! <state>/nodes/<node>/logs/                logs of pods that are gone
+//! <state>/nodes/<node>/agent.pid, agent.log  the agent's own
+//! <state>/nodes/<node>/lock                  held by the agent while it runs
+//! <state>/nodes/<node>/ip                    the node's address
+//! <state>/nodes/<node>/faults.json           faults in force
+//! <state>/nodes/<node>/logs/                 logs of pods that are gone
 //! <state>/nodes/<node>/pods/<ns>_<name>_<uid>/
-//!     ip, gid                               address and group of this incarnation
-//!     hosts, resolv.conf                    mounted into every container
-//!     volumes/<volume>/
-//!     containers/<container>/
-//!         spec.json                         what `container-init` was told
-//!         run.json, exit.json               the current attempt: its processes, and how it ended
-//!         last.json                         how the attempt before ended
-//!         process.pid                       the container's process, leader of its process group
-//!         init.pid                          the process that waits for it
-//!         log                               standard output and error, all attempts
+//!   ip, gid                                  address and group of this incarnation
+//!   hosts, resolv.conf                       mounted into every container
+//!   volumes/<volume>/
+//!   containers/<container>/
+//!     spec.json                              the instructions for `container-init`
+//!     run.json, exit.json                    the current attempt: its processes, its end
+//!     last.json                              the end of the attempt before
+//!     process.pid                            the container's process, leader of its process group
+//!     init.pid                               the process that waits for it
+//!     log                                    standard output and error, all attempts
 //! ```
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// One node's directory.
+/// The directory of one node.
 #[derive(Clone, Debug)]
 pub struct NodeDir(PathBuf);
 
 impl NodeDir {
-    /// The directory of `node` under the test bed's state directory.
+    /// The directory of `node` below the state directory of the test bed.
     pub fn new(state: &Path, node: &str) -> Self {
         Self(state.join("nodes").join(node))
     }
@@ -38,12 +39,12 @@ impl NodeDir {
         &self.0
     }
 
-    /// Directory of all pods.
+    /// The directory of all pods.
     pub fn pods(&self) -> PathBuf {
         self.0.join("pods")
     }
 
-    /// Held by the agent while it runs, so that a node never has two.
+    /// The lock that the agent holds while it runs, so that a node never has two agents.
     pub fn lock(&self) -> PathBuf {
         self.0.join("lock")
     }
@@ -53,22 +54,22 @@ impl NodeDir {
         self.0.join("ip")
     }
 
-    /// Faults in force, kept over restarts of the agent.
+    /// The faults in force, which stay over restarts of the agent.
     pub fn faults(&self) -> PathBuf {
         self.0.join("faults.json")
     }
 
-    /// Logs of containers whose pods are gone.
+    /// The directory for logs of containers whose pods are gone.
     pub fn old_logs(&self) -> PathBuf {
         self.0.join("logs")
     }
 
-    /// Directory of one incarnation of a pod.
+    /// The directory of one incarnation of a pod.
     pub fn pod(&self, namespace: &str, name: &str, uid: &str) -> PodDir {
         PodDir(self.pods().join(format!("{namespace}_{name}_{uid}")))
     }
 
-    /// All pod directories there are, with the UID that each belongs to.
+    /// All existing pod directories, each with the UID of its pod.
     pub fn all_pods(&self) -> io::Result<Vec<(PodDir, String)>> {
         let entries = match fs::read_dir(self.pods()) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -85,7 +86,7 @@ impl NodeDir {
         Ok(found)
     }
 
-    /// The directories of every incarnation of a pod that has left traces here.
+    /// The directories of all incarnations of a pod that were on this node.
     pub fn incarnations(&self, namespace: &str, name: &str) -> io::Result<Vec<PodDir>> {
         let prefix = format!("{namespace}_{name}_");
         let mut dirs = self.all_pods()?;
@@ -98,7 +99,7 @@ impl NodeDir {
     }
 }
 
-/// One incarnation of a pod.
+/// The directory of one incarnation of a pod.
 #[derive(Clone, Debug)]
 pub struct PodDir(PathBuf);
 
@@ -108,12 +109,12 @@ impl PodDir {
         &self.0
     }
 
-    /// File with the pod's address.
+    /// The file with the pod's address.
     pub fn ip(&self) -> PathBuf {
         self.0.join("ip")
     }
 
-    /// File with the group id that all processes of the pod run with.
+    /// The file with the group id of all processes of the pod.
     pub fn gid(&self) -> PathBuf {
         self.0.join("gid")
     }
@@ -128,17 +129,17 @@ impl PodDir {
         self.0.join("resolv.conf")
     }
 
-    /// Directory of a volume that lives with the pod.
+    /// The directory of a volume that is deleted with the pod.
     pub fn volume(&self, volume: &str) -> PathBuf {
         self.0.join("volumes").join(volume)
     }
 
-    /// Directory of one container.
+    /// The directory of one container.
     pub fn container(&self, container: &str) -> ContainerDir {
         ContainerDir(self.0.join("containers").join(container))
     }
 
-    /// All containers that were ever started in this pod.
+    /// The directories of all containers that were ever started in this pod.
     pub fn containers(&self) -> io::Result<Vec<ContainerDir>> {
         match fs::read_dir(self.0.join("containers")) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -147,12 +148,12 @@ impl PodDir {
     }
 }
 
-/// One container of a pod.
+/// The directory of one container.
 #[derive(Clone, Debug)]
 pub struct ContainerDir(PathBuf);
 
 impl ContainerDir {
-    /// A container's directory at a known path.
+    /// The container directory with this path.
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }
@@ -170,7 +171,7 @@ impl ContainerDir {
             .unwrap_or_default()
     }
 
-    /// What `container-init` was told.
+    /// The instructions for `container-init`.
     pub fn spec(&self) -> PathBuf {
         self.0.join("spec.json")
     }
@@ -180,34 +181,35 @@ impl ContainerDir {
         self.0.join("run.json")
     }
 
-    /// How the current attempt ended.
+    /// The end of the current attempt.
     pub fn exit(&self) -> PathBuf {
         self.0.join("exit.json")
     }
 
-    /// How the attempt before ended.
+    /// The end of the attempt before.
     pub fn last(&self) -> PathBuf {
         self.0.join("last.json")
     }
 
-    /// Pid file of the container's process.
+    /// The pid file of the container's process.
     pub fn process_pid(&self) -> PathBuf {
         self.0.join("process.pid")
     }
 
-    /// Pid file of the process that waits for it. Its name sorts first: whoever ends all processes of a node in the order
-    /// of their pid files ends it before it can record an exit, and so leaves a trace of a power failure.
+    /// The pid file of the process that waits for the container. Its name sorts first. So a power
+    /// loss, which kills all processes of a node in the order of their pid files, kills it before
+    /// it can record an exit, and leaves that as a trace.
     pub fn init_pid(&self) -> PathBuf {
         self.0.join("init.pid")
     }
 
-    /// Standard output and error of all attempts.
+    /// The standard output and error of all attempts.
     pub fn log(&self) -> PathBuf {
         self.0.join("log")
     }
 }
 
-/// Replaces a file as a whole: a reader sees the old content or the new one.
+/// Replaces a file as a whole, so that a reader sees the old content or the new one.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut next = path.as_os_str().to_owned();
     next.push(".next");
@@ -215,7 +217,7 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     fs::rename(&next, path)
 }
 
-/// Writes into the file that is there, so that bind mounts of it see the new content.
+/// Overwrites the existing file, so that bind mounts of it have the new content.
 pub fn write_in_place(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = fs::OpenOptions::new()
         .create(true)

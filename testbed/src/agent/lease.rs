@@ -11,10 +11,10 @@ use tokio::time::MissedTickBehavior;
 
 use super::Agent;
 
-/// Namespace of all node Leases.
+/// The namespace of all node Leases.
 const NAMESPACE: &str = "kube-node-lease";
 
-/// Renews for ever. What fails is tried again at the next beat.
+/// Renews the Lease for ever. A failure is tried again at the next beat.
 pub(super) async fn renew(agent: &Agent, owner: OwnerReference, every: Duration) {
     let api: Api<Lease> = Api::namespaced(agent.client.clone(), NAMESPACE);
     let mut beats = tokio::time::interval(every);
@@ -29,7 +29,7 @@ pub(super) async fn renew(agent: &Agent, owner: OwnerReference, every: Duration)
     }
 }
 
-/// One beat: replaces the Lease that is held, else the one that is there, else makes one.
+/// Renews once: replaces the Lease that is held, or else the existing one, or else creates one.
 async fn beat(
     api: &Api<Lease>,
     agent: &Agent,
@@ -42,7 +42,7 @@ async fn beat(
         Some(lease) => Some(lease),
         None => api.get_opt(&agent.node).await?,
     };
-    // A node that misses five beats is as good as gone.
+    // A node that misses five beats counts as gone.
     let duration = i32::try_from(every.as_secs().max(1) * 5).unwrap_or(i32::MAX);
     let spec = LeaseSpec {
         holder_identity: Some(agent.node.clone()),

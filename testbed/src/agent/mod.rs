@@ -1,12 +1,13 @@
-//! The node agent: it stands for a kubelet, and runs the pods of one Node object as plain processes.
+//! The node agent, which stands for a kubelet and runs the pods of one Node object as plain
+//! processes.
 //!
-//! `node` and `lease` keep the Node; `pods` watches what is bound to it; each pod has a `worker` of its own, which asks the
-//! pure modules `order`, `backoff`, `status` what is to be done and does it. What a container is, is told in `container`; where
-//! everything lies, in `layout`; how to make things go wrong, in `control`.
+//! `node` and `lease` keep the Node. `pods` watches the pods that are bound to it. Each pod has a
+//! `worker`, which asks the pure modules `order`, `backoff` and `status` what to do, and does it.
+//! `container` says what a container is, `layout` has the paths, and `control` makes faults.
 //!
-//! Left out: network namespaces (each pod has an address of its own instead), images (they name binaries of the host),
-//! Services with cluster IPs (their names lead to the pods), users and capabilities, gRPC probes, readiness gates,
-//! `kubectl logs` and `exec`.
+//! Left out: network namespaces (each pod has an address of its own instead), images (they stand
+//! for binaries of the host), cluster IPs of Services (their names have the addresses of pods),
+//! users and capabilities, gRPC probes, readiness gates, `kubectl logs` and `exec`.
 
 mod address;
 mod backoff;
@@ -70,7 +71,8 @@ pub struct Args {
     /// State directory of the control plane that the node belongs to.
     #[arg(long)]
     state: PathBuf,
-    /// How to reach the API server as `system:node:NAME`; default: the state's kubeconfig for that user.
+    /// How to reach the API server as `system:node:NAME`; default: the state's kubeconfig for that
+    /// user.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     /// Label of the Node, as KEY=VALUE; may be repeated.
@@ -92,7 +94,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// What all parts of one agent share.
+/// The state that all parts of one agent share.
 pub struct Agent {
     /// The Node's name.
     node: String,
@@ -100,17 +102,17 @@ pub struct Agent {
     host_ip: Ipv4Addr,
     /// The node's directory.
     dir: NodeDir,
-    /// The API server, as the node.
+    /// A client for the API server, as the node.
     client: Client,
-    /// Where the API server is, for pods that ask for it.
+    /// The address of the API server, for pods that ask for it.
     api_server: (String, u16),
     images: Images,
     limits: Limits,
     objects: Objects,
     endpoints: Arc<Endpoints>,
-    /// This program.
+    /// The path of this program.
     program: PathBuf,
-    /// Changes when faults may have changed.
+    /// A signal that faults may have changed.
     recheck: watch::Sender<()>,
 }
 
@@ -192,7 +194,7 @@ async fn agent(args: Args, dir: NodeDir) -> anyhow::Result<Agent> {
     })
 }
 
-/// Cluster DNS. Where the port cannot be had, `/etc/hosts` has to do.
+/// Serves cluster DNS. If the port cannot be bound, `/etc/hosts` has to do.
 async fn names(agent: &Agent) {
     if let Err(error) = dns::serve(agent.host_ip, agent.endpoints.clone()).await {
         tracing::warn!(%error, "no DNS on {}:53", agent.host_ip);
@@ -200,7 +202,7 @@ async fn names(agent: &Agent) {
     std::future::pending::<()>().await;
 }
 
-/// `SIGHUP` makes every worker look at its faults.
+/// Makes every worker check its faults on `SIGHUP`.
 async fn hangups(agent: &Agent) -> std::io::Result<()> {
     let mut hangups = signal(SignalKind::hangup())?;
     loop {

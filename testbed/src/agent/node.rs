@@ -1,4 +1,4 @@
-//! The Node object: registered at start, kept Ready while the agent lives.
+//! The Node object, which is registered at the start and kept Ready while the agent lives.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,7 +19,7 @@ use super::Agent;
 use super::retry::Retry;
 use super::status::time;
 
-/// Enough that no test pod is ever refused for lack of it.
+/// The node's capacity, which is enough for all pods of a test.
 pub(super) fn capacity() -> BTreeMap<String, Quantity> {
     [
         ("cpu", "64"),
@@ -31,7 +31,7 @@ pub(super) fn capacity() -> BTreeMap<String, Quantity> {
     .into()
 }
 
-/// Creates the Node or takes over the one that is there, and reports it Ready. Tries until it succeeds.
+/// Creates the Node or takes over the existing one, and reports it Ready. Tries until it succeeds.
 pub(super) async fn register(agent: &Agent, labels: &BTreeMap<String, String>) -> OwnerReference {
     let api: Api<Node> = Api::all(agent.client.clone());
     let mut retry = Retry::default();
@@ -73,14 +73,15 @@ async fn try_register(
     }
 }
 
-/// Watches the Node object, and reports Ready again when the node lifecycle controller has said otherwise.
+/// Watches the Node object, and reports Ready again after the node lifecycle controller has
+/// reported otherwise.
 pub(super) async fn keep_ready(agent: &Agent) {
     let api: Api<Node> = Api::all(agent.client.clone());
     let mut stream = watcher::watch_object(api.clone(), &agent.node)
         .backoff(Retry::default())
         .boxed();
     while let Some(event) = stream.next().await {
-        // A node that was deleted stays deleted until its agent starts again, as with a kubelet.
+        // A deleted node stays deleted until its agent starts again, as with a kubelet.
         let Ok(Some(node)) = event else { continue };
         if !is_ready(&node)
             && let Err(error) = report(&api, agent, Some(&node)).await
@@ -158,7 +159,7 @@ fn status(ip: Ipv4Addr, old: Option<&Node>) -> NodeStatus {
             architecture: std::env::consts::ARCH.to_owned(),
             operating_system: "linux".to_owned(),
             container_runtime_version: "host://1".to_owned(),
-            // Clients parse it; nothing here depends on the number.
+            // Clients parse the version. Nothing here depends on the number.
             kubelet_version: "v1.37.0-testbed".to_owned(),
             os_image: "processes of this host".to_owned(),
             ..NodeSystemInfo::default()

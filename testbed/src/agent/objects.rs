@@ -1,7 +1,8 @@
-//! Objects with configuration (Secret, `ConfigMap`) that pods of this node refer to, each watched by name, once, while somebody uses it.
+//! Each Secret and each ConfigMap that pods of this node refer to, watched by name, once, while it
+//! is in use.
 //!
-//! Node authorization lets a node read only what its pods name, and only one object per request: so one watch each, as
-//! the kubelet does it.
+//! Node authorization lets a node read only objects that its pods name, and only one object per
+//! request. So there is one watch per object, as with the kubelet.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -18,19 +19,19 @@ use tokio::task::AbortHandle;
 
 use super::retry::Retry;
 
-/// What is known of an object.
+/// The known state of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Lookup<K> {
     /// The API server has not answered yet.
     #[default]
     Unknown,
-    /// It does not exist.
+    /// The object does not exist.
     Absent,
-    /// Its current state.
+    /// The object's current state.
     Present(Arc<K>),
 }
 
-/// A watch of one object; the watch ends with its last user.
+/// The watch of one object, which ends with its last user.
 #[derive(Debug)]
 pub(super) struct Subscription<K> {
     receiver: watch::Receiver<Lookup<K>>,
@@ -45,7 +46,7 @@ impl<K> Subscription<K> {
 }
 
 impl<K: Clone> Subscription<K> {
-    /// Its state as soon as the API server has answered.
+    /// The object's state, once the API server has answered.
     pub(super) async fn known(&self) -> Lookup<K> {
         let mut receiver = self.receiver.clone();
         match receiver
@@ -74,7 +75,7 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Nothing watched yet.
+    /// No watches yet.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,

@@ -1,35 +1,35 @@
-//! Which containers of a pod should run now. Pure.
+//! The order of a pod's containers. Pure.
 
 use super::status::Role;
 
-/// What the order depends on, for one container.
+/// The state of a container, as far as the order depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Never started in this sandbox.
+    /// The container was never started in this sandbox.
     New,
-    /// Being started.
+    /// The container is being started.
     Launching,
-    /// Running; `started` once its startup probe has succeeded.
+    /// The container runs.
     Running {
-        /// Whether the next init container may go on.
+        /// Whether the startup probe has succeeded, so that the next init container may start.
         started: bool,
     },
-    /// Ended with this code.
+    /// The container ended with this code.
     Exited(i32),
 }
 
-/// What is to be done with a pod's containers.
+/// The next action for a pod's containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// These should be started, now or after their back-off.
+    /// Start these containers, now or after their back-off.
     Start(Vec<usize>),
-    /// An init container failed and nothing is restarted: the pod has failed.
+    /// None: an init container has failed and is not restarted, so the pod has failed.
     InitFailed,
-    /// Every main container has ended for good.
+    /// None: every main container has ended for good.
     Completed,
 }
 
-/// Decides. Init containers come first, as in the spec.
+/// The next action. Init containers come first, as in the spec.
 pub(super) fn next(containers: &[(Role, Progress)], restart_policy: &str) -> Next {
     let mains = || {
         containers

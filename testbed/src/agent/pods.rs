@@ -1,4 +1,4 @@
-//! The pods that are bound to this node, each handed to a worker of its own.
+//! The pods that are bound to this node, each with its worker.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::retry::Retry;
 use super::termination;
 use super::worker::Worker;
 
-/// Time between `SIGTERM` and `SIGKILL` for containers whose pod is gone, as in a kubelet.
+/// The time between `SIGTERM` and `SIGKILL` for containers whose pod is gone, as in a kubelet.
 pub(super) const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 
-/// Follows them for ever.
+/// Follows the pods for ever.
 pub(super) async fn follow(agent: Arc<Agent>) {
     let api: Api<Pod> = Api::all(agent.client.clone());
     let config = watcher::Config::default().fields(&format!("spec.nodeName={}", agent.node));
@@ -48,9 +48,9 @@ struct Handle {
 
 struct Pods {
     agent: Arc<Agent>,
-    /// By UID: a pod that was recreated under its name is another pod.
+    /// The workers by UID: a pod that was created again under its name is another pod.
     workers: HashMap<String, Handle>,
-    /// UIDs of a list that is being received.
+    /// The UIDs of a list that is being received.
     listed: Option<Vec<String>>,
 }
 
@@ -71,7 +71,7 @@ impl Pods {
             }
             watcher::Event::Apply(pod) => self.update(pod),
             watcher::Event::Delete(pod) => {
-                // The last look at it says how it was deleted.
+                // The last state of the object says how the pod was deleted.
                 let uid = pod.uid().unwrap_or_default();
                 if let Some(handle) = self.workers.get(&uid) {
                     handle.pod.send_replace(Arc::new(pod));
@@ -94,7 +94,7 @@ impl Pods {
         self.workers.insert(uid, Handle { pod: sender, gone });
     }
 
-    /// Tells workers that their pod object is gone.
+    /// Notifies workers that their pod object is gone.
     fn forget(&mut self, gone: impl Fn(&str) -> bool) {
         self.workers.retain(|uid, handle| {
             let gone = gone(uid);
@@ -105,7 +105,7 @@ impl Pods {
         });
     }
 
-    /// Ends what an earlier agent left of pods that have been deleted since.
+    /// Ends the containers that an earlier agent left of pods that were deleted since.
     fn end_orphans(&self) {
         for (dir, uid) in self.agent.dir.all_pods().unwrap_or_default() {
             if !self.workers.contains_key(&uid) {

@@ -1,4 +1,5 @@
-//! What the agent does with processes beyond [`Identity`]: process groups, ends without polling, leftovers.
+//! Operations on processes beyond [`Identity`]: signals to process groups, waiting without polling,
+//! and the removal of leftovers.
 
 use std::fs;
 use std::io;
@@ -12,9 +13,10 @@ use tokio::io::unix::AsyncFd;
 
 use crate::process::Identity;
 
-/// Signals the process group that `leader` leads. A group that is gone is no error.
+/// Signals the process group of `leader`. A group that is gone is no error.
 ///
-/// A group may outlive its leader: then the rest of it gets the signal, unless the pid belongs to somebody else by now.
+/// A group may outlive its leader. Then its other processes get the signal, unless another process
+/// has the pid by now.
 pub(super) fn signal_group(leader: Identity, signal: Signal) -> io::Result<()> {
     let pid = leader.pid();
     let reused = u32::try_from(pid)
@@ -30,7 +32,7 @@ pub(super) fn signal_group(leader: Identity, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Waits until a process has ended, without polling; it need not be a child.
+/// Waits until a process has ended, without polling. The process need not be a child.
 pub(super) async fn ended(process: Identity) -> io::Result<()> {
     let Some(pid) = rustix::process::Pid::from_raw(process.pid()) else {
         return Ok(());
@@ -54,7 +56,8 @@ fn watched(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// Kills every process that runs with this group id: whatever a pod's containers left behind outside their own groups.
+/// Kills every process with this group id, which a pod's containers may have left outside their
+/// process groups. Returns their number.
 pub(super) fn kill_all_of_group_id(gid: u32) -> io::Result<usize> {
     let mut killed = 0;
     for entry in fs::read_dir("/proc")? {
@@ -94,7 +97,7 @@ mod tests {
             .unwrap()
             .unwrap();
         assert!(!process.is_running());
-        // Already reaped by the look at it.
+        // The check above may have reaped the process already.
         let _ = child.wait();
     }
 }

@@ -1,7 +1,9 @@
-//! A pod that its node does not admit, as a kubelet does whose CPUs are taken: it has failed, and nothing of it is ever started.
+//! Pods that the node does not admit, like a kubelet without free CPUs: the pod has failed, and
+//! none of its containers is ever started.
 //!
-//! The status is that of kubelets since Kubernetes 1.28 (`rejectPod` in `pkg/kubelet/kubelet.go`): phase, reason and message, and nothing of what
-//! only kubelets write. After a reboot that takes away what was said of the containers and addresses before.
+//! The status is that of kubelets since Kubernetes 1.28 (`rejectPod` in `pkg/kubelet/kubelet.go`).
+//! It has phase, reason and message, and none of the other fields that kubelets write. After a
+//! reboot that removes the earlier container statuses and addresses.
 
 use std::sync::Arc;
 
@@ -19,22 +21,23 @@ use super::retry::Retry;
 use super::status::{CONDITIONS, time};
 use super::termination;
 
-/// How a kubelet's message begins.
+/// The beginning of a kubelet's message.
 const REJECTED: &str = "Pod was rejected: ";
-/// Why, in a kubelet's words.
+/// The reason, in a kubelet's words.
 const REASON: &str = "OutOfcpu";
-/// The same for people.
+/// The message after the beginning, in a kubelet's words.
 const MESSAGE: &str =
     "Node didn't have enough resource: cpu, requested: 100, used: 1900, capacity: 2000";
 
-/// Whether the pod has been rejected. Nothing takes that back.
+/// Whether the pod has been rejected. A rejection is final.
 pub(super) fn is_rejected(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let message = status.and_then(|status| status.message.as_deref());
     is_over(pod) && message.is_some_and(|message| message.starts_with(REJECTED))
 }
 
-/// Whether the node has yet to admit the pod: it is new here, or all that ran of it went down with the node.
+/// Whether the node has yet to admit the pod: the pod is new here, or all its containers went down
+/// with the node.
 pub(super) fn is_to_be_admitted(pod: &Pod, dir: &PodDir) -> bool {
     let runs = |container| matches!(container::running(container), Ok(Some(_)));
     let containers = dir.containers().unwrap_or_default();
@@ -46,7 +49,7 @@ fn is_over(pod: &Pod) -> bool {
     matches!(phase, Some("Failed" | "Succeeded"))
 }
 
-/// Rejects a pod, unless that has been done, and sees it to its end.
+/// Rejects a pod, unless it has been rejected before, and waits for its end.
 pub(super) async fn reject(
     api: &Api<Pod>,
     mut follow: watch::Receiver<Arc<Pod>>,
@@ -77,7 +80,7 @@ pub(super) async fn reject(
     }
 }
 
-/// Writes the status. Tries until it is accepted, or the pod is another.
+/// Writes the status. Tries until the API server accepts it, or the pod is another one.
 async fn tell(api: &Api<Pod>, pod: &Pod) {
     if is_rejected(pod) {
         return;
@@ -98,7 +101,8 @@ async fn tell(api: &Api<Pod>, pod: &Pod) {
     }
 }
 
-/// The patch. What a kubelet owns and does not say any more goes; the conditions of others stay.
+/// The patch of the status. Fields of kubelets that are not set any more are removed, and
+/// conditions of other writers stay.
 fn patch(pod: &Pod, now: Timestamp) -> Value {
     let conditions = CONDITIONS.map(|kind| json!({"type": kind, "$patch": "delete"}));
     let begun = pod.status.as_ref().and_then(|s| s.start_time.clone());

@@ -1,7 +1,7 @@
-//! Delays between attempts against an API server that is away or not yet convinced.
+//! Pauses between attempts while the API server is away or refuses.
 //!
-//! Node authorization learns of a pod a moment after the agent does, and tests restart the API server: so begin with
-//! milliseconds and stay below a few seconds.
+//! Node authorization learns of a pod a moment after the agent does, and tests restart the API
+//! server. So pauses begin with milliseconds and stay below a few seconds.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use kube::runtime::utils::Backoff;
 
 const FIRST: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(2);
-/// For what a pod waits for before it can start.
+/// The longest pause for things that a pod needs to start.
 const LONGEST_FOR_START: Duration = Duration::from_millis(160);
 
-/// Doubling delays from 20 ms to 2 s.
+/// Doubling pauses from 20 ms to 2 s.
 #[derive(Clone, Debug)]
 pub(super) struct Retry {
     next: Duration,
@@ -29,7 +29,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Delays that stay short, for what holds up the start of a pod.
+    /// Pauses that stay short, for things that a pod needs to start.
     pub(super) fn for_start() -> Self {
         Self {
             longest: LONGEST_FOR_START,
@@ -37,7 +37,7 @@ impl Retry {
         }
     }
 
-    /// Waits, each time longer.
+    /// Waits for the next pause.
     pub(super) async fn wait(&mut self) {
         let delay = self.next().unwrap_or(LONGEST);
         tokio::time::sleep(delay).await;

@@ -1,4 +1,4 @@
-//! What a pod has before any container: its directory, its address, its group.
+//! The sandbox of a pod, which exists before any container: a directory, an address and a group.
 
 use std::fs;
 use std::io;
@@ -11,16 +11,17 @@ use super::address;
 use super::container::{self, Exit, Run};
 use super::layout::{NodeDir, PodDir, replace};
 
-/// One incarnation's place on this machine.
+/// The sandbox of one incarnation.
 #[derive(Clone, Debug)]
 pub(super) struct PodSandbox {
-    /// Its directory.
+    /// The pod's directory.
     pub dir: PodDir,
-    /// Its address.
+    /// The pod's address.
     pub ip: Ipv4Addr,
-    /// Group of its processes; `None` where the agent is not root.
+    /// The group of the pod's processes. `None` if the agent is not root.
     pub gid: Option<u32>,
-    /// False when it had one before that went down with the node: everything starts anew, with a new address.
+    /// Whether the sandbox is the pod's first or still the same. False if an earlier one went down
+    /// with the node: then all containers start anew, with a new address.
     pub continued: bool,
 }
 
@@ -63,8 +64,8 @@ pub(super) fn node_ip(node: &NodeDir) -> io::Result<Ipv4Addr> {
     Ok(ip)
 }
 
-/// Whether a container was running when its node lost power: it is gone, and so is the process that would have recorded
-/// how it ended.
+/// Whether a container was running when its node lost power. Both the container and the process
+/// that would have recorded its end are gone then.
 fn went_down(dir: &PodDir) -> io::Result<bool> {
     for container in dir.containers()? {
         let Some(run) = container::read::<Run>(&container.run())? else {

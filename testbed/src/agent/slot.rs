@@ -1,4 +1,4 @@
-//! One container of a pod, over all its attempts: what it does, what it did, and the tasks that look after it.
+//! A container of a pod, over all its attempts: its state, its history, and its tasks.
 
 use std::time::{Duration, Instant};
 
@@ -21,47 +21,49 @@ use super::status::{ContainerView, Role, State, Waiting, time};
 )]
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// Its spec, as it is now.
+    /// The container's present spec.
     pub spec: Container,
-    /// What it is for.
+    /// The container's role.
     pub role: Role,
-    /// Its directory.
+    /// The container's directory.
     pub dir: ContainerDir,
-    /// What it does.
+    /// The container's state.
     pub state: State,
-    /// How the attempt before ended.
+    /// The end of the attempt before.
     pub last: Option<ContainerStateTerminated>,
     /// The current or last attempt.
     pub run: Option<Run>,
-    /// Restarts so far, also those that failed to start.
+    /// The number of restarts so far, with those that failed to start.
     pub restarts: i32,
-    /// Whether the current sandbox has not started it yet.
+    /// Whether the current sandbox has not started the container yet.
     pub fresh: bool,
-    /// A launch is under way.
+    /// Whether a launch is under way.
     pub launching: bool,
-    /// When the last attempt ended.
+    /// The time at which the last attempt ended.
     pub ended_at: Option<Instant>,
-    /// Startup probe passed.
+    /// Whether the startup probe has passed.
     pub started: bool,
-    /// What the readiness probe says.
+    /// The result of the readiness probe.
     pub readiness: Option<Outcome>,
-    /// Back-off of restarts.
+    /// The back-off of restarts.
     pub back_off: BackOff,
-    /// Back-off of pulls.
+    /// The back-off of pulls.
     pub pull: BackOff,
-    /// Not before, whatever else allows it.
+    /// The earliest time of the next attempt.
     pub not_before: Option<Instant>,
-    /// Set while the container is being stopped: when it is killed.
+    /// The time at which the container is killed, while it is being stopped.
     pub stopping: Option<watch::Sender<Instant>>,
-    /// To be started again though its policy would not: its definition has changed.
+    /// Whether the container is to be started again although its policy says otherwise, because its
+    /// definition has changed.
     pub replaced: bool,
-    /// Watches, probes and hooks of the current attempt; they end with it.
+    /// Watches, probes and hooks of the current attempt, which end with it.
     pub tasks: JoinSet<()>,
 }
 
-/// The containers of a pod, with what an earlier agent left of them.
+/// The containers of a pod, with the state that an earlier agent left.
 ///
-/// `same_sandbox` is false when the pod's processes went down with the node: then everything starts anew.
+/// `same_sandbox` is false if the pod's processes went down with the node. Then all containers
+/// start anew.
 pub(super) fn slots(pod: &Pod, dir: &PodDir, limits: Limits, same_sandbox: bool) -> Vec<Slot> {
     let Some(spec) = &pod.spec else {
         return Vec::new();
@@ -132,7 +134,8 @@ impl Slot {
         slot
     }
 
-    /// A container that ran before this agent started keeps what was said of it until its probes say otherwise.
+    /// Restores the reported state of a container that ran before this agent started, until its
+    /// probes report.
     fn recall(&mut self, pod: &Pod) {
         let Some(status) = &pod.status else { return };
         let lists = [&status.init_container_statuses, &status.container_statuses];
@@ -144,7 +147,7 @@ impl Slot {
         self.readiness = said.ready.then_some(Outcome::Success);
     }
 
-    /// For the order of containers.
+    /// The state for the order of containers.
     pub(super) fn progress(&self) -> Progress {
         if self.launching {
             return Progress::Launching;
@@ -155,7 +158,7 @@ impl Slot {
             },
             _ if self.fresh || self.replaced => Progress::New,
             State::Terminated(end) => Progress::Exited(end.exit_code),
-            // In back-off; how it ended is kept in `last`.
+            // The container is in back-off; `last` has its end.
             State::Waiting(_) => self
                 .last
                 .as_ref()
@@ -163,18 +166,18 @@ impl Slot {
         }
     }
 
-    /// Whether a process of it runs or is about to.
+    /// Whether a process of the container runs or is about to.
     pub(super) fn is_alive(&self) -> bool {
         self.launching || matches!(self.state, State::Running(_))
     }
 
-    /// Number of the next attempt.
+    /// The number of the next attempt.
     pub(super) fn next_attempt(&self) -> i32 {
         let tried = self.run.is_some() || self.last.is_some() || self.ended_at.is_some();
         if tried { self.restarts + 1 } else { 0 }
     }
 
-    /// Shows it as waiting; how it ended moves to `last`.
+    /// Shows the container as waiting. The end of the current attempt moves to `last`.
     pub(super) fn wait(&mut self, reason: &'static str, message: Option<String>) {
         if let State::Terminated(end) = &self.state {
             self.last = Some(end.clone());
@@ -182,7 +185,7 @@ impl Slot {
         self.state = waiting(reason, message);
     }
 
-    /// Takes note of a start.
+    /// Records a start.
     pub(super) fn begin(&mut self, run: Run) {
         if let State::Terminated(end) = &self.state {
             self.last = Some(end.clone());
@@ -197,7 +200,7 @@ impl Slot {
         self.replaced = false;
     }
 
-    /// Takes note of an end.
+    /// Records an end.
     pub(super) fn end(&mut self, exit: &Exit) {
         self.state = State::Terminated(terminated(exit));
         self.ended_at = Some(Instant::now());
@@ -208,13 +211,14 @@ impl Slot {
         self.tasks = JoinSet::new();
     }
 
-    /// Takes note of a command that could not be started: an end without a beginning.
+    /// Records a command that could not be started: an end without a start.
     pub(super) fn refused(&mut self, exit: &Exit) {
         self.restarts = self.next_attempt();
         self.end(exit);
     }
 
-    /// Takes note of an image that is not there: `ErrImagePull` first, `ImagePullBackOff` until the next try.
+    /// Records that the image does not exist: `ErrImagePull` first, `ImagePullBackOff` until the
+    /// next try.
     pub(super) fn pull_failed(&mut self, message: String) {
         let now = Instant::now();
         let first = !matches!(&self.state, State::Waiting(w) if w.reason.ends_with("ImagePullBackOff")
@@ -231,7 +235,7 @@ impl Slot {
         );
     }
 
-    /// When the attempt started, on the monotonic clock.
+    /// The start of the attempt on the monotonic clock.
     pub(super) fn started_at(&self) -> Instant {
         let started = self
             .run
@@ -242,7 +246,7 @@ impl Slot {
         Instant::now().checked_sub(age).unwrap_or_else(Instant::now)
     }
 
-    /// For the status. `unready` is the fault of that name.
+    /// The container as the status shows it. `unready` is the fault of that name.
     pub(super) fn view(&self, unready: bool) -> ContainerView {
         let ready = match self.readiness {
             _ if unready && self.spec.readiness_probe.is_none() => false,
@@ -250,7 +254,7 @@ impl Slot {
             None => self.spec.readiness_probe.is_none(),
         };
         let state = match &self.state {
-            // A status with a waiting container names the initial wait after what it waits for.
+            // Kubelets report the initial wait of an init container like this.
             State::Waiting(Waiting {
                 reason: "ContainerCreating",
                 ..
@@ -298,7 +302,7 @@ fn terminated(exit: &Exit) -> ContainerStateTerminated {
     }
 }
 
-/// An attempt that went down with its node, whose end nobody saw.
+/// The end of an attempt that went down with its node and was not recorded.
 fn lost(run: &Run) -> ContainerStateTerminated {
     ContainerStateTerminated {
         container_id: Some(format!("host://{}", run.id)),

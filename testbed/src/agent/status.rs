@@ -1,4 +1,4 @@
-//! A pod's status, computed from what its containers do. Pure: no clock and no IO, so that every row can be tested.
+//! A pod's status, computed from the states of its containers. Pure: without clock and IO.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -9,83 +9,84 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fields::Placement;
 
-/// What a container is for.
+/// The role of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Runs to its end before the next one starts.
+    /// An init container, which runs to its end before the next one starts.
     Init,
-    /// An init container with `restartPolicy: Always`: started in its turn, then kept running.
+    /// An init container with `restartPolicy: Always`, which starts in its turn and then keeps
+    /// running.
     Sidecar,
-    /// One of `spec.containers`.
+    /// A container of `spec.containers`.
     Main,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum State {
-    /// Not running, and why.
+    /// Waiting, with the reason.
     Waiting(Waiting),
-    /// Running since.
+    /// Running since this time.
     Running(Timestamp),
-    /// Ended.
+    /// Terminated.
     Terminated(ContainerStateTerminated),
 }
 
-/// Why a container does not run.
+/// The reason why a container does not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Waiting {
-    /// The kubelet's word for it, as `CrashLoopBackOff`.
+    /// The kubelet's word for the reason, such as `CrashLoopBackOff`.
     pub reason: &'static str,
-    /// More, where there is more to say.
+    /// A message with details.
     pub message: Option<String>,
 }
 
 /// A container as the status shows it.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerView {
-    /// Its name.
+    /// The container's name.
     pub name: String,
-    /// What it is for.
+    /// The container's role.
     pub role: Role,
-    /// The image asked for.
+    /// The image in the spec.
     pub image: String,
-    /// Unique name of the attempt.
+    /// The unique name of the attempt.
     pub id: Option<String>,
-    /// What it does.
+    /// The container's state.
     pub state: State,
-    /// How the attempt before ended.
+    /// The end of the attempt before.
     pub last: Option<ContainerStateTerminated>,
-    /// Restarts so far.
+    /// The number of restarts so far.
     pub restarts: i32,
-    /// Its startup probe has succeeded, or it has none and runs.
+    /// Whether the startup probe has succeeded, or the container has none and runs.
     pub started: bool,
-    /// Its readiness probe has succeeded, or it has none and has started.
+    /// Whether the readiness probe has succeeded, or the container has none and has started.
     pub ready: bool,
-    /// Resources it runs with.
+    /// The resources it runs with.
     pub resources: Option<ResourceRequirements>,
 }
 
-/// A pod that was ended by its node.
+/// The reason for which a node has ended a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    /// As `DeadlineExceeded`.
+    /// The reason, such as `DeadlineExceeded`.
     pub reason: String,
-    /// For people.
+    /// The message for people.
     pub message: String,
 }
 
 /// A pod as the status shows it.
 #[derive(Clone, Debug)]
 pub(super) struct PodView {
-    /// Init containers first, in the order of the spec.
+    /// The containers, init containers first, in the order of the spec.
     pub containers: Vec<ContainerView>,
-    /// Addresses; `None` before the pod has one.
+    /// The addresses. `None` before the pod has one.
     pub place: Option<Placement>,
-    /// When the agent took the pod on.
+    /// The time at which the agent accepted the pod.
     pub accepted_at: Timestamp,
-    /// Set when the node has ended it.
+    /// The reason, if the node has ended the pod.
     pub ended: Option<Ended>,
-    /// All containers have ended and none will start again.
+    /// Whether all containers have ended for good.
     pub finished: bool,
 }
 
@@ -98,7 +99,7 @@ pub(super) const CONDITIONS: [&str; 5] = [
     "PodScheduled",
 ];
 
-/// The status to publish; transition times are kept from the status before where nothing changed.
+/// The status to publish. Conditions that did not change keep their transition times.
 pub(super) fn compute(
     pod: &Pod,
     old: Option<&PodStatus>,
@@ -133,12 +134,13 @@ pub(super) fn compute(
     }
 }
 
-/// API times have whole seconds.
+/// A time in the API's precision of whole seconds.
 pub(super) fn time(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
-/// In a finished pod no container waits any more: those that never ran are reported as the kubelet does.
+/// The view of a container in a finished pod, where no container waits any more. Containers that
+/// never ran are reported as the kubelet does.
 fn settled(container: &ContainerView, view: &PodView) -> ContainerView {
     let mut container = container.clone();
     if !matches!(container.state, State::Running(_)) {
@@ -184,7 +186,7 @@ fn phase(
     if view.ended.is_some() {
         return "Failed";
     }
-    // A phase that says the end is never taken back.
+    // A final phase is never taken back.
     match old.and_then(|s| s.phase.as_deref()) {
         Some("Failed") => return "Failed",
         Some("Succeeded") => return "Succeeded",
@@ -226,7 +228,7 @@ pub(super) fn restart_policy(pod: &Pod) -> &str {
         .unwrap_or("Always")
 }
 
-/// A container's entry.
+/// The entry of a container in the status.
 fn container_status(container: &ContainerView) -> ContainerStatus {
     ContainerStatus {
         name: container.name.clone(),
@@ -345,7 +347,7 @@ fn initialized(containers: &[ContainerView], phase: &str) -> Finding {
             ..Finding::YES
         };
     }
-    // Once a main container has run, a sidecar that restarts does not take it back.
+    // Once a main container has run, a restart of a sidecar does not reset the condition.
     if has_begun {
         return Finding::YES;
     }
@@ -368,7 +370,7 @@ fn ready(containers: &[ContainerView], phase: &str) -> Finding {
     })
 }
 
-/// Names of the containers for which `good` does not hold.
+/// The names of the containers for which `good` does not hold.
 fn incomplete(
     containers: &[ContainerView],
     good: impl Fn(&ContainerView) -> bool,

@@ -1,6 +1,7 @@
-//! Publishes a pod's status: the latest wins, only changes are sent, and what somebody else overwrote is put back.
+//! The publisher of a pod's status. The latest status wins, only changes are sent, and fields that
+//! another writer overwrote are restored.
 //!
-//! A task of its own per pod, so that a pod goes on working while the API server is away.
+//! Each pod has a task for it, so that the pod goes on while the API server is away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use tokio::sync::watch;
 use super::retry::Retry;
 use super::status::CONDITIONS;
 
-/// What somebody else changed is put back no more often than this.
+/// The shortest pause before overwritten fields are restored.
 const RESTORE_DELAY: Duration = Duration::from_millis(300);
 
-/// The worker's end.
+/// The worker's handle.
 #[derive(Debug)]
 pub(super) struct StatusWriter {
     wanted: watch::Sender<Wanted>,
@@ -26,13 +27,14 @@ pub(super) struct StatusWriter {
 
 #[derive(Clone, Debug, Default)]
 struct Wanted {
-    /// Rises with every change, so that the worker can wait for one.
+    /// A number that rises with every change, so that the worker can wait for a change to be
+    /// published.
     number: u64,
     status: PodStatus,
 }
 
 impl StatusWriter {
-    /// Starts the task, which ends with the writer or when the pod object is gone.
+    /// Starts the task, which ends with this handle or when the pod object is gone.
     pub(super) fn start(api: Api<Pod>, pod: watch::Receiver<Arc<Pod>>) -> Self {
         let (wanted, follow) = watch::channel(Wanted::default());
         let (done, published) = watch::channel(0);
@@ -40,7 +42,7 @@ impl StatusWriter {
         Self { wanted, published }
     }
 
-    /// Asks for this status. Returns at once.
+    /// Requests this status. Returns at once.
     pub(super) fn set(&self, status: PodStatus) {
         self.wanted.send_if_modified(|wanted| {
             let changed = wanted.number == 0 || wanted.status != status;
@@ -54,10 +56,10 @@ impl StatusWriter {
         });
     }
 
-    /// Waits until the last status that was asked for has been accepted, or the pod object is gone.
+    /// Waits until the last requested status was accepted, or the pod object is gone.
     pub(super) async fn flush(&self) {
         let number = self.wanted.borrow().number;
-        // An error says that the task has ended: the object is gone.
+        // An error means that the task has ended because the object is gone.
         let mut published = self.published.clone();
         let _gone = published.wait_for(|done| *done >= number).await;
     }
@@ -115,7 +117,8 @@ async fn publish(
     }
 }
 
-/// The patch: the UID makes it a conflict for any other incarnation; address lists are replaced as a whole.
+/// The patch. Its UID makes it a conflict for any other incarnation, and lists of addresses are
+/// replaced as a whole.
 fn patch(pod: &Pod, status: &PodStatus) -> Value {
     let mut status = json!(status);
     for list in ["podIPs", "hostIPs"] {
@@ -126,7 +129,7 @@ fn patch(pod: &Pod, status: &PodStatus) -> Value {
     json!({"metadata": {"uid": pod.metadata.uid}, "status": status})
 }
 
-/// Whether an object that is newer than our last write lacks what we wrote.
+/// Whether an object that is newer than the last write lacks that write.
 fn overwritten(pod: &Pod, answered_version: u64, wanted: &Wanted) -> bool {
     wanted.number > 0
         && version(pod) > answered_version
@@ -136,7 +139,7 @@ fn overwritten(pod: &Pod, answered_version: u64, wanted: &Wanted) -> bool {
             .is_none_or(|found| owned(found) != owned(&wanted.status))
 }
 
-/// What nobody else has a reason to write.
+/// The fields that no other client has a reason to write.
 fn owned(status: &PodStatus) -> (Option<&str>, Option<&str>, Vec<(&str, &str)>) {
     let mut conditions: Vec<_> = status
         .conditions

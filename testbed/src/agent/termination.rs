@@ -1,4 +1,5 @@
-//! The end of a container and of a pod: hook, `SIGTERM`, grace, `SIGKILL`; clean up; the final DELETE.
+//! The end of a container and of a pod: hook, `SIGTERM`, grace period, `SIGKILL`, cleanup, and the
+//! final DELETE.
 
 use std::fs;
 use std::time::Instant;
@@ -16,7 +17,8 @@ use super::process::{kill_all_of_group_id, signal_group};
 use super::retry::Retry;
 use crate::process::Identity;
 
-/// Asks a container to end, and kills it at its deadline, which may come nearer meanwhile. The hook's time counts.
+/// Asks a container to end, and kills it at its deadline, which may come nearer meanwhile. The time
+/// of the hook counts.
 pub(super) async fn stop(
     process: Identity,
     hook: Option<LifecycleHandler>,
@@ -55,7 +57,7 @@ fn send(process: Identity, signal: Signal) {
     }
 }
 
-/// Removes what a pod had on this node, except its logs. No container may run.
+/// Removes the files and processes of a pod on this node, except its logs. No container may run.
 pub(super) fn clean_up(node: &NodeDir, pod: &PodDir) {
     let gid = fs::read_to_string(pod.gid())
         .ok()
@@ -94,7 +96,8 @@ fn keep_logs(node: &NodeDir, pod: &PodDir) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The final DELETE: grace 0, this very incarnation. Tries until it is accepted or the object is seen to be gone.
+/// Sends the final DELETE with a grace period of 0 for exactly this incarnation. Tries until it is
+/// accepted or the object is gone.
 pub(super) async fn delete(api: &Api<Pod>, pod: &Pod, gone: &CancellationToken) {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let params = DeleteParams {
@@ -109,7 +112,8 @@ pub(super) async fn delete(api: &Api<Pod>, pod: &Pod, gone: &CancellationToken) 
     while !gone.is_cancelled() {
         match api.delete(&name, &params).await {
             Ok(_) => return,
-            // An API server that has just started says "not found" of what it has not read yet.
+            // An API server that has just started answers "not found" for objects that it has not
+            // read yet.
             Err(error) => tracing::info!(%name, %error, "final delete"),
         }
         tokio::select! {
@@ -129,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers each request, on a connection of its own, with the next of these codes.
+    /// Answers each request, on a new connection, with the next of these codes.
     async fn answer(listener: TcpListener, codes: &[u16]) {
         for code in codes {
             let (mut connection, _) = listener.accept().await.unwrap();

@@ -1,7 +1,8 @@
-//! One pod, from the moment it is bound to this node until it is gone.
+//! The worker of one pod, from its binding to this node until it is gone.
 //!
-//! The worker is a loop over messages: look at the pod and its containers, do what is to be done now, publish the status,
-//! wait for the next message. Whatever takes time (launching, probing, stopping, preparing volumes) is a task that reports back.
+//! The worker is a loop over messages: read the pod and its containers, act, publish the status,
+//! and wait for the next message. Work that takes time (launching, probing, stopping, preparing
+//! volumes) is done by tasks that report back.
 
 mod messages;
 mod stopping;
@@ -34,7 +35,7 @@ use super::status_writer::StatusWriter;
 use super::volumes::{self, Volumes};
 use super::{Agent, dns, rejection, termination};
 
-/// Annotation that keeps a pod in `ContainerCreating` while it has the value of that name.
+/// The annotation that keeps a pod in `ContainerCreating` while it has the value of that name.
 const HOLD: &str = "testbed.quorumgate.io/hold";
 
 /// The worker of one pod.
@@ -48,7 +49,7 @@ pub(super) struct Worker {
     sandbox: PodSandbox,
     slots: Vec<Slot>,
     volumes: Option<Arc<Volumes>>,
-    /// Preparation of volumes, the hosts file.
+    /// The tasks that prepare volumes and keep the hosts file.
     tasks: JoinSet<()>,
     ending: Option<Ending>,
     accepted_at: Timestamp,
@@ -57,7 +58,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Looks after a pod until nothing of it is left on this node.
+    /// Runs a pod until nothing of it is left on this node.
     pub(super) async fn run(
         agent: Arc<Agent>,
         follow: watch::Receiver<Arc<Pod>>,
@@ -70,7 +71,7 @@ impl Worker {
             .pod(&namespace, &name, &pod.uid().unwrap_or_default());
         let api = Api::namespaced(agent.client.clone(), &namespace);
         if pod.metadata.deletion_timestamp.is_some() && !dir.path().exists() {
-            // Cleaned up by an agent that ended before its last word.
+            // An earlier agent cleaned the pod up, and ended before the final delete.
             termination::delete(&api, &pod, &gone).await;
             return;
         }
@@ -157,7 +158,7 @@ impl Worker {
         }
     }
 
-    /// Volumes and hosts file, in the background.
+    /// Prepares volumes and the hosts file in the background.
     fn prepare(&mut self) {
         let namespace = self.pod.namespace().unwrap_or_default();
         let names = self.agent.endpoints.namespace(&namespace);
@@ -189,7 +190,7 @@ impl Worker {
         });
     }
 
-    /// Does what is to be done now; returns when to look again.
+    /// Acts on the present state. Returns the time of the next check.
     fn step(&mut self) -> Option<Instant> {
         let faults = self.faults();
         self.note_ending();
@@ -226,7 +227,7 @@ impl Worker {
         timers.into_iter().flatten().min()
     }
 
-    /// Starts a container, or says when its back-off is over.
+    /// Starts a container, or returns the end of its back-off.
     fn start(
         &mut self,
         index: usize,
@@ -262,7 +263,7 @@ impl Worker {
             crash: faults.crash || faults.crash_container.as_ref() == Some(&slot.spec.name),
         };
         let report = self.report.clone();
-        // Not a task of the slot: a launch that has begun must be seen to its end.
+        // The task is not one of the slot's: a launch that has begun must be followed to its end.
         tokio::spawn(async move {
             let result = attempt.start().await;
             let _worker_gone = report.send(Message::Launched { index, result });
@@ -270,7 +271,7 @@ impl Worker {
         None
     }
 
-    /// Containers that have not had their turn wait under the kubelet's words for it.
+    /// Shows containers that have not had their turn as waiting, with the kubelet's reasons.
     fn show_waiting(&mut self) {
         let initializing = self.slots.iter().any(|s| {
             s.role != status::Role::Main
@@ -295,7 +296,7 @@ impl Worker {
         }
     }
 
-    /// Reports the end of a run.
+    /// Starts a task that reports the end of a run.
     fn watch_run(&mut self, index: usize) {
         let report = self.report.clone();
         let Some(slot) = self.slots.get_mut(index) else {
@@ -303,7 +304,7 @@ impl Worker {
         };
         let Some(run) = slot.run.clone() else { return };
         let dir = slot.dir.clone();
-        // Outlives the slot's tasks: those are aborted by what it reports.
+        // The task outlives the slot's tasks, which are aborted when it reports.
         self.tasks.spawn(async move {
             match launch::ended(&dir, &run).await {
                 Ok(exit) => drop(report.send(Message::Exited { index, exit })),
@@ -411,7 +412,7 @@ impl Worker {
         })
     }
 
-    /// Whether the outcome of a probe belongs to what runs now.
+    /// Whether the outcome of a probe belongs to the present run.
     fn is_current(&self, index: usize, run: &str) -> bool {
         let slot = self.slots.get(index);
         slot.is_some_and(|s| s.is_alive() && s.run.as_ref().is_some_and(|r| r.id == run))

@@ -1,4 +1,5 @@
-//! kube-apiserver: RBAC and Node authorization, NodeRestriction, webhooks by URL, an audit log.
+//! kube-apiserver, with RBAC and Node authorization, NodeRestriction, webhooks by URL, and an audit
+//! log.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use super::Tuning;
 use super::audit;
 use super::layout::{Layout, SERVICE_RANGE, TOKEN_ISSUER, path_flag};
 
-/// Writes the files that it reads.
+/// Writes its configuration files.
 pub(super) fn configure(layout: &Layout) -> Result<()> {
     let policy = policy_file(layout);
     fs::write(&policy, audit::POLICY).with_context(|| format!("cannot write {}", policy.display()))
@@ -49,9 +50,10 @@ pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Command {
         path_flag("audit-policy-file", &policy_file(layout)),
         path_flag("audit-log-path", &layout.state.audit_log()),
         "--audit-log-maxsize=1024".into(),
-        // Endpoints of the `kubernetes` Service may not be loopback addresses, and nobody here uses them.
+        // Endpoints of the `kubernetes` Service may not be loopback addresses, and no pod here uses
+        // them.
         "--endpoint-reconciler-type=none".into(),
-        // Less work while nothing happens.
+        // These settings reduce work while nothing happens.
         "--profiling=false".into(),
         "--etcd-count-metric-poll-period=0".into(),
     ]);

@@ -1,4 +1,4 @@
-//! The API server's audit log: who asked for what, and what the answer was.
+//! The API server's audit log: each request with its user and its answer.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom};
@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Everything that changes pods and what owns them; deletes and evictions with their options.
+/// The audit policy: all changes of pods and of their owners, deletes and evictions with their
+/// options.
 pub(super) const POLICY: &str = r#"apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -39,72 +40,72 @@ rules:
   - level: None
 "#;
 
-/// One request, when it was answered.
+/// A request, recorded when it was answered.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent {
-    /// Unique per request.
+    /// The unique id of the request.
     #[serde(rename = "auditID")]
     pub audit_id: String,
-    /// `get`, `delete`, `create`, ...
+    /// The verb, such as `get`, `delete` or `create`.
     pub verb: String,
-    /// Path and query.
+    /// The path and the query.
     #[serde(rename = "requestURI")]
     pub request_uri: String,
-    /// Who asked.
+    /// The user.
     pub user: AuditUser,
-    /// What for.
+    /// The object.
     #[serde(default)]
     pub object_ref: ObjectRef,
-    /// What the answer was.
+    /// The answer.
     #[serde(default)]
     pub response_status: ResponseStatus,
-    /// The request's body, where the policy records it: `DeleteOptions`, `Eviction`.
+    /// The request's body, if the policy records it: `DeleteOptions`, `Eviction`.
     #[serde(default)]
     pub request_object: Value,
-    /// Annotations, also those of admission webhooks (`<configuration's webhook name>/<key>`).
+    /// The annotations, with those of admission webhooks (`<configuration's webhook name>/<key>`).
     #[serde(default)]
     pub annotations: std::collections::BTreeMap<String, String>,
-    /// When the request came, RFC 3339 with microseconds.
+    /// The time of the request, RFC 3339 with microseconds.
     pub request_received_timestamp: jiff::Timestamp,
-    /// When this event was made.
+    /// The time of this event.
     pub stage_timestamp: jiff::Timestamp,
 }
 
-/// Who asked.
+/// The user of a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct AuditUser {
-    /// Such as `system:node:NAME`.
+    /// The user name, such as `system:node:NAME`.
     #[serde(default)]
     pub username: String,
-    /// Its groups.
+    /// The groups of the user.
     #[serde(default)]
     pub groups: Vec<String>,
 }
 
-/// What a request was for.
+/// The object of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ObjectRef {
-    /// Plural, such as `pods`.
+    /// The resource in the plural, such as `pods`.
     pub resource: String,
-    /// Such as `eviction`; empty for the object itself.
+    /// The subresource, such as `eviction`. Empty for the object itself.
     pub subresource: String,
     /// The object's namespace.
     pub namespace: String,
-    /// The object's name; empty for collections.
+    /// The object's name. Empty for collections.
     pub name: String,
 }
 
-/// How a request was answered.
+/// The answer to a request.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ResponseStatus {
     /// The HTTP status code.
     pub code: u16,
-    /// The reason, where it was refused.
+    /// The reason of a refusal.
     pub reason: String,
-    /// The message, where it was refused.
+    /// The message of a refusal.
     pub message: String,
 }
 
@@ -116,7 +117,7 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// What is logged from now on.
+    /// The log from now on.
     pub fn from_now(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -124,7 +125,7 @@ impl AuditLog {
         }
     }
 
-    /// All that is logged.
+    /// The whole log.
     pub fn from_start(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -134,7 +135,7 @@ impl AuditLog {
 
     /// The events so far whose object is in `namespace`, in the order of their answers.
     ///
-    /// The API server writes an event before it answers; there is nothing to wait for.
+    /// The API server writes an event before it answers, so there is no need to wait.
     pub fn events(&self, namespace: &str) -> Result<Vec<AuditEvent>> {
         let mut file = File::open(&self.path)
             .with_context(|| format!("cannot read {}", self.path.display()))?;
@@ -143,7 +144,8 @@ impl AuditLog {
         let mut events = Vec::new();
         for line in BufReader::new(file).lines() {
             let line = line?;
-            // Most lines are other tests'; a line still being written is a later look's.
+            // Most lines are of other tests. A line that is still being written is complete for a
+            // later call.
             if !line.contains(&needle) {
                 continue;
             }

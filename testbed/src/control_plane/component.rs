@@ -1,4 +1,4 @@
-//! The four processes of a control plane: how each is started, and how it tells that it is well.
+//! The four processes of a control plane, their commands and their health checks.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::kubeconfig;
 use crate::paths::State;
 use crate::process::Background;
 
-/// One process of the control plane.
+/// A process of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     /// etcd.
@@ -28,7 +28,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// All of them, in the order in which they need one another.
+    /// All components, in the order in which they need one another.
     pub const ALL: [Self; 4] = [
         Self::Etcd,
         Self::ApiServer,
@@ -36,7 +36,7 @@ impl Component {
         Self::Scheduler,
     ];
 
-    /// Its name, also that of its pid file and log.
+    /// The component's name, which is also that of its pid file and its log.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -46,12 +46,12 @@ impl Component {
         }
     }
 
-    /// Its process.
+    /// The component's process.
     pub fn process(self, state: &State) -> Background {
         Background::new(self.name(), &state.run(), &state.logs())
     }
 
-    /// Writes the files that it reads.
+    /// Writes the component's configuration files.
     pub(super) fn configure(self, layout: &Layout) -> Result<()> {
         match self {
             Self::ApiServer => api_server::configure(layout),
@@ -60,7 +60,7 @@ impl Component {
         }
     }
 
-    /// The command that starts it.
+    /// The command that starts the component.
     pub(super) fn command(self, layout: &Layout, tuning: &Tuning) -> Command {
         match self {
             Self::Etcd => etcd::command(layout),
@@ -70,7 +70,7 @@ impl Component {
         }
     }
 
-    /// Where it tells that it is well.
+    /// The URL of the component's health check, and the name in its certificate.
     fn health_url(self, ports: Ports) -> (String, &'static str) {
         match self {
             Self::Etcd => (format!("http://127.0.0.1:{}", ports.etcd_client), "/health"),
@@ -83,10 +83,11 @@ impl Component {
         }
     }
 
-    /// Asks it whether it is well.
+    /// Checks the component's health.
     ///
     /// # Errors
-    /// What it answered, or why it could not be asked.
+    ///
+    /// Fails with the component's answer, or with the reason why there is none.
     pub async fn check(self, state: &State, ports: Ports) -> Result<()> {
         ensure!(
             self.process(state).running().is_some(),

@@ -1,4 +1,4 @@
-//! kube-controller-manager: all default controllers, quick to notice that a node is gone.
+//! kube-controller-manager, with all default controllers and short times to notice a lost node.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Command {
         "--bind-address=127.0.0.1".into(),
         format!("--secure-port={}", layout.ports.controller_manager),
         path_flag("kubeconfig", &kubeconfig),
-        // Only health is asked for there, which needs neither.
+        // The port is used for health checks only, which need neither.
         "--authentication-skip-lookup=true".into(),
         path_flag(
             "tls-cert-file",
@@ -40,7 +40,8 @@ pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Command {
             tuning.node_grace_period.as_secs()
         ),
         "--node-startup-grace-period=20s".into(),
-        // Tests take several nodes away at once; the defaults would then evict one node in ten seconds, or none.
+        // Tests take several nodes away at once. With the defaults one node would be evicted in ten
+        // seconds, or none.
         "--node-eviction-rate=20".into(),
         "--secondary-node-eviction-rate=20".into(),
         "--large-cluster-size-threshold=0".into(),

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use super::layout::{Layout, path_flag};
 
-/// One member, on loopback, without fsync: the test bed's own state need not survive a power cut.
+/// The command for one member on loopback without fsync. The test bed's own state need not survive
+/// a power loss.
 pub(super) fn command(layout: &Layout) -> Command {
     let client = format!("http://127.0.0.1:{}", layout.ports.etcd_client);
     let peer = format!("http://127.0.0.1:{}", layout.ports.etcd_peer);

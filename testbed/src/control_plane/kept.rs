@@ -1,11 +1,13 @@
-//! Components that end by themselves when something goes wrong, and count on being started again.
+//! Components that exit when something goes wrong, and rely on being restarted.
 //!
-//! kube-scheduler and kube-controller-manager do so on purpose: the one when its cache no longer agrees with the API server (as
-//! after a restart of that), the other when it cannot reach the API server while it starts. A kubelet would start them again.
+//! kube-scheduler and kube-controller-manager exit on purpose: the first when its cache no longer
+//! agrees with the API server (as after a restart of that), the second when it cannot reach the API
+//! server at its start. A kubelet would restart them.
 
 use std::process::Command;
 
-/// Runs its arguments until SIGTERM comes; gives up after a number of lives, so that a component that cannot start ends.
+/// A shell script that runs its arguments until it gets SIGTERM. It restarts them a limited number
+/// of times, so that a component that cannot start ends.
 const KEEPER: &str = r#"
 trap 'trap "" TERM; kill 0; wait; exit' TERM
 for life in 1 2 3 4 5 6 7 8 9 10; do
@@ -18,7 +20,7 @@ done
 exit 1
 "#;
 
-/// A command that runs `component`, and again when it ends.
+/// The command that runs `component`, and restarts it when it exits.
 pub(super) fn kept(component: &Command) -> Command {
     let mut keeper = Command::new("sh");
     keeper
@@ -40,7 +42,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Notes its pid, and lives until it is killed.
+    /// A component that records its pid and runs until it is killed.
     fn component(notes: &Path) -> Command {
         let mut component = Command::new("sh");
         component
@@ -60,7 +62,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ends_by_itself_is_started_again_and_ends_with_its_keeper() {
+    async fn a_component_that_exits_is_restarted_and_ends_with_its_keeper() {
         let dir = tempfile::tempdir().unwrap();
         let notes = dir.path().join("notes");
         let process = Background::new("kept", dir.path(), dir.path());
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_kept_is_killed_with_its_keeper() {
+    async fn a_kept_component_is_killed_with_its_keeper() {
         let dir = tempfile::tempdir().unwrap();
         let notes = dir.path().join("notes");
         let process = Background::new("kept", dir.path(), dir.path());

@@ -1,4 +1,4 @@
-//! Everything that the components of one control plane need to know of one another: binaries, files, ports, identities.
+//! The facts that the components of one control plane share: binaries, files, ports, identities.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::paths::{Cache, State};
 use crate::pki::{self, Authority, Request, Usage};
 use crate::versions::Release;
 
-/// Kubernetes' own services get addresses from here; nothing routes them.
+/// The address range for Services. Nothing routes it.
 pub(super) const SERVICE_RANGE: &str = "10.96.0.0/16";
 const KUBERNETES_SERVICE: &str = "10.96.0.1";
-/// Who issues service account tokens, as their `iss` claim says.
+/// The issuer of service account tokens, as their `iss` claim says.
 pub(super) const TOKEN_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const AUTHORITY_NAME: &str = "quorumgate test bed";
 
@@ -27,13 +27,13 @@ pub(super) struct Layout {
     pub(super) etcd: PathBuf,
 }
 
-/// The certificate authority of a state; created when it is not there.
+/// The certificate authority of a state. Created if it does not exist.
 pub fn authority(state: &State) -> Result<Authority> {
     Authority::load_or_create(&state.pki(), AUTHORITY_NAME)
 }
 
 impl Layout {
-    /// Builds, chooses and issues whatever is not there yet. Blocks.
+    /// Builds, chooses and issues all missing parts. Blocks.
     pub(super) fn prepare(
         cache: &Cache,
         state: &State,
@@ -63,7 +63,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// What is prepared already; `None` when anything is missing. Changes nothing.
+    /// The layout that was prepared before. `None` if a part is missing. Changes nothing.
     pub(super) fn find(
         cache: &Cache,
         state: &State,
@@ -115,7 +115,7 @@ impl Layout {
     }
 
     fn issue_server(&self, authority: &Authority, name: &str, names: &[&str]) -> Result<()> {
-        // The certificate is written last: when it is there, so is its key.
+        // The certificate is written last. So if it exists, its key exists too.
         if self.pki_file(&format!("{name}.crt")).exists() {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl Layout {
     }
 }
 
-/// Where the ports of a state are recorded.
+/// The file that records the ports of a state.
 pub(super) fn ports_file(state: &State) -> PathBuf {
     state.root().join("ports.json")
 }
@@ -153,7 +153,7 @@ pub(super) fn api_url(ports: Ports) -> String {
     format!("https://127.0.0.1:{}", ports.api_server)
 }
 
-/// `--name=path`.
+/// The flag `--name=path`.
 pub(super) fn path_flag(name: &str, path: &Path) -> String {
     format!("--{name}={}", path.display())
 }

@@ -1,7 +1,8 @@
 //! A Kubernetes control plane as four background processes on loopback.
 //!
-//! Starting is idempotent: what runs and is well stays, what is missing, unwell or was started with other options is
-//! (re)started. One lock per state keeps two callers from doing so at the same time.
+//! A start is idempotent: components that run and are healthy stay. Components that are missing,
+//! unhealthy, or were started with other options are (re)started. A lock per state keeps two
+//! callers from doing so concurrently.
 
 mod api_server;
 pub mod audit;
@@ -32,22 +33,24 @@ use crate::paths::{Cache, State};
 use crate::process;
 use crate::versions::{self, Release};
 
-/// How long a component may take until it is well: far more than it needs on an idle machine.
+/// The time limit until a component is healthy. It is far more than an idle machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a component may take to end by itself.
+/// The time limit until a component has ended after SIGTERM.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// How long a component that runs may fail to answer before it is taken for hung.
+/// The time for which a running component may fail its health check before it counts as hung.
 const BENEFIT_OF_DOUBT: Duration = Duration::from_secs(10);
 
-/// How the control plane differs from one with default settings.
+/// The settings that differ between control planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// A node whose Lease is older than this is not Ready. Whole seconds.
+    /// The age of its Lease at which a node counts as not Ready. Whole seconds.
     pub node_grace_period: Duration,
-    /// How long pods stay on a node that is not Ready or unreachable, where they do not say so themselves. Whole seconds.
+    /// The time for which pods stay on a node that is not Ready or unreachable, unless they set it
+    /// themselves. Whole seconds.
     pub not_ready_toleration: Duration,
-    /// Feature gates of kube-controller-manager, as its flag has them (`Name=false`). None: those that it has by default.
+    /// The feature gates of kube-controller-manager, in the form of its flag (`Name=false`). `None`
+    /// stands for its defaults.
     pub controller_gates: Option<&'static str>,
 }
 
@@ -61,23 +64,24 @@ impl Default for Tuning {
     }
 }
 
-/// One control plane, running or not.
+/// A control plane, running or not.
 #[derive(Clone, Debug)]
 pub struct ControlPlane {
-    /// Where binaries are kept.
+    /// The cache of binaries.
     pub cache: Cache,
-    /// Where it lives.
+    /// The state directory.
     pub state: State,
-    /// Which Kubernetes.
+    /// The Kubernetes release.
     pub kubernetes: &'static Release,
-    /// Which etcd behind it.
+    /// The release of its etcd.
     pub etcd: &'static Release,
-    /// How it reacts.
+    /// The settings.
     pub tuning: Tuning,
 }
 
 impl ControlPlane {
-    /// The shared control plane that the environment names (see [`State::from_env`], [`versions::default_kubernetes`]).
+    /// The shared control plane that the environment names (see [`State::from_env`],
+    /// [`versions::default_kubernetes`]).
     pub fn from_env() -> Result<Self> {
         Self::with_kubernetes(versions::default_kubernetes()?)
     }
@@ -96,12 +100,14 @@ impl ControlPlane {
         })
     }
 
-    /// Starts whatever does not run or is not well, and waits until all is well.
+    /// Starts all components that do not run or are not healthy, and waits until all are healthy.
     ///
     /// # Errors
-    /// When a binary cannot be built, or a component does not get well; with the end of its log.
+    ///
+    /// Fails if a binary cannot be built, or if a component does not get healthy. The error has the
+    /// end of its log.
     pub async fn up(&self) -> Result<()> {
-        // Needs no lock, so that many tests may ask at once.
+        // The check needs no lock, so that many tests may ask at once.
         if self.is_up().await {
             return Ok(());
         }
@@ -109,14 +115,16 @@ impl ControlPlane {
         self.start_all().await
     }
 
-    /// Stops everything that this state started, also what a crash left behind, and removes the state.
+    /// Stops all processes of this state, also those that a crash left behind, and removes the
+    /// state.
     ///
-    /// The cache stays. Returns the names of what was still running.
+    /// The cache stays. Returns the names of the processes that were still running.
     pub async fn down(&self) -> Result<Vec<String>> {
         let _lock = self.lock().await?;
         let mut stopped = Vec::new();
         for component in Component::ALL.into_iter().rev() {
-            // Nodes and other processes go right after what would start new ones on them.
+            // Processes of nodes and sandboxes are killed after the scheduler and the controllers,
+            // which would give them new pods.
             if component == Component::ApiServer {
                 stopped.extend(process::kill_all_below(&self.state.nodes()).await?);
                 stopped.extend(process::kill_all_below(&self.state.sandboxes()).await?);
@@ -125,7 +133,7 @@ impl ControlPlane {
             if process.running().is_some() {
                 stopped.push(process.name().to_owned());
             }
-            // Nothing of it is needed any more: no reason to let it finish.
+            // The whole state is deleted, so the process need not end in order.
             process.kill().await?;
         }
         volumes::remove_all(&self.state.etcd_data())?;
@@ -137,15 +145,14 @@ impl ControlPlane {
         Ok(stopped)
     }
 
-    /// Stops one component and starts it again; returns when all is well.
-    ///
+    /// Stops one component and starts it again. Returns when all components are healthy.
     pub async fn restart(&self, component: Component) -> Result<()> {
         let _lock = self.lock().await?;
         component.process(&self.state).stop(STOP_GRACE).await?;
         self.start_all().await
     }
 
-    /// Whether each component is well.
+    /// Whether each component is healthy.
     pub async fn check(&self) -> Vec<(Component, Result<()>)> {
         let ports = self.ports();
         let check = async |component: Component| {
@@ -158,12 +165,12 @@ impl ControlPlane {
         .await
     }
 
-    /// Its ports, once it has been started.
+    /// The ports. `None` before the first start.
     pub fn ports(&self) -> Option<Ports> {
         Ports::load(&layout::ports_file(&self.state))
     }
 
-    /// The URL of its API, once it has been started.
+    /// The URL of the API. Fails before the first start.
     pub fn api_url(&self) -> Result<String> {
         self.ports()
             .map(layout::api_url)
@@ -175,7 +182,7 @@ impl ControlPlane {
         kubeconfig::client_from(&self.state.admin_kubeconfig()).await
     }
 
-    /// Whether each component runs with the command that `up` would start it with, and is well.
+    /// Whether each component runs with the command of `up` and is healthy.
     async fn is_up(&self) -> bool {
         let Some(layout) = Layout::find(&self.cache, &self.state, self.kubernetes, self.etcd)
         else {
@@ -193,7 +200,7 @@ impl ControlPlane {
         let layout = self.layout().await?;
         self.start(&layout, Component::Etcd).await?;
         self.start(&layout, Component::ApiServer).await?;
-        // Both need the API server only.
+        // Both components need only the API server.
         tokio::try_join!(
             self.start(&layout, Component::ControllerManager),
             self.start(&layout, Component::Scheduler),
@@ -228,7 +235,8 @@ impl ControlPlane {
         .with_context(|| format!("{} did not start{}", component.name(), process.last_words()))
     }
 
-    /// Gives a component that runs some time: on a busy machine it may just be slow, and a restart hurts everybody.
+    /// Gives a running component some time: on a busy machine it may just be slow, and a restart
+    /// would disturb all tests.
     async fn is_well(&self, component: Component, ports: Ports) -> bool {
         eventually(BENEFIT_OF_DOUBT, "it is well", async || {
             component.check(&self.state, ports).await
@@ -245,7 +253,7 @@ impl ControlPlane {
         .await?
     }
 
-    /// Exclusive until dropped, over all processes.
+    /// The lock of the state, which is exclusive over all processes until it is dropped.
     async fn lock(&self) -> Result<Flock<File>> {
         let path = self.state.lock_file();
         tokio::task::spawn_blocking(move || {

@@ -1,4 +1,4 @@
-//! What every cluster of the test bed has from the start.
+//! Kubernetes objects that every control plane has from the start.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -7,12 +7,13 @@ use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-/// Lets nodes read the names of Services' pods.
+/// The role that lets nodes read Services and their pods.
 const NODE_NAMES: &str = "testbed:node-names";
 
-/// Creates them, or leaves them as they are.
+/// Creates the objects, unless they exist.
 pub(super) async fn apply(client: &Client) -> Result<()> {
-    // Volumes are directories of this machine, made and removed by kube-controller-manager's hostpath provisioner.
+    // Volumes are directories of this machine. The hostpath provisioner of kube-controller-manager
+    // creates and removes them.
     let class = json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
@@ -37,7 +38,7 @@ pub(super) async fn apply(client: &Client) -> Result<()> {
         "resources": ["services", "pods"],
         "verbs": ["get", "list", "watch"],
     })];
-    // Node agents stand for cluster DNS too, and a kubelet may not read what that reads.
+    // Node agents stand for cluster DNS too, which reads objects that a kubelet may not read.
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

@@ -1,4 +1,5 @@
-//! The ports of one control plane, chosen once and then kept, so that kubeconfigs stay valid over restarts.
+//! The ports of one control plane. They are chosen once and then kept, so that kubeconfigs stay
+//! valid over restarts.
 
 use std::fs;
 use std::path::Path;
@@ -8,23 +9,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::free_ports::free_ports;
 
-/// A port for each listener of the control plane, all on 127.0.0.1.
+/// The ports of all listeners of the control plane, on 127.0.0.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {
-    /// etcd's client port.
+    /// The client port of etcd.
     pub etcd_client: u16,
-    /// etcd's peer port.
+    /// The peer port of etcd.
     pub etcd_peer: u16,
-    /// The Kubernetes API.
+    /// The port of the Kubernetes API.
     pub api_server: u16,
-    /// kube-controller-manager's health and metrics.
+    /// The port for health and metrics of kube-controller-manager.
     pub controller_manager: u16,
-    /// kube-scheduler's health and metrics.
+    /// The port for health and metrics of kube-scheduler.
     pub scheduler: u16,
 }
 
 impl Ports {
-    /// The ports recorded in `file`, or free ones, then recorded there.
+    /// The ports recorded in `file`. If there are none, free ports, which are then recorded.
     pub fn load_or_choose(file: &Path) -> Result<Self> {
         if let Some(ports) = Self::load(file) {
             return Ok(ports);
@@ -35,7 +36,7 @@ impl Ports {
         Ok(ports)
     }
 
-    /// The ports recorded in `file`, if they are.
+    /// The ports recorded in `file`, if there are any.
     pub fn load(file: &Path) -> Option<Self> {
         serde_json::from_str(&fs::read_to_string(file).ok()?).ok()
     }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 
 use super::layout::{Layout, path_flag};
 
-/// Writes the configuration that it reads.
+/// Writes its configuration file.
 pub(super) fn configure(layout: &Layout) -> Result<()> {
     let config = config_file(layout);
     fs::write(&config, configuration(layout))
@@ -22,7 +22,7 @@ pub(super) fn command(layout: &Layout) -> Command {
         path_flag("config", &config_file(layout)),
         "--bind-address=127.0.0.1".into(),
         format!("--secure-port={}", layout.ports.scheduler),
-        // Only health is asked for there, which needs neither.
+        // The port is used for health checks only, which need neither.
         "--authentication-skip-lookup=true".into(),
         path_flag("tls-cert-file", &layout.pki_file("kube-scheduler.crt")),
         path_flag(

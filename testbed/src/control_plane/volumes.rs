@@ -1,7 +1,8 @@
-//! Directories that the hostpath provisioner made and nobody will reclaim any more.
+//! Directories of the hostpath provisioner that it will not remove any more.
 //!
-//! The provisioner always puts volumes below `/tmp/hostpath_pv`, whichever control plane it belongs to. Which of them
-//! are ours is read from the raw files of the control plane's etcd, which works when nothing runs any more.
+//! The provisioner puts volumes below `/tmp/hostpath_pv`, whatever control plane it belongs to. The
+//! names of this control plane's volumes are read from the raw files of its etcd, which works when
+//! no process runs any more.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,10 +12,10 @@ use anyhow::{Context as _, Result};
 use memchr::memmem;
 
 const VOLUMES: &[u8] = b"/tmp/hostpath_pv/";
-/// A UUID, as text.
+/// The length of a UUID as text.
 const NAME_LENGTH: usize = 36;
 
-/// Removes every volume directory that the etcd data in `etcd_data` ever mentioned.
+/// Removes every volume directory whose name occurs in the etcd data in `etcd_data`.
 pub(super) fn remove_all(etcd_data: &Path) -> Result<()> {
     let member = etcd_data.join("member");
     let mut volumes = BTreeSet::new();

@@ -7,8 +7,8 @@ use super::EtcdCluster;
 use super::spec::{Auth, PASSWORD};
 
 impl EtcdCluster {
-    /// Switches authentication on as the builder was told: user `root` for the test bed, and the gate's user.
-    /// Call it once the cluster is quorate. Does nothing with [`Auth::Off`].
+    /// Switches authentication on with the builder's settings: user `root` for the test bed, and
+    /// the gate's user. The cluster has to be quorate. Does nothing with [`Auth::Off`].
     pub async fn enable_auth(&self) -> Result<()> {
         let mut etcd = self.connect().await?;
         let gate = self.spec.gate_user.as_str();
@@ -32,7 +32,7 @@ impl EtcdCluster {
     }
 }
 
-/// A user who cannot log in by password: only a certificate proves who it is.
+/// Adds a user without a password, who is known by a certificate only.
 async fn add_user(etcd: &mut Client, name: &str) -> Result<()> {
     etcd.user_add(name, "", Some(UserAddOptions::new().with_no_pwd()))
         .await?;

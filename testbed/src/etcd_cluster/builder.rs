@@ -1,4 +1,4 @@
-//! Choosing what a cluster looks like, and applying it.
+//! The builder of an etcd cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,10 +14,11 @@ use super::spec::{
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
 use crate::Sandbox;
 
-/// The common name of the client certificate that the gate finds, unless told otherwise.
+/// The common name in the gate's client certificate, unless another was chosen.
 const GATE_USER: &str = "quorumgate";
 
-/// Builds an [`EtcdCluster`]: three members of the newest etcd with mutual TLS, each with a claim, enrolled.
+/// The builder of an [`EtcdCluster`]. The default is three members of the newest etcd with mutual
+/// TLS, each with a claim, enrolled.
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is applied"]
 pub struct EtcdClusterBuilder {
@@ -53,85 +54,89 @@ impl EtcdClusterBuilder {
         }
     }
 
-    /// How many members (3).
+    /// Sets the number of members (default: 3).
     pub fn replicas(mut self, replicas: u32) -> Self {
         self.spec.replicas = replicas;
         self
     }
 
-    /// Which etcd (3.7).
+    /// Sets the version of etcd (default: 3.7).
     pub fn version(mut self, version: EtcdVersion) -> Self {
         self.spec.version = version;
         self
     }
 
-    /// TLS between clients, members and peers (mutual).
+    /// Sets TLS between clients, members and peers (default: mutual).
     pub fn tls(mut self, tls: Tls) -> Self {
         self.spec.tls = tls;
         self
     }
 
-    /// Where it says with which certificates members serve (flags, druid's volumes).
+    /// Sets the form in which members' certificates are configured (default: flags, druid's
+    /// volumes).
     pub fn tls_told(mut self, told: TlsTold) -> Self {
         self.spec.tls_told = told;
         self
     }
 
-    /// TLS between peers (like that of clients, which has to be on where this is); see [`EtcdCluster::switch_peer_tls`].
+    /// Sets TLS between peers (default: as between clients, where TLS has to be on if it is on
+    /// here). See [`EtcdCluster::switch_peer_tls`].
     pub fn peer_tls(mut self, tls: Tls) -> Self {
         self.spec.peer_tls = Some(tls);
         self
     }
 
-    /// Whether etcd authenticates its users (off); switched on by [`EtcdCluster::enable_auth`] once it is quorate.
+    /// Sets etcd's authentication (default: off). [`EtcdCluster::enable_auth`] switches it on once
+    /// the cluster is quorate.
     pub fn auth(mut self, auth: Auth) -> Self {
         self.spec.auth = auth;
         self
     }
 
-    /// The common name of the client certificate in the Secret that the gate finds (`quorumgate`).
+    /// Sets the common name in the Secret with the gate's client certificate (default:
+    /// `quorumgate`).
     pub fn gate_user(mut self, common_name: &str) -> Self {
         common_name.clone_into(&mut self.spec.gate_user);
         self
     }
 
-    /// What makes a member's pod Ready (quorum).
+    /// Sets the readiness probe of members (default: quorum).
     pub fn readiness(mut self, readiness: Readiness) -> Self {
         self.spec.readiness = readiness;
         self
     }
 
-    /// Where members keep their data (a claim each).
+    /// Sets the storage of members (default: a claim each).
     pub fn storage(mut self, storage: Storage) -> Self {
         self.spec.storage = storage;
         self
     }
 
-    /// Whose conventions the objects follow (enrolled by label).
+    /// Sets the conventions of the objects (default: enrolled by label).
     pub fn shape(mut self, shape: Shape) -> Self {
         self.spec.shape = shape;
         self
     }
 
-    /// In which order pods start (parallel).
+    /// Sets the order in which pods start (default: parallel).
     pub fn pod_management(mut self, policy: PodManagement) -> Self {
         self.spec.pod_management = policy;
         self
     }
 
-    /// How outdated pods are replaced (rolling update).
+    /// Sets the way in which outdated pods are replaced (default: rolling update).
     pub fn update_strategy(mut self, strategy: UpdateStrategy) -> Self {
         self.spec.update_strategy = strategy;
         self
     }
 
-    /// Members are named `<prefix>-<pod>` instead of like their pod.
+    /// Names members `<prefix>-<pod>` (default: the name of the pod).
     pub fn member_name_prefix(mut self, prefix: &str) -> Self {
         self.spec.member_name_prefix = Some(prefix.to_owned());
         self
     }
 
-    /// One more annotation of the pod template.
+    /// Adds an annotation to the pod template.
     pub fn template_annotation(mut self, key: &str, value: &str) -> Self {
         self.spec
             .template_annotations
@@ -139,54 +144,57 @@ impl EtcdClusterBuilder {
         self
     }
 
-    /// The revision that the template starts with; see [`EtcdCluster::change_template`].
+    /// Sets the first revision of the template. See [`EtcdCluster::change_template`].
     pub fn marker(self, marker: &str) -> Self {
         self.template_annotation(MARKER, marker)
     }
 
-    /// How long a terminating pod may take (10 s).
+    /// Sets the grace period of pods (default: 10 s).
     pub fn grace_period(mut self, grace_period: Duration) -> Self {
         self.spec.grace_period = grace_period;
         self
     }
 
-    /// The size of the database at which etcd raises NOSPACE (etcd's default: 2 GiB).
+    /// Sets the size of the database at which etcd raises NOSPACE (default: etcd's 2 GiB).
     pub fn quota_bytes(mut self, quota: u64) -> Self {
         self.spec.quota_bytes = Some(quota);
         self
     }
 
-    /// The controlling owner of the StatefulSet (none).
+    /// Sets the controlling owner of the StatefulSet (default: none).
     pub fn owned_by(mut self, owner: OwnerReference) -> Self {
         self.spec.owner = Some(owner);
         self
     }
 
-    /// Members tell clients their addresses instead of their names, which stop resolving when their pods lose their labels (names).
+    /// Makes members advertise their addresses to clients instead of their names, which do not
+    /// resolve once their pods have lost their labels (default: names).
     pub fn clients_by_address(mut self) -> Self {
         self.spec.clients_by_address = true;
         self
     }
 
-    /// What lets etcd start in a pod that runs (nothing: it starts at once); see [`EtcdCluster::change_initialisation`].
+    /// Sets the condition under which etcd starts in a running pod (default: etcd starts at once).
+    /// See [`EtcdCluster::change_initialisation`].
     pub fn initialisation(mut self, initialisation: Initialisation) -> Self {
         self.spec.initialisation = initialisation;
         self
     }
 
-    /// One more field of the etcd container, such as `resources` (none).
+    /// Adds a field to the etcd container, such as `resources`.
     pub fn container_field(mut self, name: &str, value: Value) -> Self {
         self.spec.container.insert(name.to_owned(), value);
         self
     }
 
-    /// Applies all objects in the sandbox's namespace, by server-side apply, and returns at once; wait with
-    /// [`EtcdCluster::quorate`].
+    /// Applies all objects in the sandbox's namespace by server-side apply, and returns at once.
+    /// [`EtcdCluster::quorate`] waits for the members.
     pub async fn apply(self, sandbox: &Sandbox) -> Result<EtcdCluster> {
         self.apply_in(sandbox.client(), sandbox.namespace()).await
     }
 
-    /// Like [`EtcdClusterBuilder::apply`], in any namespace that has nodes with its label.
+    /// Applies all objects as [`EtcdClusterBuilder::apply`] does, in any namespace with nodes of
+    /// its label.
     pub async fn apply_in(self, client: kube::Client, namespace: &str) -> Result<EtcdCluster> {
         ensure!(
             matches!(self.spec.auth, Auth::Off | Auth::Password) || self.spec.tls == Tls::Mutual,

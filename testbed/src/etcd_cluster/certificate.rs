@@ -1,4 +1,4 @@
-//! Certificates of members and of the gate, replaced while everything runs.
+//! Replacement of certificates of members and of the gate while they run.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,8 +23,8 @@ impl EtcdCluster {
             .await
     }
 
-    /// Replaces what members show to clients and to each other by new, valid certificates of the same authority. etcd reads them again with
-    /// the next handshake.
+    /// Replaces the members' server and peer certificates by new, valid ones of the same authority.
+    /// etcd reads them again at the next handshake.
     pub async fn rotate_member_certificates(&self) -> Result<()> {
         let authority = self.authority().await?;
         objects::write_member_certificates(&self.client, &self.namespace, &self.spec, &authority)

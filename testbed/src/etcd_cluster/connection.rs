@@ -1,4 +1,4 @@
-//! Connections to members: to a pod's address, with the server name of its member.
+//! Connections to members, by a pod's address with the server name of its member.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,13 +12,14 @@ use kube::Api;
 use super::spec::{Auth, PASSWORD, Tls};
 use super::{EtcdCluster, objects};
 
-/// How long a connection may take to come about: members are on this machine.
+/// The time limit for opening a connection. Members are on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The port that members listen on for clients.
+/// The members' port for clients.
 const CLIENT_PORT: u16 = 2379;
 
-/// How one identity connects to any member of a cluster; does not ask the API server again.
+/// The identity and the settings for connections to any member of a cluster. Needs no further call
+/// to the API server.
 #[derive(Clone, Debug)]
 pub struct Dialer {
     scheme: &'static str,
@@ -27,9 +28,9 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// A client of the member at this address. The connection comes about with the first call.
+    /// A client for the member at this address. The connection is opened by the first call.
     ///
-    /// `timeout` bounds each call on it, connecting included.
+    /// `timeout` is the limit for each call, which includes opening the connection.
     pub async fn dial(&self, address: IpAddr, timeout: Duration) -> Result<Client> {
         let mut options = ConnectOptions::new()
             .with_timeout(timeout)
@@ -44,7 +45,7 @@ impl Dialer {
         );
         if let Some(password) = self.password {
             let as_root = options.clone().with_user("root", password);
-            // Until authentication is on nobody is let in by it.
+            // Before authentication is on, every login fails.
             if let Ok(client) = Client::connect([&endpoint], Some(as_root)).await {
                 return Ok(client);
             }
@@ -54,12 +55,13 @@ impl Dialer {
 }
 
 impl EtcdCluster {
-    /// Connects as the test bed itself (etcd's user `root`), whatever became of the gate's certificate.
+    /// A dialer for the test bed itself (etcd's user `root`), independent of the gate's
+    /// certificate.
     pub async fn dialer(&self) -> Result<Dialer> {
         self.dialer_as(&objects::root_secret(&self.spec)).await
     }
 
-    /// Connects with the certificate that the gate finds.
+    /// A dialer with the gate's certificate.
     pub async fn gate_dialer(&self) -> Result<Dialer> {
         self.dialer_as(&objects::client_secret(&self.spec)).await
     }
@@ -75,15 +77,17 @@ impl EtcdCluster {
             .collect())
     }
 
-    /// The Secret with the certificate of etcd's user `root`, which the test bed itself uses; none without TLS.
+    /// The Secret with the certificate of etcd's user `root`, which the test bed uses. `None`
+    /// without TLS.
     pub fn root_secret(&self) -> Option<String> {
         (self.spec.tls == Tls::Mutual).then(|| objects::root_secret(&self.spec))
     }
 
-    /// A client of whichever member answers a linearizable read first, that is: one with quorum.
+    /// A client for the member that is first to answer a linearizable read, and so has a quorum.
     ///
     /// # Errors
-    /// When no member has quorum within a few seconds; the message holds what each of them said.
+    ///
+    /// Fails if no member has a quorum within a few seconds. The message has the answer of each.
     pub async fn connect(&self) -> Result<Client> {
         let dialer = self.dialer().await?;
         let mut refusals = Vec::new();
@@ -96,7 +100,7 @@ impl EtcdCluster {
         bail!("no member of {self:?} has quorum: {}", refusals.join("; "))
     }
 
-    /// A client of the member in one pod.
+    /// A client for the member in one pod.
     pub async fn connect_to(&self, pod: &str) -> Result<Client> {
         self.dialer()
             .await?
@@ -124,7 +128,7 @@ impl EtcdCluster {
         };
         let identity = Identity::from_pem(entry(objects::CERTIFICATE)?, entry(objects::KEY)?);
         let authority = Certificate::from_pem(entry(objects::CA_CERTIFICATE)?);
-        // One name for all members: their certificate has a wildcard.
+        // The server name is the same for all members, because their certificate has a wildcard.
         let any_member = self.server_name(&self.spec.pod(0));
         let tls = TlsOptions::new()
             .identity(identity)
@@ -141,7 +145,8 @@ impl EtcdCluster {
 async fn first_read(dialer: &Dialer, address: IpAddr) -> Result<Client> {
     let limit = Duration::from_secs(2);
     let mut client = dialer.dial(address, limit).await?;
-    // The client's own timeout does not cover an address that nobody listens on: it keeps trying.
+    // The client's own timeout does not cover an address without a listener, where it tries again
+    // and again.
     tokio::time::timeout(limit, client.get("testbed", None))
         .await
         .context("timed out")??;

@@ -1,4 +1,4 @@
-//! Connections to members that are kept: handshakes are what costs most of a question.
+//! Kept connections to members, since handshakes are most of the cost of a call.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 
 use super::Dialer;
 
-/// One connection per address, made when it is first asked for.
+/// A connection per address, opened at its first use.
 pub struct Connections {
     dialer: Dialer,
     patience: Duration,
@@ -18,7 +18,7 @@ pub struct Connections {
 }
 
 impl Connections {
-    /// None yet. A connection may take as long as `patience` to be made.
+    /// No connections yet. `patience` is the time limit of calls.
     pub fn new(dialer: Dialer, patience: Duration) -> Self {
         Self {
             dialer,
@@ -27,7 +27,7 @@ impl Connections {
         }
     }
 
-    /// The one to the member at this address.
+    /// The connection to the member at this address.
     pub async fn to(&self, address: IpAddr) -> Result<Client> {
         let mut clients = self.clients.lock().await;
         if let Some(client) = clients.get(&address) {

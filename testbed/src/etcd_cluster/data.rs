@@ -1,4 +1,4 @@
-//! What is in the cluster: filling it up, and the alarms that this raises.
+//! A database that is filled up, and the alarms for that.
 
 use anyhow::{Result, ensure};
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Error};
@@ -10,15 +10,16 @@ use super::EtcdCluster;
 pub struct Alarm {
     /// The member that raised it.
     pub member_id: u64,
-    /// Why.
+    /// The kind of alarm.
     pub kind: AlarmType,
 }
 
-/// Bytes of one value that [`EtcdCluster::fill_quota`] writes; etcd refuses requests above 1.5 MiB.
+/// The size in bytes of a value of [`EtcdCluster::fill_quota`]. etcd refuses requests above 1.5
+/// MiB.
 const FILLING: usize = 1 << 20;
 
 impl EtcdCluster {
-    /// The alarms that stand.
+    /// The active alarms.
     pub async fn alarms(&self) -> Result<Vec<Alarm>> {
         let answer = self
             .connect()
@@ -32,7 +33,7 @@ impl EtcdCluster {
         Ok(answer.alarms().iter().map(alarm).collect())
     }
 
-    /// Withdraws all alarms that stand.
+    /// Disarms all active alarms.
     pub async fn disarm(&self) -> Result<()> {
         let mut etcd = self.connect().await?;
         for alarm in self.alarms().await? {
@@ -44,8 +45,9 @@ impl EtcdCluster {
         Ok(())
     }
 
-    /// Writes until etcd raises NOSPACE. The cluster needs a small quota
-    /// ([`quota_bytes`](super::EtcdClusterBuilder::quota_bytes)), or this takes two gibibytes.
+    /// Writes until etcd raises NOSPACE. The cluster should have a small quota
+    /// ([`quota_bytes`](super::EtcdClusterBuilder::quota_bytes)), since the default needs two
+    /// gibibytes.
     pub async fn fill_quota(&self) -> Result<()> {
         let quota = self.spec.quota_bytes.unwrap_or(u64::MAX);
         ensure!(

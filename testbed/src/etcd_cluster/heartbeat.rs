@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::{EndpointStatus, EtcdCluster};
 
-/// Renews member Leases until it is dropped.
+/// A task that renews member Leases until it is dropped.
 #[derive(Debug)]
 #[must_use = "the heartbeat stops when this is dropped"]
 pub struct Heartbeat {
@@ -26,7 +26,8 @@ impl Drop for Heartbeat {
 }
 
 impl EtcdCluster {
-    /// Renews the Lease of every member that answers and knows a leader, every `period` (druid's default: 10 s).
+    /// Renews the Lease of every member that answers and knows a leader, every `period` (druid's
+    /// default: 10 s).
     pub fn heartbeat(&self, period: Duration) -> Heartbeat {
         let cluster = self.clone();
         let task = tokio::spawn(async move {
@@ -41,7 +42,7 @@ impl EtcdCluster {
         Heartbeat { task }
     }
 
-    /// One heartbeat of every member.
+    /// Renews the Lease of every member once.
     pub async fn renew_leases(&self) -> Result<()> {
         for status in self.statuses().await? {
             if status.leader.is_some() {
@@ -53,7 +54,7 @@ impl EtcdCluster {
 
     async fn renew_lease(&self, status: &EndpointStatus) -> Result<()> {
         let leads = status.leader == Some(status.member_id);
-        // Like the sidecar, which does not look at the learner flag.
+        // The sidecar does not look at the learner flag either.
         let role = if leads { "Leader" } else { "Member" };
         let holder = format!("{:x}:{:x}:{role}", status.member_id, status.cluster_id);
         let now = Timestamp::now()

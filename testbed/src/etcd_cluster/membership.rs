@@ -1,4 +1,4 @@
-//! Members as etcd lists them, and changes to them.
+//! The members in etcd's list, and changes to them.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use serde_json::json;
 use super::{EtcdCluster, objects};
 use crate::eventually;
 
-/// How long etcd may take to find all members well enough connected for a change.
+/// The time limit until etcd finds the members well enough connected for a change.
 const HEALTHY: Duration = Duration::from_secs(30);
 
 /// An entry of etcd's member list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its ID.
+    /// The member's id.
     pub id: u64,
-    /// Its name; empty until it has started for the first time.
+    /// The member's name. Empty before its first start.
     pub name: String,
-    /// Where other members reach it.
+    /// The URLs for other members.
     pub peer_urls: Vec<String>,
-    /// Where clients reach it; none until it has started.
+    /// The URLs for clients. Empty before its first start.
     pub client_urls: Vec<String>,
-    /// Whether it has no vote.
+    /// Whether the member is a learner.
     pub is_learner: bool,
 }
 
@@ -43,19 +43,19 @@ impl From<&etcd_client::Member> for Member {
 }
 
 impl EtcdCluster {
-    /// The members, from one that has quorum.
+    /// The member list of a member that has a quorum.
     pub async fn members(&self) -> Result<Vec<Member>> {
         let list = self.connect().await?.member_list().await?;
         Ok(list.members().iter().map(Member::from).collect())
     }
 
-    /// The members as the one in this pod knows them, with or without quorum.
+    /// The member list of the member in this pod, with or without a quorum.
     pub async fn members_known_to(&self, pod: &str) -> Result<Vec<Member>> {
         let list = self.connect_to(pod).await?.member_list().await?;
         Ok(list.members().iter().map(Member::from).collect())
     }
 
-    /// The member of a pod, found by its peer URL: one that never started has no name.
+    /// The member of a pod, found by its peer URL, since a member that never started has no name.
     pub async fn member(&self, pod: &str) -> Result<Member> {
         let url = self.spec.peer_url(&self.namespace, pod);
         let found = self
@@ -66,19 +66,19 @@ impl EtcdCluster {
         found.with_context(|| format!("{pod} is not a member of {self:?}"))
     }
 
-    /// Adds the member of a pod that is still to come (or whose volume is empty) as a learner. Call it before the pod
-    /// starts: the pod learns from it that it has to join.
+    /// Adds a member for a pod that does not exist yet (or whose volume is empty), as a learner.
+    /// Call this before the pod starts: the pod reads from a ConfigMap that it has to join.
     pub async fn add_learner(&self, pod: &str) -> Result<Member> {
         self.add_member(pod, MemberAddOptions::new().with_is_learner())
             .await
     }
 
-    /// Like [`EtcdCluster::add_learner`], but with a vote at once.
+    /// Adds a member as [`EtcdCluster::add_learner`] does, but as a voter.
     pub async fn add_voter(&self, pod: &str) -> Result<Member> {
         self.add_member(pod, MemberAddOptions::new()).await
     }
 
-    /// Gives the learner in this pod a vote. etcd refuses while it is not in sync.
+    /// Promotes the learner in this pod. etcd refuses while the learner is not in sync.
     pub async fn promote(&self, pod: &str) -> Result<()> {
         let id = self.member(pod).await?.id;
         self.connect().await?.member_promote(id).await?;
@@ -88,7 +88,7 @@ impl EtcdCluster {
     /// Removes the member of this pod from etcd; its process ends by itself.
     pub async fn remove(&self, pod: &str) -> Result<()> {
         let id = self.member(pod).await?.id;
-        // etcd refuses this, too, while it does not find enough members connected.
+        // etcd refuses the removal too, while it does not find enough members connected.
         let what = format!("{self:?} lets the member in {pod} go");
         eventually(HEALTHY, what, || async {
             self.connect().await?.member_remove(id).await?;
@@ -109,14 +109,15 @@ impl EtcdCluster {
 
     async fn add_member(&self, pod: &str, options: MemberAddOptions) -> Result<Member> {
         let url = self.spec.peer_url(&self.namespace, pod);
-        // etcd refuses ("unhealthy cluster") until all members have been connected for five seconds.
+        // etcd refuses ("unhealthy cluster") until all members have been connected for five
+        // seconds.
         let what = format!("{self:?} takes a member");
         let answer = eventually(HEALTHY, what, || async {
             let mut etcd = self.connect().await?;
             anyhow::Ok(etcd.member_add([&url], Some(options.clone())).await?)
         })
         .await?;
-        let added = answer.member().context("etcd added nobody")?;
+        let added = answer.member().context("etcd added no member")?;
         let entries: Vec<_> = answer
             .member_list()
             .iter()
@@ -130,7 +131,8 @@ impl EtcdCluster {
                 Some(format!("{name}={}", member.peer_urls().first()?))
             })
             .collect();
-        // Whatever is added has to be told, also while the API server restarts: etcd takes nobody else before this one has joined.
+        // The new member's pod has to get its member list, also while the API server restarts: etcd
+        // adds no other member before this one has joined.
         let what = format!("{pod} is told to join");
         let cluster = entries.join(",");
         eventually(HEALTHY, what, || self.tell_to_join(pod, &cluster)).await?;

@@ -47,10 +47,11 @@ pub use spec::{
 pub use status::EndpointStatus;
 pub use version::EtcdVersion;
 
-/// The annotation of the pod template that [`EtcdCluster::change_template`] sets: a new value is a new revision.
+/// The annotation of the pod template that [`EtcdCluster::change_template`] sets. A new value makes
+/// a new revision.
 pub const MARKER: &str = "testbed.quorumgate.io/revision";
 
-/// A cluster that has been applied. Cheap to clone; holds no connection.
+/// A cluster that was applied. Cheap to clone; holds no connection.
 #[derive(Clone)]
 pub struct EtcdCluster {
     client: kube::Client,
@@ -59,12 +60,12 @@ pub struct EtcdCluster {
 }
 
 impl EtcdCluster {
-    /// Starts to describe a cluster, whose StatefulSet gets this name.
+    /// The builder of a cluster, with the name of its StatefulSet.
     pub fn builder(name: &str) -> EtcdClusterBuilder {
         EtcdClusterBuilder::new(name)
     }
 
-    /// Finds a cluster that another process has applied.
+    /// The cluster that another process has applied.
     pub async fn find(client: kube::Client, namespace: &str, name: &str) -> Result<Self> {
         let set = Api::<StatefulSet>::namespaced(client.clone(), namespace)
             .get(name)
@@ -87,7 +88,7 @@ impl EtcdCluster {
         &self.spec.name
     }
 
-    /// The namespace it lives in.
+    /// The namespace of the cluster.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -97,7 +98,7 @@ impl EtcdCluster {
         &self.client
     }
 
-    /// The TLS server name of a pod's member, and its DNS name.
+    /// The TLS server name and DNS name of a pod's member.
     pub fn server_name(&self, pod: &str) -> String {
         self.spec.host(&self.namespace, pod)
     }

@@ -1,4 +1,4 @@
-//! The pods of a cluster as the API server has them now.
+//! The pods of a cluster, read from the API server.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt as _};
 use super::{EtcdCluster, objects};
 
 impl EtcdCluster {
-    /// Pods of this namespace.
+    /// The API of pods in the cluster's namespace.
     pub fn pod_api(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
@@ -24,7 +24,7 @@ impl EtcdCluster {
         Ok(pods)
     }
 
-    /// One pod, read uncached.
+    /// A pod, read uncached.
     pub async fn pod(&self, name: &str) -> Result<Pod> {
         self.pod_api()
             .get(name)
@@ -53,7 +53,7 @@ impl EtcdCluster {
         address(&self.pod(name).await?).with_context(|| format!("pod {name} has no address"))
     }
 
-    /// The UID of one pod: a later incarnation has another.
+    /// The UID of one pod, which differs for each incarnation.
     pub async fn pod_uid(&self, name: &str) -> Result<String> {
         self.pod(name)
             .await?

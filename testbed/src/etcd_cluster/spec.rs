@@ -1,4 +1,4 @@
-//! What an etcd cluster of the test bed is made of; chosen with [`EtcdClusterBuilder`](super::EtcdClusterBuilder).
+//! The properties of an etcd cluster, which [`EtcdClusterBuilder`](super::EtcdClusterBuilder) sets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 
 use super::EtcdVersion;
 
-/// How clients or peers of the cluster talk.
+/// The kind of connections between clients or peers and members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tls {
     /// Both sides show a certificate.
     #[default]
     Mutual,
-    /// Plain text.
+    /// No TLS.
     None,
 }
 
@@ -28,88 +28,92 @@ impl Tls {
     }
 }
 
-/// Whether etcd asks who its clients are. Users are named by the common name of their certificate.
+/// The authentication of clients by etcd. Users are named by the common name of their certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Auth {
-    /// Anyone whose certificate is accepted may do anything.
+    /// Off: every client with an accepted certificate may make every call.
     #[default]
     Off,
-    /// Authentication is on, and the gate's user exists, but has no role.
+    /// On. The gate's user exists and has no role.
     GateIsUser,
-    /// Authentication is on, and the gate's user has the root role.
+    /// On. The gate's user has the role `root`.
     GateIsRoot,
-    /// Authentication is on, and etcd does not know the gate's user.
+    /// On. etcd does not know the gate's user.
     GateIsUnknown,
-    /// Authentication is on, and users, of whom the gate's has the root role, are known by [`PASSWORD`].
+    /// On, with [`PASSWORD`] for all users. The gate's user has the role `root`.
     Password,
 }
 
-/// Every user's password, with [`Auth::Password`].
+/// The password of every user with [`Auth::Password`].
 pub const PASSWORD: &str = "test bed, test bed";
 
-/// Where it says with which certificates a member serves, and how the volumes are called that hold them.
+/// The form in which a member's certificates are configured, and the names of the volumes that have
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TlsTold {
-    /// By flags, on druid's volumes.
+    /// Flags, on druid's volumes.
     #[default]
     Druid,
-    /// By flags, on volumes of other names.
+    /// Flags, on volumes with other names.
     Flags,
-    /// By variables, on volumes of other names, none of which is for clients.
+    /// Environment variables, on volumes with other names, none of which is for clients.
     Variables,
 }
 
-/// What makes a pod Ready.
+/// The readiness probe of a pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Readiness {
-    /// etcd's own check that the member has quorum, as druid's wrapper does.
+    /// etcd's own check that the member has a quorum, as in druid's wrapper.
     #[default]
     Quorum,
-    /// The process listens; a member that lost its peers stays Ready.
+    /// A check that the process listens. A member that lost its peers stays Ready.
     Process,
-    /// No probe: Ready while it runs.
+    /// No probe: the pod is Ready while it runs.
     None,
 }
 
-/// Where a member keeps its data.
+/// The storage of a member's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
     /// A claim per member, which outlives its pods.
     #[default]
     Claim,
-    /// Gone with the pod: a member that comes back has to be removed and added anew.
+    /// A volume that is deleted with the pod. A member that comes back has to be removed and added
+    /// again.
     EmptyDir,
 }
 
-/// Whose conventions the objects follow.
+/// The conventions of the objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Shape {
-    /// One container, and the label that enrols a StatefulSet.
+    /// A container for etcd, and the label that enrols a StatefulSet.
     #[default]
     Enrolled,
-    /// One container, and nothing that tells the gate about it.
+    /// A container for etcd, and no label for the gate.
     Foreign,
     /// etcd-druid's labels, services, annotations, Leases, and its second container.
     Druid,
 }
 
-/// Whether members are shaped like those of etcd-wrapper: etcd's container runs at once, and starts etcd when the container beside it has
-/// initialised the data.
+/// The initialisation of members like etcd-wrapper's: etcd's container runs at once, and starts
+/// etcd when the container beside it has initialised the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Initialisation {
-    /// There is none: etcd starts at once.
+    /// No initialisation: etcd starts at once.
     #[default]
     None,
-    /// It lets etcd start.
+    /// The initialisation succeeds, and etcd starts.
     Succeeds,
-    /// It fails in these pods, over and over (in all of them, where none is named), and succeeds in the others.
+    /// The initialisation fails again and again in these pods (in all if none is named), and
+    /// succeeds in the others.
     Fails(Vec<String>),
-    /// It hangs in these pods (in all of them, where none is named), and succeeds in the others.
+    /// The initialisation hangs in these pods (in all if none is named), and succeeds in the
+    /// others.
     Hangs(Vec<String>),
 }
 
 impl Initialisation {
-    /// The arguments of the container that initialises.
+    /// The arguments of the initialising container.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let (what, pods) = match self {
             Self::None | Self::Succeeds => ("succeeds", [].as_slice()),
@@ -122,28 +126,28 @@ impl Initialisation {
     }
 }
 
-/// How the StatefulSet controller starts and stops pods.
+/// The order in which the StatefulSet controller starts and stops pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PodManagement {
-    /// All at once, as druid does.
+    /// All pods at once, as druid does.
     #[default]
     Parallel,
-    /// One after another, each when its predecessor is Ready.
+    /// Pods one after another, each when its predecessor is Ready.
     OrderedReady,
 }
 
-/// How the StatefulSet controller replaces outdated pods.
+/// The update strategy of the StatefulSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UpdateStrategy {
-    /// By itself, highest ordinal first.
+    /// The StatefulSet controller replaces pods, the highest ordinal first.
     #[default]
     RollingUpdate,
-    /// When somebody deletes them.
+    /// Pods are replaced when a client deletes them.
     OnDelete,
 }
 
-/// Everything that decides what the cluster's objects look like. Kept as an annotation of the StatefulSet, so that
-/// another process can find the cluster again.
+/// All properties of the cluster's objects. They are stored in an annotation of the StatefulSet, so
+/// that another process can find the cluster again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) name: String,
@@ -152,7 +156,7 @@ pub(crate) struct Spec {
     pub(crate) tls: Tls,
     #[serde(default)]
     pub(crate) tls_told: TlsTold,
-    /// Between peers, where that differs.
+    /// The TLS of peers, if it differs.
     #[serde(default)]
     pub(crate) peer_tls: Option<Tls>,
     pub(crate) auth: Auth,
@@ -167,7 +171,7 @@ pub(crate) struct Spec {
     pub(crate) grace_period: Duration,
     pub(crate) quota_bytes: Option<u64>,
     pub(crate) owner: Option<OwnerReference>,
-    /// Whether members advertise their client URLs by the addresses of their pods.
+    /// Whether members advertise client URLs with the addresses of their pods.
     #[serde(default)]
     pub(crate) clients_by_address: bool,
     #[serde(default)]
@@ -208,12 +212,12 @@ impl Spec {
         self.tls.scheme()
     }
 
-    /// How peers talk.
+    /// The TLS of peers.
     pub(crate) fn peer_tls(&self) -> Tls {
         self.peer_tls.unwrap_or(self.tls)
     }
 
-    /// Where the peers of a pod reach it.
+    /// The peer URL of a pod.
     pub(crate) fn peer_url(&self, namespace: &str, pod: &str) -> String {
         let scheme = self.peer_tls().scheme();
         format!("{scheme}://{}:2380", self.host(namespace, pod))

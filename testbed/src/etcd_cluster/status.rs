@@ -1,4 +1,4 @@
-//! What each member says of itself, and whether the cluster is quorate.
+//! The status of each member, and the check that the cluster is quorate.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,8 @@ use super::EtcdCluster;
 use super::connections::Connections;
 use crate::eventually;
 
-/// How long one question to one member may take: a frozen one costs as much, a starved one still answers.
+/// The time limit of one question to one member. A frozen member costs all of it; a starved one
+/// still answers.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A member's answer to `Maintenance.Status`, with the pod that gave it.
@@ -18,34 +19,34 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct EndpointStatus {
     /// The pod that was asked.
     pub pod: String,
-    /// Its member's ID.
+    /// The id of its member.
     pub member_id: u64,
-    /// Its cluster's ID.
+    /// The id of its cluster.
     pub cluster_id: u64,
-    /// The leader it follows, or itself; `None` while it knows none.
+    /// The leader that the member follows, which may be itself. `None` if it knows none.
     pub leader: Option<u64>,
-    /// Its raft term.
+    /// The raft term.
     pub raft_term: u64,
-    /// The last log entry it has applied.
+    /// The index of the last log entry that it has applied.
     pub applied_index: u64,
-    /// Whether it has no vote.
+    /// Whether the member is a learner.
     pub is_learner: bool,
-    /// Alarms of any member, and whatever else it complains about.
+    /// Alarms of any member, and other complaints.
     pub errors: Vec<String>,
-    /// Bytes of the database file.
+    /// The size of the database file in bytes.
     pub db_size: i64,
-    /// Version of etcd.
+    /// The version of etcd.
     pub version: String,
 }
 
 impl EtcdCluster {
-    /// Asks the member in one pod; works without quorum.
+    /// The status of the member in one pod. Works without a quorum.
     pub async fn endpoint_status(&self, pod: &str) -> Result<EndpointStatus> {
         let address = self.pod_ip(pod).await?;
         status(self.dialer().await?.dial(address, PATIENCE).await?, pod).await
     }
 
-    /// Asks all members at once; those that did not answer are missing.
+    /// The status of every member that answers.
     pub async fn statuses(&self) -> Result<Vec<EndpointStatus>> {
         let dialer = self.dialer().await?;
         let addresses = self.pod_ips().await?;
@@ -55,7 +56,7 @@ impl EtcdCluster {
         Ok(join_all(questions).await.into_iter().flatten().collect())
     }
 
-    /// The pod whose member the others follow.
+    /// The pod of the leader that the others follow.
     pub async fn leader(&self) -> Result<String> {
         let statuses = self.statuses().await?;
         let leads = |s: &&EndpointStatus| s.leader == Some(s.member_id);
@@ -66,7 +67,7 @@ impl EtcdCluster {
             .clone())
     }
 
-    /// The pods that run, without the leader's.
+    /// The running pods, without the leader's.
     pub async fn followers(&self) -> Result<Vec<String>> {
         let leader = self.leader().await?;
         Ok(self
@@ -77,8 +78,8 @@ impl EtcdCluster {
             .collect())
     }
 
-    /// Waits until every pod that `spec.replicas` asks for runs a voter, all follow one leader, and each of them
-    /// answers a linearizable read. Returns how long that took.
+    /// Waits until every pod that `spec.replicas` asks for runs a voter, all follow one leader, and
+    /// each answers a linearizable read. Returns how long that took.
     pub async fn quorate(&self, within: Duration) -> Result<Duration> {
         let start = Instant::now();
         let what = format!("{self:?} is quorate");

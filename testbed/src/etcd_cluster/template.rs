@@ -1,4 +1,4 @@
-//! Changes to the StatefulSet after it was applied.
+//! Changes of the StatefulSet after it was applied.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -11,7 +11,7 @@ use super::spec::{Initialisation, Tls};
 use super::{EtcdCluster, MARKER};
 
 impl EtcdCluster {
-    /// StatefulSets of this namespace.
+    /// The API of StatefulSets in the cluster's namespace.
     pub fn stateful_set_api(&self) -> Api<StatefulSet> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
@@ -22,13 +22,13 @@ impl EtcdCluster {
         found.with_context(|| format!("cannot read the StatefulSet of {self:?}"))
     }
 
-    /// `spec.replicas` now.
+    /// The present `spec.replicas`.
     pub async fn replicas(&self) -> Result<i32> {
         let spec = self.stateful_set().await?.spec;
         Ok(spec.and_then(|spec| spec.replicas).unwrap_or(1))
     }
 
-    /// Sets `spec.replicas` by way of the scale subresource, as `kubectl scale` does.
+    /// Sets `spec.replicas` through the scale subresource, as `kubectl scale` does.
     pub async fn scale(&self, replicas: u32) -> Result<(), kube::Error> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         let parameters = PatchParams::default();
@@ -38,7 +38,7 @@ impl EtcdCluster {
         Ok(())
     }
 
-    /// Sets the annotation [`MARKER`] of the pod template; a new value makes a new revision.
+    /// Sets the annotation [`MARKER`] of the pod template. A new value makes a new revision.
     pub async fn change_template(&self, marker: &str) -> Result<(), kube::Error> {
         let annotations = json!({"metadata": {"annotations": {MARKER: marker}}});
         self.patch_stateful_set(json!({"spec": {"template": annotations}}))
@@ -53,7 +53,7 @@ impl EtcdCluster {
             .await
     }
 
-    /// Changes what lets etcd start, of members that have something that does.
+    /// Changes the initialisation of members that have one.
     pub async fn change_initialisation(&self, to: &Initialisation) -> Result<(), kube::Error> {
         let container = json!({"name": objects::INITIALISER, "args": to.arguments()});
         let template = json!({"spec": {"containers": [container]}});
@@ -61,8 +61,9 @@ impl EtcdCluster {
             .await
     }
 
-    /// Switches TLS between the members on or off, as an owner has to: first the members are told their new peer URLs, while they can still
-    /// agree on anything, then the template changes. Members with the new template do not talk to those with the old one.
+    /// Switches TLS between members on or off, as an owner has to do it: first the members get
+    /// their new peer URLs, while they can still agree on anything, and then the template changes.
+    /// Members with the new template cannot talk to members with the old one.
     pub async fn switch_peer_tls(&mut self, tls: Tls) -> Result<()> {
         let members = self.members().await?;
         self.spec.peer_tls = Some(tls);

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::versions::{self, Software};
 
-/// A minor version of etcd; the patch release is the one that the test bed builds or the system has.
+/// A minor version of etcd. Its patch release is the one that the test bed builds or that the
+/// system has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum EtcdVersion {
     /// Debian's package.
@@ -23,7 +24,7 @@ impl EtcdVersion {
     /// Every supported version, oldest first.
     pub const ALL: [Self; 4] = [Self::V3_4, Self::V3_5, Self::V3_6, Self::V3_7];
 
-    /// The container image that runs it: the node agent puts the etcd of this tag on PATH.
+    /// The container image of the version. The node agent puts the etcd with this tag on PATH.
     pub fn image(self) -> Result<String> {
         let version = match self {
             Self::V3_4 => "3.4.23",
@@ -34,7 +35,8 @@ impl EtcdVersion {
         Ok(format!("etcd:{version}"))
     }
 
-    /// The path that answers 200 while the member has quorum. Debian's 3.4.23 is older than `/readyz`.
+    /// The path that answers 200 while the member has a quorum. Debian's 3.4.23 is older than
+    /// `/readyz`.
     pub(crate) fn quorum_path(self) -> &'static str {
         match self {
             Self::V3_4 => "/health",
@@ -42,14 +44,14 @@ impl EtcdVersion {
         }
     }
 
-    /// Whether etcd can be told not to wait for the disk; killed processes lose nothing by it, and tests on busy
-    /// machines see fewer elections that nobody asked for.
+    /// Whether etcd has an option to skip fsync. Processes that are killed lose no data without
+    /// fsync, and tests on busy machines see fewer unwanted elections.
     pub(crate) fn can_skip_fsync(self) -> bool {
         self >= Self::V3_5
     }
 }
 
-/// The patch release that `testbed build` makes of a minor version.
+/// The patch release of a minor version that `testbed build` builds.
 fn built(minor: &str) -> Result<&'static str> {
     Ok(versions::find(Software::Etcd, minor)?.version)
 }

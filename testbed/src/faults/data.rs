@@ -1,4 +1,4 @@
-//! Faults of a member's data.
+//! Faults in a member's data.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -9,11 +9,13 @@ use nix::sys::signal::Signal;
 
 use super::PodFaults;
 
-/// Overwritten at the start of each file: both of the database's meta pages, and the first records of the log.
+/// The number of bytes overwritten at the start of each file: both meta pages of the database, and
+/// the first records of the log.
 const DAMAGE: usize = 16 << 10;
 
 impl PodFaults {
-    /// Destroys the member's database and write-ahead log and kills it: it cannot start any more.
+    /// Destroys the member's database and write-ahead log and kills it, so that it cannot start any
+    /// more.
     pub fn corrupt_data(&self) -> Result<()> {
         let processes = self.running_etcd()?;
         for process in &processes {
@@ -30,7 +32,7 @@ impl PodFaults {
     }
 }
 
-/// The data directory of an etcd process, by way of its own mount namespace.
+/// The data directory of an etcd process, through its own mount namespace.
 fn data_directory(pid: i32) -> Result<PathBuf> {
     let command_line = fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
     let argument = command_line

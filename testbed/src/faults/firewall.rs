@@ -1,4 +1,4 @@
-//! Packet filter rules that live as long as a guard.
+//! Packet filter rules with the lifetime of a guard.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::process::Identity;
 
-/// Tables of the test bed are called `testbed_<pid>_<start time>_<number>`, so that those of a process that died can be
-/// told from those in use.
+/// The prefix of table names, `testbed_<pid>_<start time>_<number>`. Tables of a dead process can
+/// be told from those in use by it.
 const PREFIX: &str = "testbed_";
 
-/// Rules in force; they are gone when this is dropped.
+/// Rules in force, which are removed when the value is dropped.
 #[derive(Debug)]
 #[must_use = "the rules are removed when this is dropped"]
 pub struct Cut {
@@ -20,7 +20,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Puts rules into force for packets that leave any process of this machine; on loopback, that is all of them.
+    /// Applies rules to the packets that leave any process of this machine. On loopback these are
+    /// all packets.
     pub(super) fn with_rules(rules: &[String]) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         remove_leftovers()?;
@@ -48,18 +49,18 @@ impl Drop for Cut {
     }
 }
 
-/// Refuses connections to a port, and ends those that are open.
+/// A rule that refuses connections to a port and resets those that are open.
 pub(super) fn refuse(selector: &str) -> String {
     format!("{selector} reject with tcp reset")
 }
 
-/// Loses every packet: who waits for an answer waits for its timeout.
+/// A rule that drops every packet, so that a client waits for its timeout.
 pub(super) fn lose(selector: &str) -> String {
     format!("{selector} drop")
 }
 
-/// Ends open connections at once, and lets new ones time out: what a peer behind a broken network looks like, without
-/// the minutes that TCP would take to give up.
+/// Rules that reset open connections and drop new ones. To a peer this looks like a broken network,
+/// without the minutes that TCP would take to give up.
 pub(super) fn part(selector: &str) -> [String; 2] {
     [
         lose(&format!("{selector} tcp flags & (syn | ack) == syn")),
@@ -67,7 +68,7 @@ pub(super) fn part(selector: &str) -> [String; 2] {
     ]
 }
 
-/// Removes tables whose process died before it could.
+/// Removes tables of processes that died before they could.
 fn remove_leftovers() -> Result<()> {
     for table in nft(&["list", "tables", "inet"], "")?.lines() {
         let Some(name) = table.strip_prefix("table inet ") else {
@@ -81,7 +82,7 @@ fn remove_leftovers() -> Result<()> {
         };
         let owner = owner.0.replace('_', " ").parse::<Identity>();
         if owner.is_ok_and(|owner| !owner.is_running()) {
-            // Somebody else may have been quicker.
+            // Another process may have removed the table first.
             let _ = remove(name);
         }
     }
@@ -92,9 +93,9 @@ fn remove(table: &str) -> Result<()> {
     nft(&["delete", "table", "inet", table], "").map(drop)
 }
 
-/// Runs nft and returns what it printed.
+/// Runs nft. Returns its output.
 fn nft(arguments: &[&str], input: &str) -> Result<String> {
-    // Where it is on Debian, also when PATH has no sbin.
+    // Debian has nft there, and PATH may lack sbin.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     let mut child = Command::new("nft")
         .args(arguments)
@@ -129,7 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// Network faults need root; these tests say so when they do not have it, like everything that uses them.
+    /// Network faults need root. Without it this test fails with that reason, like all tests that
+    /// use them.
     #[test]
     fn a_cut_lasts_as_long_as_its_guard() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -154,7 +156,7 @@ mod tests {
         let mut client = TcpStream::connect(address).unwrap();
         let _server = listener.accept().unwrap();
         let cut = Cut::with_rules(&part(&format!("tcp dport {}", address.port()))).unwrap();
-        // The packet is refused, and the connection with it.
+        // The packet is refused, and the connection reset.
         let _ = client.write_all(b"x");
         assert!(client.read(&mut [0]).is_err());
         drop(cut);

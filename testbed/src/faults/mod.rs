@@ -1,8 +1,8 @@
-//! Ways to break one member, each undone when its guard is dropped.
+//! Faults of one member, each of which ends when its guard is dropped.
 //!
-//! Those of [`PodFaults`] act on the processes and the network of the pod that exists when [`PodFaults::of`] is called:
-//! the next incarnation is whole again. A [`Standing`] fault is carried out by the node agents, and meets every
-//! incarnation. Whole nodes are broken with [`Node`](crate::Node).
+//! [`PodFaults`] act on the processes and the network of the pod that exists when [`PodFaults::of`]
+//! is called. The next incarnation is unaffected. A [`Standing`] fault is made by the node agents,
+//! and affects every incarnation. Faults of whole nodes are made with [`Node`](crate::Node).
 
 mod data;
 mod firewall;
@@ -27,7 +27,7 @@ pub use standing::{
     Standing, crash_loop, fail_initialisation, fail_readiness, hold_in_container_creating, reject,
 };
 
-/// One incarnation of a member's pod, about to be broken.
+/// The faults of one incarnation of a member's pod.
 #[derive(Clone, Debug)]
 pub struct PodFaults {
     name: String,
@@ -36,10 +36,11 @@ pub struct PodFaults {
 }
 
 impl PodFaults {
-    /// Finds the pod that has this name now, on whichever node it runs.
+    /// The present incarnation of the pod, on whatever node it runs.
     ///
     /// # Errors
-    /// When it has no node or address yet, or its node agent does not know it.
+    ///
+    /// Fails if the pod has no node or address yet, or if its node agent does not know it.
     pub async fn of(sandbox: &Sandbox, pod: &str) -> Result<Self> {
         let found: Pod = Api::namespaced(sandbox.client(), sandbox.namespace())
             .get(pod)
@@ -47,7 +48,7 @@ impl PodFaults {
         Self::of_pod(sandbox.bed().state(), &found)
     }
 
-    /// Like [`PodFaults::of`], for a pod that was read before.
+    /// The incarnation that was read before. Errors are those of [`PodFaults::of`].
     pub fn of_pod(state: &State, pod: &Pod) -> Result<Self> {
         let name = pod.name_any();
         let namespace = pod.namespace().unwrap_or_default();
@@ -74,7 +75,7 @@ impl PodFaults {
     }
 }
 
-/// The group that all processes of the pod, and nobody else, run with.
+/// The group of all processes of the pod, which no other process has.
 fn group(file: &Path) -> Result<u32> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("the node agent knows no group: {}", file.display()))?;

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use super::PodFaults;
 use crate::process::Identity;
 
-/// A member whose processes hang; they go on when this is dropped.
+/// A member whose processes hang, until the value is dropped.
 #[derive(Debug)]
 #[must_use = "the member goes on when this is dropped"]
 pub struct Frozen {
@@ -14,7 +14,7 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Lets the member go on.
+    /// Continues the member.
     pub fn thaw(self) {
         drop(self);
     }
@@ -23,14 +23,14 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         for process in &self.processes {
-            // A process that was killed meanwhile has nothing to go on with.
+            // A process that was killed meanwhile cannot be continued.
             let _ = process.signal(Signal::SIGCONT);
         }
     }
 }
 
 impl PodFaults {
-    /// The pod's etcd processes that run now.
+    /// The pod's running etcd processes.
     pub fn etcd(&self) -> Result<Vec<Identity>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir("/proc").context("cannot list processes")? {
@@ -45,7 +45,7 @@ impl PodFaults {
         Ok(found)
     }
 
-    /// SIGSTOP: etcd hangs with its connections open, and the node reports it as running.
+    /// Sends SIGSTOP: etcd hangs with its connections open, and the node reports it as running.
     pub fn freeze(&self) -> Result<Frozen> {
         let processes = self.running_etcd()?;
         let frozen = Frozen { processes };
@@ -55,7 +55,7 @@ impl PodFaults {
         Ok(frozen)
     }
 
-    /// SIGKILL, once: the node starts it again.
+    /// Sends SIGKILL once. The node starts etcd again.
     pub fn kill(&self) -> Result<()> {
         for process in self.running_etcd()? {
             process.signal(Signal::SIGKILL)?;
@@ -63,10 +63,11 @@ impl PodFaults {
         Ok(())
     }
 
-    /// The pod's etcd processes.
+    /// The pod's running etcd processes.
     ///
     /// # Errors
-    /// When there are none: a fault that hits nobody proves nothing.
+    ///
+    /// Fails if there are none, since a fault without a target proves nothing.
     pub(super) fn running_etcd(&self) -> Result<Vec<Identity>> {
         let processes = self.etcd()?;
         ensure!(
@@ -79,7 +80,7 @@ impl PodFaults {
     }
 
     fn owns_etcd(&self, pid: u32) -> bool {
-        // A process that ended in between is none of ours any more.
+        // A process that has just ended does not belong to the pod any more.
         let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
             return false;
         };

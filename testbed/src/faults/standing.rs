@@ -1,4 +1,4 @@
-//! Faults that the node agents carry out, on every incarnation of a pod until they are mended.
+//! Faults that the node agents make, in every incarnation of a pod until they are mended.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use crate::agent::control::NodePods;
 use crate::agent::faults::PodFaults;
 use crate::etcd_cluster::INITIALISER;
 
-/// A fault in force; it is mended when this is dropped.
+/// A fault in force, which is mended when the value is dropped.
 #[derive(Debug)]
 #[must_use = "the fault is mended when this is dropped"]
 pub struct Standing {
@@ -18,12 +18,12 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Mends it.
+    /// Mends the fault.
     pub fn mend(self) {
         drop(self);
     }
 
-    /// Puts a fault into force on every node of the sandbox: a pod may come back on any of them.
+    /// Makes a fault on every node of the sandbox, since the pod may come back on any of them.
     fn new(
         sandbox: &Sandbox,
         pod: &str,
@@ -59,7 +59,8 @@ impl Drop for Standing {
     }
 }
 
-/// The pod's containers are killed, and end as soon as they start again: it goes into `CrashLoopBackOff`.
+/// Kills the pod's containers, and ends them at every start, so that the pod goes into
+/// `CrashLoopBackOff`.
 pub fn crash_loop(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     Standing::new(
         sandbox,
@@ -69,7 +70,8 @@ pub fn crash_loop(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     )
 }
 
-/// The pod's containers are not started when it is next created: it stays in `ContainerCreating`.
+/// Keeps the containers of the pod's next incarnation from starting, so that it stays in
+/// `ContainerCreating`.
 pub fn hold_in_container_creating(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     Standing::new(
         sandbox,
@@ -79,7 +81,8 @@ pub fn hold_in_container_creating(sandbox: &Sandbox, pod: &str) -> Result<Standi
     )
 }
 
-/// The pod is rejected when it is next created, or when its node comes back after a loss of power, as by a kubelet whose CPUs are taken.
+/// Rejects the pod when it is created next or when its node is back from a power loss, as a kubelet
+/// without free CPUs does.
 pub fn reject(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     Standing::new(
         sandbox,
@@ -89,7 +92,8 @@ pub fn reject(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     )
 }
 
-/// A member whose etcd waits for its data to be initialised stops, and is not initialised again: its container runs, and nothing listens.
+/// Stops a member that depends on initialisation, and makes its initialisation fail: its container
+/// runs, and nothing listens.
 pub fn fail_initialisation(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     Standing::new(
         sandbox,
@@ -99,7 +103,7 @@ pub fn fail_initialisation(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     )
 }
 
-/// The pod's readiness probes fail, while its member goes on to serve.
+/// Makes the pod's readiness probes fail, while its member still serves.
 pub fn fail_readiness(sandbox: &Sandbox, pod: &str) -> Result<Standing> {
     Standing::new(
         sandbox,

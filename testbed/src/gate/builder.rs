@@ -1,4 +1,4 @@
-//! Choosing what a gate looks like, and starting it.
+//! The builder of a gate.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::free_ports::free_ports;
 use crate::kubectl::Invocation;
 use crate::process::Background;
 
-/// Builds a [`Gate`].
+/// The builder of a [`Gate`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is started"]
 #[expect(
@@ -61,19 +61,19 @@ impl GateBuilder {
         }
     }
 
-    /// How many replicas (2).
+    /// Sets the number of replicas (default: 2).
     pub fn replicas(mut self, replicas: usize) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// One more argument of `quorumgate run`, such as `--settle-time=10s`.
+    /// Adds an argument of `quorumgate run`, such as `--settle-time=10s`.
     pub fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// One more environment variable of every replica.
+    /// Adds an environment variable of every replica.
     pub fn environment(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
@@ -85,22 +85,24 @@ impl GateBuilder {
         self
     }
 
-    /// Looks after every namespace, as installed without `--namespaces`. For a control plane of one's own: on another it would look after
-    /// everybody's.
+    /// Makes the gate watch every namespace, as an installation without `--namespaces` does. Only
+    /// for a control plane of one test: on a shared one the gate would act on other tests'
+    /// clusters.
     pub fn everywhere(mut self) -> Self {
         self.everywhere = true;
         self
     }
 
-    /// Gives the gate a Service without selector and each replica a pod, so that the replicas keep their endpoints. Nobody is sent there: the API
-    /// server goes on calling the balancer.
+    /// Creates a Service without a selector, and a pod for each replica, so that the replicas keep
+    /// the Service's endpoints. The API server still calls the balancer.
     pub fn keeping_endpoints(mut self) -> Self {
         self.endpoints = true;
         self
     }
 
-    /// Like [`GateBuilder::keeping_endpoints`], and the API server's calls go where the endpoints say: each to one replica that stands in the
-    /// Service, as kube-proxy would send it, whether it answers or not.
+    /// Creates the objects of [`GateBuilder::keeping_endpoints`], and directs the API server's
+    /// calls by the endpoints: each call goes to a replica in the Service, as kube-proxy would send
+    /// it, whether that answers or not.
     pub fn reached_by_endpoints(mut self) -> Self {
         self.endpoints = true;
         self.followed = true;
@@ -113,11 +115,12 @@ impl GateBuilder {
         self
     }
 
-    /// Starts it for the sandbox's namespace; returns when all replicas are ready and the webhooks are registered.
+    /// Starts the gate for the sandbox's namespace. Returns when all replicas are ready and the
+    /// webhooks are registered.
     pub async fn start(self, sandbox: &Sandbox) -> Result<Gate> {
         let (bed, namespace) = (sandbox.bed().clone(), sandbox.namespace());
         let name = format!("quorumgate-{namespace}");
-        // As in a real installation, the gate's own namespace is not one that it guards.
+        // As in a real installation, the gate's own namespace is not guarded.
         let home = format!("{namespace}-gate");
         let objects = manifests::read(&self.manifests, &home)?;
         let mut leftovers = Leftovers::default();
@@ -188,7 +191,7 @@ impl GateBuilder {
             balancer.address(),
             authority,
         )?;
-        // From here on, whatever fails, the gate's own end cleans up.
+        // If a later step fails, dropping the gate cleans up.
         let gate = Gate {
             bed,
             replicas,
@@ -207,7 +210,7 @@ impl GateBuilder {
         Ok(gate)
     }
 
-    /// Applies what `quorumgate crds` prints.
+    /// Applies the output of `quorumgate crds`.
     async fn apply_crds(&self, client: &Client) -> Result<()> {
         let printed = Invocation::new(&self.program)
             .args(["crds"])

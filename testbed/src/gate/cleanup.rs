@@ -1,4 +1,4 @@
-//! What a gate creates outside of its namespace, and so has to take away itself.
+//! The objects that a gate creates outside of its namespace, and has to delete itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::kubeconfig;
 
-/// Names of objects without namespace.
+/// The names of cluster-wide objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Leftovers {
     webhook_configuration: Option<String>,
@@ -43,12 +43,13 @@ impl Leftovers {
         self.cluster_role_bindings.push(name.to_owned());
     }
 
-    /// A policy and the binding of the same name.
+    /// Adds a policy and the binding of the same name.
     pub(super) fn admission_policy(&mut self, name: &str) {
         self.admission_policies.push(name.to_owned());
     }
 
-    /// Deletes them all; what is gone already is fine. Webhooks first: nothing may ask a gate that cannot answer.
+    /// Deletes all objects. Objects that are gone already are no error. Webhooks go first, so that
+    /// no gate is asked that cannot answer.
     pub(super) async fn remove(&self, client: &Client) -> Result<()> {
         if let Some(name) = &self.webhook_configuration {
             delete::<ValidatingWebhookConfiguration>(client, name).await?;
@@ -64,14 +65,14 @@ impl Leftovers {
             delete::<ValidatingAdmissionPolicyBinding>(client, name).await?;
             delete::<ValidatingAdmissionPolicy>(client, name).await?;
         }
-        // Nothing in it runs: the namespace controller may take its time.
+        // No process runs in the namespace, so its deletion need not be awaited.
         if let Some(name) = &self.namespace {
             delete::<Namespace>(client, name).await?;
         }
         Ok(())
     }
 
-    /// The same from a place that cannot wait for a future: with a runtime and a client of its own.
+    /// Deletes all objects, from code that cannot await: with a runtime and a client of its own.
     pub(super) fn remove_now(&self, admin: &Path) {
         let (leftovers, admin) = (self.clone(), admin.to_owned());
         let removal = std::thread::spawn(move || -> Result<()> {
@@ -90,7 +91,7 @@ impl Leftovers {
     }
 }
 
-/// Deletes one object; one that is gone already is no error.
+/// Deletes one object. An object that is gone already is no error.
 pub(super) async fn delete<K>(client: &Client, name: &str) -> Result<()>
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned,

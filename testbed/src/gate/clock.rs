@@ -1,7 +1,7 @@
-//! A wall clock that goes wrong, for one process.
+//! A wall clock of one process that can be set.
 //!
-//! The process gets the time from libfaketime, which it is started with, and which reads from a file how far the clock is off. Time that
-//! passes (the monotonic clock) stays what it is: no machine gets that wrong.
+//! The process is started with libfaketime, which reads the offset of the clock from a file. The
+//! monotonic clock is not changed: no machine gets that wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-/// Where Debian has the library, per architecture.
+/// The place of the library on Debian, per architecture.
 const LIBRARIES: &str = "/usr/lib";
 const LIBRARY: &str = "faketime/libfaketimeMT.so.1";
 
-/// One clock.
+/// A clock.
 #[derive(Clone, Debug)]
 pub(super) struct Clock {
     file: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// A clock that is right.
+    /// A clock without an offset.
     pub(super) fn create(directory: &Path, name: &str) -> Result<Self> {
         let clock = Self {
             file: directory.join(format!("{name}.clock")),
@@ -34,16 +34,16 @@ impl Clock {
         Ok(clock)
     }
 
-    /// So many seconds ahead; seen within a second.
+    /// Sets the offset in seconds, which takes effect within a second.
     pub(super) fn set(&self, seconds: i64) -> Result<()> {
-        // Replaced as a whole, since it is read at any time.
+        // The file is replaced as a whole, since the process may read it at any time.
         let next = self.file.with_extension("next");
         fs::write(&next, format!("{seconds:+}\n"))?;
         fs::rename(&next, &self.file)
             .with_context(|| format!("cannot write {}", self.file.display()))
     }
 
-    /// The process that is started goes by it.
+    /// Makes the command use this clock.
     pub(super) fn give_to(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", &self.library)

@@ -1,6 +1,8 @@
-//! A Service whose endpoints the replicas keep, and a pod for each replica to own one.
+//! A Service whose endpoints the replicas keep, and a pod for each replica as the owner of its
+//! slice.
 //!
-//! The slices can be followed as kube-proxy follows them, and looked at. An API server takes no loopback address for an endpoint, so the replicas have the machine's own, each with ports of its own.
+//! The slices can be followed as kube-proxy does. An API server accepts no loopback address as an
+//! endpoint. So the replicas have the address of the machine, each with its own ports.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
@@ -20,7 +22,7 @@ use super::permissions::apply_namespaced;
 use crate::balancer::Directions;
 use crate::eventually::AtOnce;
 
-/// The address by which this machine is known to others. Nothing is sent.
+/// The address by which others know this machine. Nothing is sent.
 fn own_address() -> Result<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     socket
@@ -34,7 +36,7 @@ fn own_address() -> Result<IpAddr> {
     Ok(address)
 }
 
-/// Creates the manifests' Service.
+/// Creates the Service of the manifests.
 pub(super) async fn create_service(
     client: &Client,
     namespace: &str,
@@ -51,8 +53,9 @@ pub(super) async fn create_service(
     Ok(name)
 }
 
-/// Creates a pod that nobody schedules, as the Service would select it, with the ports of the webhooks and of the rest. What tells a replica
-/// that it runs there.
+/// Creates a pod for a replica, which is never scheduled. Its labels match the Service, and it has
+/// the ports of the webhooks and of the plain listener. Returns the environment variables by which
+/// the replica knows its pod.
 pub(super) async fn create_pod(
     client: &Client,
     namespace: &str,
@@ -85,7 +88,7 @@ pub(super) async fn create_pod(
     Ok(told.map(|(name, value)| (name.to_owned(), value)).to_vec())
 }
 
-/// Who stands in the Service, of the replicas with these names.
+/// The replicas, among those with these names, that are in the Service.
 pub(super) async fn standing(
     client: &Client,
     namespace: &str,
@@ -94,11 +97,11 @@ pub(super) async fn standing(
     let slices: Api<EndpointSlice> = Api::namespaced(client.clone(), namespace);
     let slices = slices.list(&ListParams::default()).await?;
     let ready: BTreeSet<String> = slices.iter().filter(|s| is_ready(s)).map(name).collect();
-    ensure!(!slices.items.is_empty(), "nobody keeps endpoints");
+    ensure!(!slices.items.is_empty(), "the replicas keep no endpoints");
     Ok(names.map(|name| ready.contains(name)).collect())
 }
 
-/// Tells a balancer who stands in the Service, until it is dropped.
+/// A task that names the replicas in the Service to a balancer, until it is dropped.
 pub(super) struct Follower(JoinHandle<()>);
 
 impl Drop for Follower {
@@ -107,7 +110,8 @@ impl Drop for Follower {
     }
 }
 
-/// Follows the slices of the replicas with these names. What was said last holds while the API server is away.
+/// Follows the slices of the replicas with these names. The last known state holds while the API
+/// server is away.
 pub(super) fn follow(
     client: &Client,
     namespace: &str,
@@ -132,7 +136,7 @@ pub(super) fn follow(
     })))
 }
 
-/// A replica's slice has its name.
+/// The name of the replica, which is that of its slice.
 fn name(slice: &EndpointSlice) -> String {
     slice.name_any()
 }

@@ -1,4 +1,4 @@
-//! The little HTTP that it takes to ask a replica's plain-text endpoints.
+//! A minimal HTTP client for the plain-text endpoints of a replica.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long an answer may take.
+/// The time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Status code and body of an answer.
+/// The status code and the body of an answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) code: u16,
     pub(super) body: String,
 }
 
-/// `GET path`. Speaks HTTP/1.0, so that the body is neither chunked nor followed by another answer.
+/// Makes a `GET` request. With HTTP/1.0 the body is not chunked, and no other answer follows it.
 pub(super) async fn get(address: SocketAddr, path: &str) -> Result<Answer> {
     let exchange = async {
         let mut stream = TcpStream::connect(address).await?;

@@ -1,4 +1,4 @@
-//! The repository's manifests, read as data.
+//! The repository's manifests as data.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
-/// Where a real installation puts the gate, and as whom it runs there.
+/// The namespace of a real installation.
 const INSTALLED_NAMESPACE: &str = "quorumgate";
-/// The service account's name, there and here.
+/// The name of the gate's service account, in a real installation and here.
 pub(super) const SERVICE_ACCOUNT: &str = "quorumgate";
 
-/// Every object of `<manifests>/base/*.yaml`, for a gate that runs in this namespace instead of its own.
+/// Every object of `<manifests>/base/*.yaml`, for a gate that runs in this namespace.
 ///
-/// Expressions that name the gate's user are rewritten; where objects go is up to the caller.
+/// Expressions that name the gate's user are rewritten. The caller chooses the namespaces of
+/// objects.
 pub(super) fn read(manifests: &Path, namespace: &str) -> Result<Vec<Value>> {
     let base = manifests.join("base");
     let mut files: Vec<PathBuf> = fs::read_dir(&base)
@@ -49,7 +50,8 @@ pub(super) fn kind(object: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Whether an object belongs into the gate's namespace: kustomize adds it where the file has none.
+/// Whether an object belongs to the gate's namespace. kustomize adds it to objects without a
+/// namespace.
 pub(super) fn is_at_home(object: &Value) -> bool {
     let namespace = object
         .pointer("/metadata/namespace")

@@ -1,7 +1,8 @@
 //! Replicas of the gate as processes, registered with the API server for one sandbox.
 //!
-//! Everything that a real installation shares per cluster is one's own here: the namespace it watches, its webhook
-//! configurations, its service account and roles, its Lease. So tests with gates run side by side.
+//! Objects that a real installation has once per cluster exist once per gate here: the namespace it
+//! watches, its webhook configurations, its service account and roles, and its Lease. So tests with
+//! gates run side by side.
 
 mod builder;
 mod cleanup;
@@ -30,17 +31,18 @@ use cleanup::Leftovers;
 use serving_certificate::ServingCertificate;
 use webhooks::Webhooks;
 
-/// How long a replica may take to be ready.
+/// The time limit until a replica is ready.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A running gate. [`Gate::close`] ends it in good order; dropping it does the same, less politely.
+/// A running gate. [`Gate::close`] ends it in order. Dropping it ends it at once.
 pub struct Gate {
     bed: Bed,
     replicas: Vec<Replica>,
     balancer: Balancer,
-    /// The namespace that it lives in.
+    /// The gate's namespace.
     home: String,
-    /// Sends callers to whoever stands in the Service, where they are not sent to everybody.
+    /// The task that sends callers to replicas in the Service. `None` if they are sent to all
+    /// replicas.
     _standing: Option<endpoints::Follower>,
     certificate: ServingCertificate,
     webhooks: Webhooks,
@@ -49,8 +51,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Starts to describe a gate: two replicas of this program, registered by the manifests in this directory (the
-    /// one with `base/webhooks.yaml`).
+    /// The builder of a gate with two replicas of this program, registered by the manifests in this
+    /// directory (the one with `base/webhooks.yaml`).
     pub fn builder(
         program: impl Into<std::path::PathBuf>,
         manifests: impl Into<std::path::PathBuf>,
@@ -58,10 +60,11 @@ impl Gate {
         GateBuilder::new(program.into(), manifests.into())
     }
 
-    /// One replica, counted from 0.
+    /// The replica with this index, counted from 0.
     ///
     /// # Panics
-    /// When there are fewer.
+    ///
+    /// Panics if there are fewer.
     #[expect(
         clippy::indexing_slicing,
         reason = "a test that miscounts its replicas is wrong"
@@ -75,15 +78,16 @@ impl Gate {
         &self.replicas
     }
 
-    /// What stands between the API server and the replicas.
+    /// The balancer between the API server and the replicas.
     pub fn balancer(&self) -> &Balancer {
         &self.balancer
     }
 
-    /// Which replicas stand in the Service, in their order.
+    /// For each replica whether it is in the Service.
     ///
     /// # Errors
-    /// Where the gate was not built to keep its endpoints, or the API server is away.
+    ///
+    /// Fails if the gate was built without endpoints, or if the API server is away.
     pub async fn standing(&self) -> Result<Vec<bool>> {
         let names = self.replicas.iter().map(Replica::name);
         endpoints::standing(&self.bed.client(), &self.home, names).await
@@ -94,22 +98,23 @@ impl Gate {
         self.webhooks.name()
     }
 
-    /// The authority of the serving certificate (PEM): what a client of [`Replica::admission_url`] has to trust.
+    /// The authority of the serving certificate (PEM), which a client of [`Replica::admission_url`]
+    /// has to trust.
     pub fn ca_certificate(&self) -> &str {
         self.certificate.authority()
     }
 
-    /// What one replica's `/metrics` says.
+    /// The `/metrics` of one replica.
     pub async fn metrics(&self, replica: usize) -> Result<String> {
         self.replica(replica).metrics().await
     }
 
-    /// What one replica has logged so far.
+    /// The log of one replica so far.
     pub fn log(&self, replica: usize) -> Result<String> {
         self.replica(replica).log()
     }
 
-    /// Where one replica answers admission requests: a URL without path.
+    /// The URL without a path at which one replica answers admission requests.
     pub fn admission_url(&self, replica: usize) -> String {
         self.replica(replica).admission_url()
     }
@@ -124,8 +129,8 @@ impl Gate {
         Ok(())
     }
 
-    /// Rolls the replicas out with this argument, such as `--feature-gates=Name=true`, in place of those of the same name:
-    /// one after another, as a Deployment does.
+    /// Restarts the replicas with this argument, such as `--feature-gates=Name=true`, instead of
+    /// arguments of the same name: one after another, as a Deployment does.
     pub async fn roll_out_with(&mut self, argument: &str) -> Result<()> {
         for replica in &mut self.replicas {
             replica.restart_with(argument).await?;
@@ -133,34 +138,35 @@ impl Gate {
         Ok(())
     }
 
-    /// Replaces the serving certificate by a new one of the same authority, as a mounted Secret is replaced: by
-    /// swapping a symbolic link.
+    /// Replaces the serving certificate by a new one of the same authority, as a mounted Secret is
+    /// replaced: by a swap of a symbolic link.
     pub fn rotate_certificate(&self) -> Result<()> {
         self.certificate.rotate()
     }
 
-    /// Replaces the serving certificate by two files that do not belong together.
+    /// Replaces the serving certificate and its key by two files that do not match.
     pub fn break_certificate(&self) -> Result<()> {
         self.certificate.mismatch()
     }
 
-    /// Registers the webhooks with the API server; [`Gate::in_force`] waits until it has taken notice.
+    /// Registers the webhooks with the API server. [`Gate::in_force`] waits until they are asked.
     pub async fn register(&self) -> Result<()> {
         self.webhooks.register(&self.bed.client()).await
     }
 
-    /// Waits until the API server asks the gate: it has noticed the registration, and the gate has labelled the
-    /// namespace.
+    /// Waits until the API server asks the gate: it has noticed the registration, and the gate has
+    /// labelled the namespace.
     pub async fn in_force(&self, within: Duration) -> Result<()> {
         self.webhooks.in_force(&self.bed.client(), within).await
     }
 
-    /// Removes the webhook configurations, and waits until the API server has taken notice.
+    /// Removes the webhook configurations, and waits until the API server has noticed.
     pub async fn unregister(&self) -> Result<()> {
         self.webhooks.unregister(&self.bed.client()).await
     }
 
-    /// Unregisters, ends all replicas with SIGTERM, and removes what was created outside of the namespace.
+    /// Unregisters, ends all replicas with SIGTERM, and removes the objects outside of the
+    /// namespace.
     pub async fn close(mut self) -> Result<()> {
         self.unregister().await?;
         let ending = self.replicas.iter().map(Replica::term);
@@ -172,7 +178,8 @@ impl Gate {
         Ok(())
     }
 
-    /// A test that failed leaves its gate: where nobody can look at the logs later, their ends say what it did last.
+    /// Prints the ends of the replicas' logs after a failed test, for runs whose logs cannot be
+    /// read later.
     fn tell_last_words(&self) {
         for replica in &self.replicas {
             tell(&format!("{}{}", replica.name(), replica.last_words()));
@@ -185,10 +192,10 @@ impl Drop for Gate {
         if !self.closed {
             self.tell_last_words();
         }
-        // Unregistered first: who asks a gate that is gone is refused.
+        // The webhooks go first, since requests to a gate that is gone would be refused.
         self.leftovers.remove_now(&self.bed.admin_kubeconfig());
         for replica in &self.replicas {
-            // What survives is ended with the sandbox, by its pid file.
+            // A process that survives is ended with the sandbox, by its pid file.
             let _ = replica.kill_now();
         }
     }

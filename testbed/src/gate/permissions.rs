@@ -1,4 +1,5 @@
-//! The gate's service account, what it may do and the policies that hold it to that, from the manifests, moved into the sandbox's namespace.
+//! The gate's service account, its roles and the policies that limit it, taken from the manifests
+//! and moved into the sandbox's namespace.
 
 use anyhow::Result;
 use k8s_openapi::NamespaceResourceScope;
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 use super::cleanup::Leftovers;
 use super::manifests::{self, SERVICE_ACCOUNT};
 
-/// Applies all of it, for webhook configurations of this name; objects without namespace get names of their own, and are left to `leftovers`.
+/// Applies all of them, for webhook configurations of this name. Cluster-wide objects get names of
+/// their own, and are added to `leftovers`.
 pub(super) async fn apply(
     client: &Client,
     namespace: &str,
@@ -74,12 +76,13 @@ pub(super) async fn apply(
     Ok(())
 }
 
-/// Roles and policies without namespace are shared by all tests of a control plane, unless each has its own.
+/// The name of a cluster-wide role or policy. It has the namespace in it, so that tests of one
+/// control plane do not share the object.
 fn own_name(name: &str, namespace: &str) -> String {
     format!("{name}-{namespace}")
 }
 
-/// The gate may look at its own webhook configurations only; here they have another name.
+/// Renames the webhook configurations in a role that is limited to the gate's own ones.
 fn rename_webhook_configuration(role: &mut ClusterRole, configuration: &str) {
     for rule in role.rules.iter_mut().flatten() {
         let groups = rule.api_groups.iter().flatten();
@@ -103,14 +106,14 @@ fn move_subjects<'a>(
     }
 }
 
-/// The namespace of the manifests is not ours.
+/// The object without the namespace of the manifests.
 fn read<K: DeserializeOwned + Resource>(object: &Value) -> Result<K> {
     let mut object: K = serde_json::from_value(object.clone())?;
     object.meta_mut().namespace = None;
     Ok(object)
 }
 
-/// Server-side apply of an object of a namespace.
+/// Applies a namespaced object by server-side apply.
 pub(super) async fn apply_namespaced<K>(client: &Client, namespace: &str, object: K) -> Result<()>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -122,7 +125,7 @@ where
     apply_to(&Api::namespaced(client.clone(), namespace), object).await
 }
 
-/// Server-side apply of an object without namespace.
+/// Applies a cluster-wide object by server-side apply.
 pub(super) async fn apply_cluster_wide<K>(client: &Client, object: K) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,

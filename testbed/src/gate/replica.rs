@@ -1,4 +1,4 @@
-//! One process of the gate.
+//! A process of the gate.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ use super::{PATIENCE, http, until_ready};
 use crate::faults::{self, Cut};
 use crate::process::{Background, Identity};
 
-/// How long a replica may take to end after SIGTERM.
+/// The time limit until a replica has ended after SIGTERM.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How a replica is started, each time in the same way and at the same addresses.
+/// The start of a replica, each time in the same way and at the same addresses.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {
     pub(super) program: PathBuf,
     pub(super) kubeconfig: PathBuf,
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
-    /// Whether it listens on every address of the machine, not on loopback alone.
+    /// Whether it listens at every address of the machine instead of loopback only.
     pub(super) everywhere: bool,
 }
 
-/// One process of the gate.
+/// A process of the gate.
 #[derive(Debug)]
 pub struct Replica {
     process: Background,
@@ -38,7 +38,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// Starts it, without waiting for it to be ready.
+    /// Starts the replica, without waiting until it is ready.
     pub(super) fn start(
         process: Background,
         launch: Launch,
@@ -57,42 +57,42 @@ impl Replica {
         Ok(replica)
     }
 
-    /// Its name, which is also its identity in the Lease.
+    /// The replica's name, which is also its identity in the Lease.
     pub fn name(&self) -> &str {
         self.process.name()
     }
 
-    /// Where it listens for the API server.
+    /// The address of its listener for the API server.
     pub fn address(&self) -> SocketAddr {
         self.webhooks
     }
 
-    /// Where it answers admission requests: a URL without path.
+    /// The URL without a path at which it answers admission requests.
     pub fn admission_url(&self) -> String {
         format!("https://{}", self.webhooks)
     }
 
-    /// Whether its process exists.
+    /// Whether the replica's process exists.
     pub fn is_running(&self) -> bool {
         self.process.running().is_some()
     }
 
-    /// Its process, while it runs.
+    /// The identity of the process, while it runs.
     pub fn identity(&self) -> Option<Identity> {
         self.process.running()
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// Sends SIGKILL. Returns when the process is gone.
     pub async fn kill(&self) -> Result<()> {
         self.process.kill().await
     }
 
-    /// SIGTERM; returns when it has ended.
+    /// Sends SIGTERM. Returns when the process has ended.
     pub async fn term(&self) -> Result<()> {
         self.process.stop(GRACE).await
     }
 
-    /// SIGSTOP: it accepts connections, since the kernel does, but does not answer.
+    /// Sends SIGSTOP. The kernel still accepts connections, and the replica does not answer.
     pub fn freeze(&self) -> Result<()> {
         self.process.freeze()
     }
@@ -102,10 +102,11 @@ impl Replica {
         self.process.thaw()
     }
 
-    /// Lets its wall clock jump: from now on it is this many seconds ahead of the machine's.
+    /// Sets the offset of the replica's wall clock from the machine's, in seconds.
     ///
     /// # Errors
-    /// Unless the gate was built with clocks of their own.
+    ///
+    /// Fails unless the gate was built with clocks of their own.
     pub fn set_clock(&self, seconds: i64) -> Result<()> {
         let clock = self.clock.as_ref();
         clock
@@ -113,27 +114,29 @@ impl Replica {
             .set(seconds)
     }
 
-    /// SIGKILL, and whoever called it hears nothing of its end, as where its node lost its power. What is returned is dropped before it is
-    /// started again.
+    /// Sends SIGKILL, and keeps callers from noticing the end, as after a power loss of the node.
+    /// The returned value has to be dropped before the replica is started again.
     pub async fn power_off(&self) -> Result<Cut> {
         let silenced = faults::silence(self.webhooks.port())?;
         self.process.kill().await?;
         Ok(silenced)
     }
 
-    /// Sends any signal.
+    /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
     }
 
-    /// Kills it if it runs, starts it again at the same addresses, and waits until it is ready.
+    /// Kills the replica if it runs, starts it again at the same addresses, and waits until it is
+    /// ready.
     pub async fn restart(&self) -> Result<()> {
         self.process.kill().await?;
         self.spawn()?;
         self.ready(PATIENCE).await
     }
 
-    /// Ends it in good order and starts it again with this argument, in place of those of the same name.
+    /// Ends the replica in order, and starts it again with this argument instead of arguments of
+    /// the same name.
     pub(super) async fn restart_with(&mut self, argument: &str) -> Result<()> {
         self.term().await?;
         let name = |argument: &str| argument.split('=').next().map(str::to_owned);
@@ -149,7 +152,7 @@ impl Replica {
         until_ready(self, within).await
     }
 
-    /// What `/metrics` says.
+    /// The answer of `/metrics`.
     pub async fn metrics(&self) -> Result<String> {
         let answer = http::get(self.admin, "/metrics").await?;
         ensure!(
@@ -161,13 +164,13 @@ impl Replica {
         Ok(answer.body)
     }
 
-    /// The status code of a path of its plain listener (`/livez`, `/readyz`), with the body.
+    /// The status code and the body of a path of its plain listener (`/livez`, `/readyz`).
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
         let answer = http::get(self.admin, path).await?;
         Ok((answer.code, answer.body))
     }
 
-    /// Everything it has logged so far.
+    /// The whole log so far.
     pub fn log(&self) -> Result<String> {
         let file = self.process.log_file();
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))

@@ -1,4 +1,4 @@
-//! The gate's serving certificate, laid out as the kubelet lays out a mounted Secret.
+//! The gate's serving certificate, in the layout of a Secret that a kubelet has mounted.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result};
 
 use crate::pki::{Authority, Credential, Request, Usage};
 
-/// A directory with `tls.crt` and `tls.key`, which are links through `..data` to the current version.
+/// A directory with `tls.crt` and `tls.key`, which are links through `..data` to the current
+/// version.
 pub(super) struct ServingCertificate {
     directory: PathBuf,
     authority: Authority,
@@ -18,7 +19,7 @@ pub(super) struct ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// Issues the first one.
+    /// Issues the first certificate.
     pub(super) fn create(directory: PathBuf, names: Vec<String>) -> Result<Self> {
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;
@@ -44,22 +45,22 @@ impl ServingCertificate {
         self.authority.certificate()
     }
 
-    /// Where the certificate is.
+    /// The file of the certificate.
     pub(super) fn certificate_file(&self) -> PathBuf {
         self.directory.join("tls.crt")
     }
 
-    /// Where its key is.
+    /// The file of its key.
     pub(super) fn key_file(&self) -> PathBuf {
         self.directory.join("tls.key")
     }
 
-    /// Issues a new one and puts it in place.
+    /// Issues a new certificate and publishes it.
     pub(super) fn rotate(&self) -> Result<()> {
         self.publish(&self.issue()?)
     }
 
-    /// Puts a certificate in place with the key of another.
+    /// Publishes a certificate with the key of another one.
     pub(super) fn mismatch(&self) -> Result<()> {
         let certificate = self.issue()?.certificate;
         self.publish(&Credential {
@@ -73,7 +74,7 @@ impl ServingCertificate {
         self.authority.issue(&request)
     }
 
-    /// Both files change in the same instant: by renaming the link that they lead through.
+    /// Replaces both files in one instant, by a rename of the link that leads to them.
     fn publish(&self, credential: &Credential) -> Result<()> {
         let version = format!("..{}", self.version.fetch_add(1, Ordering::Relaxed));
         credential.write(&self.directory.join(&version), "tls")?;

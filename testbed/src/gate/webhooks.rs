@@ -1,4 +1,5 @@
-//! The webhook configurations of the manifests, for one gate behind a balancer and one namespace.
+//! The webhook configurations of the manifests, for one gate behind a balancer and for one
+//! namespace.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::manifests;
 use super::permissions::apply_cluster_wide;
 use crate::eventually;
 
-/// How long the API server may take to notice a change of its webhooks.
+/// The time limit until the API server has noticed a change of its webhooks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The two configurations of one gate.
@@ -32,7 +33,8 @@ pub(super) struct Webhooks {
 }
 
 impl Webhooks {
-    /// Rewrites those of the manifests. `only`: the one namespace they are for, if not all that the gate labels.
+    /// The configurations of the manifests, rewritten. `only` is the one namespace that they are
+    /// for. `None` stands for all namespaces that the gate labels.
     pub(super) fn new(
         objects: &[Value],
         name: &str,
@@ -87,8 +89,8 @@ impl Webhooks {
         .await
     }
 
-    /// Whether a webhook has a say in evictions: one of a pod that does not exist is refused by it before the API
-    /// server would say that there is no such pod.
+    /// Whether a webhook is asked about evictions. If so, an eviction of a pod that does not exist
+    /// is refused by the webhook, before the API server would answer "not found".
     async fn is_asked(&self, client: &Client) -> Result<bool> {
         let pods = Api::<Pod>::namespaced(client.clone(), &self.namespace);
         let dry_run = EvictParams {
@@ -106,7 +108,7 @@ impl Webhooks {
     }
 }
 
-/// What a configuration is rewritten for.
+/// The values for a configuration.
 struct Target<'a> {
     name: &'a str,
     only: Option<&'a str>,
@@ -137,8 +139,9 @@ impl Target<'_> {
         let path = webhook
             .pointer("/clientConfig/service/path")
             .and_then(Value::as_str);
-        // Not 127.0.0.1: to loopback addresses, and only to those, the API server speaks HTTP/2, which keeps all calls
-        // on one connection and so on one replica. To a Service it speaks HTTP/1.1. 0.0.0.0 is this machine, too.
+        // The address is not 127.0.0.1: to loopback addresses, and only to those, the API server
+        // speaks HTTP/2, which would keep all calls on one connection and so on one replica. To a
+        // Service it speaks HTTP/1.1. 0.0.0.0 is this machine, too.
         let path = path.unwrap_or_default();
         let url = format!("https://0.0.0.0:{}{path}", self.port);
         let authority = STANDARD.encode(self.authority);
@@ -156,7 +159,7 @@ impl Target<'_> {
     }
 }
 
-/// Restricts a webhook to one namespace, whatever else it selects by.
+/// Restricts a webhook to one namespace, besides its other selectors.
 fn select(namespace: &str, webhook: &mut Map<String, Value>) -> Result<()> {
     let selector = webhook
         .entry("namespaceSelector")

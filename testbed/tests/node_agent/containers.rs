@@ -20,7 +20,7 @@ fn named(name: &str, script: &str) -> Value {
 async fn a_container_starts_soon_after_its_pod_is_bound() -> Result<()> {
     let sandbox = sandbox("quick", 1).await?;
     let pods = Pods::of(&sandbox);
-    // The first one warms caches, as in any other test.
+    // The first pod warms caches, as in any other test.
     pods.ready("warm", json!({"containers": [shell(SERVE)]}))
         .await?;
     let begun = Instant::now();
@@ -31,7 +31,8 @@ async fn a_container_starts_soon_after_its_pod_is_bound() -> Result<()> {
     .await?;
     let pod = pods.wait("a", "runs", |p| phase(p) == "Running").await?;
     let seen = begun.elapsed();
-    // Generous: the machine may be busy with other tests. The usual time is printed for people.
+    // The limit is generous, since the machine may be busy with other tests. The usual time is
+    // printed for people.
     eprintln!("created to reported as running: {seen:?}");
     ensure!(seen < Duration::from_secs(5), "{seen:?}");
     ensure!(main_status(&pod).started == Some(true));
@@ -69,7 +70,7 @@ async fn a_container_that_fails_is_restarted_with_growing_delays() -> Result<()>
     })
     .await?;
     let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
-    // At once, then after the base of 1 s, then after 2 s.
+    // The restarts come at once, then after the base of 1 s, then after 2 s.
     ensure!(gaps[0] < 0.9, "{gaps:?}");
     ensure!((1.0..2.0).contains(&gaps[1]), "{gaps:?}");
     ensure!((2.0..3.5).contains(&gaps[2]), "{gaps:?}");

@@ -59,7 +59,8 @@ async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() -> 
     pods.delete("a", &DeleteParams::default()).await?;
     let api = &pods.api;
     eventually(PATIENCE, "its end is reported", async || {
-        // Terminated is seen only if we look before the final delete; the process is the proof.
+        // The terminated state is visible only for a moment before the final delete. So the test
+        // looks at the process.
         let _ = api.get_opt("a").await;
         !is_running(pid)
     })
@@ -137,7 +138,7 @@ async fn the_last_status_says_how_the_containers_ended() -> Result<()> {
     let pod = pods
         .ready("a", json!({"containers": [shell("exec sleep 1000")]}))
         .await?;
-    // A finalizer keeps the object for us to look at.
+    // A finalizer keeps the object, so that the test can read it.
     let patch = json!({"metadata": {"finalizers": ["testbed.quorumgate.io/look"]}});
     let params = kube::api::PatchParams::default();
     pods.api

@@ -1,4 +1,4 @@
-//! The pods that all this is for.
+//! Pods with etcd members.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ async fn three_members_are_quorate_soon_after_their_stateful_set() -> Result<()>
     cluster.quorate(Duration::from_secs(60)).await?;
     let took = begun.elapsed();
     eprintln!("quorate after {took:?}");
-    // Less than 5 s on an idle machine; other tests may keep this one ten times as busy.
+    // An idle machine needs less than 5 s. Other tests may make this one ten times as slow.
     ensure!(took < Duration::from_secs(45), "{took:?}");
     sandbox.close().await
 }

@@ -18,7 +18,7 @@ async fn a_mounted_secret_changes_by_a_swap_of_its_data_link() -> Result<()> {
         "metadata": {"name": "tls"}, "stringData": {"crt": "one", "key": "k1"}
     }))?;
     secrets.create(&PostParams::default(), &secret).await?;
-    // What the container itself sees, written to its log whenever it changes.
+    // The container logs the files as it sees them, whenever they change.
     let script = "while :; do new=$(cat /tls/crt /tls/key); [ \"$new\" = \"$old\" ] || echo \"$new\"; \
         old=$new; sleep 0.05; done";
     let mut container = shell(script);
@@ -46,7 +46,8 @@ async fn a_mounted_secret_changes_by_a_swap_of_its_data_link() -> Result<()> {
         .lines()
         .filter(|line| !["onek1", "twok2", "threek3"].contains(line))
         .count();
-    // A look that straddles a swap may mix two versions; more than one in each swap would be no swap.
+    // A read that straddles a swap may mix two versions. More than one such read for each swap
+    // would show that the swap is not atomic.
     ensure!(mixed <= 2, "{log}");
     sandbox.close().await
 }
@@ -76,7 +77,7 @@ async fn projected_volumes_hold_tokens_config_maps_and_fields() -> Result<()> {
         anyhow::Ok(())
     })
     .await?;
-    // The token is one of the pod's service account, and the API server takes it.
+    // The token is one of the pod's ServiceAccount, and the API server accepts it.
     let volumes = pod
         .spec
         .clone()
@@ -115,7 +116,7 @@ async fn a_claim_outlives_its_pod() -> Result<()> {
     }))?;
     claims.create(&PostParams::default(), &claim).await?;
     for expected in ["x\n", "x\nx\n"] {
-        // A mount point that this machine does not have.
+        // The machine does not have this mount point.
         let script = "echo x >>/no/such/place/log; cat /no/such/place/log; exec sleep 1000";
         let mut container = shell(script);
         container["volumeMounts"] =
@@ -160,7 +161,7 @@ async fn the_hosts_file_follows_the_peers_in_place() -> Result<()> {
     let own = ip(&a).context("an address")?;
     ensure!(std::fs::read_to_string(&hosts)?.contains(&format!("{own}\ta.peers.")));
 
-    // A peer finds the first one by name, whatever program asks.
+    // A peer resolves the name of the first pod, with any program.
     let full = format!("a.peers.{}.svc.cluster.local", sandbox.namespace());
     let look = format!("until getent hosts {full}; do sleep 0.1; done; exec sleep 1000");
     pods.create("b", spec("b", &look)).await?;

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::pods::{PATIENCE, Pods, SERVE, condition, ip, is_running, main_status, sandbox, shell};
 
-/// A pod that stays on a node that is not ready.
+/// The tolerations of a pod that stays on a node that is not Ready.
 fn tolerant() -> serde_json::Value {
     json!([{"operator": "Exists", "effect": "NoExecute"}])
 }
@@ -22,7 +22,7 @@ async fn a_node_whose_lease_lapses_is_not_ready_and_comes_back() -> Result<()> {
     let node = &sandbox.nodes()[0];
     node.freeze()?;
     node.wait_ready("Unknown").await?;
-    // The controller says of the pod that it is not ready, though its process runs.
+    // The node lifecycle controller reports the pod as not Ready, although its process runs.
     pods.wait("a", "is not ready", |p| condition(p, "Ready") == "False")
         .await?;
     ensure!(is_running(pods.pid(&pod)?));
@@ -52,7 +52,7 @@ async fn an_agent_that_restarts_adopts_the_containers_that_run() -> Result<()> {
     ensure!(is_running(pid));
     node.start().await?;
     node.wait_ready("True").await?;
-    // It still notices how the container ends, though it is not its child.
+    // The new agent notices how the container ends, although the process is not its child.
     ensure!(pods.pid(&pod)? == pid);
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(pid),
@@ -129,7 +129,7 @@ async fn pods_are_evicted_from_a_node_that_is_gone_by_the_real_controller() -> R
         })
         .await?;
     ensure!(condition(&pod, "DisruptionTarget") == "True");
-    // Nobody who could know has said that it ended.
+    // No component that could know has reported the end of the process.
     ensure!(is_running(pid));
     node.start().await?;
     pods.gone(&pod).await?;

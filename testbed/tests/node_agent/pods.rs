@@ -1,4 +1,4 @@
-//! What the tests have in common: a sandbox with nodes, pods made of shell scripts, and looks at them.
+//! Shared parts of the tests: a sandbox with nodes, pods made of shell scripts, and checks of them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use quorumgate_testbed::agent::control::NodePods;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 use serde_json::{Value, json};
 
-/// Far more than anything here takes on an idle machine.
+/// A time limit that is far more than an idle machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A sandbox with this many nodes.
@@ -29,7 +29,7 @@ pub(crate) fn shell(script: &str) -> Value {
 /// A script that runs until it is asked to end, and then ends at once.
 pub(crate) const SERVE: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
-/// Pods of a sandbox.
+/// The pods of a sandbox.
 pub(crate) struct Pods<'a> {
     pub(crate) sandbox: &'a Sandbox,
     pub(crate) api: Api<Pod>,
@@ -43,7 +43,7 @@ impl<'a> Pods<'a> {
         }
     }
 
-    /// Creates a pod; `spec` needs containers only.
+    /// Creates a pod. `spec` needs containers only.
     pub(crate) async fn create(&self, name: &str, mut spec: Value) -> Result<Pod> {
         let fields = spec.as_object_mut().context("a spec is an object")?;
         let defaults = [
@@ -106,7 +106,7 @@ impl<'a> Pods<'a> {
         .await
     }
 
-    /// The pods of the node that this pod is on, seen from outside.
+    /// The pods of this pod's node, seen from outside the agent.
     pub(crate) fn on_node_of(&self, pod: &Pod) -> Result<NodePods> {
         let node = pod.spec.as_ref().and_then(|s| s.node_name.as_deref());
         Ok(NodePods::new(
@@ -115,7 +115,7 @@ impl<'a> Pods<'a> {
         ))
     }
 
-    /// Pid of the process that the pod's container `main` is.
+    /// The pid of the process of the pod's container `main`.
     pub(crate) fn pid(&self, pod: &Pod) -> Result<i32> {
         let running = self
             .on_node_of(pod)?
@@ -124,7 +124,7 @@ impl<'a> Pods<'a> {
         Ok(found.context("its container does not run")?.1.process.pid())
     }
 
-    /// What the pod's containers have written.
+    /// The output of the pod's containers.
     pub(crate) fn log(&self, pod: &Pod) -> Result<String> {
         let logs = self
             .on_node_of(pod)?
@@ -144,7 +144,7 @@ impl<'a> Pods<'a> {
     }
 }
 
-/// Status of a condition; empty where it is not there.
+/// The status of a condition. Empty if the condition is missing.
 pub(crate) fn condition(pod: &Pod, kind: &str) -> String {
     let conditions = pod
         .status
@@ -165,7 +165,7 @@ pub(crate) fn ip(pod: &Pod) -> Option<String> {
     pod.status.as_ref()?.pod_ip.clone()
 }
 
-/// Status of the container `main`.
+/// The status of the container `main`.
 pub(crate) fn main_status(pod: &Pod) -> ContainerStatus {
     let statuses = pod
         .status

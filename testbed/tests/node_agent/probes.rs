@@ -1,4 +1,4 @@
-//! Probes: what they start, gate and restart, and when.
+//! Probes: the starts, waits and restarts that they cause, and their times.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::pods::{PATIENCE, Pods, SERVE, condition, main_status, sandbox, shell};
 
-/// An exec probe that passes while a file is there.
+/// An exec probe that succeeds while a file exists.
 fn while_there(file: &str, period: u32, failures: u32) -> Value {
     json!({
         "exec": {"command": ["test", "-e", format!("/data/{file}")]},
@@ -17,7 +17,7 @@ fn while_there(file: &str, period: u32, failures: u32) -> Value {
     })
 }
 
-/// A pod that serves, with a volume for the files that its probes look for.
+/// A pod that serves, with a volume for the files of its probes.
 fn probed(script: &str, probes: &[(&str, Value)]) -> Value {
     let mut container = shell(script);
     for (kind, probe) in probes {
@@ -44,7 +44,7 @@ async fn readiness_flips_after_threshold_times_period() -> Result<()> {
         .wait("a", "is not ready", |p| condition(p, "Ready") == "False")
         .await?;
     let took = removed.elapsed();
-    // Three failures, one second apart; the first within a second.
+    // The probe fails three times, one second apart, and the first time within a second.
     ensure!(took > Duration::from_millis(1900), "{took:?}");
     ensure!(took < Duration::from_secs(6), "{took:?}");
     ensure!(main_status(&pod).restart_count == 0);
@@ -58,7 +58,8 @@ async fn readiness_flips_after_threshold_times_period() -> Result<()> {
 async fn a_startup_probe_gates_liveness_and_readiness() -> Result<()> {
     let sandbox = sandbox("startup", 1).await?;
     let pods = Pods::of(&sandbox);
-    // Liveness would fail at once; it must not be asked before the startup probe has passed.
+    // The liveness probe would fail at once. It must not run before the startup probe has
+    // succeeded.
     let probes = [
         ("startup", while_there("started", 1, 60)),
         ("liveness", while_there("alive", 1, 1)),
@@ -68,7 +69,7 @@ async fn a_startup_probe_gates_liveness_and_readiness() -> Result<()> {
     let pod_running = pods.wait("a", "runs", runs).await?;
     ensure!(main_status(&pod_running).started == Some(false));
     ensure!(condition(&pod_running, "Ready") == "False");
-    // Long enough for several liveness periods.
+    // The time is enough for several liveness periods.
     let watched = Instant::now();
     while watched.elapsed() < Duration::from_secs(3) {
         let status = main_status(&pods.get("a").await?);
@@ -113,7 +114,8 @@ async fn a_liveness_failure_restarts_the_container_within_the_probes_own_grace()
         .expect("an end");
     ensure!(end.exit_code == 137, "{end:?}");
     ensure!(pods.pid(&pod)? != first);
-    // It ignores SIGTERM and its own grace is ten minutes: do not let the sandbox wait for that.
+    // The pod ignores SIGTERM and has a grace period of ten minutes, for which the sandbox must not
+    // wait.
     pods.delete("a", &kube::api::DeleteParams::default().grace_period(0))
         .await?;
     sandbox.close().await
@@ -135,7 +137,7 @@ async fn http_and_tcp_probes_ask_the_pods_own_address() -> Result<()> {
             json!({"tcpSocket": {"port": 8000}, "periodSeconds": 1, "initialDelaySeconds": 5}),
         ),
     ];
-    // Two pods with one port: each has an address of its own.
+    // Both pods use the same port, each at its own address.
     for name in ["a", "b"] {
         let mut spec = probed(server, &probes);
         spec["containers"][0]["env"] = json!([{"name": "POD_IP", "valueFrom": field}]);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::pods::{Pods, SERVE, condition, is_running, phase, sandbox, shell};
 
-/// The status of a kubelet that rejects: nothing is said of containers, addresses or conditions.
+/// Checks for the status of a kubelet that rejects: without containers, addresses and conditions.
 fn ensure_rejected(pod: &Pod) -> Result<()> {
     let status = pod.status.clone().context("no status")?;
     let (reason, message) = (status.reason.as_deref(), status.message.as_deref());
@@ -43,9 +43,9 @@ async fn a_rejected_pod_has_failed_without_a_word_of_its_containers_and_goes_at_
         .wait("a", "is rejected", |p| phase(p) == "Failed")
         .await?;
     ensure_rejected(&pod)?;
-    ensure!(pods.pid(&pod).is_err(), "something of it runs");
+    ensure!(pods.pid(&pod).is_err(), "a process of the pod runs");
 
-    // Neither room on the node nor another agent takes it back.
+    // The rejection is final, even if the node has room or another agent.
     full.mend();
     node.stop_agent().await?;
     node.start().await?;

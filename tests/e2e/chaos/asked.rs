@@ -1,4 +1,5 @@
-//! Whether the gate was asked at all: a member is one by its name, whatever its pod's labels and owner say.
+//! Checks that the gate was asked. A pod is a member's by its name, whatever its labels and its
+//! owner.
 
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use quorumgate_testbed::control_plane::audit::AuditEvent;
 use super::verdict::hook;
 use super::witness::Sample;
 
-/// How much later than the API server the witness may know that somebody is on his way out.
+/// The most time by which the witness sees a terminating pod later than the API server.
 const LATE: Duration = Duration::from_secs(5);
 
-/// Fails where a pod that ran a member which served was deleted, and nobody had asked the gate.
-pub(super) fn nobody_went_unasked(
+/// Fails if a pod with a serving member was deleted and the gate was not asked.
+pub(super) fn no_delete_went_unasked(
     prefix: &str,
     samples: &[Sample],
     events: &[AuditEvent],
@@ -30,8 +31,8 @@ pub(super) fn nobody_went_unasked(
         let Some(sample) = before.filter(|sample| sample.stands(member)) else {
             continue;
         };
-        // What terminates may be told so again without a question. The request that made it terminate may have come later than this one,
-        // where this one took longer.
+        // A second delete of a terminating pod needs no question. The first delete may have been
+        // received after this one, if this one took longer.
         let terminated = events.iter().any(|other| {
             let this =
                 went(other) && other.object_ref.name == member && !std::ptr::eq(other, event);
@@ -49,7 +50,7 @@ pub(super) fn nobody_went_unasked(
     Ok(())
 }
 
-/// Whether it was about many, whose names are not told.
+/// Whether the event deletes a collection of pods. Such an event does not name the pods.
 fn of_all(event: &AuditEvent) -> bool {
     event.verb == "deletecollection" && event.object_ref.resource == "pods"
 }
@@ -68,7 +69,7 @@ mod tests {
     const ASKED: bool = true;
 
     #[test]
-    fn a_delete_that_nobody_asked_about_is_found() {
+    fn a_delete_without_a_question_is_found() {
         assert!(went_unasked(&[delete("00:10", "00:11", !ASKED)]));
         assert!(!went_unasked(&[delete("00:10", "00:11", ASKED)]));
     }
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delete_that_made_it_terminate_may_have_come_while_this_one_was_under_way() {
+    fn a_second_delete_may_be_received_before_the_one_that_terminated_the_pod() {
         let slow = delete("00:10", "00:17", !ASKED);
         assert!(!went_unasked(&[slow, delete("00:11", "00:16", ASKED)]));
         let slow = delete("00:10", "00:17", !ASKED);
@@ -100,7 +101,7 @@ mod tests {
             pods: [("etcd-0".to_owned(), seen)].into(),
             listed: Listed::default(),
         };
-        nobody_went_unasked("etcd-", &[sample], events).is_err()
+        no_delete_went_unasked("etcd-", &[sample], events).is_err()
     }
 
     fn delete(received: &str, ended: &str, asked: bool) -> AuditEvent {

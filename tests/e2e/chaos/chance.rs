@@ -1,4 +1,4 @@
-//! What happens next, as the seed has it.
+//! The choice of the next operation, from the seed.
 
 use std::time::Duration;
 
@@ -11,21 +11,22 @@ use super::stage::Stage;
 use super::strangers::Stranger;
 use crate::asking::By;
 
-/// Chooses what happens to one cluster, or to what all share. It looks at nothing that a race may change.
+/// The choice of operations that concern one cluster or the shared parts. It depends on nothing
+/// that a race may change.
 pub(super) struct Chooser {
     chance: Rng,
-    /// `None`: what is shared.
+    /// `None`: the shared parts.
     cluster: Option<Size>,
     number: usize,
 }
 
-/// A cluster, and how many members it is to have by what was chosen so far.
+/// A cluster, and the number of members that earlier choices gave it.
 struct Size {
     cluster: usize,
     members: u32,
 }
 
-/// How many members a cluster has, and how many where it was made to grow.
+/// The number of members of a cluster before and after it grows.
 pub(super) const SIZES: [u32; 2] = [3, 5];
 
 impl Chooser {
@@ -38,7 +39,7 @@ impl Chooser {
         }
     }
 
-    pub(super) fn of_what_is_shared(chance: Rng) -> Self {
+    pub(super) fn of_the_shared_parts(chance: Rng) -> Self {
         Self {
             chance,
             cluster: None,
@@ -46,7 +47,7 @@ impl Chooser {
         }
     }
 
-    /// Between 0 and 1.
+    /// A number from 0 to 1.
     pub(super) fn fraction(&mut self) -> f64 {
         self.chance.f64()
     }
@@ -60,7 +61,8 @@ impl Chooser {
     }
 }
 
-/// Most ask for a member to go, and most of those go on asking until it may; a fault is over after some seconds.
+/// Most operations ask for a member to go, and most of those ask again until it may. A fault ends
+/// after some seconds.
 fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -> Operation {
     let Size { cluster, members } = *size;
     let name = stage
@@ -123,7 +125,7 @@ fn relabelled(neighbour: String, chance: &mut Rng) -> (Lost, Afterwards) {
     (lost, Afterwards { asked, length, end })
 }
 
-/// Often for longer than the gate takes a member for one that only is slow.
+/// A hang, which often lasts longer than the gate waits for a member that is only slow.
 fn hang(chance: &mut Rng) -> Hang {
     let how = if chance.bool() {
         How::Frozen
@@ -166,7 +168,8 @@ fn shared(chance: &mut Rng, stage: &Stage) -> Operation {
         }
         88..94 => Operation::Rotate(Certificates::Gate),
         94..107 => {
-            // Replicas run where the seed says; at least one stays.
+            // The seed chooses the replicas that run on the node; at least one replica runs
+            // elsewhere.
             let mut replicas: Vec<usize> = (0..stage.replicas.len()).collect();
             chance.shuffle(&mut replicas);
             replicas.truncate(chance.usize(1..stage.replicas.len()));

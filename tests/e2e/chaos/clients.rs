@@ -1,4 +1,4 @@
-//! Clients that take a no for a "not yet".
+//! Clients that repeat a refused request.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,13 @@ use tokio::time::sleep;
 use super::stage::Stage;
 use crate::asking::By;
 
-/// How long somebody goes on asking.
+/// The time after which a client gives up.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause before somebody asks again.
+/// The pause before a client asks again.
 const AGAIN: Duration = Duration::from_millis(1500);
 
-/// Asks for this incarnation of the member until it may go, or is gone.
+/// Asks for this incarnation of the member until the request is accepted or the incarnation is
+/// gone.
 pub(super) async fn ask_until_it_goes(
     stage: &Stage,
     cluster: usize,
@@ -31,7 +32,7 @@ pub(super) async fn ask_until_it_goes(
         match answer {
             Ok(()) => return Ok(()),
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
-                bail!("somebody was quicker: {}", status.message)
+                bail!("another client was faster: {}", status.message)
             }
             Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
             Err(_) => sleep(AGAIN).await,

@@ -1,4 +1,5 @@
-//! `kubectl drain`, once or until it is done. With `--force`, since somebody may have taken a pod away from its StatefulSet.
+//! `kubectl drain`, once or until it is done. It runs with `--force`, since a pod may have lost its
+//! StatefulSet.
 
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use quorumgate_testbed::eventually;
 
 use super::stage::Stage;
 
-/// How long one `kubectl drain` goes on.
+/// The arguments of one `kubectl drain`.
 const ONE: [&str; 2] = ["--timeout=20s", "--force"];
-/// How long until a drain that is repeated has to be done: all faults are over long before.
+/// The time limit for a drain that is repeated. All faults end long before.
 const DONE: Duration = Duration::from_secs(900);
 
-/// Drains a node once, whatever comes of it.
+/// Drains a node once, and uncordons it. Fails if `kubectl drain` does.
 pub(super) async fn once(stage: &Stage, node: &str) -> Result<()> {
     let _permit = stage.drains.acquire().await?;
     let drained = stage.world.drain(node, &ONE).await;
@@ -20,7 +21,7 @@ pub(super) async fn once(stage: &Stage, node: &str) -> Result<()> {
     drained
 }
 
-/// Drains a node again and again, until nothing is left on it. Fails where that is never.
+/// Drains a node again and again until it is empty, and uncordons it. Fails after [`DONE`].
 pub(super) async fn until_done(stage: &Stage, node: &str) -> Result<()> {
     let _permit = stage.drains.acquire().await?;
     let what = format!("{node} is drained");

@@ -1,4 +1,4 @@
-//! What is kept of a run that failed, before its control plane goes and takes its logs along.
+//! Files to keep from a failed run, before its control plane is deleted with its logs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::stage::Stage;
 use super::timeline::Timeline;
 
-/// Copies the logs; says where.
+/// Copies the logs, and returns the directory.
 pub(super) fn keep(stage: &Stage) -> Result<String> {
     let directory = directory(stage)?;
     for (number, replica) in stage.world.gate.replicas().iter().enumerate() {

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::stage::Stage;
 
-/// How long a replica may take to be ready again, on a machine that does other things besides.
+/// The time limit until a replica is ready again, on a busy machine.
 const BACK: Duration = Duration::from_secs(300);
 
 pub(super) async fn kill(stage: &Stage, replica: usize, length: Duration) -> Result<()> {
@@ -27,7 +27,7 @@ pub(super) async fn freeze(stage: &Stage, replica: usize, length: Duration) -> R
     replica.thaw()
 }
 
-/// The clock of one replica jumps, and jumps back.
+/// Sets the clock of one replica forward or back for a while.
 pub(super) async fn set_clock(
     stage: &Stage,
     replica: usize,
@@ -41,17 +41,17 @@ pub(super) async fn set_clock(
     replica.set_clock(0)
 }
 
-/// The turns of all replicas, so that nobody else does anything to any.
+/// The turns of all replicas, so that no other operation touches any of them.
 pub(super) async fn all_turns(stage: &Stage) -> Vec<MutexGuard<'_, ()>> {
     let mut turns = Vec::new();
-    // In their order, as everybody takes them who takes several: nobody waits for somebody who waits for them.
+    // Every operation takes the turns in the same order, so that no two wait for each other.
     for turn in &stage.replicas {
         turns.push(turn.lock().await);
     }
     turns
 }
 
-/// Waits until these do not stand in the Service, and all others do.
+/// Waits until these replicas are not in the Service and all others are.
 pub(super) async fn all_stand_but(stage: &Stage, out: &[usize]) -> Result<()> {
     let gate = &stage.world.gate;
     let what = format!("all replicas stand in the Service but {out:?}");
@@ -66,10 +66,10 @@ pub(super) async fn all_stand_but(stage: &Stage, out: &[usize]) -> Result<()> {
     .await
 }
 
-/// Starts a replica again, however long that takes.
+/// Starts a replica again.
 pub(super) async fn restart(stage: &Stage, replica: usize) -> Result<()> {
     let replica = stage.world.gate.replica(replica);
-    // Without an API server it ends again, and a kubelet starts it again.
+    // Without an API server the replica ends again. A kubelet would restart it, so the test does.
     eventually(BACK, "the replica is ready again", || replica.restart()).await
 }
 

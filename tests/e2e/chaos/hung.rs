@@ -1,4 +1,4 @@
-//! Members that hang, or are cut off from everybody, while a rollout is under way.
+//! Members that hang, or that are cut off from all others, during a rollout.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use tokio::time::sleep;
 use super::operation::Broken;
 use super::stage::{Cluster, Stage};
 
-/// How long the first step of a rollout is waited for: another rollout, or somebody's fault, may be in its way.
+/// The longest wait for the first step of a rollout. Another rollout or a fault may delay it.
 const FIRST_STEP: Duration = Duration::from_secs(10);
-/// What a pod was made by.
+/// The label that names the template revision of a pod.
 const REVISION: &str = "controller-revision-hash";
 
 /// How a member hangs, and for how long.
@@ -28,19 +28,19 @@ pub(super) struct Hang {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum How {
     Frozen,
-    /// Neither peers nor clients reach it.
+    /// Neither peers nor clients reach the member.
     CutOff,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum When {
-    /// Before the first step, which may be this member's for that.
+    /// Before the first step, which may replace this member for that reason.
     AtOnce,
-    /// When the first member has been replaced.
+    /// After the first member was replaced.
     Midway,
 }
 
-/// Lets the member hang. The template has just been changed.
+/// Makes the member hang during a rollout. The template has just been changed.
 pub(super) async fn during_a_rollout(
     stage: &Stage,
     cluster: usize,
@@ -49,7 +49,7 @@ pub(super) async fn during_a_rollout(
 ) -> Result<()> {
     let cluster = stage.cluster(cluster)?;
     if matches!(hang.when, When::Midway) {
-        // Whether it came to a step or not, some moment is as good as another.
+        // If no step was taken until then, the member hangs all the same.
         let _ = eventually(FIRST_STEP, "a member is replaced", || is_under_way(cluster)).await;
     }
     let _unrest = cluster.unrest.read().await;
@@ -77,11 +77,12 @@ async fn is_under_way(cluster: &Cluster) -> Result<()> {
     let pods = cluster.etcd.pods().await?;
     let has =
         |pod: &k8s_openapi::api::core::v1::Pod| pod.labels().get(REVISION).cloned() == revision;
-    ensure!(pods.iter().any(has), "nobody has the new revision");
+    ensure!(pods.iter().any(has), "no pod has the new revision");
     Ok(())
 }
 
-/// Every pod of the cluster is its StatefulSet's, and has the revision of its template: no rollout ended half-way.
+/// Checks that every pod belongs to its StatefulSet and has the revision of the template, so that
+/// no rollout ended halfway.
 pub(super) async fn no_rollout_is_left(cluster: &Cluster, within: Duration) -> Result<()> {
     let etcd = &cluster.etcd;
     let what = format!("every pod of {} has the last template", etcd.name());

@@ -1,4 +1,4 @@
-//! What may happen.
+//! The operations of a run.
 
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use super::strangers::Stranger;
 use super::{clients, drains, gates, hung, power, relabelled, sizes, strangers};
 use crate::asking::By;
 
-/// How long the API server may take to be back, on a machine that does other things besides.
+/// The time limit until the API server is back, on a busy machine.
 const BACK: Duration = Duration::from_secs(600);
 
-/// One of it. A cluster and a replica of the gate are given by their number, a member and a node by name.
+/// An operation. Clusters and replicas of the gate are given by their number, members and nodes by
+/// name.
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
     Ask(usize, By, String),
@@ -47,18 +48,18 @@ pub(super) enum Operation {
     RestartApiServer,
 }
 
-/// Whose certificates are replaced by new ones.
+/// The certificates that an operation renews.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Certificates {
-    /// What the members of this cluster show to clients and to each other.
+    /// The server and peer certificates of this cluster's members.
     Members(usize),
-    /// What the gate shows to the members of this cluster.
+    /// The gate's client certificate for this cluster.
     Client(usize),
-    /// What the gate shows to the API server.
+    /// The gate's certificate for API servers.
     Gate,
 }
 
-/// Who does not serve for another reason than a permission.
+/// The member or node that does not serve for another reason than a permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Broken {
     Nobody,
@@ -73,12 +74,12 @@ impl Operation {
                 Broken::Member(member.clone())
             }
             Self::PowerOff(node, _) | Self::LoseNode(node) => Broken::Node(node.clone()),
-            // Those that break somebody after a while say so themselves.
+            // Operations that break a member later report that by `Stage::was_broken`.
             _ => Broken::Nobody,
         }
     }
 
-    /// Whether it has to come about in the end, whatever else happens.
+    /// Whether the operation has to succeed in the end.
     pub(super) fn must_come_about(&self) -> bool {
         matches!(
             self,
@@ -182,7 +183,7 @@ async fn restart_api_server(stage: &Stage) -> Result<()> {
     if bed.restart_api_server().await.is_ok() {
         return Ok(());
     }
-    // A busy machine may take longer than the test bed waits.
+    // A busy machine may need longer than the test bed waits.
     let plane = bed.control_plane();
     eventually(BACK, "the control plane is back", || plane.up()).await
 }

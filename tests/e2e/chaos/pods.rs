@@ -1,5 +1,5 @@
-//! The pods of all clusters as somebody knows them who watches: the same for everybody who has to know, and still known while the API
-//! server is away.
+//! The watch of all clusters' pods, shared by all readers. The pods stay known while the API server
+//! is away.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::eventually::AtOnce;
 use tokio::task::JoinHandle;
 
-/// Watches until it is dropped.
+/// A watch that runs until it is dropped.
 pub(super) struct Watch {
     store: Store<Pod>,
     task: JoinHandle<()>,
@@ -32,7 +32,10 @@ impl Watch {
         let events = watcher(api, watcher::Config::default()).backoff(AtOnce);
         let events = reflector::reflector(writer, events);
         let task = tokio::spawn(events.for_each(async |_| ()));
-        store.wait_until_ready().await.context("nobody watches")?;
+        store
+            .wait_until_ready()
+            .await
+            .context("the watch of pods has ended")?;
         Ok(Self { store, task })
     }
 

@@ -1,4 +1,4 @@
-//! Nodes without power.
+//! Nodes that lose power.
 
 use std::time::Duration;
 
@@ -13,12 +13,13 @@ use super::gates;
 use super::operation::Broken;
 use super::stage::Stage;
 
-/// How long the cluster may take to notice, and a node to come back.
+/// The time limit until Kubernetes notices a lost node, and until a node is back.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How long its pods may take to be gone once it is declared out of service.
+/// The time for which the node stays off after it was declared out of service, so that its pods
+/// move.
 const MOVED: Duration = Duration::from_secs(8);
 
-/// The node loses its power, and gets it back.
+/// Cuts the power of a node, and restores it.
 pub(super) async fn off(stage: &Stage, node: &str, length: Duration) -> Result<()> {
     let _turn = stage.power.lock().await;
     let node = found(stage, node)?;
@@ -27,7 +28,8 @@ pub(super) async fn off(stage: &Stage, node: &str, length: Duration) -> Result<(
     on(node).await
 }
 
-/// The node loses its power, somebody notices and says so, and in the end it is back.
+/// Cuts the power of a node, declares the node out of service when its loss was noticed, and
+/// restores the power in the end.
 pub(super) async fn lost(stage: &Stage, node: &str) -> Result<()> {
     let _turn = stage.power.lock().await;
     let node = found(stage, node)?;
@@ -39,8 +41,9 @@ pub(super) async fn lost(stage: &Stage, node: &str) -> Result<()> {
     taint(stage, node, &[&format!("{OUT_OF_SERVICE}-")]).await
 }
 
-/// The node loses its power, and with it the replicas of the gate that run there: neither they nor their node's kernel say anything any more.
-/// Those that stay take them out of the Service meanwhile, and in the end all are in it.
+/// Cuts the power of a node, and with it that of the replicas of the gate that run there. Neither
+/// these replicas nor the kernel of their node answer any more. The other replicas take them out of
+/// the Service meanwhile. In the end all are in the Service.
 pub(super) async fn off_with_gates(
     stage: &Stage,
     node: &str,
@@ -81,7 +84,7 @@ async fn on(node: &Node) -> Result<()> {
     node.wait_ready_within(PATIENCE, "True").await
 }
 
-/// Also while the API server is away.
+/// Changes a taint. Repeated while the API server is away.
 async fn taint(stage: &Stage, node: &Node, taint: &[&str]) -> Result<()> {
     let mut arguments = vec!["taint", "nodes", node.name()];
     arguments.extend(taint);

@@ -1,10 +1,12 @@
-//! Pods of members that somebody takes away from their StatefulSet, by a change of their metadata.
+//! Pods of members that lose their StatefulSet by a change of their metadata.
 //!
-//! The StatefulSet controller lets go of a pod that has lost the label it selects by, and tries in vain to make another of that name. A
-//! pod that has only lost its owner it adopts again. One that is deleted without an owner is nothing that it hears of.
+//! The StatefulSet controller releases a pod that lost the label it selects by, and tries in vain
+//! to create another pod of that name. It adopts a pod again that lost only its owner. It gets no
+//! event for the deletion of a pod without an owner.
 //!
-//! While it tries in vain it makes no other pod either. So where another one is missing, and the others do not make a majority without this one,
-//! only its labels help: nobody lets it go, and nobody makes the one that is missing.
+//! While it tries in vain it creates no other pod either. If another pod is missing then, and the
+//! other members make no majority without this one, only the labels help: the gate refuses every
+//! delete of this pod, and no controller creates the missing one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,14 +24,14 @@ use super::stage::{Cluster, Stage};
 use super::timeline::Nobody;
 use crate::asking::By;
 
-/// How long until the StatefulSet has a pod of that name again, whatever else happens.
+/// The time limit until the StatefulSet has a pod of that name again.
 const DONE: Duration = Duration::from_secs(900);
-/// How long somebody asks for the pod before its labels are given back all the same.
+/// The time for which deletes of the pod are tried before its labels are restored.
 const ASKED: Duration = Duration::from_secs(45);
 /// The pause between two looks.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What the pod loses.
+/// The metadata that the pod loses.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Lost {
     /// The label that its StatefulSet selects by.
@@ -38,26 +40,27 @@ pub(super) enum Lost {
     Labels,
 }
 
-/// What happens to the pod then.
+/// The events after the pod lost its StatefulSet.
 #[derive(Debug, Clone)]
 pub(super) struct Afterwards {
-    /// Who asks at once for it and for this neighbour.
+    /// A request for this pod and for this neighbour, made at once.
     pub(super) asked: Option<(By, String)>,
     pub(super) length: Duration,
-    /// How it ends, unless somebody was quicker.
+    /// The end of this state, unless another operation ends it first.
     pub(super) end: End,
 }
 
-/// How a pod without its StatefulSet comes to an end.
+/// The way in which a pod without its StatefulSet ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
-    /// Its labels are given back.
+    /// The labels are restored.
     GivenBack,
-    /// Somebody asks until it may go, unless that takes too long.
+    /// A client asks until the pod may go. After [`ASKED`] the labels are restored.
     Gone(By),
 }
 
-/// Takes the pod away from its StatefulSet, and sees to it that there is one again.
+/// Takes the pod away from its StatefulSet, and makes sure that the StatefulSet has a pod of that
+/// name in the end.
 pub(super) async fn go(
     stage: &Stage,
     cluster: usize,
@@ -80,7 +83,7 @@ pub(super) async fn go(
         let lost = astray.lose(lost).await;
         lost.map_err(|error| Nobody(error.to_string()))?;
         if let Some((by, neighbour)) = &afterwards.asked {
-            // Whatever the answers are.
+            // Any answer will do.
             let (first, second) = tokio::join!(
                 stage.world.ask_for_this(*by, member, &astray.uid),
                 stage.world.ask(*by, neighbour)
@@ -103,7 +106,7 @@ pub(super) async fn go(
     }
 }
 
-/// A pod as it was before.
+/// A pod with its metadata from before.
 struct Astray<'a> {
     stage: &'a Stage,
     cluster: &'a Cluster,
@@ -122,7 +125,8 @@ impl Astray<'_> {
         self.patch(metadata).await
     }
 
-    /// The next step on the way back. Each begins with a look, since everybody else goes on, too.
+    /// Takes the next step on the way back. Each step begins with a read, since other operations go
+    /// on.
     async fn step(&self, end: End) -> Result<()> {
         match self.stage.world.pods().get_opt(self.name).await? {
             None => self.make_another().await,
@@ -141,7 +145,7 @@ impl Astray<'_> {
         let mut owners = pod.owner_references().iter();
         let set = self.cluster.etcd.name();
         let owned = owners.any(|owner| owner.controller == Some(true) && owner.name == set);
-        // It may have got more meanwhile, such as where it runs.
+        // The pod may have got more labels meanwhile, such as those of its node's topology.
         let mut labels = self.labels.iter();
         owned && labels.all(|(key, value)| pod.labels().get(key) == Some(value))
     }
@@ -173,8 +177,8 @@ impl Astray<'_> {
         Ok(())
     }
 
-    /// The StatefulSet's controller tries ever less often while the name is taken, and does not see the end of a pod that is not its own: it
-    /// has to be told to look.
+    /// Triggers the StatefulSet controller by a change. The controller tries less and less often
+    /// while the name is taken, and gets no event for the end of a pod that it does not own.
     async fn look_again(&self) -> Result<StatefulSet> {
         let sets = self.cluster.etcd.stateful_set_api();
         let look = json!({"testbed.quorumgate.io/look": Timestamp::now().to_string()});

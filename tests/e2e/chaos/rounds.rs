@@ -1,4 +1,4 @@
-//! One round: things happen until so many have, then everything has to come to rest, and what was seen is judged.
+//! A round: operations, then the wait until all is well, then the judgement of the observations.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,16 +20,16 @@ use super::timeline::Timeline;
 use super::verdict;
 use super::witness::Witness;
 
-/// One in so many operations concerns what all clusters share.
+/// The share of operations on the parts that all clusters share is one in this many.
 const SHARED: usize = 10;
-/// Operations under way at one time, of one cluster or of what is shared.
+/// The operations that run concurrently in one sequence.
 const AT_ONCE: usize = 3;
-/// The longest pause between the beginnings of two that concern one cluster.
+/// The longest pause between the beginnings of two operations on one cluster.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same for what is shared.
+/// The longest pause between the beginnings of two operations on the shared parts.
 const SHARED_PAUSE: Duration = Duration::from_secs(4);
 
-/// Plays one round.
+/// Runs one round.
 pub(super) async fn play(stage: &Arc<Stage>, operations: usize, chance: &mut Rng) -> Result<Tally> {
     let begun = Instant::now();
     let audit = stage.world.bed().audit_log();
@@ -58,7 +58,7 @@ pub(super) async fn play(stage: &Arc<Stage>, operations: usize, chance: &mut Rng
     Ok(tally)
 }
 
-/// What happens to each cluster, and to what they share: so many tasks, and together so many operations.
+/// A task for each cluster and one for the shared parts. Together they perform all operations.
 fn sequences(
     stage: &Arc<Stage>,
     operations: usize,
@@ -68,7 +68,7 @@ fn sequences(
     let mut left = operations - shared;
     let mut sequences = vec![sequence(
         Arc::clone(stage),
-        Chooser::of_what_is_shared(chance.fork()),
+        Chooser::of_the_shared_parts(chance.fork()),
         shared,
         SHARED_PAUSE,
     )];
@@ -95,7 +95,7 @@ async fn sequence(stage: Arc<Stage>, mut chooser: Chooser, operations: usize, pa
     under_way.join_all().await;
 }
 
-/// A cluster that somebody writes to, and that somebody looks at.
+/// A cluster with a writer and a witness.
 struct Watched {
     etcd: EtcdCluster,
     writer: Writer,
@@ -114,7 +114,7 @@ impl Watched {
         })
     }
 
-    /// Fails where a permission was wrong or an acknowledged write is lost.
+    /// Fails if a permission was wrong or an acknowledged write was lost.
     async fn judge(self, events: &[AuditEvent], timeline: &Timeline) -> Result<Tally> {
         let etcd = &self.etcd;
         let samples = self.witness.stop().await?;

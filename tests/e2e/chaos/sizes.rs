@@ -1,5 +1,5 @@
-//! Clusters that grow and shrink, as an operator makes them: a member joins as a learner and is promoted before the next one comes; one
-//! that is to go leaves etcd before its pod goes.
+//! Clusters that grow and shrink as an operator makes them. A member joins as a learner and is
+//! promoted before the next one is added. A member is removed from etcd before its pod goes.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,18 @@ use tokio::time::sleep;
 
 use super::stage::{Cluster, Stage};
 
-/// How long until it has to be done.
+/// The time limit for a change of the size.
 const DONE: Duration = Duration::from_secs(900);
-/// How long a pod may take to be gone, its claim with it.
+/// The time limit until a pod and its claim are gone.
 const GONE: Duration = Duration::from_secs(60);
-/// How long a learner may take to be promoted before it is given up. One that asked a peer with an old list whom it joins has taken the
-/// name of a member that is gone, and its data keeps it there (seen with etcd 3.5).
+/// The time limit until a learner is promoted; then it is removed. A learner that got an
+/// outdated member list from a peer may have taken the name of a removed member. Its data keeps
+/// that name (seen with etcd 3.5).
 const JOINED: Duration = Duration::from_secs(120);
 /// The pause before the next step is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Brings the cluster to this many members.
+/// Brings the cluster to this number of members.
 pub(super) async fn reach(stage: &Stage, cluster: usize, members: u32) -> Result<()> {
     let cluster = stage.cluster(cluster)?;
     let _turn = cluster.size.lock().await;
@@ -45,19 +46,19 @@ pub(super) async fn reach(stage: &Stage, cluster: usize, members: u32) -> Result
     }
 }
 
-/// A change under way. Each step begins with a look, so that it does not matter where the one before was interrupted.
+/// A change of the size. Each step begins with a read, so that an interrupted step does no harm.
 struct Change<'a> {
     stage: &'a Stage,
     cluster: &'a Cluster,
     members: u32,
-    /// The pod that knows whom it is to join.
+    /// The pod that got the list of members it is to join.
     told: Option<String>,
-    /// The learner that is on its way in, and since when.
+    /// The learner that is joining, and since when.
     joining: Option<(u64, Instant)>,
 }
 
 impl Change<'_> {
-    /// Takes the next step; whether none was left.
+    /// Takes the next step. Returns whether none was left.
     async fn step(&mut self) -> Result<bool> {
         let etcd = &self.cluster.etcd;
         let list = etcd.members().await?;
@@ -77,7 +78,7 @@ impl Change<'_> {
         Ok(false)
     }
 
-    /// Adds one more, which has no data from an earlier life.
+    /// Adds a member, whose pod starts without old data.
     async fn add(&mut self, ordinal: u32) -> Result<()> {
         let pod = self.pod(ordinal);
         self.forget(&pod).await?;
@@ -90,7 +91,7 @@ impl Change<'_> {
     async fn bring_in(&mut self, learner: &Member, listed: u32, replicas: u32) -> Result<()> {
         let etcd = &self.cluster.etcd;
         let pod = self.pod(listed - 1);
-        // Where the answer to its addition was lost, so is whom its pod is to join.
+        // If the answer to the addition was lost, the list of members for the pod was lost with it.
         let unknown = learner.name.is_empty() && self.told.as_ref() != Some(&pod);
         if unknown || self.is_stuck(learner) {
             return etcd.remove(&pod).await;
@@ -98,7 +99,7 @@ impl Change<'_> {
         if replicas < listed {
             etcd.scale(listed).await?;
         }
-        // etcd refuses while it is not in sync.
+        // etcd refuses to promote a learner that is not in sync.
         etcd.promote(&pod).await
     }
 
@@ -112,7 +113,7 @@ impl Change<'_> {
         }
     }
 
-    /// Those that etcd does not list any more go.
+    /// Removes the pods of members that etcd does not list any more.
     async fn let_go(&self, listed: u32, replicas: u32) -> Result<()> {
         self.cluster.etcd.scale(listed).await?;
         for ordinal in listed..replicas {
@@ -121,7 +122,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Deletes the claim of a pod that is not to come back.
+    /// Deletes the claim of a pod that is not to return.
     async fn forget(&self, pod: &str) -> Result<()> {
         let claims: Api<PersistentVolumeClaim> = self.stage.world.sandbox.api();
         let claim = format!("data-{pod}");

@@ -1,4 +1,4 @@
-//! Where operations happen, and where it is written down.
+//! The clusters, nodes and replicas of a run, and the record of its operations.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -18,35 +18,35 @@ use super::timeline::{Entry, Timeline};
 use super::{drains, hung};
 use crate::world::World;
 
-/// How long it may take until all is well once nothing happens any more, on a machine that does other things besides.
+/// The time limit until all is well after the last operation, on a busy machine.
 const CALM: Duration = Duration::from_secs(600);
-/// Nodes that may be drained at one time: pods need somewhere to go.
+/// The number of nodes that may be drained concurrently. Pods need somewhere to go.
 const DRAINS: usize = 2;
 
-/// The world, and what happened in it.
+/// The world of a run, and the record of its operations.
 pub(super) struct Stage {
     pub(super) world: World,
     pub(super) pods: Watch,
     pub(super) clusters: Vec<Cluster>,
-    /// Whoever stops, freezes or mistimes a replica of the gate has its turn.
+    /// Held to stop or freeze a replica of the gate, or to set its clock.
     pub(super) replicas: Vec<Turn<()>>,
-    /// One node is without power at a time.
+    /// Held to cut the power of a node: one node at a time.
     pub(super) power: Turn<()>,
-    /// The API server restarts once at a time.
+    /// Held to restart the API server.
     pub(super) api_server: Turn<()>,
-    /// One replica of the gate has strangers at its door at a time.
+    /// Held to besiege a replica of the gate: one replica at a time.
     pub(super) siege: Turn<()>,
     pub(super) drains: Semaphore,
     timeline: Mutex<Timeline>,
 }
 
-/// One etcd cluster, and who may do what to it now.
+/// An etcd cluster, and the locks for operations on it.
 pub(super) struct Cluster {
     pub(super) etcd: EtcdCluster,
-    /// Held to ask for a member or to break one; exclusively while a member is added: etcd takes none before all have been connected for
-    /// five seconds.
+    /// Held shared to ask for a member or to break one. Held exclusively to add a member: etcd adds
+    /// none before all members have been connected for five seconds.
     pub(super) unrest: RwLock<()>,
-    /// One change of its size at a time.
+    /// Held to change the size of the cluster.
     pub(super) size: Turn<()>,
 }
 
@@ -71,16 +71,17 @@ impl Stage {
         })
     }
 
-    /// Waits until every cluster is whole and its ledger warm.
+    /// Waits until every cluster is whole and its ledger is trusted.
     pub(super) async fn ready(&self) -> Result<()> {
         for cluster in &self.clusters {
             cluster.etcd.quorate(CALM).await?;
-            self.world.warm_of(&cluster.etcd).await?;
+            self.world.trusted_of(&cluster.etcd).await?;
         }
         self.whole().await
     }
 
-    /// Does it. That it was refused, or found nobody, is no failure, unless it had to come about.
+    /// Performs an operation and records it. A refusal, or the lack of a target, is no failure
+    /// unless the operation has to succeed.
     pub(super) async fn perform(&self, operation: Operation) {
         let entry = Entry::begin(&operation);
         let outcome = operation.perform(self).await;
@@ -89,15 +90,16 @@ impl Stage {
         }
     }
 
-    /// That this one was broken from then until now, for other reasons than a permission.
+    /// Records that this target was broken from then until now, for another reason than a
+    /// permission.
     pub(super) fn was_broken(&self, who: Broken, from: Timestamp) {
         if let Ok(mut timeline) = self.timeline.lock() {
             timeline.broken(who, from);
         }
     }
 
-    /// Whether the machine is quiet again: every member serves in a pod of its StatefulSet with the last template, no grant is open, nothing is
-    /// cordoned.
+    /// Fails unless all is well: every member serves in a pod of its StatefulSet with the latest
+    /// template, no grant is open, and no node is cordoned.
     pub(super) async fn whole(&self) -> Result<()> {
         for node in self.world.sandbox.nodes() {
             self.uncordon(node.name()).await?;
@@ -111,7 +113,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Nothing is wedged: with all faults gone every node can be drained, and everybody comes back.
+    /// Checks that nothing is wedged: every node can be drained, and all pods come back.
     pub(super) async fn every_node_can_be_drained(&self) -> Result<()> {
         for node in self.world.sandbox.nodes() {
             drains::until_done(self, node.name()).await?;
@@ -120,7 +122,7 @@ impl Stage {
         Ok(())
     }
 
-    /// All that has happened since the last time.
+    /// Takes the record since the last call.
     pub(super) fn take_timeline(&self) -> Timeline {
         let taken = self
             .timeline
@@ -129,7 +131,7 @@ impl Stage {
         taken.unwrap_or_default()
     }
 
-    /// Also while the API server is away.
+    /// Uncordons a node. Repeated while the API server is away.
     pub(super) async fn uncordon(&self, node: &str) -> Result<()> {
         let nodes: Api<Node> = Api::all(self.world.sandbox.client());
         eventually(CALM, format!("{node} is uncordoned"), || {

@@ -1,4 +1,5 @@
-//! Strangers who connect to a replica's webhooks in numbers, from addresses of their own, and say nothing or next to nothing.
+//! Clients that are not API servers and open many connections to the webhook port of one replica,
+//! from their own addresses. They send nothing or next to nothing.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,33 +20,33 @@ use tokio_rustls::client::TlsStream;
 use super::gates;
 use super::stage::Stage;
 
-/// Addresses that strangers come from. Neither pods nor nodes nor API servers have one of these.
+/// The number of client addresses. No pod, node or API server has one of them.
 const ADDRESSES: usize = 16;
-/// How long a stranger who was turned away stays away.
+/// The pause after a client was turned away.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How often one sends a byte who does.
+/// The pause between two bytes of a slow client.
 const TRICKLE: Duration = Duration::from_millis(200);
-/// What a webhook call may take.
+/// The time limit for a call of the webhook.
 const CALL: Duration = Duration::from_secs(5);
 /// The pause between two calls.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// So many calls in a row without an answer are no machine that is busy.
+/// The number of calls in a row without an answer that a busy machine does not explain.
 const IN_VAIN: usize = 3;
-/// How long until all have come in, at most: fewer strangers than that prove nothing.
+/// The time limit until all clients are connected. Fewer clients would prove nothing.
 const ALL_IN: Duration = Duration::from_secs(60);
-/// The body that is said to come.
+/// The announced length of the body in bytes.
 const LARGE: usize = 1 << 20;
-/// The head of a TLS record that says that a `ClientHello` follows.
+/// The head of a TLS record, which announces a `ClientHello`.
 const RECORD: [u8; 6] = [22, 3, 1, 0, 200, 1];
 
-/// What a stranger does.
+/// The behaviour of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stranger {
-    /// Connects.
+    /// Opens a TCP connection.
     Silent,
-    /// Begins to shake hands, and does not go on.
+    /// Begins a TLS handshake and stops.
     HalfShaken,
-    /// Shakes hands.
+    /// Completes a TLS handshake.
     Shaken,
     /// Sends a request, byte by byte.
     Trickles,
@@ -56,7 +57,8 @@ impl Stranger {
         [Self::Silent, Self::HalfShaken, Self::Shaken, Self::Trickles];
 }
 
-/// Keeps so many of them at a replica for a while. Fails where it does not answer others beside them.
+/// Keeps this number of clients at a replica for a while. Fails if the replica does not answer
+/// other calls meanwhile.
 pub(super) async fn besiege(
     stage: &Stage,
     replica: usize,
@@ -86,16 +88,16 @@ pub(super) async fn besiege(
     answers
 }
 
-/// The port that a replica answers API servers on.
+/// The webhook port of a replica.
 struct Door {
     replica: SocketAddr,
     tls: TlsConnector,
-    /// How many strangers have got as far as they wanted to.
+    /// The number of clients that have done all they wanted.
     let_in: AtomicUsize,
 }
 
 impl Door {
-    /// Until it is turned away.
+    /// Keeps one connection until the replica closes it.
     async fn bother(&self, stranger: Stranger, number: usize) -> Result<()> {
         let mut plain = self.connect(address(number)?).await?;
         let mut stream = match stranger {
@@ -116,7 +118,7 @@ impl Door {
         }
         let head =
             format!("POST /validate/pods HTTP/1.1\r\nhost: a\r\ncontent-length: {LARGE}\r\n\r\n");
-        // The head comes at once in half of them.
+        // Every other client sends the head at once.
         let trickles = if number.is_multiple_of(2) {
             stream.write_all(head.as_bytes()).await?;
             ""
@@ -131,7 +133,7 @@ impl Door {
         Ok(())
     }
 
-    /// Calls it again and again for this long, and until all strangers have come in.
+    /// Calls the replica again and again for this long, and until all clients are connected.
     async fn answers(&self, length: Duration, strangers: usize) -> Result<()> {
         let begun = Instant::now();
         let mut in_vain = 0;
@@ -156,7 +158,7 @@ impl Door {
         }
     }
 
-    /// As another replica asks whether this one can be called.
+    /// Makes the call by which another replica checks this one.
     async fn call(&self) -> Result<()> {
         let plain = self.connect(Ipv4Addr::LOCALHOST.into()).await?;
         let mut stream = self.shake_hands(plain).await?;

@@ -1,4 +1,4 @@
-//! What a run amounts to.
+//! The totals of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,22 +15,24 @@ use super::verdict::hook;
 pub(super) struct Tally {
     pub(super) operations: usize,
     pub(super) took: Duration,
-    /// How often each kind of operation came about, and how often it was tried. Those that were refused, or found nobody, did not.
+    /// For each kind of operation the number of successes and the number of attempts. An operation
+    /// that was refused or had no target is no success.
     pub(super) kinds: BTreeMap<String, (usize, usize)>,
-    /// By the reason that was given for them. Those for pods that were terminating already are none.
+    /// The number of permissions for each reason. Permissions for pods that terminated already are
+    /// left out.
     pub(super) permissions: BTreeMap<String, usize>,
-    /// By the code that was answered.
+    /// The number of refusals for each status code.
     pub(super) refusals: BTreeMap<u16, usize>,
     pub(super) samples: usize,
-    /// The most members that were out at one time because they were taken.
+    /// The largest number of members that were out at one time because of permissions.
     pub(super) taken: usize,
-    /// Writes.
+    /// The number of acknowledged writes.
     pub(super) acknowledged: usize,
     pub(super) longest_gap: Duration,
 }
 
 impl Tally {
-    /// What was done in a round, and how often the answer was no.
+    /// The operations of a round, and the refusals among its requests.
     pub(super) fn of(timeline: &Timeline, events: &[AuditEvent]) -> Self {
         let mut refusals = BTreeMap::new();
         for event in events.iter().filter(|event| hook(event).is_some()) {

@@ -1,4 +1,4 @@
-//! What was done, when, and what came of it.
+//! The record of operations, with their times and outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,38 +9,38 @@ use jiff::Timestamp;
 
 use super::operation::{Broken, Operation};
 
-/// The outcome of what came about.
+/// The outcome of a success.
 const DONE: &str = "done";
-/// How many of the last entries are told.
+/// The number of entries that are printed.
 const LAST: usize = 60;
 
-/// Entries in the order of their ends.
+/// Entries in the order in which they ended.
 #[derive(Default)]
 pub(super) struct Timeline {
     entries: Vec<Entry>,
     breaks: Vec<Break>,
 }
 
-/// That somebody was broken, where that was not as long as the operation.
+/// A time for which a target was broken, if that differs from the time of the operation.
 struct Break {
     who: Broken,
     from: Timestamp,
     until: Timestamp,
 }
 
-/// An operation that had to come about found nobody to do it to.
+/// The error of an operation that had no target.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody is there: {0}")]
+#[error("no target: {0}")]
 pub(super) struct Nobody(pub(super) String);
 
-/// One operation.
+/// The record of one operation.
 pub(super) struct Entry {
     begun: Timestamp,
     ended: Timestamp,
     what: String,
     breaks: Broken,
     outcome: String,
-    /// It had to come about, and did not.
+    /// The operation had to succeed and did not.
     undone: bool,
 }
 
@@ -73,7 +73,7 @@ impl Timeline {
         self.entries.push(entry);
     }
 
-    /// That this one was broken from then until now.
+    /// Records that this target was broken from then until now.
     pub(super) fn broken(&mut self, who: Broken, from: Timestamp) {
         let until = Timestamp::now();
         self.breaks.push(Break { who, from, until });
@@ -83,7 +83,7 @@ impl Timeline {
         self.entries.len()
     }
 
-    /// How often each kind of operation came about, and how often it was tried.
+    /// For each kind of operation the number of successes and the number of attempts.
     pub(super) fn kinds(&self) -> BTreeMap<String, (usize, usize)> {
         let mut kinds = BTreeMap::<String, (usize, usize)>::new();
         for entry in &self.entries {
@@ -95,7 +95,7 @@ impl Timeline {
         kinds
     }
 
-    /// Whether something that was done here broke this member, or the node that it was on, at some time between these two.
+    /// Whether an operation broke this member or its node at some time between these two.
     pub(super) fn broke(
         &self,
         member: &str,
@@ -117,7 +117,7 @@ impl Timeline {
         })
     }
 
-    /// Fails with whatever had to come about and did not.
+    /// Fails with all operations that had to succeed and did not.
     pub(super) fn nothing_was_left_undone(&self) -> Result<()> {
         let undone: Vec<_> = self.entries.iter().filter(|entry| entry.undone).collect();
         let listed = undone.iter().map(|entry| format!("\n  {entry}"));
@@ -126,7 +126,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// What happened around a moment.
+    /// The operations around a moment, as text.
     pub(super) fn around(&self, moment: Timestamp, reach: Duration) -> String {
         let near = self
             .entries
@@ -137,7 +137,7 @@ impl Timeline {
             .concat()
     }
 
-    /// All of it.
+    /// All operations, as text.
     pub(super) fn told(&self) -> String {
         let entries = self.entries.iter().map(|entry| format!("{entry}\n"));
         entries.collect::<Vec<_>>().concat()
@@ -159,7 +159,7 @@ impl fmt::Display for Entry {
 }
 
 impl fmt::Display for Timeline {
-    /// The last of it.
+    /// Writes the last operations.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} operations; the last of them:", self.len())?;
         for entry in self.entries.iter().rev().take(LAST).rev() {

@@ -1,4 +1,5 @@
-//! Whether every permission was right, by what the witness saw and what the API server's audit log says.
+//! The check that every permission was right, from the witness's samples and the API server's audit
+//! log.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,30 +14,31 @@ use super::tally::Tally;
 use super::timeline::Timeline;
 use super::witness::{Listed, Sample};
 
-/// How far a sample may be from a permission and still speak of it: the pause between two, and a machine that is busy.
+/// How far a sample may be from a permission and still tell about it: the pause between two
+/// samples, and the delays of a busy machine.
 const NEAR: Duration = Duration::from_millis(900);
-/// How long after a fault, or a change of membership, a member may show it.
+/// The time after a fault or a change of membership for which a member may show its effects.
 const LINGERS: Duration = Duration::from_secs(2);
-/// What of the timeline is told.
+/// The part of the timeline that a failure prints, before and after its moment.
 const AROUND: Duration = Duration::from_secs(5);
 
-/// Why a member does not serve.
+/// Why a member does not serve, if it does not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Out {
     No,
-    /// Its pod was taken while it served.
+    /// The pod was deleted while its member served.
     Taken,
     Failed,
 }
 
-/// Fails with the first that was not; tells what was looked at otherwise.
+/// Fails with the first permission that was wrong. Otherwise returns what was examined.
 pub(super) fn every_permission_was_right(
     etcd: &EtcdCluster,
     samples: &[Sample],
     events: &[AuditEvent],
     timeline: &Timeline,
 ) -> Result<Tally> {
-    ensure!(samples.len() > 20, "{} samples are none", samples.len());
+    ensure!(samples.len() > 20, "{} samples are too few", samples.len());
     let mut permissions = BTreeMap::<String, usize>::new();
     let prefix = format!("{}-", etcd.name());
     for event in events {
@@ -52,7 +54,7 @@ pub(super) fn every_permission_was_right(
         if was_right(reason, event, samples) == Some(false) {
             let at = event.request_received_timestamp;
             bail!(
-                "{} of {} by {} at {at} was permitted as {reason:?}, and nobody saw it so\n{}{}",
+                "{} of {} by {} at {at} was permitted as {reason:?}, and no sample shows that\n{}{}",
                 event.verb,
                 event.object_ref.name,
                 event.user.username,
@@ -61,10 +63,13 @@ pub(super) fn every_permission_was_right(
             );
         }
     }
-    asked::nobody_went_unasked(&prefix, samples, events)?;
+    asked::no_delete_went_unasked(&prefix, samples, events)?;
     let taken = never_too_many_taken(samples, timeline)?;
     let asked = permissions.values().sum::<usize>();
-    ensure!(asked > 0, "nobody got a member of {etcd:?}");
+    ensure!(
+        asked > 0,
+        "no request for a member of {etcd:?} was permitted"
+    );
     Ok(Tally {
         permissions,
         samples: samples.len(),
@@ -73,7 +78,7 @@ pub(super) fn every_permission_was_right(
     })
 }
 
-/// The webhook that was asked about a request, where it was about a pod that is to go.
+/// The gate's webhook that was asked, if the event is about the removal of a pod.
 pub(super) fn hook(event: &AuditEvent) -> Option<&'static str> {
     match (event.verb.as_str(), event.object_ref.subresource.as_str()) {
         ("delete", "") if event.object_ref.resource == "pods" => Some("pods.quorumgate.io"),
@@ -82,10 +87,11 @@ pub(super) fn hook(event: &AuditEvent) -> Option<&'static str> {
     }
 }
 
-/// The API server asks again where it asked about a pod that has changed since, and its log keeps the first answer.
+/// The reason for permissions with no recorded reason. The API server asks again if the pod has
+/// changed since its first question, and the audit log keeps only the first answer.
 const SECOND_ANSWER: &str = "second-answer";
 
-/// The reason for which a delete or an eviction was permitted and carried out.
+/// The reason of a delete or an eviction that was permitted and carried out.
 fn permitted(event: &AuditEvent) -> Option<&str> {
     let hook = hook(event)?;
     let said = |key: &str| event.annotations.get(&format!("{hook}/{key}"));
@@ -98,7 +104,8 @@ fn permitted(event: &AuditEvent) -> Option<&str> {
     }
 }
 
-/// Whether some sample near a permission shows its reason to be true; `None` where it is not about who serves.
+/// Whether some sample near the permission shows that its reason was true. `None` for reasons that
+/// are not about serving.
 fn was_right(reason: &str, event: &AuditEvent, samples: &[Sample]) -> Option<bool> {
     let member = event.object_ref.name.as_str();
     let from = event.request_received_timestamp - NEAR;
@@ -106,7 +113,8 @@ fn was_right(reason: &str, event: &AuditEvent, samples: &[Sample]) -> Option<boo
     let mut near = samples
         .iter()
         .filter(|sample| sample.ended >= from && sample.begun <= until);
-    // A learner may be promoted in between: who serves and who is listed is not seen at one moment.
+    // A learner may be promoted in between, and a sample does not see members and lists at one
+    // moment. So the smallest majority near the permission counts.
     let listed = near.clone().map(|sample| &sample.listed);
     let needed = listed.filter(|listed| !listed.voters.is_empty());
     let needed = needed.map(Listed::majority).min().unwrap_or(usize::MAX);
@@ -122,7 +130,7 @@ fn was_right(reason: &str, event: &AuditEvent, samples: &[Sample]) -> Option<boo
     }
 }
 
-/// At no time more members are out because their pods were taken than the majority can spare.
+/// Checks that at no time more members were out because of permissions than the majority can spare.
 fn never_too_many_taken(samples: &[Sample], timeline: &Timeline) -> Result<usize> {
     let mut out = BTreeMap::<String, Out>::new();
     let mut left = Timestamp::MIN;
@@ -132,14 +140,15 @@ fn never_too_many_taken(samples: &[Sample], timeline: &Timeline) -> Result<usize
         let voters = &now.listed.voters;
         if !voters.is_superset(&before.listed.voters) {
             left = now.begun;
-            // Who lets a voter leave while others are out has etcd's own leave, and makes the majority of what is left himself.
+            // A removal of a voter while others are out was checked by etcd itself, and makes its
+            // own majority of the remaining voters.
             out.values_mut()
                 .filter(|out| **out == Out::Taken)
                 .for_each(|out| *out = Out::Failed);
         }
         out.retain(|member, _| voters.contains(member));
         for member in voters {
-            // A new voter counts from when it first serves.
+            // A new voter counts from the first time it serves.
             let known = out.entry(member.clone()).or_insert(Out::Failed);
             let lingers = now.begun <= left.saturating_add(LINGERS).unwrap_or(Timestamp::MAX);
             *known = after(*known, member, before, now, timeline, lingers);

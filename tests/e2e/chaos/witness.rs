@@ -1,4 +1,5 @@
-//! Somebody who asks every member several times a second whether it takes part in a quorum, and has nothing to do with the gate.
+//! An observer, independent of the gate, that asks every member several times a second whether it
+//! takes part in a quorum.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -19,26 +20,27 @@ use super::pods::{Pods, address};
 
 /// The pause between the beginnings of two samples.
 const PERIOD: Duration = Duration::from_millis(250);
-/// How long a member may take to prove that it serves: more than the gate gives it, because the machine may be busy.
+/// The time limit for a member's answer. It is longer than the gate's, because the machine may be
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Asks until it is stopped.
+/// An observer that asks until it is stopped.
 #[must_use = "a witness is there to be heard"]
 pub(super) struct Witness {
     stop: watch::Sender<bool>,
     samples: JoinHandle<Vec<Sample>>,
 }
 
-/// Who was what at one moment.
+/// The state of every member at one moment.
 pub(super) struct Sample {
     pub(super) begun: Timestamp,
     pub(super) ended: Timestamp,
     pub(super) pods: BTreeMap<String, Seen>,
-    /// The members that etcd lists, as one knows them that just served, or else as they were known before.
+    /// The member list of a member that has just served, or the last known one.
     pub(super) listed: Listed,
 }
 
-/// The voters of etcd's list of members, by name.
+/// The voters in etcd's member list, by name.
 #[derive(Clone, Default)]
 pub(super) struct Listed {
     pub(super) voters: BTreeSet<String>,
@@ -49,19 +51,19 @@ impl Listed {
         self.voters.len() / 2 + 1
     }
 
-    /// How many may be out at one time.
+    /// The number of voters that may be out at one time.
     pub(super) fn spare(&self) -> usize {
         self.voters.len().saturating_sub(self.majority())
     }
 }
 
-/// A member as it was seen.
+/// The state of one member in a sample.
 #[derive(Clone)]
 pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) terminating: bool,
     pub(super) node: Option<String>,
-    /// It answered a linearizable read.
+    /// The member answered a linearizable read.
     pub(super) serves: bool,
 }
 
@@ -70,13 +72,13 @@ impl Sample {
         self.pods.get(member).is_some_and(|seen| seen.serves)
     }
 
-    /// Whether this one serves, and is not on its way out.
+    /// Whether this member serves and its pod does not terminate.
     pub(super) fn stands(&self, member: &str) -> bool {
         let seen = self.pods.get(member);
         seen.is_some_and(|seen| seen.serves && !seen.terminating)
     }
 
-    /// How many serve beside this one, and are not on their way out.
+    /// The number of other members that serve and whose pods do not terminate.
     pub(super) fn others(&self, member: &str) -> usize {
         let others = self.pods.iter().filter(|(name, _)| *name != member);
         others
@@ -93,7 +95,7 @@ impl Witness {
         Self { stop, samples }
     }
 
-    /// Everything that was seen, in the order of its beginnings.
+    /// Stops, and returns all samples in the order in which they began.
     pub(super) async fn stop(self) -> Result<Vec<Sample>> {
         self.stop.send(true)?;
         let mut samples = self.samples.await.context("the witness crashed")?;
@@ -120,7 +122,7 @@ async fn watch_over(
     let mut samples = JoinSet::new();
     while !*stopped.borrow() {
         ticks.tick().await;
-        // A member that is away takes its time to be so; the next sample does not wait.
+        // A member that is away answers late. The next sample does not wait for it.
         samples.spawn(sample(Arc::clone(&connections), pods.now()));
     }
     samples.join_all().await
@@ -138,7 +140,8 @@ async fn sample(connections: Arc<Connections>, pods: Vec<Arc<Pod>>) -> Sample {
     }
 }
 
-/// One that serves gives its list at once, while others keep the sample waiting: a learner may be promoted meanwhile.
+/// Asks one member. A member that serves gives its list at once: while the sample waits for other
+/// members, a learner may be promoted.
 async fn see(connections: &Connections, pod: &Pod) -> ((String, Seen), Option<Listed>) {
     let (mut serves, mut listed) = (false, None);
     if let Some(address) = address(pod) {

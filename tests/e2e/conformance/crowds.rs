@@ -1,4 +1,4 @@
-//! Many who ask at once.
+//! Many concurrent requests.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::world::{SOON, World};
 
 /// The majority of five.
 const MAJORITY: usize = 3;
-/// How soon somebody asks again who has to wait.
+/// The pause before a refused client asks again.
 const AGAIN: Duration = Duration::from_millis(250);
 
 pub(super) async fn n2_many_deletes_of_one_pod_are_one_grant(world: &World) -> Result<()> {
@@ -29,13 +29,14 @@ pub(super) async fn n2_many_deletes_of_one_pod_are_one_grant(world: &World) -> R
     };
     let node = world.agent_of(&wanted).await?;
     let uid = world.etcd.pod_uid(&wanted).await?;
-    // As long as its node does nothing the pod stays, and every request is about the same one.
+    // The frozen node does nothing, so the pod stays, and every request is about the same
+    // incarnation.
     node.freeze()?;
     try_join_all((0..12).map(|_| world.lets_go(By::Delete, &wanted))).await?;
     let granted = world.granted().await?;
     ensure!(granted == [wanted.clone()], "grants: {granted:?}");
 
-    // They cost one of the two that five can spare.
+    // All these requests cost one of the two members that five can spare.
     let other = world.etcd.pod_uid(&second).await?;
     eventually(SOON, "another one may go", || world.delete(&second)).await?;
     world.has_to_wait_by(By::Delete, &third, &[&wanted]).await?;
@@ -65,7 +66,7 @@ pub(super) async fn p19_concurrent_evictions_meet_429_alone_and_all_go_in_the_en
     Ok(())
 }
 
-/// Asks for this incarnation until it goes, and returns how often it had to wait.
+/// Asks for this incarnation until it goes. Returns the number of refusals.
 async fn until_it_goes(world: &World, pod: &str, uid: &str) -> Result<usize> {
     let body = eviction(pod, &json!({"preconditions": {"uid": uid}}));
     let mut waited = 0;
@@ -90,7 +91,7 @@ async fn uids(world: &World) -> Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// A rollout, and strangers who delete and evict whomever they get.
+/// Runs a rollout, while other clients delete and evict arbitrary members.
 pub(super) async fn n6_mixed_requests_through_three_replicas_never_exceed_the_budget(
     world: &World,
 ) -> Result<()> {
@@ -104,7 +105,7 @@ pub(super) async fn n6_mixed_requests_through_three_replicas_never_exceed_the_bu
             (By::Eviction, 4),
         ];
         try_join_all(strangers.map(|(by, first)| two_of_them(world, by, first))).await?;
-        eventually(SOON, "everybody is updated", || async {
+        eventually(SOON, "all members are updated", || async {
             let outdated = template::outdated(world, &revision).await?;
             ensure!(outdated.is_empty(), "{outdated:?} are not");
             Ok(())
@@ -125,7 +126,7 @@ pub(super) async fn n6_mixed_requests_through_three_replicas_never_exceed_the_bu
     Ok(())
 }
 
-/// Asks one member after another until two were allowed to go.
+/// Asks for one member after another until two requests were permitted.
 async fn two_of_them(world: &World, by: By, first: usize) -> Result<()> {
     let asking = async {
         let pods = world.etcd.pod_names();
@@ -134,7 +135,7 @@ async fn two_of_them(world: &World, by: By, first: usize) -> Result<()> {
             match world.ask(by, pod).await {
                 Ok(()) => allowed += 1,
                 answer => {
-                    // It may have gone, or have become another, since it was chosen.
+                    // Since it was chosen, the member may have gone or been replaced.
                     let (code, message) = refusal(answer)?;
                     ensure!(
                         [404, 409, 429].contains(&code),
@@ -152,7 +153,7 @@ async fn two_of_them(world: &World, by: By, first: usize) -> Result<()> {
     tokio::time::timeout(SOON, asking).await?
 }
 
-/// Ends when more members have a grant than five can spare.
+/// Returns an error as soon as more members have a grant than five can spare.
 async fn never_more_than_spare(world: &World) -> Result<()> {
     loop {
         let granted = world.granted().await?;

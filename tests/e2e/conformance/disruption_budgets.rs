@@ -1,4 +1,4 @@
-//! `PodDisruptionBudgets` of others: what they refuse is foreseen, neither more nor less.
+//! `PodDisruptionBudgets` of others: the gate foresees their refusals, neither more nor fewer.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,7 +13,8 @@ use crate::asking::{eviction, refusal};
 use crate::bystanders;
 use crate::world::{SOON, World};
 
-/// The label of a pod that runs, is not Ready, and that the gate is not asked about: its name has no ordinal.
+/// The label of a pod that runs and is not Ready. Its name has no ordinal, so the gate is not asked
+/// about it.
 const BESIDE: &str = "beside";
 
 fn pdbs(world: &World) -> Api<PodDisruptionBudget> {
@@ -27,7 +28,7 @@ async fn create(world: &World, name: &str, spec: Value) -> Result<()> {
     Ok(())
 }
 
-/// Changes a budget, and waits until its controller has worked it out with this many healthy pods.
+/// Changes a budget, and waits until its controller has counted this number of healthy pods.
 async fn change(world: &World, name: &str, spec: Value, healthy: i32) -> Result<()> {
     let patch = Patch::Merge(json!({"spec": spec}));
     pdbs(world)
@@ -50,7 +51,8 @@ async fn change(world: &World, name: &str, spec: Value, healthy: i32) -> Result<
     .await
 }
 
-/// Waits until an eviction is refused for a reason that mentions this. (Where a member answers too late, that is said first.)
+/// Waits until an eviction is refused for a reason that mentions `because`. A member that answers
+/// too late is mentioned first.
 async fn stays(world: &World, pod: &str, because: &str) -> Result<()> {
     eventually(
         SOON,
@@ -67,7 +69,7 @@ async fn stays(world: &World, pod: &str, because: &str) -> Result<()> {
     .await
 }
 
-/// What a dry run of an eviction is answered.
+/// The code and the message of an eviction in a dry run.
 async fn try_to_evict(world: &World, pod: &str) -> Result<(u16, String)> {
     let dry = eviction(pod, &json!({"dryRun": ["All"]}));
     let answer = evict(world, pod, &dry).await?;
@@ -75,8 +77,8 @@ async fn try_to_evict(world: &World, pod: &str) -> Result<(u16, String)> {
     Ok((answer.code, said.to_owned()))
 }
 
-/// A member that is down and a pod beside it that is not Ready either: the gate has to say of the one what the API server, which knows
-/// nothing of members, says of the other.
+/// Compares two unready pods: a member that is down, and a pod beside it. For the first, the gate
+/// has to foresee the answer that the API server, which knows no members, gives for the second.
 pub(super) async fn p1_p11_p12_p23_every_policy_for_unhealthy_pods_is_foreseen(
     world: &World,
 ) -> Result<()> {
@@ -122,7 +124,7 @@ pub(super) async fn p1_p11_p12_p23_every_policy_for_unhealthy_pods_is_foreseen(
                 goes || ours.1.contains("PodDisruptionBudget strict"),
                 "{ours:?}"
             );
-            // A healthy one has to stay, whatever the policy for others.
+            // A healthy member has to stay under every policy for unhealthy pods.
             let healthy = try_to_evict(world, "etcd-0").await?;
             ensure!(
                 healthy.0 == 429 && healthy.1.contains("etcd-2"),
@@ -132,7 +134,7 @@ pub(super) async fn p1_p11_p12_p23_every_policy_for_unhealthy_pods_is_foreseen(
         })
         .await?;
     }
-    // For real: what is refused takes no grant.
+    // The same without a dry run: a refused request takes no grant.
     change(
         world,
         "strict",
@@ -165,7 +167,8 @@ pub(super) async fn p1_a_pending_member_goes_past_a_budget_that_refuses(
     world.whole().await
 }
 
-/// Waits for another incarnation of etcd-2 that is on a node and has not started, and returns its UID.
+/// Waits for an incarnation of etcd-2 other than `uid` that is on a node and has not started.
+/// Returns its UID.
 async fn pending(world: &World, uid: &str) -> Result<String> {
     eventually(SOON, "another etcd-2 is pending", || async {
         let pod = world.etcd.pod("etcd-2").await?;
@@ -204,7 +207,7 @@ pub(super) async fn p4_a_budget_that_selects_everything_counts(world: &World) ->
 pub(super) async fn p2_p20_a_finished_pod_leaves_its_budget_as_it_was(world: &World) -> Result<()> {
     let mut spec = bystanders::sleeper(world, "Never");
     spec["containers"][0]["command"] = json!(["true"]);
-    // Named like a pod of a StatefulSet, so that the gate is asked.
+    // The pod's name is like that of a StatefulSet's pod, so that the gate is asked.
     let done: Pod = serde_json::from_value(
         json!({"metadata": {"name": "done-0", "labels": {"app": "done"}}, "spec": spec}),
     )?;
@@ -239,7 +242,7 @@ pub(super) async fn p2_p20_a_finished_pod_leaves_its_budget_as_it_was(world: &Wo
         "it was written"
     );
 
-    // It selects no member, so it is nothing to them.
+    // The budget selects no member, so it does not matter for evictions of members.
     let uid = world.etcd.pod_uid("etcd-0").await?;
     eventually(SOON, "etcd-0 is evicted", || world.evict("etcd-0")).await?;
     world.replaced("etcd-0", &uid).await

@@ -1,4 +1,4 @@
-//! One eviction from its grant to the end of its pod, which a finalizer puts off.
+//! An eviction from its grant to the end of its pod, which a finalizer delays.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -14,7 +14,7 @@ use crate::world::{SOON, World};
 
 const POD: &str = "etcd-1";
 
-/// Puts a finalizer on a pod, or takes all of them away.
+/// Sets the finalizers of a pod.
 pub(super) async fn hold(world: &World, pod: &str, finalizers: &[&str]) -> Result<()> {
     let patch = json!({"metadata": {"finalizers": finalizers}});
     let params = PatchParams::default();
@@ -25,7 +25,8 @@ pub(super) async fn hold(world: &World, pod: &str, finalizers: &[&str]) -> Resul
     Ok(())
 }
 
-/// Waits until the companion and our own budget allow this many disruptions, and the companion's condition says the same.
+/// Waits until the companion, its condition and the gate's own budget all allow this number of
+/// disruptions.
 async fn allowed(world: &World, disruptions: i32) -> Result<()> {
     let pdbs: Api<PodDisruptionBudget> = world.sandbox.api();
     eventually(SOON, format!("{disruptions} may go"), || async {

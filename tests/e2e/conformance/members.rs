@@ -1,4 +1,5 @@
-//! Members and pods that do not go together as usual: a successor, alarms, a failed pod, voters without pods, a namespace that goes.
+//! Members and pods that do not match as usual: a successor, alarms, a failed pod, voters without
+//! pods, a deleted namespace.
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_client::{AlarmAction, AlarmOptions, AlarmType};
@@ -15,7 +16,7 @@ use super::raw::send;
 use crate::asking::{By, refusal};
 use crate::world::{SOON, World};
 
-/// A delete that changes nothing.
+/// Deletes a pod in a dry run.
 async fn may_go(world: &World, pod: &str) -> Result<(), kube::Error> {
     let dry = DeleteParams::default().dry_run();
     world.pods().delete(pod, &dry).await.map(drop)
@@ -31,7 +32,8 @@ pub(super) async fn n8_a_pod_of_the_same_name_is_judged_anew(world: &World) -> R
         Ok(now)
     })
     .await?;
-    // The grant of the old one, still open or not, says nothing for the new one, nor for anybody else.
+    // A grant of the old incarnation, open or not, permits nothing for the new one or for other
+    // members.
     world
         .has_to_wait_by(By::Delete, "etcd-0", &["etcd-1"])
         .await?;
@@ -74,7 +76,7 @@ pub(super) async fn n12_nospace_counts_and_corrupt_does_not(world: &World) -> Re
             code == 429 && message.contains("etcd-2 (a CORRUPT alarm"),
             "{code}: {message}"
         );
-        // It alone, although all of them show the alarm.
+        // Only this member is named, although all members report the alarm.
         ensure!(!message.contains("etcd-1"), "{message}");
         Ok(())
     })
@@ -84,12 +86,13 @@ pub(super) async fn n12_nospace_counts_and_corrupt_does_not(world: &World) -> Re
     world.whole().await
 }
 
-/// While another member is down, so that nobody else may go. A phase proves nothing as long as containers run.
+/// Another member is down, so that no serving member may go. The phase `Failed` proves nothing
+/// while containers run.
 pub(super) async fn n21_a_failed_pod_is_replaced_at_once(world: &World) -> Result<()> {
     let log = world.bed().audit_log();
     let uid = world.etcd.pod_uid("etcd-1").await?;
     let broken = world.crash("etcd-2").await?;
-    // Its kubelet would put its status right again.
+    // A running kubelet would correct the status.
     let node = world.agent_of("etcd-1").await?;
     node.freeze()?;
     report(world, "etcd-1", json!({"phase": "Failed"})).await?;
@@ -128,7 +131,7 @@ async fn report(world: &World, pod: &str, status: Value) -> Result<()> {
         .is(200)
 }
 
-/// What the StatefulSet controller was answered when it deleted this pod.
+/// The codes of the answers to the StatefulSet controller's deletes of this pod.
 fn deletes_by_its_controller(world: &World, log: &AuditLog, pod: &str) -> Result<Vec<u16>> {
     let events = log.events(world.namespace())?.into_iter();
     let deletes = events.filter(|event| {
@@ -144,7 +147,7 @@ pub(super) async fn n9_a_voter_that_never_started_counts_and_a_removed_one_does_
     world: &World,
 ) -> Result<()> {
     eventually(SOON, "etcd-0 may go", || may_go(world, "etcd-0")).await?;
-    // Of four voters three are needed, and one of them never started.
+    // Of four voters three are needed, and the fourth never started.
     world.etcd.add_voter("etcd-3").await?;
     let (code, message) = refusal(may_go(world, "etcd-0").await)?;
     ensure!(
@@ -154,7 +157,7 @@ pub(super) async fn n9_a_voter_that_never_started_counts_and_a_removed_one_does_
     world.etcd.remove("etcd-3").await?;
     eventually(SOON, "etcd-0 may go again", || may_go(world, "etcd-0")).await?;
 
-    // Its pod stays behind, and is nobody's member.
+    // The pod of the removed member remains, and runs no member.
     world.etcd.remove("etcd-2").await?;
     eventually(SOON, "the pod of no member may go", || async {
         may_go(world, "etcd-2").await?;
@@ -194,7 +197,7 @@ pub(super) async fn p24_in_a_namespace_that_goes_a_drain_waits_for_its_pods(
             anyhow::Ok(())
         })
         .await?;
-        // Nobody can put a finalizer on what goes, but everybody may take it away.
+        // A finalizer cannot be added to a terminating pod, but it can be removed.
         hold(world, "etcd-0", &[]).await
     });
     released?;

@@ -1,5 +1,5 @@
-//! Rows of `docs/conformance.md` that are about a real API server, and that no other test shows. A step is named after its rows; steps
-//! that get on with each other share a world.
+//! The rows of `docs/conformance.md` that need a real API server and have no other test. Each step
+//! is named after its rows. Steps that do not disturb each other share a world.
 
 #![expect(
     clippy::indexing_slicing,
@@ -40,7 +40,8 @@ async fn requests_of_every_form() -> Result<()> {
     finalizers::s1_s2_s3_s16_an_eviction_is_granted_and_the_next_one_waits(&world).await?;
     finalizers::p10_p17_p22_a_finalizer_keeps_the_grant_and_its_pod_may_be_evicted_again(&world)
         .await?;
-    // The API server books an eviction with a wrong UID in the companion, which forgets it after two minutes: nobody is evicted after that.
+    // The API server records an eviction with a wrong UID in the companion's status, which forgets
+    // it after two minutes. So no test evicts a pod after that.
     requests::s4_s16_p18_preconditions_that_do_not_hold_are_409_and_take_no_grant(&world).await?;
     d7_n15_an_owner_that_is_deleted_takes_everything_along(&world).await?;
     world.close().await
@@ -83,7 +84,7 @@ async fn members_and_their_pods() -> Result<()> {
     world.close().await
 }
 
-/// Deletes what owns the StatefulSet; nothing of it is held back, and nobody has to announce anything.
+/// Deletes the owner of the StatefulSet. No delete that follows is refused, without any annotation.
 async fn d7_n15_an_owner_that_is_deleted_takes_everything_along(world: &World) -> Result<()> {
     let owner = teardown::own(world).await?;
     let (code, message) = refusal(world.etcd.scale(2).await)?;

@@ -1,4 +1,4 @@
-//! Requests as they are written, and answers as they arrive, with their headers.
+//! Raw requests and answers, with their headers.
 
 use anyhow::{Result, ensure};
 use http::{HeaderMap, Method, Request};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::world::{SOON, World};
 
-/// What the API server answered.
+/// An answer of the API server.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) code: u16,
@@ -23,7 +23,7 @@ impl Answer {
     }
 }
 
-/// Sends a request about one of the world's pods, or a part of it.
+/// Sends a request about one of the world's pods or its subresource.
 pub(super) async fn send(
     world: &World,
     method: Method,
@@ -56,8 +56,8 @@ pub(super) async fn evict(world: &World, pod: &str, body: &Value) -> Result<Answ
     send(world, Method::POST, &format!("{pod}/eviction"), body).await
 }
 
-/// Waits until a request is answered with this code. On a machine with much else to do a member may answer too late, and an answer
-/// that would be yes be 429 for a moment.
+/// Waits until a request is answered with this code. On a busy machine a member may answer too
+/// late, and then a request is refused for a moment that would be permitted.
 pub(super) async fn answered(
     world: &World,
     method: Method,

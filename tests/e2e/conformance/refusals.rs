@@ -1,4 +1,5 @@
-//! What is refused while a member is down, how, and to whom; and what is not.
+//! Refusals while a member is down: their form, their receivers, and the requests that are not
+//! refused.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -75,14 +76,14 @@ pub(super) async fn d3_d4_a_set_that_is_not_enrolled_is_scaled_and_deleted_freel
     Ok(())
 }
 
-/// Both webhooks are asked at once; the API server passes on what it hears first.
+/// The API server asks both webhooks at once, and passes on the first refusal.
 pub(super) async fn n17_of_two_refusals_either_may_be_heard(world: &World) -> Result<()> {
     let seq = world.last_seq().await?;
     let asker = world.bed().client_as("asker", &["system:masters"]).await?;
     let asker: Api<Pod> = Api::namespaced(asker, world.namespace());
     let hook = OtherHook::create(world, "request.userInfo.username == 'asker'").await?;
     eventually(SOON, "the other webhook is in force", || async {
-        // The gate would let this one go.
+        // The gate would permit this request.
         let (_, message) = refusal(
             asker
                 .delete("etcd-2", &DeleteParams::default().dry_run())

@@ -1,4 +1,4 @@
-//! Requests that leave no trace: other versions, names, preconditions, dry runs.
+//! Requests without an effect: other API versions, names, preconditions, dry runs.
 
 use anyhow::{Context as _, Result, ensure};
 use http::Method;
@@ -9,7 +9,8 @@ use super::raw::{answered, evict, send};
 use crate::asking::eviction;
 use crate::world::World;
 
-/// Fails where a member was granted, is on its way out or was told to be, or the ledger was written since `seq`.
+/// Fails if a member has a grant, if a pod terminates, if the audit log has a delete of a member,
+/// or if the ledger was written since `seq`.
 async fn no_trace(world: &World, seq: i64) -> Result<()> {
     let granted = world.granted().await?;
     ensure!(granted.is_empty(), "grants of {granted:?}");
@@ -101,8 +102,8 @@ pub(super) async fn s4_s16_p18_preconditions_that_do_not_hold_are_409_and_take_n
         let code = if code == 201 { 200 } else { code };
         answered(world, Method::DELETE, "etcd-0", &options, code).await?;
     }
-    // For real: the gate lets it pass, and the API server refuses. Where the companion's floor has just changed and its
-    // controller has not seen that yet, it is a 429.
+    // Without a dry run: the gate permits the request, and the API server refuses it. The code is
+    // 429 if the companion's minimum has just changed and its controller has not seen that yet.
     let wrong = json!({"preconditions": {"uid": another}});
     let asked = eviction("etcd-0", &wrong);
     answered(world, Method::POST, "etcd-0/eviction", &asked, 409).await?;

@@ -1,5 +1,7 @@
-//! The books of the StatefulSet controller after a rollout: operators such as etcd-druid call a cluster updated and ready only when
-//! `status.currentRevision` is the update revision, which Kubernetes before 1.37 never writes under `OnDelete`.
+//! The record of a rollout in the StatefulSet's status. Operators such as etcd-druid call a cluster
+//! updated and ready only when `status.currentRevision` is the update revision. Before Kubernetes
+//! 1.37 the controller never writes that under `OnDelete`, so the gate makes it do so ("closing the
+//! books").
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -11,7 +13,7 @@ use super::told::{ROLLOUT, finished};
 use crate::other_hook::OtherHook;
 use crate::world::World;
 
-/// Whether etcd-druid would call the StatefulSet ready, and its members updated.
+/// Fails unless etcd-druid would call the StatefulSet ready and its members updated.
 fn is_ready_to_druid(set: &StatefulSet) -> Result<()> {
     let status = set.status.as_ref().context("no status")?;
     let wanted = set.spec.as_ref().and_then(|spec| spec.replicas);
@@ -38,7 +40,7 @@ fn strategy(set: &StatefulSet) -> Option<&str> {
     strategy.type_.as_deref()
 }
 
-/// Waits until the books are closed and `OnDelete` is back.
+/// Waits until `status.currentRevision` is the target and the strategy is `OnDelete` again.
 async fn closed(world: &World, target: &str) -> Result<()> {
     eventually(ROLLOUT, "the books are closed", async || {
         let set = world.etcd.stateful_set().await?;
@@ -66,7 +68,8 @@ async fn after_a_rollout_they_are_closed_and_no_pod_goes_for_that() -> Result<()
     world.close().await
 }
 
-/// However the change of the template falls into the closing of the books before it, quorum-aware order is kept.
+/// The template changes at different moments of the closing of the books. The order stays
+/// quorum-aware at each of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn templates_that_change_while_they_are_closed_are_rolled_out_in_order() -> Result<()> {
     let world = on_delete("books-template", |etcd| etcd).start().await?;
@@ -86,8 +89,9 @@ async fn templates_that_change_while_they_are_closed_are_rolled_out_in_order() -
     world.close().await
 }
 
-/// The StatefulSet controller is kept from closing the books, so that the template is sure to change while they are being closed. Where
-/// it closes them under `OnDelete` by itself, the gate has no part in it.
+/// Another webhook keeps the StatefulSet controller from closing the books, so that the template
+/// surely changes in the middle. Where the controller closes them under `OnDelete` by itself, the
+/// gate has no part in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_template_that_changes_while_they_are_being_closed_is_set_to_on_delete_with_it()
 -> Result<()> {
@@ -136,7 +140,8 @@ async fn a_replica_that_dies_while_they_are_closed_leaves_that_to_another() -> R
     let watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
     finished(&world, &target).await?;
-    // Whoever leads may be about to close them, may have begun, or have ended; one after the other dies.
+    // The leading replica may be before, in or after the closing of the books when it is killed.
+    // One replica after the other is killed.
     for replica in 0..2 {
         world.gate.replica(replica).kill().await?;
         world.gate.replica(replica).restart().await?;

@@ -1,4 +1,5 @@
-//! What rollouts by readiness get wrong, on real processes: nodes that died, pods that no node takes, members that hang.
+//! Cases that rollouts by readiness get wrong, with real processes: nodes that died, pods that fit
+//! no node, members that hang.
 
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::eventually;
@@ -11,10 +12,10 @@ use crate::asking::By;
 use crate::nodes::out_of_service;
 use crate::world::{SOON, World};
 
-/// What is waited for while a member is not known to serve, or cannot be replaced.
+/// The reasons to wait while a member is not known to serve, or cannot be replaced.
 const SOMEBODY: [&str; 4] = ["evidence", "in-flight", "missing-pods", "updated-members"];
 
-/// The API server goes on to show the last that its kubelet said of its containers: ready.
+/// The API server keeps the last status that the kubelet wrote, in which the containers are ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_member_is_on_a_dead_node_no_serving_one_goes() -> Result<()> {
     let world = on_delete("rollout-dead-node", |etcd| etcd)
@@ -46,7 +47,8 @@ async fn while_a_member_is_on_a_dead_node_no_serving_one_goes() -> Result<()> {
     world.close().await
 }
 
-/// It has no container states at all, and counts as out all the same. It goes first, and comes back no better.
+/// A pod without a node has no container statuses, and its member counts as out all the same. It is
+/// replaced first, and its successor is no better.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_no_node_takes_goes_first_and_no_serving_one_beside_it() -> Result<()> {
     let world = on_delete("rollout-pending", |etcd| etcd).start().await?;
@@ -61,7 +63,7 @@ async fn a_pod_that_no_node_takes_goes_first_and_no_serving_one_beside_it() -> R
         let conditions = pod.status.and_then(|status| status.conditions);
         let refused = conditions.unwrap_or_default().into_iter();
         let mut refused = refused.filter(|c| c.type_ == "PodScheduled" && c.status == "False");
-        ensure!(refused.next().is_some(), "nobody has said so");
+        ensure!(refused.next().is_some(), "no condition says so");
         Ok(())
     })
     .await?;
@@ -96,7 +98,7 @@ async fn on_all_nodes(world: &World, verb: &str) -> Result<()> {
     Ok(())
 }
 
-/// A kubelet takes up to half a minute to notice.
+/// A kubelet needs up to half a minute to notice the hang.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_that_has_just_begun_to_hang_does_not_count() -> Result<()> {
     let world = on_delete("rollout-hangs", |etcd| etcd).start().await?;
@@ -108,7 +110,7 @@ async fn a_member_that_has_just_begun_to_hang_does_not_count() -> Result<()> {
     let told = waits_on(&world, &target, &["evidence"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains(&hanging), "{message}");
-    ensure!(watched.gone().is_empty(), "somebody went");
+    ensure!(watched.gone().is_empty(), "a pod was replaced");
     frozen.thaw();
 
     finished(&world, &target).await?;

@@ -1,4 +1,5 @@
-//! The three scenarios of DEP-06, with members that start etcd at once, and with members shaped like etcd-wrapper's.
+//! The three scenarios of DEP-06, with members that start etcd at once, and with members like
+//! etcd-wrapper's.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -13,17 +14,18 @@ use super::template::{change, outdated};
 use super::told::{ROLLOUT, finished, rollout, waits_on, wish};
 use crate::world::{Fault, SOON, World};
 
-/// The shortest that a budget takes.
+/// The shortest grace period that a budget accepts.
 const GRACE: &str = "7s";
-/// By now it is over, and so is the look after it.
+/// The time after which the grace period and the look after it are over.
 const GRACE_IS_OVER: SignedDuration = SignedDuration::from_secs(12);
 
-/// How members are made, and so how one of them stops participating.
+/// The kind of members, which decides how a broken one looks.
 #[derive(Clone, Copy)]
 enum Members {
-    /// Nothing runs of one that is broken, for longer and longer times.
+    /// The containers of a broken member crash, and stay down for longer and longer times.
     Plain,
-    /// etcd's container runs on, and waits for the one beside it, which fails: nothing listens.
+    /// The etcd container of a broken member runs, and waits for the container beside it, which
+    /// fails. So nothing listens.
     Wrapped,
 }
 
@@ -46,8 +48,9 @@ impl Members {
         }
     }
 
-    /// What the rollout waits for while only one member is alive, and no updated one serves. While two may be about to listen nobody knows
-    /// that quorum is lost, and the rule for that is not asked.
+    /// The reason for which the rollout keeps the last live member while no updated member serves.
+    /// While two members may be about to listen, the loss of quorum is not certain, so the rule for
+    /// lost quorum does not apply.
     fn keeps_the_last(self) -> &'static str {
         match self {
             Self::Plain => "updated-members",
@@ -67,7 +70,8 @@ async fn scenario_1_with_a_member_that_runs_and_does_not_listen() -> Result<()> 
     scenario_1(Members::Wrapped).await
 }
 
-/// P-0 does not participate when the update begins. With the options that make the procedure DEP-06's.
+/// Scenario 1: P-0 does not participate when the update begins. The options are those that make the
+/// procedure DEP-06's.
 async fn scenario_1(members: Members) -> Result<()> {
     let world = members.start("dep-06-1").await?;
     let options =
@@ -115,8 +119,9 @@ async fn scenario_2_with_members_that_run_and_do_not_listen() -> Result<()> {
     scenario_2(Members::Wrapped).await
 }
 
-/// P-0 does not participate, and while it is being updated P-1 fails as well. P-1 is updated at once, which costs nothing; P-2, with
-/// which the quorum would come back, is not: what was updated does not even run, or runs and never listens.
+/// Scenario 2: P-0 does not participate, and P-1 fails while P-0 is being updated. P-1 is updated
+/// at once, which costs nothing. P-2 stays, since the quorum would return with it: the updated
+/// members do not run, or run and never listen.
 async fn scenario_2(members: Members) -> Result<()> {
     let world = members.start("dep-06-2").await?;
     wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
@@ -136,7 +141,7 @@ async fn scenario_2(members: Members) -> Result<()> {
     p_1.mend();
 
     finished(&world, &target).await?;
-    let (rest, _) = watched.end_whatever_the_gap(&world).await?;
+    let (rest, _) = watched.end_with_any_gap(&world).await?;
     ensure!(rest == ["etcd-2"], "{rest:?}");
     world.close().await
 }
@@ -151,12 +156,13 @@ async fn scenario_3_with_members_that_have_to_be_initialised_again() -> Result<(
     scenario_3(Members::Wrapped).await
 }
 
-/// P-0 and P-1 have lost their peers, and P-2 with them its quorum. The members are alive, and nobody knows for how long it will
-/// last: for the grace period nobody goes. After it a restart may be the repair, as here.
+/// Scenario 3: P-0 and P-1 have lost contact with their peers, so that P-2 has lost its quorum. The
+/// members are alive, and it is unknown how long the loss will last. During the grace period no
+/// member is replaced. After it a restart may be the repair, as here.
 async fn scenario_3(members: Members) -> Result<()> {
     let world = members.start("dep-06-3").await?;
     let mut watched = Watched::begin(&world).await?;
-    // Their next incarnations have other addresses.
+    // The next incarnations have other addresses, to which the partition does not apply.
     let cuts = [
         PodFaults::of(&world.sandbox, "etcd-0").await?.partition()?,
         PodFaults::of(&world.sandbox, "etcd-1").await?.partition()?,
@@ -168,7 +174,7 @@ async fn scenario_3(members: Members) -> Result<()> {
     let told = waits_on(&world, &target, &["quorum-lost"]).await?;
     let message = told.waiting_on.context("no wait")?.message;
     ensure!(message.contains("(0 of 3 voters serve)"), "{message}");
-    ensure!(watched.gone().is_empty(), "somebody went too early");
+    ensure!(watched.gone().is_empty(), "a pod was replaced too early");
 
     wish(&world, json!({"rollout": {"quorumLossGracePeriod": GRACE}})).await?;
     eventually(ROLLOUT, "all are updated", async || {
@@ -179,14 +185,15 @@ async fn scenario_3(members: Members) -> Result<()> {
     })
     .await?;
     drop(cuts);
-    let (mut order, _) = watched.end_whatever_the_gap(&world).await?;
+    let (mut order, _) = watched.end_with_any_gap(&world).await?;
     order.sort();
     ensure!(order == world.etcd.pod_names(), "{order:?}");
     world.close().await
 }
 
-/// P-0 and P-1 were restarted and are not initialised, so that P-2 has lost its quorum for good. The two go at once, which costs nothing. P-2
-/// stays, however long it takes, until one of the new ones so much as listens.
+/// Scenario 3, where P-0 and P-1 were restarted and are not initialised, so that P-2 has lost its
+/// quorum for good. The two are replaced at once, which costs nothing. P-2 stays until one of the
+/// new members at least listens.
 #[tokio::test(flavor = "multi_thread")]
 async fn scenario_3_where_two_do_not_listen_those_go_at_once_and_the_last_one_stays() -> Result<()>
 {
@@ -208,7 +215,7 @@ async fn scenario_3_where_two_do_not_listen_those_go_at_once_and_the_last_one_st
     drop(broken);
 
     finished(&world, &target).await?;
-    let (rest, _) = watched.end_whatever_the_gap(&world).await?;
+    let (rest, _) = watched.end_with_any_gap(&world).await?;
     ensure!(rest == ["etcd-2"], "{rest:?}");
     world.close().await
 }

@@ -14,11 +14,13 @@ use super::told::{finished, rollout, waits_on, wish};
 use crate::asking::By;
 use crate::world::SOON;
 
-/// Of seven members four serve, so that writers wait for the slowest of them.
+/// The longest time without a write. Four of seven members serve, so each write waits for the
+/// slowest of them.
 const NONE_TO_SPARE: Duration = Duration::from_secs(10);
 
-/// P-0 is partitioned from its peers when an image is bumped. The StatefulSet controller would take P-2 first, and the quorum with it.
-/// To the kubelet P-0 looks as ready as the others.
+/// The motivating example: P-0 is partitioned from its peers when the image changes. The
+/// StatefulSet controller would replace P-2 first, and the quorum would be lost. To the kubelet P-0
+/// looks as ready as the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_partitioned_p_0_goes_first_although_it_is_ready() -> Result<()> {
     let world = on_delete("rollout-dep-07", |etcd| etcd.readiness(Readiness::Process))
@@ -26,7 +28,7 @@ async fn the_partitioned_p_0_goes_first_although_it_is_ready() -> Result<()> {
         .await?;
     world.etcd.move_leader("etcd-1").await?;
     let watched = Watched::begin(&world).await?;
-    // The next incarnation has another address, and is in contact again.
+    // The next incarnation has another address, to which the partition does not apply.
     let cut = PodFaults::of(&world.sandbox, "etcd-0").await?.partition()?;
 
     let target = change(&world, "one").await?;
@@ -37,7 +39,7 @@ async fn the_partitioned_p_0_goes_first_although_it_is_ready() -> Result<()> {
     world.close().await
 }
 
-/// The same with a member that is dead, and whose update does not mend it at once.
+/// Step 3: the same with a dead member, which its update does not repair at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_an_updated_member_does_not_serve_no_serving_one_goes() -> Result<()> {
     let world = on_delete("rollout-step-3", |etcd| etcd).start().await?;
@@ -64,7 +66,8 @@ async fn while_an_updated_member_does_not_serve_no_serving_one_goes() -> Result<
     world.close().await
 }
 
-/// Step 2: Dead before Starting before Alive, against the order of ordinals, which decides among equals.
+/// Step 2: Dead before Starting before Alive. The ordinals, which decide among equals, are in the
+/// opposite order here.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_dead_go_before_those_that_start_and_those_before_the_alive() -> Result<()> {
     let world = on_delete("rollout-step-2", |etcd| etcd.replicas(7))
@@ -95,7 +98,7 @@ async fn the_dead_go_before_those_that_start_and_those_before_the_alive() -> Res
     let told = rollout(&world).await?;
     ensure!(told.updated == 3 && told.targets == 7, "{told:?}");
 
-    // The rest is as with three members.
+    // The rest of the rollout is as with three members.
     wish(&world, json!({"paused": true})).await?;
     broken.mend();
     held.mend();

@@ -1,5 +1,5 @@
-//! A cluster as etcd-druid makes it: its labels, its Secrets, a container beside etcd's, member Leases, names with a prefix, and an operator
-//! that writes its update strategy back on every sync.
+//! A cluster as etcd-druid makes it: labels, Secrets, a container beside etcd's, member Leases,
+//! names with a prefix, and an operator that writes its update strategy back on every sync.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use super::told::{finished, wish};
 use crate::bystanders::sleeper;
 use crate::world::{SOON, World, WorldBuilder};
 
-/// Much more often than druid does.
+/// The pause between two syncs, which is much shorter than druid's.
 const SYNC: Duration = Duration::from_millis(300);
-/// druid's sidecar renews Leases every ten seconds.
+/// The pause between two renewals of a Lease. druid's sidecar renews every ten seconds.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -56,7 +56,8 @@ async fn a_druid_cluster_is_rolled_out_while_its_operator_writes_its_strategy_ba
         "generation {generation:?}, then {now:?}: there was a fight"
     );
 
-    // The pod of a compaction job carries the labels that druid's StatefulSet selects by, and no revision.
+    // The pod of a compaction job has the labels that druid's StatefulSet selects by, and no
+    // revision.
     let left = world.pods().get("etcd-compactor-x7k2p").await?;
     ensure!(
         left.metadata.uid == compaction && left.metadata.deletion_timestamp.is_none(),
@@ -70,7 +71,7 @@ async fn a_druid_cluster_is_rolled_out_while_its_operator_writes_its_strategy_ba
     world.close().await
 }
 
-/// DEP-07's known limitation: leadership has changed, and the Leases do not say so yet.
+/// A known limitation of DEP-07: leadership has changed, and the Leases do not show that yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_role_in_the_leases_does_not_mislead() -> Result<()> {
     let world = druid("rollout-stale").start().await?;
@@ -89,7 +90,7 @@ async fn a_stale_role_in_the_leases_does_not_mislead() -> Result<()> {
     let target = change(&world, "one").await?;
     finished(&world, &target).await?;
     let order = watched.end(&world, GAP).await?;
-    // Of the followers one that lags goes first.
+    // The follower whose data lags goes first.
     ensure!(order.len() == 3, "{order:?}");
     ensure!(
         order.last().is_some_and(|last| last == "etcd-0"),
@@ -98,7 +99,8 @@ async fn a_stale_role_in_the_leases_does_not_mislead() -> Result<()> {
     world.close().await
 }
 
-/// DEP-07 to the letter, where etcd cannot be asked: participation from readiness, roles from the Leases.
+/// DEP-07 to the letter, where etcd cannot be asked: participation comes from readiness, and roles
+/// come from the Leases.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_access_to_etcd_readiness_and_leases_lead_through_a_rollout() -> Result<()> {
     let world = druid("rollout-readiness").start().await?;
@@ -118,7 +120,7 @@ async fn without_access_to_etcd_readiness_and_leases_lead_through_a_rollout() ->
     world.close().await
 }
 
-/// Waits until the Lease of this pod's member, and no other, says that it leads.
+/// Waits until the Lease of this pod's member, and no other Lease, names the leader.
 async fn leases_say(world: &World, leader: &str) -> Result<()> {
     let leases: Api<Lease> = world.sandbox.api();
     eventually(
@@ -145,7 +147,7 @@ fn druid(name: &str) -> WorldBuilder {
         .feature("QuorumAwareUpdatesWithOnDelete")
 }
 
-/// Waits until the gate has taken over from the StatefulSet controller.
+/// Waits until the gate has set `OnDelete`.
 async fn kept(world: &World) -> Result<()> {
     eventually(SOON, "it is kept at OnDelete", async || {
         let spec = world.etcd.stateful_set().await?.spec.context("no spec")?;
@@ -156,7 +158,7 @@ async fn kept(world: &World) -> Result<()> {
     .await
 }
 
-/// Writes the strategy back again and again.
+/// Writes the operator's update strategy back in a loop.
 async fn sync(world: &World) -> Result<()> {
     let mut ticks = interval(SYNC);
     let sets = world.etcd.stateful_set_api();

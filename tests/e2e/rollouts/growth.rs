@@ -1,4 +1,5 @@
-//! A scale-out that changes the template too, as each of etcd-druid's does: new members join before old ones restart.
+//! A scale-out that also changes the template, as each of etcd-druid's does. New members join
+//! before old ones restart.
 
 use anyhow::{Result, ensure};
 use quorumgate_testbed::faults;
@@ -10,7 +11,7 @@ use super::told::{finished, rollout, waits_on};
 use crate::scale_out::{joins_as_learner, promote, scheduled};
 use crate::world::World;
 
-/// What a rollout says while members have yet to join.
+/// The reasons to wait while members have yet to join.
 const JOINING: [&str; 3] = ["joining", "learner", "missing-pods"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +22,8 @@ async fn from_one_to_three_new_members_join_before_the_old_one_restarts() -> Res
     let uid = world.etcd.pod_uid("etcd-0").await?;
     let held = faults::hold_in_container_creating(&world.sandbox, "etcd-2")?;
     let watched = Watched::begin(&world).await?;
-    // A single member can spare no learner that has begun, so the first one finds itself expected.
+    // A single member cannot spare a learner that has started. So the learner is added before its
+    // pod starts.
     world.etcd.add_learner("etcd-1").await?;
     let template = json!({"metadata": {"annotations": {"checksum/etcd-configmap": "of three"}}});
     let patch = json!({"spec": {"replicas": 3, "template": template}});

@@ -1,4 +1,5 @@
-//! An outdated member that hangs is replaced first, while the others make the majority: its restart may be what mends it.
+//! An outdated member that hangs is replaced first while the others make the majority: its restart
+//! may repair it.
 
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use super::template::change;
 use super::told::{finished, waits_on};
 use crate::world::{SOON, World};
 
-/// From the change of the template to the first step.
+/// The time limit from the change of the template to the first step.
 const FIRST_STEP: Duration = Duration::from_secs(15);
 
 async fn world_with(name: &str) -> Result<World> {
-    // A process that is stopped ends by force only.
+    // A stopped process ends by SIGKILL only, so the grace period is short.
     let ends_soon = |etcd: quorumgate_testbed::etcd_cluster::EtcdClusterBuilder| {
         etcd.grace_period(Duration::from_secs(2))
     };
@@ -83,14 +84,14 @@ async fn a_hung_member_stays_while_the_others_make_no_majority() -> Result<()> {
     let mut watched = Watched::begin(&world).await?;
     let target = change(&world, "one").await?;
     waits_on(&world, &target, &["evidence", "permission", "quorum-lost"]).await?;
-    // Long enough for a member to count as one that hangs, several times over.
+    // The time is several times what the gate waits before a member counts as hanging.
     let until = Instant::now() + FIRST_STEP;
     while Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(200)).await;
-        ensure!(watched.gone().is_empty(), "somebody went");
+        ensure!(watched.gone().is_empty(), "a pod was replaced");
     }
     drop(frozen);
     finished(&world, &target).await?;
-    watched.end_whatever_the_gap(&world).await?;
+    watched.end_with_any_gap(&world).await?;
     world.close().await
 }

@@ -1,4 +1,5 @@
-//! The replica that drives a rollout dies at any point of a step: the other one takes over at that point.
+//! The replica that drives a rollout is killed at each point of a step, and another one continues
+//! from there.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::told::{finished, rollout, waits_on, wish};
 use crate::vigil::Vigil;
 use crate::world::{SOON, World};
 
-/// It had looked, and told of the rollout, and had no permission yet.
+/// The driver has reported the rollout, and has no grant yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_before_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
     let world = on_delete("killed-looking", |etcd| etcd).start().await?;
@@ -29,7 +30,8 @@ async fn killed_before_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
     each_goes_once(world, watched, vigil, Vec::new(), &target).await
 }
 
-/// Its grant is in the ledger, and nobody answers its delete: the other replica, which is the one that is asked, is frozen.
+/// The driver's grant is in the ledger, and its delete gets no answer, because the replica that is
+/// asked is frozen.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
     let world = on_delete("killed-granted", |etcd| etcd).start().await?;
@@ -57,7 +59,7 @@ async fn killed_after_the_grant_nothing_is_lost_or_repeated() -> Result<()> {
     each_goes_once(world, watched, vigil, Vec::new(), &target).await
 }
 
-/// The pod of its step is on its way out.
+/// The pod of the driver's step terminates.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_the_delete_nothing_is_lost_or_repeated() -> Result<()> {
     let world = on_delete("killed-deleted", |etcd| etcd).start().await?;
@@ -70,7 +72,8 @@ async fn killed_after_the_delete_nothing_is_lost_or_repeated() -> Result<()> {
     each_goes_once(world, watched, vigil, gone, &target).await
 }
 
-/// It hangs, and wakes up when another one has driven on: it does not know yet that it no longer leads.
+/// The driver hangs, and wakes up after another one has continued. For a moment it does not know
+/// that it no longer leads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_driver_that_wakes_up_late_does_no_harm() -> Result<()> {
     let world = on_delete("driver-stale", |etcd| etcd).start().await?;
@@ -80,14 +83,14 @@ async fn a_driver_that_wakes_up_late_does_no_harm() -> Result<()> {
     let target = change(&world, "one").await?;
     let first = watched.next().await?;
     world.gate.replica(driver).freeze()?;
-    // The API server must not wait for it.
+    // The API server must not wait for the frozen replica.
     world.gate.balancer().pin(1 - driver);
     let gone = vec![first, watched.next().await?];
     world.gate.replica(driver).thaw()?;
     each_goes_once(world, watched, vigil, gone, &target).await
 }
 
-/// Everybody goes once, the leader last; `gone` are those of whom it is known already.
+/// Checks that every member is replaced once, the leader last. `gone` has those that went before.
 async fn each_goes_once(
     world: World,
     watched: Watched,
@@ -115,7 +118,7 @@ pub(super) async fn driver(world: &World) -> Result<usize> {
     let leases: Api<Lease> = Api::namespaced(world.sandbox.client(), &home);
     eventually(Duration::from_secs(30), "a replica leads", async || {
         let spec = leases.get("quorumgate").await?.spec.context("no spec")?;
-        let holder = spec.holder_identity.context("nobody leads")?;
+        let holder = spec.holder_identity.context("the Lease has no holder")?;
         let mut replicas = world.gate.replicas().iter();
         let found = replicas.position(|replica| replica.name() == holder);
         found.with_context(|| format!("{holder} is none of ours"))

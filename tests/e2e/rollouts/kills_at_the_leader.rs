@@ -1,4 +1,5 @@
-//! The replica that drives dies at any point of the last step, the leader's: the other one takes over at that point.
+//! The replica that drives is killed at each point of the last step, the leader's, and another one
+//! continues from there.
 
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::eventually;
@@ -13,7 +14,7 @@ use crate::world::{SOON, World};
 
 const LEADER: &str = "etcd-0";
 
-/// A rollout in which only the leader is left, which the partition keeps.
+/// A rollout in which only the leader is left, because of the partition.
 struct LeaderLeft {
     world: World,
     watched: Watched,
@@ -43,7 +44,8 @@ impl LeaderLeft {
         })
     }
 
-    /// The leader went once, nobody else did, and no acknowledged write was lost; `gone` are those of whom it is known already.
+    /// Checks that the leader is replaced once, no other member is, and no acknowledged write is
+    /// lost. `gone` has the pods that went before.
     async fn goes_once(self, mut gone: Vec<String>) -> Result<()> {
         let Self {
             world,
@@ -66,7 +68,7 @@ impl LeaderLeft {
     }
 }
 
-/// Leadership was where it had been.
+/// Leadership has not moved yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_before_the_leaders_move_it_moves_and_the_leader_goes_once() -> Result<()> {
     let mut left = LeaderLeft::reach("killed-unmoved").await?;
@@ -81,7 +83,7 @@ async fn killed_before_the_leaders_move_it_moves_and_the_leader_goes_once() -> R
     left.goes_once(Vec::new()).await
 }
 
-/// The step that the rollout took last was the leader's, which handed over.
+/// Waits until the last step of the rollout replaced the leader, and the leader handed over.
 async fn finished_by_a_move(world: &World) -> Result<()> {
     eventually(ROLLOUT, "the leader has handed over and gone", async || {
         let step = rollout(world).await?.last_step.context("no step")?;
@@ -92,8 +94,8 @@ async fn finished_by_a_move(world: &World) -> Result<()> {
     .await
 }
 
-/// Leadership has moved, its grant is in the ledger, and nobody answers its delete: the other replica, which is the one that is asked, is
-/// frozen.
+/// Leadership has moved, the driver's grant is in the ledger, and its delete gets no answer,
+/// because the replica that is asked is frozen.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_the_leaders_move_and_grant_it_goes_once() -> Result<()> {
     let mut left = LeaderLeft::reach("killed-moved").await?;
@@ -119,7 +121,7 @@ async fn killed_after_the_leaders_move_and_grant_it_goes_once() -> Result<()> {
     left.goes_once(Vec::new()).await
 }
 
-/// Its pod is on its way out.
+/// The leader's pod terminates.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_the_leaders_delete_it_goes_once() -> Result<()> {
     let mut left = LeaderLeft::reach("killed-leader-gone").await?;

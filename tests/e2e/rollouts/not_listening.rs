@@ -1,4 +1,5 @@
-//! Members that run and do not listen, as etcd-wrapper's do while the container beside them initialises: it fails, or hangs.
+//! Members that run and do not listen, as etcd-wrapper's do while the container beside them
+//! initialises, fails or hangs.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ fn hangs() -> Initialisation {
     Initialisation::Hangs(Vec::new())
 }
 
-/// A new cluster under this strategy, none of whose members ever listens.
+/// Starts a cluster under this strategy whose members never listen.
 fn never_forms(
     name: &str,
     initialisation: Initialisation,
@@ -36,8 +37,8 @@ fn never_forms(
     World::builder(name).etcd(choose).unformed()
 }
 
-/// Waits until all pods run and none of their members listens.
-async fn nobody_listens(world: &World) -> Result<()> {
+/// Waits until all pods run and no member listens.
+async fn no_member_listens(world: &World) -> Result<()> {
     eventually(SOON, "etcd's container runs in every pod", async || {
         for name in world.etcd.pod_names() {
             let status = world.etcd.pod(&name).await?.status.context("no status")?;
@@ -62,7 +63,7 @@ async fn change(world: &World, to: &Initialisation) -> Result<String> {
 async fn a_cluster_that_never_formed_is_repaired_by_deleting_its_pods_one_by_one() -> Result<()> {
     let world = never_forms("never-deletes", fails(), UpdateStrategy::OnDelete);
     let world = world.start().await?;
-    nobody_listens(&world).await?;
+    no_member_listens(&world).await?;
     change(&world, &Initialisation::Succeeds).await?;
     for pod in world.etcd.pod_names() {
         let uid = world.etcd.pod_uid(&pod).await?;
@@ -85,7 +86,7 @@ async fn a_cluster_that_never_formed_is_repaired_by_a_corrected_template() -> Re
         .feature("QuorumAwareUpdatesWithOnDelete")
         .start()
         .await?;
-    nobody_listens(&world).await?;
+    no_member_listens(&world).await?;
     let target = change(&world, &Initialisation::Succeeds).await?;
     finished(&world, &target).await?;
     world.whole().await?;
@@ -97,7 +98,7 @@ async fn a_cluster_that_never_formed_is_repaired_by_the_stateful_set_controller_
 {
     let world = never_forms("never-rolling", fails(), UpdateStrategy::RollingUpdate);
     let world = world.start().await?;
-    nobody_listens(&world).await?;
+    no_member_listens(&world).await?;
     change(&world, &Initialisation::Succeeds).await?;
     world.whole().await?;
     world.close().await
@@ -128,7 +129,7 @@ async fn a_template_that_keeps_members_from_listening_holds_at_one() -> Result<(
     world.close().await
 }
 
-/// All members are down for a restore: a person has taken them at once, by an override.
+/// All members are down for a restore: a person deleted them at once, by an override.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_all_are_restored_strangers_take_what_can_be_spared() -> Result<()> {
     let choose = |etcd: quorumgate_testbed::etcd_cluster::EtcdClusterBuilder| {
@@ -160,10 +161,10 @@ async fn while_all_are_restored_strangers_take_what_can_be_spared() -> Result<()
         "quorumgate.io/override-until-",
     ];
     world.kubectl(&lift).await?.success()?;
-    nobody_listens(&world).await?;
+    no_member_listens(&world).await?;
     world.settled().await?;
 
-    // A finalizer keeps the first one from being gone before the others are asked for.
+    // A finalizer keeps the first pod until the others are asked for.
     let hold = r#"{"metadata": {"finalizers": ["testbed.quorumgate.io/held"]}}"#;
     let patch = |patch| ["patch", "pod", "etcd-0", "--type=merge", "--patch", patch];
     world.kubectl(&patch(hold)).await?.success()?;
@@ -176,8 +177,8 @@ async fn while_all_are_restored_strangers_take_what_can_be_spared() -> Result<()
         .await?
         .success()?;
     world.settled().await?;
-    // The next one can be spared when the first is as far as the others again.
-    nobody_listens(&world).await?;
+    // The next member can be spared when the first runs as the others do.
+    no_member_listens(&world).await?;
     world.lets_go(By::Delete, "etcd-1").await?;
     world.close().await
 }

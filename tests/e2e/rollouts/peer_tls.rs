@@ -1,4 +1,5 @@
-//! A change that cannot be rolled one by one: TLS between the members is switched on, and those with it do not talk to those without.
+//! A change that cannot be rolled out member by member: TLS between members is switched on, and
+//! members with it cannot talk to members without it.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
@@ -12,7 +13,7 @@ use super::template::{outdated, revision};
 use super::told::{ROLLOUT, finished, waits_on, wish};
 use crate::world::{SOON, World};
 
-/// Annotates the budget: this revision goes on without quorum.
+/// Annotates the budget, so that this revision may proceed without quorum.
 async fn accept(world: &World, revision: &str) -> Result<()> {
     let annotations = json!({names::PROCEED_WITHOUT_QUORUM: revision});
     let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
@@ -21,7 +22,7 @@ async fn accept(world: &World, revision: &str) -> Result<()> {
     Ok(())
 }
 
-/// Switches TLS between the members. The revision that its members will have.
+/// Switches TLS between the members. Returns the new update revision.
 async fn switch(world: &mut World, tls: Tls) -> Result<String> {
     let before = revision(world).await?;
     world.etcd.switch_peer_tls(tls).await?;
@@ -52,7 +53,8 @@ async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revisi
     let progressing = world.condition(condition::PROGRESSING).await?;
     ensure!(progressing.status == "False", "{progressing:?}");
 
-    // That of another revision is for another change. To be paused and to go on takes a look each.
+    // The annotation names another revision, so it does not apply to this change. A look each is
+    // needed to be paused and to continue.
     accept(&world, &old).await?;
     wish(&world, json!({"paused": true})).await?;
     waits_on(&world, &target, &["paused"]).await?;
@@ -69,13 +71,13 @@ async fn a_switch_of_peer_tls_holds_and_goes_on_for_exactly_the_annotated_revisi
     })
     .await?;
     finished(&world, &target).await?;
-    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    let (order, _) = watched.end_with_any_gap(&world).await?;
     ensure!(
         order.len() == 3 && order.last() == Some(&leader),
         "{leader} led, and they went in this order: {order:?}"
     );
 
-    // The next switch is not what was accepted.
+    // The annotation does not apply to the next switch.
     let mut watched = Watched::begin(&world).await?;
     let back = switch(&mut world, Tls::None).await?;
     waits_on(&world, &back, &["obstacle"]).await?;

@@ -1,4 +1,4 @@
-//! Steps that the gate permits and somebody else refuses.
+//! Steps that the gate permits and another webhook refuses.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -11,10 +11,11 @@ use super::told::{finished, waits_on};
 use crate::other_hook::{NAME, OtherHook};
 use crate::world::SOON;
 
-/// Everybody but kubelets and the stranger below.
+/// The match condition of the other webhook: all users but kubelets and the test's other client.
 const ALL_OTHERS: &str = "!(request.userInfo.username == 'stranger' || request.userInfo.username.startsWith('system:node:'))";
 
-/// Each attempt takes a permission, which would keep everybody else out for as long as the rollout goes on trying.
+/// Each attempt takes a grant, which would keep all others waiting for as long as the rollout
+/// tries.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_that_another_webhook_refuses_does_not_keep_the_ledger() -> Result<()> {
     let world = on_delete("rollout-refused", |etcd| etcd).start().await?;
@@ -29,7 +30,7 @@ async fn a_step_that_another_webhook_refuses_does_not_keep_the_ledger() -> Resul
     eventually(SOON, "the other webhook is in force", async || {
         let dry = DeleteParams::default().dry_run();
         let refused = world.pods().delete("etcd-1", &dry).await.err();
-        let refused = refused.context("nobody refuses")?.to_string();
+        let refused = refused.context("the delete is not refused")?.to_string();
         ensure!(refused.contains(NAME), "{refused}");
         Ok(())
     })

@@ -1,4 +1,4 @@
-//! A kubelet rejects what a rollout's step has made.
+//! A kubelet rejects the pod that a step of a rollout led to.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
@@ -29,7 +29,7 @@ async fn a_step_whose_pod_is_rejected_is_finished_before_another_begins() -> Res
     }
     drop(full);
     finished(&world, &target).await?;
-    // Its controller has deleted what was rejected.
+    // The StatefulSet controller has deleted the rejected incarnations.
     let rest = watched.end(&world, ELECTION).await?;
     let mut rest: Vec<_> = rest.into_iter().skip_while(|pod| *pod == first).collect();
     ensure!(

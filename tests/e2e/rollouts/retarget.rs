@@ -1,4 +1,4 @@
-//! A template that changes while it is rolled out.
+//! A template that changes again during its rollout.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::template::{change, outdated, patch_set, revision};
 use super::told::{finished, rollout, waits_on};
 use crate::world::SOON;
 
-/// Far more than it takes, and far less than it would if the member of the old target were waited for.
+/// The time limit for the second change. It is far more than needed, and far less than a wait for
+/// the member with the first change would take.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +30,8 @@ async fn a_template_that_changes_midway_is_the_target_at_once() -> Result<()> {
     let held_pod = told.last_step.context("no step")?.pod;
     ensure!(watched.gone() == [held_pod.clone()], "more than one went");
 
-    // The member that waits to be started with the first change is outdated again, and starts with the second instead.
+    // The member that waits to start with the first change is outdated again, and starts with the
+    // second change instead.
     let second = change(&world, "two").await?;
     eventually(AT_ONCE, "the held pod has the second change", async || {
         let left = outdated(&world, &second).await?;
@@ -70,7 +72,7 @@ async fn a_change_of_anything_but_the_template_restarts_nobody() -> Result<()> {
     })
     .await?;
     finished(&world, &before).await?;
-    ensure!(watched.gone().is_empty(), "somebody went");
+    ensure!(watched.gone().is_empty(), "a pod was replaced");
     watched.end(&world, ELECTION).await?;
     world.close().await
 }

@@ -1,4 +1,4 @@
-//! What nearly every rollout here is watched by: somebody who writes, and somebody who looks in which order pods go.
+//! The observers of nearly every rollout here: a writer, and a watch of the order in which pods go.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use quorumgate_testbed::writer::Writer;
 use crate::order::Order;
 use crate::world::{SOON, World, WorldBuilder};
 
-/// What writers may wait for when a leader hands over and a follower restarts.
+/// The longest time without a write when a leader hands over and a follower restarts.
 pub(super) const GAP: Duration = Duration::from_secs(1);
 
-/// The same where something else is looked at: with an election, and a machine that does other things besides.
+/// The longest time without a write in tests of something else: one election on a busy machine.
 pub(super) const ELECTION: Duration = Duration::from_secs(4);
 
-/// A world whose StatefulSet waits for somebody to delete its pods, which the gate does.
+/// A world whose StatefulSet has the strategy `OnDelete`, with the gate's rollouts switched on.
 pub(crate) fn on_delete(
     name: &str,
     choose: impl FnOnce(EtcdClusterBuilder) -> EtcdClusterBuilder,
@@ -25,7 +25,7 @@ pub(crate) fn on_delete(
         .feature("QuorumAwareUpdatesWithOnDelete")
 }
 
-/// A rollout that is being watched.
+/// A rollout with its observers.
 #[must_use = "a rollout is watched to be asserted on"]
 pub(super) struct Watched {
     writer: Writer,
@@ -33,7 +33,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// Begins to watch.
+    /// Starts the observers.
     pub(super) async fn begin(world: &World) -> Result<Self> {
         Ok(Self {
             order: Order::watch(world).await?,
@@ -41,9 +41,10 @@ impl Watched {
         })
     }
 
-    /// Which pods began to terminate, the first first. Fails where an acknowledged write was lost, or none was possible for `gap`.
+    /// The pods that began to terminate, in order. Fails if an acknowledged write was lost, or if
+    /// no write was possible for `gap`.
     pub(super) async fn end(self, world: &World, gap: Duration) -> Result<Vec<String>> {
-        let (order, longest) = self.end_whatever_the_gap(world).await?;
+        let (order, longest) = self.end_with_any_gap(world).await?;
         ensure!(
             longest < gap,
             "nothing could be written for {longest:?}; pods went in this order: {order:?}"
@@ -51,11 +52,9 @@ impl Watched {
         Ok(order)
     }
 
-    /// Where members are too few to spare one, or quorum was lost for other reasons. Also how long nothing could be written.
-    pub(super) async fn end_whatever_the_gap(
-        self,
-        world: &World,
-    ) -> Result<(Vec<String>, Duration)> {
+    /// As [`Self::end`] without a limit, for clusters that can spare no member or lost their
+    /// quorum. Also returns the longest time without a write.
+    pub(super) async fn end_with_any_gap(self, world: &World) -> Result<(Vec<String>, Duration)> {
         world.whole().await?;
         let report = self.writer.stop().await?;
         report.assert_nothing_lost(&world.etcd).await?;
@@ -65,10 +64,10 @@ impl Watched {
     /// Waits for the next pod that begins to terminate.
     pub(super) async fn next(&mut self) -> Result<String> {
         let next = tokio::time::timeout(SOON, self.order.next()).await;
-        next.context("nobody goes")?
+        next.context("no pod begins to terminate")?
     }
 
-    /// The pods that have begun to terminate since the last look, the first first.
+    /// The pods that have begun to terminate since the last call, in order.
     pub(super) fn gone(&mut self) -> Vec<String> {
         self.order.gone()
     }

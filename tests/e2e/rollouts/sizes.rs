@@ -28,7 +28,7 @@ async fn the_only_member_is_updated_where_its_owner_lets_it_go() -> Result<()> {
 
     wish(&world, json!({"policy": {"singleMember": "AllowRollout"}})).await?;
     finished(&world, &target).await?;
-    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    let (order, _) = watched.end_with_any_gap(&world).await?;
     ensure!(order == ["etcd-0"], "{order:?}");
     world.close().await
 }
@@ -56,12 +56,13 @@ async fn of_two_members_the_leader_goes_once_the_follower_is_back() -> Result<()
     held.mend();
     finished(&world, &target).await?;
     vigil.assert_never_below(1).await?;
-    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    let (order, _) = watched.end_with_any_gap(&world).await?;
     ensure!(order == [leader], "{order:?}");
     world.close().await
 }
 
-/// The gate's own `PodDisruptionBudget`, made for planners, is no obstacle to what the budget's policy lets a rollout take.
+/// The gate's own `PodDisruptionBudget`, which is for planners, does not block a member that the
+/// budget's policy lets the rollout evict.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_members_both_are_evicted_when_asked_the_leader_last() -> Result<()> {
     let world = on_delete("rollout-two-evicted", |etcd| etcd.replicas(2))
@@ -88,13 +89,13 @@ async fn of_two_members_both_are_evicted_when_asked_the_leader_last() -> Result<
         "{step:?}"
     );
     vigil.assert_never_below(1).await?;
-    let (order, _) = watched.end_whatever_the_gap(&world).await?;
+    let (order, _) = watched.end_with_any_gap(&world).await?;
     ensure!(order == [follower, leader], "{order:?}");
     for_planners(&world, 2).await?;
     world.close().await
 }
 
-/// Waits until planners are told that so many members have to stay.
+/// Waits until the companion requires this number of members.
 async fn for_planners(world: &World, members: i32) -> Result<()> {
     let budgets: Api<PodDisruptionBudget> = world.sandbox.api();
     let name = format!("quorumgate-{}", world.etcd.name());
@@ -141,7 +142,8 @@ async fn of_five_members_two_at_a_time_are_updated_when_asked_and_never_three() 
         .collect::<Result<_>>()?;
 
     let target = change(&world, "one").await?;
-    // Nobody who went comes back for the moment, so those that are out are all that ever are.
+    // No member that went comes back for the moment, so those that are out now are all there will
+    // be.
     let what = ["updated-members"];
     eventually(SOON, "two are out", async || {
         waits_on(&world, &target, &what).await?;

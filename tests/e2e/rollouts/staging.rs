@@ -1,4 +1,5 @@
-//! Rollouts that go only so far: as the owner staged them, or because the change keeps old and new members apart.
+//! Rollouts that stop halfway: because the owner staged them, or because the change separates old
+//! members from new ones.
 
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::etcd_cluster::Tls;
@@ -10,7 +11,8 @@ use super::template::{change, change_by, outdated, patch_set, revision};
 use super::told::{ROLLOUT, finished, waits_on};
 use crate::world::World;
 
-/// An owner stages by the partition of a `RollingUpdate`, and goes on doing so when the gate keeps `OnDelete` in its place.
+/// The owner stages by the partition of a `RollingUpdate`, and still does when the gate has
+/// replaced the strategy by `OnDelete`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollout_goes_as_far_as_the_owner_has_staged_it() -> Result<()> {
     let world = World::builder("rollout-staged")
@@ -42,7 +44,8 @@ async fn stage(world: &World, partition: u32) -> Result<()> {
     patch_set(world, json!({"spec": {"updateStrategy": strategy}})).await
 }
 
-/// TLS between members cannot be switched on one by one: the first to have it would not find the others.
+/// TLS between members cannot be switched on one by one: the first member with TLS would not reach
+/// the others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_keeps_members_apart_holds_until_it_is_taken_back() -> Result<()> {
     let world = on_delete("rollout-apart", |etcd| etcd.tls(Tls::None))

@@ -1,4 +1,4 @@
-//! Others who take members while a rollout does.
+//! Other clients that remove or change members during a rollout.
 
 use std::time::Duration;
 
@@ -13,9 +13,10 @@ use super::told::finished;
 use crate::vigil::Vigil;
 use crate::world::World;
 
-/// How often the autoscaler tries to evict somebody, and changes somebody in place.
+/// The period at which the autoscaler evicts a pod and changes one in place.
 const AUTOSCALER: Duration = Duration::from_millis(700);
-/// After how many an eviction must have been permitted, and one refused.
+/// The number of rollouts, in which at least one eviction has to be permitted and at least one
+/// refused.
 const ROLLOUTS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,18 +38,20 @@ async fn a_drain_and_a_rollout_at_once_both_finish_and_keep_a_majority() -> Resu
         world.node_of("etcd-0").await? != drained,
         "etcd-0 is on the drained node"
     );
-    // Whoever was evicted came back updated. Only one that was updated on the node before goes a second time.
+    // An evicted pod comes back updated. Only a pod that was updated on the node before the drain
+    // goes a second time.
     ensure!((3..=4).contains(&order.len()), "{order:?}");
     world.close().await
 }
 
-/// As the vertical autoscaler does: it evicts without looking at revisions, and changes pods in place.
+/// Acts as the vertical pod autoscaler: it evicts without regard to revisions, and changes pods in
+/// place.
 #[tokio::test(flavor = "multi_thread")]
 async fn evictions_and_changes_in_place_do_not_confuse_a_rollout() -> Result<()> {
     let world = on_delete("rollout-vpa", |etcd| etcd).start().await?;
     let vigil = Vigil::start(&world.etcd).await?;
     let (mut permitted, mut refused) = (0, 0);
-    // Which of them comes first, an eviction or the rollout's next step, is chance.
+    // Chance decides whether an eviction or the rollout's next step comes first.
     for rollout in 0..ROLLOUTS {
         let watched = Watched::begin(&world).await?;
         let target = change(&world, &rollout.to_string()).await?;
@@ -69,7 +72,7 @@ async fn evictions_and_changes_in_place_do_not_confuse_a_rollout() -> Result<()>
     world.close().await
 }
 
-/// Until all are updated. How many evictions were permitted, and how many refused.
+/// Acts until all members are updated. Returns the numbers of permitted and of refused evictions.
 async fn autoscale(world: &World, target: &str) -> Result<(u32, u32)> {
     let mut ticks = interval(AUTOSCALER);
     let (mut permitted, mut refused) = (0, 0);
@@ -80,7 +83,7 @@ async fn autoscale(world: &World, target: &str) -> Result<(u32, u32)> {
         }
         let change = json!({"metadata": {"annotations": {"vpa/turn": turn.to_string()}}});
         let params = PatchParams::default();
-        // It may be gone for the moment.
+        // The pod may be gone for a moment.
         let _ = world
             .pods()
             .patch(pod, &params, &Patch::Merge(change))

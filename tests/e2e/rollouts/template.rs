@@ -1,4 +1,4 @@
-//! The pod template of the test's StatefulSet, its revisions, and who has which.
+//! The pod template of the test's StatefulSet and its revisions.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::world::{SOON, World};
 
-/// Changes the template so that it has a new revision, which is returned.
+/// Changes the template. Returns the new update revision.
 pub(crate) async fn change(world: &World, marker: &str) -> Result<String> {
     let before = revision(world).await?;
     world.etcd.change_template(marker).await?;
     another_than(world, &before).await
 }
 
-/// Patches the StatefulSet; its template has to have a new revision afterwards, which is returned.
+/// Patches the StatefulSet in a way that changes its template. Returns the new update revision.
 pub(super) async fn change_by(world: &World, patch: Value) -> Result<String> {
     let before = revision(world).await?;
     patch_set(world, patch).await?;
@@ -61,7 +61,7 @@ pub(super) async fn revision(world: &World) -> Result<String> {
     status.update_revision.context("no update revision")
 }
 
-/// The members' pods that do not exist with this revision.
+/// The members that have no pod with this revision.
 pub(crate) async fn outdated(world: &World, revision: &str) -> Result<BTreeSet<String>> {
     let mut outdated: BTreeSet<_> = world.etcd.pod_names().into_iter().collect();
     for pod in world.etcd.pods().await? {

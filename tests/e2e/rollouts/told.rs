@@ -1,4 +1,4 @@
-//! What the budget tells of a rollout.
+//! The budget's report on a rollout.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::world::{SOON, World};
 
-/// A rollout of a few members, on a machine that does other things besides.
+/// The time limit for a rollout of a few members on a busy machine.
 pub(super) const ROLLOUT: Duration = Duration::from_secs(120);
 
 /// Changes the budget's spec.
@@ -23,14 +23,14 @@ pub(super) async fn wish(world: &World, spec: Value) -> Result<()> {
     Ok(())
 }
 
-/// What it tells now.
+/// The present report.
 pub(super) async fn rollout(world: &World) -> Result<RolloutStatus> {
     let status = world.budget().await?.status.context("no status")?;
     let told = status.rollout.map(|told| *told);
     told.context("the budget tells of no rollout")
 }
 
-/// Waits until it says that the rollout to this revision is complete.
+/// Waits until the report says that the rollout to this revision is complete.
 pub(super) async fn finished(world: &World, target: &str) -> Result<RolloutStatus> {
     let what = format!("the rollout to {target} is complete");
     eventually(ROLLOUT, what, async || {
@@ -42,7 +42,7 @@ pub(super) async fn finished(world: &World, target: &str) -> Result<RolloutStatu
     .await
 }
 
-/// Waits until the rollout to this revision waits for one of these.
+/// Waits until the rollout to this revision waits for one of these reasons.
 pub(super) async fn waits_on(
     world: &World,
     target: &str,

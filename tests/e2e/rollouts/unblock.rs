@@ -1,5 +1,6 @@
-//! Under `RollingUpdate`, with the feature off, the StatefulSet controller updates. It waits for a broken lower member, or asks again and
-//! again for the highest, which the gate keeps for the sake of the broken one.
+//! Rollouts by the StatefulSet controller under `RollingUpdate`, with the gate's feature off. The
+//! controller waits for a broken lower member, or asks again and again for the highest one, which
+//! the gate keeps because another is broken.
 
 use anyhow::{Result, bail, ensure};
 use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, PodManagement, Readiness};
@@ -13,8 +14,8 @@ use crate::world::World;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broken_lower_member_does_not_block_the_statefulset_controller() -> Result<()> {
     let mut order = past_a_broken_member("unblock", PodManagement::Parallel).await?;
-    // From Kubernetes 1.37 on that controller deletes broken members too, and creates this one with its old revision until the
-    // partition is written out.
+    // From Kubernetes 1.37 on that controller deletes broken members too. It creates etcd-0 with
+    // the old revision as long as the spec states no partition, so that etcd-0 goes twice.
     order.dedup();
     ensure!(order == ["etcd-0", "etcd-2", "etcd-1"], "{order:?}");
     Ok(())
@@ -27,9 +28,9 @@ async fn a_broken_lower_member_does_not_block_an_ordered_statefulset() -> Result
     Ok(())
 }
 
-/// In which order pods go, when etcd-0 is broken until it is replaced.
+/// The order in which pods go if etcd-0 is broken until it is replaced.
 async fn past_a_broken_member(name: &str, management: PodManagement) -> Result<Vec<String>> {
-    // Where pods are created in order, the first one has no quorum yet.
+    // With ordered creation the first member has no quorum yet, so readiness must not need one.
     let choose = |etcd: EtcdClusterBuilder| etcd.readiness(Readiness::Process);
     let world = World::builder(name)
         .etcd(|etcd| choose(etcd).pod_management(management))

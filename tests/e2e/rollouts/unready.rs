@@ -1,4 +1,5 @@
-//! Updated members that serve and are not Ready: a Service leads nobody to them, so those that it does lead to stay.
+//! Updated members that serve and are not Ready. No Service sends requests to them, so the members
+//! that are Ready stay.
 
 use anyhow::{Result, ensure};
 use quorumgate::api::condition;

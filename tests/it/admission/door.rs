@@ -1,4 +1,4 @@
-//! The webhooks under test, with everything behind them made up and everything asked of it written down.
+//! The webhooks under test, with fakes behind them that record every question.
 
 use std::collections::BTreeSet;
 use std::panic::panic_any;
@@ -11,10 +11,11 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use futures::future::BoxFuture;
 use quorumgate::admission::mutate::evictions::Incarnations;
 use quorumgate::admission::mutate::pods::Enrolment;
-use quorumgate::admission::stateful_set::{SetAnswer, SetJudging, SetQuestion};
 use quorumgate::admission::{Admission, Limits, router};
 use quorumgate::features::Features;
-use quorumgate::judge::{Answer, Judging, Question, Refusal, Yes};
+use quorumgate::judge::{
+    Allowed, Answer, Decision, Ground, Judging, Question, Refused, SetQuestion,
+};
 use quorumgate::quorum::{ClusterRef, PodUid, Reason, Waiver};
 use quorumgate::telemetry::events::{Notice, Notices};
 use quorumgate::telemetry::metrics::Metrics;
@@ -24,18 +25,18 @@ use tower::ServiceExt;
 pub(crate) const OWN_USERNAME: &str = "system:serviceaccount:quorumgate:quorumgate";
 
 type Judgement = Box<dyn Fn(&Question) -> Answer + Send + Sync>;
-type SetJudgement = Box<dyn Fn(&SetQuestion) -> SetAnswer + Send + Sync>;
+type SetJudgement = Box<dyn Fn(&SetQuestion) -> Answer + Send + Sync>;
 
-/// What a made-up world does when it is asked.
+/// The behaviour of the fakes.
 pub(crate) struct World {
     pub(crate) judgement: Judgement,
     pub(crate) set_judgement: SetJudgement,
-    /// How long the judge takes.
+    /// The time that the judge takes for an answer.
     pub(crate) judge_takes: Duration,
     /// The pod that [`Incarnations`] finds.
     pub(crate) incarnation: Result<Option<PodUid>, String>,
     pub(crate) enrolled: BTreeSet<String>,
-    /// Whether enrolment cannot be found out.
+    /// Whether the lookup of enrolment fails.
     pub(crate) enrolment_fails: bool,
     pub(crate) features: Features,
     pub(crate) limits: Limits,
@@ -69,7 +70,7 @@ struct Behind {
     written: Arc<Written>,
 }
 
-/// The webhooks, and what was written down behind them.
+/// The webhooks, and the record of the questions to the fakes.
 pub(crate) struct Door {
     router: Router,
     written: Arc<Written>,
@@ -85,7 +86,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// The response inside the review.
+    /// The response in the admission review.
     pub(crate) fn response(&self) -> &Value {
         assert_eq!(self.status, StatusCode::OK, "{}", self.body);
         assert_eq!(self.body["apiVersion"], "admission.k8s.io/v1");
@@ -109,7 +110,6 @@ impl Door {
         });
         let router = router(Admission {
             judge: behind.clone(),
-            set_judge: behind.clone(),
             incarnations: behind.clone(),
             enrolment: behind.clone(),
             notices: behind,
@@ -125,12 +125,12 @@ impl Door {
         }
     }
 
-    /// A door behind which everything is allowed.
+    /// The webhooks in front of a judge that permits everything.
     pub(crate) fn open() -> Self {
         Self::new(World::default())
     }
 
-    /// A door whose judge always answers like this.
+    /// The webhooks in front of a judge that always answers like this.
     pub(crate) fn answering(
         judgement: impl Fn(&Question) -> Answer + Send + Sync + 'static,
     ) -> Self {
@@ -140,7 +140,7 @@ impl Door {
         })
     }
 
-    /// The webhooks, to be served over the network.
+    /// The router of the webhooks, to be served over the network.
     pub(crate) fn into_router(self) -> Router {
         self.router
     }
@@ -166,7 +166,7 @@ impl Door {
         self.written.questions.lock().unwrap().clone()
     }
 
-    /// The one question that was asked.
+    /// The only question to the judge.
     pub(crate) fn question(&self) -> Question {
         let questions = self.questions();
         assert_eq!(questions.len(), 1, "{questions:?}");
@@ -199,10 +199,8 @@ impl Judging for Behind {
             answer
         })
     }
-}
 
-impl SetJudging for Behind {
-    fn judge(&self, question: SetQuestion) -> BoxFuture<'_, SetAnswer> {
+    fn judge_set(&self, question: SetQuestion) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             let answer = (self.world.set_judgement)(&question);
             self.written.set_questions.lock().unwrap().push(question);
@@ -248,7 +246,7 @@ impl Notices for Behind {
     }
 }
 
-/// A review as an API server sends it.
+/// A review as an API server sends it, from a file.
 pub(crate) fn fixture(name: &str) -> Value {
     let path = format!(
         "{}/tests/it/fixtures/{name}.json",
@@ -258,7 +256,8 @@ pub(crate) fn fixture(name: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The review with one field set, by JSON pointer; objects above it are made where they are missing.
+/// The review with one field set, given by a JSON pointer. Objects above the field are made if they
+/// are missing.
 pub(crate) fn with(mut review: Value, pointer: &str, value: Value) -> Value {
     let mut place = &mut review;
     for key in pointer.split('/').skip(1) {
@@ -277,21 +276,25 @@ pub(crate) fn without(mut review: Value, pointer: &str) -> Value {
 }
 
 pub(crate) fn yes(waiver: Waiver) -> Answer {
-    answer(Ok(Yes::Waived(waiver)))
+    allow(Ground::Waived(waiver))
+}
+
+pub(crate) fn allow(ground: Ground) -> Answer {
+    answer(Ok(Allowed::stand_in(ground)))
 }
 
 pub(crate) fn wait(reason: Reason) -> Answer {
-    answer(Err(Refusal::Wait(reason)))
+    answer(Err(Refused::Wait(reason)))
 }
 
 pub(crate) fn deny(reason: Reason) -> Answer {
-    answer(Err(Refusal::Deny(reason)))
+    answer(Err(Refused::Deny(reason)))
 }
 
-pub(crate) fn answer(outcome: Result<Yes, Refusal>) -> Answer {
+pub(crate) fn answer(decision: Decision) -> Answer {
     Answer {
         cluster: Some(ClusterRef::new("shoot", "etcd-main")),
-        outcome,
+        decision,
         headroom: Some(-1),
         warnings: Vec::new(),
     }

@@ -1,6 +1,6 @@
-//! `/validate/evictions`.
+//! Tests of `/validate/evictions`.
 
-use quorumgate::judge::{DryRun, Refusal};
+use quorumgate::judge::{DryRun, Refused};
 use quorumgate::quorum::{Grace, Kind, Waiver};
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ async fn p3_a_name_that_differs_from_the_paths_is_no_allow() {
 
 #[tokio::test]
 async fn s8_an_eviction_of_a_pod_that_does_not_exist_is_404() {
-    let door = Door::answering(|_| answer(Err(Refusal::NoSuchPod)));
+    let door = Door::answering(|_| answer(Err(Refused::NoSuchPod)));
     let reply = door.post(PATH, &fixture("eviction")).await;
     assert!(!reply.is_allowed());
     let status = &reply.response()["status"];

@@ -1,4 +1,5 @@
-//! Reviews at the limits of what an API server can send: judged like any other, and never more than they say.
+//! Reviews at the limits of what an API server can send. They are judged like all others, and their
+//! answers stay within the limits too.
 
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use super::door::{Door, World, fixture, with};
 
 const MIB: usize = 1024 * 1024;
 
-/// Where a pod may be fat.
+/// Places in a review where a pod may hold much text.
 const IN_A_DELETE: [&str; 2] = [
     "/request/oldObject/metadata/annotations/fat",
     "/request/oldObject/spec/schedulerName",
 ];
 
-/// The review as large as asked, to the byte, half of it at each of two places.
+/// The review filled up to exactly this number of bytes, half of the filling at each of two places.
 fn fat(review: Value, pointers: [&str; 2], bytes: usize) -> String {
     let [first, second] = pointers;
     let spare = bytes
@@ -195,7 +196,7 @@ async fn a_thousand_pods_of_one_collection_are_each_asked_about_once() {
     let door = Door::open();
     for number in 0..1000 {
         let name = json!(format!("etcd-main-{number}"));
-        // In a collection the name of the request is empty.
+        // For a collection the name in the request is empty.
         let review = with(fixture("pod-delete"), "/request/name", json!(""));
         let review = with(review, "/request/oldObject/metadata/name", name);
         assert!(door.post("/validate/pods", &review).await.is_allowed());

@@ -1,4 +1,4 @@
-//! What the webhooks bear: slow judges, slow bodies, panics, and more requests than there is room for.
+//! The webhooks under slow judges, slow bodies, panics, and more requests than there are places.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +27,8 @@ async fn the_judge_gets_90_percent_of_the_time_the_api_server_waits() {
     assert_eq!(left, [2700, 4500].map(Duration::from_millis));
 }
 
-/// The API server opens a connection for a call that finds none idle. Where one became idle meanwhile the call takes that, and the new
-/// connection waits for another call.
+/// The API server opens a connection for a call if no connection is idle. If one becomes idle
+/// meanwhile, the call uses that, and the new connection waits for another call.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_counts_where_the_connection_was_opened_for_the_request() {
     let door = Door::open();
@@ -123,7 +123,7 @@ async fn more_judgements_than_there_is_room_for_wait_inside_their_review() {
     );
 }
 
-/// Whoever may reach the port can post any number of reviews that wait for each other.
+/// Every client that can reach the port can post any number of reviews that wait for each other.
 #[tokio::test(start_paused = true)]
 async fn a_crowd_from_one_address_leaves_places_to_an_api_server() {
     let limits = Limits {
@@ -177,7 +177,7 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_back() {
         let door = Arc::clone(&door);
         async move { door.send(Request::post("/validate/pods"), body).await }
     });
-    // Once the first piece was taken, the slow request has the only place.
+    // Once its first piece was taken, the slow request holds the only place.
     pieces.send(Bytes::from_static(b" ")).await.unwrap();
     pieces.reserve().await.unwrap();
     let shed = door.post("/validate/evictions", &fixture("eviction")).await;
@@ -193,7 +193,7 @@ async fn more_requests_than_there_is_room_for_are_told_to_come_back() {
     assert!(page.contains(r#"reason="overloaded"} 1"#), "{page}");
 }
 
-/// A body of which one piece after another is sent, until the sender is dropped.
+/// A body whose pieces are sent one by one, until the sender is dropped.
 fn in_pieces() -> (tokio::sync::mpsc::Sender<Bytes>, Body) {
     let (pieces, body) = tokio::sync::mpsc::channel::<Bytes>(1);
     let body = futures::stream::unfold(body, |mut body| async move {

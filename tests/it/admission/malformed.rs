@@ -1,4 +1,5 @@
-//! Whatever is not a review of what a webhook is for: a 4xx in words, with the uid where there is one, and never an allow.
+//! Requests that are no reviews for the webhook: the answer is a 4xx in words, with the uid if
+//! there is one, and never an allow.
 
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request};
@@ -180,7 +181,7 @@ async fn reviews_that_lack_what_a_verdict_needs_are_refused() {
     }
 }
 
-/// Each would be read as something else in the URL of a question to the API server.
+/// Strings that would change the URL of a call to the API server.
 const NO_NAMES: [&str; 9] = [
     "secrets/x?",
     "..",

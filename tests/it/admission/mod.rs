@@ -1,6 +1,7 @@
-//! The webhooks over HTTP, with judges of the test's own behind them: what is asked, and what is answered.
+//! The webhooks over HTTP, in front of the tests' own judges: their questions and their answers.
 //!
-//! Rows of the conformance table are named by their ids (S: Strimzi, K: Kruise, P: PodDisruptionBudget, N: ours).
+//! Rows of the conformance table are named by their ids (S: Strimzi, K: Kruise, P:
+//! PodDisruptionBudget, N: the gate's own).
 
 #![expect(
     clippy::panic,

@@ -1,4 +1,4 @@
-//! `/mutate/evictions` and `/mutate/pods`.
+//! Tests of `/mutate/evictions` and `/mutate/pods`.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,8 @@ async fn an_eviction_is_tied_to_the_incarnation_there_is() {
     assert_eq!(door.lookups(), ["shoot/etcd-main-1"]);
 }
 
-/// The API server never overwrites an annotation, and both webhooks about evictions have one name: what the second says is what counts.
+/// The API server never overwrites an audit annotation, and both webhooks for evictions have one
+/// name. The second one decides, so the first one must leave the annotations to it.
 #[tokio::test]
 async fn a_change_leaves_verdict_and_reason_in_the_audit_log_to_who_judges() {
     let door = finding(Some("u-1"));
@@ -52,7 +53,8 @@ async fn a_change_leaves_verdict_and_reason_in_the_audit_log_to_who_judges() {
     );
 }
 
-/// The API server refuses it itself, right after this webhook, and with a better code than it makes of a webhook without a verdict.
+/// The API server refuses such a request itself, right after this webhook, and with a better code
+/// than the webhook could give.
 #[tokio::test]
 async fn p3_a_name_that_differs_from_the_paths_is_left_to_the_api_server() {
     let door = finding(Some("u-1"));

@@ -1,4 +1,4 @@
-//! `/validate/pods`.
+//! Tests of `/validate/pods`.
 
 use quorumgate::judge::DryRun;
 use quorumgate::quorum::{Actor, Grace, Kind, Reason, Waiver};

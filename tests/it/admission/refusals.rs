@@ -1,10 +1,10 @@
-//! How answers look, and what they leave behind.
+//! The form of answers, and their traces in metrics and logs.
 
-use quorumgate::judge::{Refusal, Yes};
+use quorumgate::judge::{Ground, Refused};
 use quorumgate::quorum::{Basis, Count, NotServing, ProcessState, Reason, Why};
 use serde_json::json;
 
-use super::door::{Door, World, answer, deny, fixture, wait, with};
+use super::door::{Door, World, allow, deny, fixture, wait, with};
 
 fn no_headroom() -> Reason {
     Reason::NoHeadroom(Count {
@@ -87,7 +87,7 @@ async fn every_answer_carries_audit_annotations() {
             others: 2,
             majority: 2,
         };
-        answer(Ok(Yes::DryRun(basis)))
+        allow(Ground::DryRun(basis))
     });
     let reply = door.post("/validate/pods", &fixture("pod-delete")).await;
     assert!(reply.is_allowed());
@@ -98,7 +98,7 @@ async fn every_answer_carries_audit_annotations() {
 #[tokio::test]
 async fn warnings_are_passed_on_at_a_length_that_the_api_server_takes() {
     let door = Door::answering(|_| {
-        let mut answer = answer(Ok(Yes::Ungranted));
+        let mut answer = allow(Ground::Ungranted);
         answer.warnings = vec!["an override is in use".to_owned(), "ü".repeat(400)];
         answer
     });
@@ -163,7 +163,7 @@ async fn every_answer_is_counted_by_hook_verdict_and_reason() {
 #[tokio::test]
 async fn what_would_be_refused_is_allowed_with_a_warning_where_refusals_are_only_reported() {
     let door = Door::new(World {
-        judgement: Box::new(|_| answer(Ok(Yes::Warned(Refusal::Wait(Reason::NoLedger))))),
+        judgement: Box::new(|_| allow(Ground::Warned(Refused::Wait(Reason::NoLedger)))),
         ..World::default()
     });
     let reply = door.post("/validate/pods", &fixture("pod-delete")).await;

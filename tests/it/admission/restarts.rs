@@ -1,28 +1,28 @@
-//! `/validate/restarts`.
+//! Tests of `/validate/restarts`.
 
-use quorumgate::judge::{DryRun, Yes};
+use quorumgate::judge::{DryRun, Ground};
 use quorumgate::quorum::{Actor, Basis, Grace, InPlace, Kind, Reason, Waiver};
 use serde_json::{Value, json};
 
-use super::door::{Door, answer, deny, fixture, wait, with, without, yes};
+use super::door::{Door, allow, deny, fixture, wait, with, without, yes};
 
 const PATH: &str = "/validate/restarts";
 const ETCD_IMAGE: &str = "/request/object/spec/containers/0/image";
 const SIDECAR_IMAGE: &str = "/request/object/spec/containers/1/image";
 const RESOURCES: &str = "/request/object/spec/containers/0/resources";
 
-/// The review with another value of a field that it has.
+/// The review with another value of an existing field.
 fn changed(mut review: Value, pointer: &str, value: &str) -> Value {
     *review.pointer_mut(pointer).unwrap() = json!(value);
     review
 }
 
-/// An update that leaves etcd's image as it is.
+/// An update that keeps etcd's image.
 fn same_image() -> Value {
     changed(fixture("pod-update"), ETCD_IMAGE, "etcd:3.6.16")
 }
 
-/// A resize of etcd: one of its amounts, by the pointer below its resources.
+/// A resize of etcd's container: one amount, given by the pointer below its resources.
 fn resize(pointer: &str, amount: &str) -> Value {
     let resized = with(same_image(), "/request/subResource", json!("resize"));
     changed(resized, &format!("{RESOURCES}{pointer}"), amount)
@@ -131,7 +131,7 @@ async fn where_nobody_can_tell_whose_the_pod_is_it_has_to_wait() {
 #[tokio::test]
 async fn a_pod_that_is_no_members_and_one_with_an_override_pass() {
     let foreign = Door::answering(|_| yes(Waiver::Foreign));
-    let lifted = Door::answering(|_| answer(Ok(Yes::DryRun(Basis::Override))));
+    let lifted = Door::answering(|_| allow(Ground::DryRun(Basis::Override)));
     for (door, reason) in [(foreign, "foreign"), (lifted, "override")] {
         let reply = door.post(PATH, &fixture("pod-update")).await;
         assert!(reply.is_allowed());

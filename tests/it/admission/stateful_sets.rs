@@ -1,20 +1,20 @@
-//! `/validate/statefulsets`: what is asked, and what is answered. The decision itself has tests beside it.
+//! Tests of `/validate/statefulsets`: its questions and its answers. The decision itself is tested
+//! beside its code.
 
 use std::time::{Duration, Instant};
 
-use quorumgate::admission::stateful_set::{
-    Because, Change, Ordinals, Passing, SetAnswer, SetReason, SetYes,
-};
-use quorumgate::judge::DryRun;
+use quorumgate::judge::{DryRun, Ground};
+use quorumgate::quorum::stateful_set::{Change, Ordinals};
+use quorumgate::quorum::{Basis, Reason, Waiver};
 use serde_json::json;
 
-use super::door::{Door, World, fixture, with, without};
+use super::door::{Door, World, allow, deny, fixture, with, without, yes};
 
 const PATH: &str = "/validate/statefulsets";
 
 fn passing() -> Door {
     Door::new(World {
-        set_judgement: Box::new(|_| SetAnswer::passes(Passing::Foreign)),
+        set_judgement: Box::new(|_| yes(Waiver::Foreign)),
         ..World::default()
     })
 }
@@ -37,7 +37,8 @@ async fn a_delete_is_asked_about() {
     assert_eq!(question.dry_run, DryRun::No);
 }
 
-/// The garbage collector has read the owner of the incarnation that it insists on, and of no other.
+/// The garbage collector has read the owner of the incarnation that its precondition names, and of
+/// no other.
 #[tokio::test]
 async fn what_the_garbage_collector_says_counts_for_one_incarnation_only() {
     let collector = "system:serviceaccount:kube-system:generic-garbage-collector";
@@ -185,7 +186,7 @@ async fn an_update_that_takes_no_ordinal_passes_unasked() {
 async fn a_scale_in_of_members_that_etcd_lists_is_403() {
     let door = Door::new(World {
         set_judgement: Box::new(|_| {
-            SetAnswer::deny(SetReason::MembersListed {
+            deny(Reason::MembersListed {
                 members: vec!["etcd-main-3".into()],
                 ignored: None,
             })
@@ -206,10 +207,7 @@ async fn a_scale_in_of_members_that_etcd_lists_is_403() {
 #[tokio::test]
 async fn a_dry_run_is_told() {
     let door = Door::new(World {
-        set_judgement: Box::new(|_| SetAnswer {
-            outcome: Ok(SetYes::DryRun(Because::Intent)),
-            warnings: vec![],
-        }),
+        set_judgement: Box::new(|_| allow(Ground::DryRun(Basis::Intent))),
         ..World::default()
     });
     let review = with(fixture("scale"), "/request/dryRun", json!(true));

@@ -1,4 +1,4 @@
-//! `/mutate/statefulsets`: the update strategy that is stored is the one that is to be kept.
+//! Tests of `/mutate/statefulsets`: the stored update strategy is the one that the gate keeps.
 
 use quorumgate::features::Features;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn switched(on_delete: bool) -> Door {
     Door::new(world(on_delete))
 }
 
-/// An update by an operator that writes what it always writes, over what is kept.
+/// An update by an operator that writes its own strategy over the one that the gate keeps.
 fn update() -> Value {
     let review = fixture("statefulset-create");
     let mut old = review["request"]["object"].clone();
@@ -97,7 +97,7 @@ async fn a_write_of_what_is_kept_is_not_changed_and_a_dropped_memory_is_carried_
     assert!(reply.is_allowed() && reply.response().get("patch").is_none());
     let reply = switched(true).post(PATH, &kept).await;
     assert_eq!(patched(&kept, &reply), kept["request"]["oldObject"]);
-    // Switched off meanwhile: it still must not get lost.
+    // The feature was switched off meanwhile. The owner's strategy still must not get lost.
     let reply = switched(false).post(PATH, &kept).await;
     let object = patched(&kept, &reply);
     assert_eq!(
@@ -125,7 +125,7 @@ async fn switched_off_nothing_is_changed_but_what_was_kept_goes_back() {
     let reply = door.post(PATH, &fixture("statefulset-create")).await;
     assert!(reply.is_allowed() && reply.response().get("patch").is_none());
 
-    // The write of an object as it is: what the controller asks for.
+    // The controller's request: a write of the unchanged object.
     let touched = update();
     let old = touched["request"]["oldObject"].clone();
     let touched = with(touched, "/request/object", old);
@@ -135,7 +135,8 @@ async fn switched_off_nothing_is_changed_but_what_was_kept_goes_back() {
     assert!(memory.is_null());
 }
 
-/// While the gate is rolled out with another switch, its leader may be of the other mind than who answers.
+/// During a rollout of the gate with another value of the feature gate, the leader and the
+/// answering replica may disagree.
 #[tokio::test]
 async fn the_gates_own_writes_say_what_is_to_be_done() {
     let touched = update();
@@ -155,7 +156,7 @@ async fn the_gates_own_writes_say_what_is_to_be_done() {
     let review = by(fixture("statefulset-create"), OWN_USERNAME, keeps);
     let object = patched(&review, &switched(false).post(PATH, &review).await);
     assert_eq!(strategy(&object).1, DESIRED);
-    // Anybody may call themselves that.
+    // Every client can choose that field manager.
     let review = by(touched, "kubernetes-admin", gives);
     let reply = switched(true).post(PATH, &review).await;
     assert!(reply.response().get("patch").is_none());
@@ -183,7 +184,7 @@ async fn what_cannot_be_found_out_stands_in_nobodys_way() {
     let unlabelled = with(fixture("statefulset-create"), LABELS, json!({}));
     let reply = door.post(PATH, &unlabelled).await;
     assert!(reply.is_allowed() && reply.response().get("patch").is_none());
-    // But what was kept stays kept: it was enrolled then.
+    // The strategy stays kept, since the StatefulSet was enrolled before.
     let update = with(update(), LABELS, json!({}));
     let object = patched(&update, &door.post(PATH, &update).await);
     assert_eq!(

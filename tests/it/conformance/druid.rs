@@ -1,4 +1,4 @@
-//! Rows of etcd-druid's protection of components that are shown in process.
+//! The rows of etcd-druid's protection of components that have in-process tests.
 
 use quorumgate::quorum::Actor;
 use serde_json::{Value, json};

@@ -1,7 +1,9 @@
-//! What the tests of other gates assert, row by row, and what we answer. The rows are data; `docs/conformance.md` is made from them.
+//! The assertions of other gates' tests, row by row, with this gate's answers. The rows are data,
+//! and `docs/conformance.md` is generated from them.
 //!
-//! Tests that a row names are wherever they belong. Those that exist for a row's sake alone are here, in `core/tests/core/scenarios` and in
-//! `tests/e2e/conformance`, and their names begin with its id.
+//! The tests of a row are in many places. Tests that exist only for a row are here, in
+//! `core/tests/core/scenarios` and in `tests/e2e/conformance`, and their names begin with the row's
+//! id.
 
 mod druid;
 mod row;
@@ -68,7 +70,7 @@ fn words(ours: &Ours) -> &'static str {
     }
 }
 
-/// A test that carries a row's id and is not among those that the row names would be missed in the document.
+/// The document would lack a test that has a row's id in its name and is not listed in the row.
 #[test]
 fn a_test_named_after_a_row_is_among_those_that_the_row_names() {
     let rows = rows();
@@ -89,7 +91,7 @@ fn a_test_named_after_a_row_is_among_those_that_the_row_names() {
     assert!(seen > 50, "only {seen} tests are named after a row");
 }
 
-/// The ids that a name begins with: `s5` and `p21` of `s5_p21_every_form`.
+/// The ids at the beginning of a name: `s5` and `p21` of `s5_p21_every_form`.
 fn ids_of(name: &str) -> impl Iterator<Item = &str> {
     name.split(['_', ' ']).take_while(|word| {
         let number = word.strip_prefix(['s', 'k', 'p', 'o', 'd', 'n']);
@@ -98,7 +100,7 @@ fn ids_of(name: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Nobody drops a row, and nobody gives a number twice.
+/// A gap would show that a row was dropped or that two rows have one number.
 #[test]
 fn the_rows_of_a_group_are_numbered_without_a_gap() {
     for group in groups() {

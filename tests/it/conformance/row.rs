@@ -1,43 +1,45 @@
-//! What a row of the table is.
+//! A row of the conformance table.
 
-/// One thing that a peer's own tests assert, or that nobody tested before us, and what we answer.
+/// An assertion of a peer's tests, or a question that no peer tests, with this gate's answer.
 pub(crate) struct Row {
-    /// A letter for whose row it is, and a number.
+    /// A letter for the group and a number.
     pub(crate) id: &'static str,
-    /// The peer's tests by the names they have there; nothing where there is no peer.
+    /// The peer's tests by their names; empty without a peer.
     pub(crate) theirs: &'static str,
-    /// What those assert. Without a peer: the question.
+    /// The assertion of those tests; without a peer, the question.
     pub(crate) asserted: &'static str,
     pub(crate) ours: Ours,
-    /// Tests of ours, by name: functions (also steps of a test), or titles of scenarios.
+    /// The gate's own tests by name: functions (also steps of a test), or titles of scenarios.
     pub(crate) shown_by: &'static [&'static str],
 }
 
-/// What we answer.
+/// The gate's answer.
 pub(crate) enum Ours {
-    /// What the peer answers.
+    /// The same as the peer's.
     Same(&'static str),
-    /// Something else, and why.
+    /// Another than the peer's, with the reason.
     Differs {
         answer: &'static str,
         because: &'static str,
     },
-    /// It is about something that we do not have. `instead`: what comes nearest, where something does.
+    /// No answer, because the row is about something that this gate does not have. `instead` is the
+    /// nearest counterpart, if there is one.
     Elsewhere {
         because: &'static str,
         instead: Option<&'static str>,
     },
-    /// There is no peer to compare with.
+    /// An answer without a peer to compare with.
     Own(&'static str),
 }
 
 impl Row {
-    /// The id as names of tests begin with it.
+    /// The id in the form in which names of tests begin with it.
     pub(crate) fn prefix(&self) -> String {
         self.id.to_lowercase()
     }
 
-    /// Whether something has to show it: all but what is not about us and has no counterpart.
+    /// Whether some test has to show the row: all rows but those about something that this gate
+    /// neither has nor has a counterpart for.
     pub(crate) fn is_testable(&self) -> bool {
         !matches!(self.ours, Ours::Elsewhere { instead: None, .. })
     }

@@ -1,4 +1,4 @@
-//! Rows of Strimzi's Drain Cleaner that are shown in process.
+//! The rows of Strimzi's Drain Cleaner that have in-process tests.
 
 use axum::Router;
 use axum::routing::get;

@@ -1,4 +1,4 @@
-//! `docs/conformance.md`, made from the rows.
+//! `docs/conformance.md`, generated from the rows.
 
 use std::fmt::Write as _;
 

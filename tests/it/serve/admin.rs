@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/metrics`.
+//! Tests of `/livez`, `/readyz` and `/metrics`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

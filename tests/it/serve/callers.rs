@@ -1,4 +1,4 @@
-//! Whom the listener lets in, and by which versions of TLS.
+//! The client certificates and TLS versions that the listener accepts.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use tokio::time::{sleep, timeout};
 
 use super::listener::{Issuer, Listener, Pki, SOON, authority};
 
-/// A caller with a certificate of this issuer, under a common name and a DNS name.
+/// The TLS settings of a caller with a certificate of this issuer, with a common name and a DNS
+/// name.
 fn caller(pki: &Pki, issuer: &Issuer, common: &str, dns: &str) -> ClientConfig {
     let mut params = CertificateParams::new(vec![dns.to_owned()]).unwrap();
     params
@@ -31,7 +32,8 @@ async fn listener(pki: &Pki) -> Listener {
     Listener::start(pki, router, ServeLimits::default()).await
 }
 
-/// Whether a call on a new connection is answered. With TLS 1.3 a caller is turned away after its side of the handshake.
+/// Whether a call on a new connection is answered. With TLS 1.3 a caller is rejected only after its
+/// side of the handshake.
 async fn is_answered(listener: &Listener) -> bool {
     let Ok(mut client) = listener.connect().await else {
         return false;
@@ -47,7 +49,10 @@ async fn callers_without_a_certificate_of_the_authority_are_turned_away() {
     let mut listener = listener(&pki).await;
     assert!(!is_answered(&listener).await, "without any certificate");
     listener.called_with(caller(&pki, &theirs, "kube-apiserver", "api.test"));
-    assert!(!is_answered(&listener).await, "with somebody else's");
+    assert!(
+        !is_answered(&listener).await,
+        "with a certificate of another authority"
+    );
     listener.called_with(caller(&pki, &ours, "anybody", "any.test"));
     assert!(is_answered(&listener).await, "with one of the authority");
 }
@@ -121,9 +126,9 @@ const OLD_HELLO: &[u8] = &[
     0, 10, 0, 13, 0, 6, 0, 4, 4, 1, 4, 3, // extensions: two signature algorithms
 ];
 
-/// The kind of record that an alert is.
+/// The type of a TLS record with an alert.
 const ALERT: u8 = 21;
-/// The alert by which a server says that it does not speak the version.
+/// The fatal alert for an unsupported protocol version.
 const PROTOCOL_VERSION: [u8; 2] = [2, 70];
 
 #[tokio::test]

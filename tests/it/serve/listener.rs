@@ -1,4 +1,4 @@
-//! A listener under test on loopback, and clients that speak to it.
+//! A listener under test on the loopback interface, and its clients.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
@@ -26,10 +26,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::sync::CancellationToken;
 
-/// Long enough for a loaded machine, short enough to notice that something hangs.
+/// A time limit that is long enough for a busy machine, and short enough to notice a hang.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// How often the certificate is looked at.
+/// The pause between two checks of the certificate files.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A certificate authority.
@@ -41,7 +41,8 @@ pub(crate) fn authority() -> Issuer {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A certificate authority and a Secret mounted as a kubelet does it: files are links into `..data`, which is a link itself.
+/// A certificate authority, and a Secret mounted as a kubelet does it: its files are links into
+/// `..data`, which is a link itself.
 pub(crate) struct Pki {
     authority: Issuer,
     mount: TempDir,
@@ -65,7 +66,8 @@ impl Pki {
         pki
     }
 
-    /// Only callers of this authority are let in, under one of these names where there are any.
+    /// Makes the listener accept only callers of this authority, and only under one of these names
+    /// if there are any.
     pub(crate) fn ask_callers(&mut self, authority: &Issuer, names: &[&str]) {
         self.callers = Some(Callers {
             authorities: self.mount.path().join("callers.crt"),
@@ -74,7 +76,7 @@ impl Pki {
         self.trust_callers_of(&authority.pem());
     }
 
-    /// What the file of the callers' authorities holds from now on.
+    /// Writes the file with the authorities of callers.
     pub(crate) fn trust_callers_of(&self, pem: &str) {
         std::fs::write(self.mount.path().join("callers.crt"), pem).unwrap();
     }
@@ -87,7 +89,7 @@ impl Pki {
         }
     }
 
-    /// A new pair takes the place of the one before, by a swap of links. Returns the new certificate.
+    /// Replaces certificate and key by a new pair, by a swap of links. Returns the new certificate.
     pub(crate) fn rotate(&mut self) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["gate.test".to_owned()]).unwrap();
@@ -112,7 +114,7 @@ impl Pki {
         Path::new(self.mount.path()).join(name)
     }
 
-    /// The settings of a client that trusts this authority and shows what it is given.
+    /// The settings of a client that trusts this authority and shows this certificate, if any.
     pub(crate) fn client_config(
         &self,
         shown: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
@@ -130,13 +132,13 @@ impl Pki {
                 .with_client_auth_cert(vec![certificate], key)
                 .unwrap(),
         };
-        // A resumed session shows the certificate it began with.
+        // A resumed session would show the certificate of the session's start.
         config.resumption = rustls::client::Resumption::disabled();
         config
     }
 }
 
-/// A listener, running.
+/// A running listener.
 pub(crate) struct Listener {
     pub(crate) address: SocketAddr,
     pub(crate) shutdown: Shutdown,
@@ -169,7 +171,7 @@ impl Listener {
         }
     }
 
-    /// The same listener, called by somebody who shows this.
+    /// Makes later calls use this TLS configuration.
     pub(crate) fn called_with(&mut self, config: ClientConfig) {
         self.connector = TlsConnector::from(Arc::new(config));
     }
@@ -180,7 +182,7 @@ impl Listener {
             .await
     }
 
-    /// The same over a TCP connection that there is.
+    /// A TLS connection over an existing TCP connection.
     pub(crate) async fn handshake_over(
         &self,
         stream: TcpStream,
@@ -189,14 +191,14 @@ impl Listener {
         self.connector.connect(name, stream).await
     }
 
-    /// The certificate that a new connection is shown.
+    /// The certificate that a new connection receives.
     pub(crate) async fn shown(&self) -> CertificateDer<'static> {
         let stream = self.handshake().await.unwrap();
         let chain = stream.get_ref().1.peer_certificates().unwrap();
         chain.first().unwrap().clone().into_owned()
     }
 
-    /// Waits until new connections are shown this certificate.
+    /// Waits until new connections receive this certificate.
     pub(crate) async fn shows_soon(&self, expected: &CertificateDer<'_>) {
         let shown = async {
             while self.shown().await != *expected {
@@ -214,10 +216,10 @@ impl Listener {
     }
 }
 
-/// One keep-alive connection.
+/// A keep-alive connection.
 pub(crate) struct Client {
     requests: SendRequest<Full<Bytes>>,
-    /// Ends with the connection.
+    /// The task that ends with the connection.
     pub(crate) ended: JoinHandle<()>,
 }
 

@@ -1,4 +1,5 @@
-//! The listeners: rotation under load, shutting down, impatience, strangers in numbers, and whom they let in, and the pages for kubelets and Prometheus.
+//! The listeners: rotation under load, shutdown, time limits, many connections of unknown clients,
+//! client certificates, and the pages for kubelets and Prometheus.
 
 #![expect(clippy::expect_used, reason = "it says what did not happen in time")]
 

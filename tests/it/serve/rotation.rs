@@ -10,7 +10,7 @@ use quorumgate::serve::ServeLimits;
 
 use super::listener::{Listener, Pki, SOON};
 
-/// Calls that succeeded, and whether to go on.
+/// The number of calls that succeeded, and whether to continue.
 #[derive(Default)]
 struct Load {
     calls: AtomicU64,
@@ -33,7 +33,7 @@ async fn more_calls(load: &Load) {
 async fn n19_two_rotations_by_symlink_under_load_fail_no_call() {
     let mut pki = Pki::new();
     let router = Router::new().route("/", get(|| async { "ok" }));
-    // Some callers keep their connections all the while.
+    // Some callers keep their connections all the time.
     let limits = ServeLimits {
         keep_alive_above: 0,
         ..ServeLimits::default()

@@ -1,4 +1,5 @@
-//! Shutting down: first leave, then close, and finish what was begun.
+//! Shutdown: the replica first becomes unready, then closes idle connections, and finishes the
+//! calls that were begun.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ struct Slow {
     router: Router,
 }
 
-/// A page that takes as long as the test wants.
+/// A page whose answer the test holds back.
 fn slow() -> Slow {
     let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let handler = {
@@ -39,7 +40,8 @@ fn slow() -> Slow {
     }
 }
 
-/// Nobody then has an idle connection to a replica that hangs or is lost, or one that ends just when a call is sent.
+/// So no API server has an idle connection to a replica that hangs or is lost, or one that ends
+/// just when a call is sent.
 #[tokio::test]
 async fn an_answer_closes_its_connection_unless_many_call() {
     let pki = Pki::new();

@@ -1,4 +1,5 @@
-//! Strangers in numbers, from one address and from several, and an API server beside them that is answered all the time.
+//! Many connections of unknown clients, from one address and from several. Beside them an API
+//! server is always answered.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,22 +21,22 @@ const PLACES: usize = 32;
 const STRANGERS: u8 = 128;
 const MANY: u8 = 16;
 const API_SERVER: u8 = 200;
-/// Of the webhook configurations.
+/// The timeout in the webhook configurations.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const LARGE: usize = 4 * 1024 * 1024;
 
 #[derive(Debug, Clone, Copy)]
 enum Stranger {
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     Silent,
     /// Sends a body byte by byte.
     Trickles,
-    /// Sends all of a large body but the end.
+    /// Sends all of a large body but the last byte.
     SendsMuch,
 }
 
 impl Stranger {
-    /// Does it until it is turned away.
+    /// Acts until the listener closes the connection.
     async fn bother(self, gate: &Listener, from: u8) -> std::io::Result<()> {
         let mut plain = connect(gate.address, from).await?;
         if matches!(self, Self::Silent) {
@@ -67,7 +68,7 @@ async fn connect(to: SocketAddr, from: u8) -> std::io::Result<TcpStream> {
     socket.connect(to).await
 }
 
-/// One call of an API server, on a connection of its own. How long it took.
+/// Makes one call of an API server on a new connection. Returns the time it took.
 async fn call(gate: &Listener) -> Duration {
     let start = Instant::now();
     let review = fixture("pod-delete").to_string();
@@ -118,13 +119,13 @@ async fn besieged(stranger: Stranger, addresses: u8) {
     }
     let start = Instant::now();
     let mut calls = 0;
-    // There are more of them than places all the time.
+    // There are always more such clients than places.
     while turned_away.load(Ordering::Relaxed) < 2 * usize::from(STRANGERS) || calls < 20 {
         call(&gate).await;
         calls += 1;
         assert!(
             start.elapsed() < 3 * SOON,
-            "{stranger:?}: nobody is turned away"
+            "{stranger:?}: no client is turned away"
         );
     }
     strangers.shutdown().await;
@@ -148,7 +149,7 @@ async fn an_api_server_is_answered_beside_bodies_of_four_mebibytes() {
     besieged(Stranger::SendsMuch, MANY).await;
 }
 
-/// A handshake that is begun and not ended takes one of the few turns of its address, and none of another's.
+/// An unfinished handshake takes one of the few turns of its address, and none of another address.
 #[tokio::test]
 async fn handshakes_that_one_address_leaves_undone_hold_up_no_other() {
     let pki = Pki::new();
@@ -156,7 +157,7 @@ async fn handshakes_that_one_address_leaves_undone_hold_up_no_other() {
     let mut undone = Vec::new();
     for _ in 0..100 {
         let mut stream = connect(gate.address, 1).await.unwrap();
-        // The head of a record that says that a ClientHello follows.
+        // The head of a TLS record, which announces a ClientHello.
         stream.write_all(&[22, 3, 1, 0, 200, 1]).await.unwrap();
         undone.push(stream);
     }
@@ -169,7 +170,7 @@ async fn handshakes_that_one_address_leaves_undone_hold_up_no_other() {
     assert!(begun.elapsed() > Duration::from_millis(500), "{ended:?}");
 }
 
-/// Who sends many calls has its own connections kept, and nobody else's.
+/// A client that sends many calls has its own connections kept, and those of no other client.
 #[tokio::test]
 async fn a_stranger_who_calls_often_does_not_have_the_connections_of_others_kept() {
     let pki = Pki::new();
@@ -193,7 +194,7 @@ async fn a_stranger_who_calls_often_does_not_have_the_connections_of_others_kept
     }
     let begun = Instant::now();
     while calls(1).await.headers().contains_key("connection") {
-        assert!(begun.elapsed() < SOON, "nobody's is ever kept");
+        assert!(begun.elapsed() < SOON, "no connection is ever kept");
     }
     let answer = calls(API_SERVER).await;
     assert_eq!(answer.headers()["connection"], "close");

@@ -1,4 +1,4 @@
-//! Peers that dawdle are left; idle ones are not.
+//! Slow clients are disconnected; idle ones are not.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ async fn the_first_request_of_a_connection_knows_of_the_handshake() {
     };
     let router = Router::new().route("/", get(told));
     let listener = Listener::start(&pki, router, limits(Timeouts::default())).await;
-    // A client that says nothing for a while.
+    // The client sends nothing for a while.
     let silent = TcpStream::connect(listener.address).await.unwrap();
     tokio::time::sleep(SHORT).await;
     let stream = listener.handshake_over(silent).await.unwrap();

@@ -40,7 +40,8 @@ pub fn decide_without_ledger(
 }
 
 /// Rule 1: a pod outside every enrolled cluster passes. A cluster that is enrolled and has no
-/// budget waits until the gate has created one.
+/// budget waits until the gate has created one. The program answers that before it reads the
+/// cluster, when it finds out whose pod it is.
 fn rule_1_scope(scope: &Scope) -> Option<Verdict> {
     match scope {
         Scope::Enrolled => None,

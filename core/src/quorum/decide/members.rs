@@ -1,6 +1,6 @@
 //! Rules 11 to 17, which depend on the members' conditions and on how many of them serve.
 
-use super::Case;
+use super::Request;
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::membership::Membership;
@@ -16,7 +16,7 @@ use crate::quorum::why::Why;
 /// The learner may become a voter while its delete is on the way. So it goes only if the others
 /// make the majority of one voter more. A dead learner goes always. A rollout step also takes a
 /// learner that fails or makes no progress.
-pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_11_learner(case: &Request<'_>) -> Option<Verdict> {
     if case.role() != Role::Learner {
         return None;
     }
@@ -56,7 +56,7 @@ pub(super) fn rule_11_learner(case: &Case<'_>) -> Option<Verdict> {
 /// That precondition does not help where etcd's container runs and does not listen at its client
 /// port yet, because the pod does not change when etcd begins to talk to its peers. Such a member
 /// goes only if all others are known to be without a quorum.
-pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_12_costs_nothing(case: &Request<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
     if !case.process().is_down() || case.others >= needed || lets_single_member_go(case) {
         return None;
@@ -85,7 +85,7 @@ pub(super) fn rule_12_costs_nothing(case: &Case<'_>) -> Option<Verdict> {
 /// Rule 13, its exception: the owner lets this revision go on without quorum, because its members
 /// and the outdated ones do not form one. A rollout step takes an outdated member while no other
 /// has a grant.
-fn proceeds(case: &Case<'_>) -> bool {
+fn proceeds(case: &Request<'_>) -> bool {
     let snapshot = case.snapshot;
     let (Some(update), Some(accepted)) =
         (&snapshot.update_revision, &snapshot.proceed_without_quorum)
@@ -104,7 +104,7 @@ fn proceeds(case: &Case<'_>) -> bool {
 /// A rollout step may take it once quorum has been lost for the grace period, because the new
 /// revision may be the repair (DEP-06, scenarios 2 and 3). A member that could not be asked stays:
 /// it may be a learner, which rule 11 would spare. Nothing here rests on `evidence: Readiness`.
-pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_13_quorum_lost(case: &Request<'_>) -> Option<Verdict> {
     let snapshot = case.snapshot;
     if case.others < needed_after(case) && proceeds(case) {
         return Some(granted(Basis::Proceed));
@@ -116,8 +116,8 @@ pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
     let lost_for_long = snapshot
         .quorum_lost_for
         .is_some_and(|lost| lost >= snapshot.policy.quorum_loss_grace);
-    let was_asked = case.member.is_some_and(was_asked);
-    if case.is_rollout_step() && lost_for_long && was_asked {
+    let gave_evidence = case.member.is_some_and(gave_evidence);
+    if case.is_rollout_step() && lost_for_long && gave_evidence {
         return Some(granted(Basis::Repair));
     }
     let count = case.count(case.majority());
@@ -126,7 +126,7 @@ pub(super) fn rule_13_quorum_lost(case: &Case<'_>) -> Option<Verdict> {
 
 /// Rule 14: a cluster of one or two cannot spare a member, and the owner's policy says who may take
 /// one. One of two goes only while the other serves.
-pub(super) fn rule_14_small_cluster(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_14_small_cluster(case: &Request<'_>) -> Option<Verdict> {
     if is_single(case) {
         let policy = case.snapshot.policy.single_member;
         return Some(if permits(policy, case) {
@@ -147,7 +147,7 @@ pub(super) fn rule_14_small_cluster(case: &Case<'_>) -> Option<Verdict> {
 
 /// Rule 15: the others make the majority. While a scale-out may add a voter at any moment, they
 /// have to make the majority of one voter more.
-pub(super) fn rule_15_majority(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_15_majority(case: &Request<'_>) -> Option<Verdict> {
     let needed = needed_after(case);
     (case.others >= needed).then(|| {
         granted(Basis::Majority {
@@ -158,14 +158,14 @@ pub(super) fn rule_15_majority(case: &Case<'_>) -> Option<Verdict> {
 }
 
 /// Rule 16: no voter could be asked.
-pub(super) fn rule_16_no_evidence(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_16_no_evidence(case: &Request<'_>) -> Option<Verdict> {
     let voters = || {
         case.snapshot
             .members
             .iter()
             .filter(|member| member.role == Role::Voter)
     };
-    if voters().any(was_asked) {
+    if voters().any(gave_evidence) {
         return None;
     }
     let because = voters()
@@ -180,7 +180,7 @@ pub(super) fn rule_16_no_evidence(case: &Case<'_>) -> Option<Verdict> {
 }
 
 /// Rule 17: no other rule applies, and the cluster cannot spare the member.
-pub(super) fn rule_17_no_headroom(case: &Case<'_>) -> Verdict {
+pub(super) fn rule_17_no_headroom(case: &Request<'_>) -> Verdict {
     Verdict::Wait(Reason::NoHeadroom(case.count(needed_after(case))))
 }
 
@@ -189,21 +189,21 @@ fn granted(basis: Basis) -> Verdict {
 }
 
 /// Whether the other voter serves in a cluster of both, and not in one that it started for itself.
-fn knows_both(case: &Case<'_>) -> bool {
+fn knows_both(case: &Request<'_>) -> bool {
     match case.snapshot.policy.evidence {
         EvidenceMode::Live => case.snapshot.membership == Membership::Confirmed { voters: 2 },
         EvidenceMode::Readiness => true,
     }
 }
 
-fn too_small(case: &Case<'_>, policy: SmallCluster) -> Verdict {
+fn too_small(case: &Request<'_>, policy: SmallCluster) -> Verdict {
     Verdict::Wait(Reason::TooSmall {
         voters: case.voters,
         policy,
     })
 }
 
-fn permits(policy: SmallCluster, case: &Case<'_>) -> bool {
+fn permits(policy: SmallCluster, case: &Request<'_>) -> bool {
     match policy {
         SmallCluster::Allow => true,
         SmallCluster::AllowRollout => case.is_rollout_step(),
@@ -211,19 +211,19 @@ fn permits(policy: SmallCluster, case: &Case<'_>) -> bool {
     }
 }
 
-fn is_single(case: &Case<'_>) -> bool {
+fn is_single(case: &Request<'_>) -> bool {
     case.snapshot.replicas == 1 && case.voters == 1 && case.snapshot.members.len() <= 1
 }
 
 /// Whether the policy of a cluster of one lets its member go. Rules 12 and 13 do not apply then:
 /// they guard a majority that other members would be part of.
-fn lets_single_member_go(case: &Case<'_>) -> bool {
+fn lets_single_member_go(case: &Request<'_>) -> bool {
     is_single(case) && permits(case.snapshot.policy.single_member, case)
 }
 
 /// The number of members that have to serve without the target: the majority, or the majority of
 /// one voter more while a scale-out may add one.
-fn needed_after(case: &Case<'_>) -> u32 {
+fn needed_after(case: &Request<'_>) -> u32 {
     let snapshot = case.snapshot;
     let recent = snapshot
         .scaled_out_for
@@ -233,8 +233,8 @@ fn needed_after(case: &Case<'_>) -> u32 {
     majority(case.voters.saturating_add(u32::from(joining)))
 }
 
-/// Whether etcd answered anything about the member's part in quorum.
-fn was_asked(member: &Member) -> bool {
+/// Whether the member's answer says something about its part in quorum.
+fn gave_evidence(member: &Member) -> bool {
     match &member.condition {
         Condition::Serving | Condition::Learning => true,
         Condition::Failing(why) => !matches!(

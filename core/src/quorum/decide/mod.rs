@@ -27,7 +27,7 @@ use super::why::Why;
 pub use early::{decide_early, decide_without_ledger};
 
 /// A rule. The result is `None` if the rule does not apply.
-type Rule = fn(&Case<'_>) -> Option<Verdict>;
+type Rule = fn(&Request<'_>) -> Option<Verdict>;
 
 /// Rules 5 to 9, in order. Restarts in place are refused after rule 7.
 const BEFORE_MEMBERS: [Rule; 6] = [
@@ -36,7 +36,7 @@ const BEFORE_MEMBERS: [Rule; 6] = [
     requests::rule_7_not_a_member,
     requests::restart_in_place,
     requests::rule_8_shared_cluster,
-    requests::rule_9_cold_ledger,
+    requests::rule_9_untrusted_ledger,
 ];
 
 /// Rules 11 to 16, in order. Rule 17 answers if none of them applies.
@@ -82,7 +82,7 @@ pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> 
     if let Some(verdict) = decide_early(&snapshot.circumstances, snapshot.pod(name), disruption) {
         return verdict;
     }
-    let case = Case::of(snapshot, grants, disruption);
+    let case = Request::of(snapshot, grants, disruption);
     if let Some(verdict) = BEFORE_MEMBERS.iter().find_map(|rule| rule(&case)) {
         return verdict;
     }
@@ -98,8 +98,19 @@ pub fn decide(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> 
     }
 }
 
+/// The numbers behind a refusal of `disruption`, when `needed` voters would have to serve without
+/// the target.
+pub(super) fn count_for(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    disruption: &Disruption,
+    needed: u32,
+) -> Count {
+    Request::of(snapshot, grants, disruption).count(needed)
+}
+
 /// A request, with the data that the rules look at.
-struct Case<'a> {
+struct Request<'a> {
     snapshot: &'a Snapshot,
     grants: &'a Grants,
     disruption: &'a Disruption,
@@ -113,7 +124,7 @@ struct Case<'a> {
     others: u32,
 }
 
-impl<'a> Case<'a> {
+impl<'a> Request<'a> {
     fn of(snapshot: &'a Snapshot, grants: &'a Grants, disruption: &'a Disruption) -> Self {
         let target = &disruption.target.name;
         Self {
@@ -181,7 +192,7 @@ impl<'a> Case<'a> {
     /// Whether the target has yet to start in a cluster that never worked: no member was ever seen,
     /// and no kubelet ever called one ready. Such a cluster has no quorum to lose.
     fn never_formed(&self) -> bool {
-        let unseen = !self.snapshot.formed && self.snapshot.latch.voters == 0;
+        let unseen = !self.snapshot.formed && self.snapshot.expected.voters == 0;
         let unheard = self.snapshot.membership == Membership::Unread;
         unseen && unheard && self.process() == ProcessState::Starting
     }
@@ -225,13 +236,13 @@ impl<'a> Case<'a> {
         majority(self.smallest_size())
     }
 
-    /// The smallest size that the cluster may have, in voters: without a confirmed member list that
-    /// is the latch. Of a cluster that was never seen only `spec.replicas` is known.
+    /// The smallest size that the cluster may have, in voters: without a confirmed member list the
+    /// expected voters. Of a cluster that was never seen only `spec.replicas` is known.
     fn smallest_size(&self) -> u32 {
-        match (self.snapshot.membership, self.snapshot.latch.voters) {
+        match (self.snapshot.membership, self.snapshot.expected.voters) {
             (Membership::Confirmed { .. }, _)
             | (Membership::Stale { .. } | Membership::Unread, 0) => self.voters,
-            (Membership::Stale { .. } | Membership::Unread, latch) => latch,
+            (Membership::Stale { .. } | Membership::Unread, expected) => expected,
         }
     }
 

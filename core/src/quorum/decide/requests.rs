@@ -1,18 +1,19 @@
 //! Rules 5 to 10, which depend on the request, on the ledger and on the cluster's other objects.
 
-use super::Case;
+use super::Request;
 use super::early::shortens_grace;
-use crate::quorum::circumstances::{Circumstances, DisruptionBudget, OverrideOn, Temperature};
+use crate::quorum::circumstances::{Circumstances, EvictionBudget, OverrideOn};
 use crate::quorum::disruption::{Actor, Disruption, Grace, Kind};
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::process::ProcessState;
+use crate::quorum::trust::Trust;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 
 /// Rule 5: a forced delete of a pod that may still run on an unreachable node is refused. The
 /// StatefulSet would start a second pod beside it.
 ///
 /// The rest of rule 2 is answered here too: a terminating pod may go at once if it cannot run on.
-pub(super) fn rule_5_at_most_once(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_5_at_most_once(case: &Request<'_>) -> Option<Verdict> {
     let pod = case.snapshot.pod(case.target());
     at_most_once(pod, &case.snapshot.circumstances, case.disruption)
 }
@@ -48,7 +49,7 @@ fn is_terminating(pod: &Pod) -> bool {
 }
 
 /// Rule 6: a valid override passes. It never serves the gate's own steps.
-pub(super) fn rule_6_override(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_6_override(case: &Request<'_>) -> Option<Verdict> {
     lifted(&case.snapshot.circumstances, case.disruption)
 }
 
@@ -59,7 +60,7 @@ pub(super) fn lifted(circumstances: &Circumstances, disruption: &Disruption) -> 
 }
 
 /// Rule 7: a pod that is proven not to be a member passes.
-pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_7_not_a_member(case: &Request<'_>) -> Option<Verdict> {
     case.snapshot
         .not_members
         .contains(case.target())
@@ -68,7 +69,7 @@ pub(super) fn rule_7_not_a_member(case: &Case<'_>) -> Option<Verdict> {
 
 /// A restart in place is refused without judging the members. Nobody knows when the kubelet will
 /// act, so no grant would last until then.
-pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn restart_in_place(case: &Request<'_>) -> Option<Verdict> {
     match case.disruption.kind {
         Kind::Restart(by) => Some(Verdict::Deny(Reason::RestartByDelete(by))),
         Kind::Delete
@@ -86,7 +87,7 @@ pub(super) fn restart_in_place(case: &Case<'_>) -> Option<Verdict> {
 /// Anybody can write a cluster id into the status of a budget. The claim is therefore ignored if
 /// every member of the cluster has a pod of this StatefulSet: no other budget can guard one of
 /// them.
-pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_8_shared_cluster(case: &Request<'_>) -> Option<Verdict> {
     let other = case.snapshot.circumstances.shared_with.clone()?;
     if case.snapshot.has_all_members_here() {
         return None;
@@ -95,26 +96,26 @@ pub(super) fn rule_8_shared_cluster(case: &Case<'_>) -> Option<Verdict> {
 }
 
 /// Rule 9: while the ledger may lack open grants, only members that are dead for good go.
-pub(super) fn rule_9_cold_ledger(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_9_untrusted_ledger(case: &Request<'_>) -> Option<Verdict> {
     match case.snapshot.circumstances.ledger {
-        Temperature::Cold { remaining } if case.process() != ProcessState::DeadForGood => {
-            Some(Verdict::Wait(Reason::LedgerCold { remaining }))
+        Trust::Untrusted { remaining } if case.process() != ProcessState::DeadForGood => {
+            Some(Verdict::Wait(Reason::LedgerUntrusted { remaining }))
         }
-        Temperature::Cold { .. } | Temperature::Warm => None,
+        Trust::Untrusted { .. } | Trust::Trusted => None,
     }
 }
 
 /// Rule 10: an eviction that the pod's `PodDisruptionBudget` would refuse takes no grant, because a
 /// grant would hold up others for nothing. This rule is asked only after the members' rules have
 /// said yes: their refusal says more.
-pub(super) fn rule_10_disruption_budget(case: &Case<'_>) -> Option<Verdict> {
+pub(super) fn rule_10_disruption_budget(case: &Request<'_>) -> Option<Verdict> {
     if !case.disruption.kind.is_eviction() {
         return None;
     }
     let names = match &case.snapshot.circumstances.disruption_budget {
-        DisruptionBudget::Permits => return None,
-        DisruptionBudget::Refuses { name } => vec![name.clone()],
-        DisruptionBudget::Several { names } => names.clone(),
+        EvictionBudget::Permits => return None,
+        EvictionBudget::Refuses { name } => vec![name.clone()],
+        EvictionBudget::Several { names } => names.clone(),
     };
     Some(Verdict::Wait(Reason::DisruptionBudget { names }))
 }

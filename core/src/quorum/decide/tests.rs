@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use super::{decide, decide_early, decide_without_ledger};
 use crate::quorum::circumstances::{
-    Circumstances, DisruptionBudget, Override, OverrideOn, Scope, Teardown, Temperature,
+    Circumstances, EvictionBudget, Override, OverrideOn, Scope, Teardown,
 };
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::{ListedMember, Probe, Target, Unanswered};
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
     Actor, Basis, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind, MemberId,
-    Observation, Permission, Permitted, Reason, SmallCluster, Snapshot, TargetPod, Verdict, Waiver,
-    example,
+    Observation, Permission, Permitted, Reason, SmallCluster, Snapshot, TargetPod, Trust, Verdict,
+    Waiver, example,
 };
 
 /// A cluster of voters `m-0`, `m-1`, … that all serve. `m-0` leads.
@@ -51,7 +51,7 @@ fn learner(observation: &mut Observation, n: usize) {
     probe.status.as_mut().unwrap().learner = true;
     probe.read = Err(Unanswered::Learner);
     probe.members = Err(Unanswered::Learner);
-    observation.latch.voters -= 1;
+    observation.expected.voters -= 1;
 }
 
 fn quorum_lost() -> Observation {
@@ -260,7 +260,7 @@ fn rule_6_an_override_is_for_others_never_for_the_gates_own_steps() {
 #[test]
 fn rule_7_a_pod_that_is_no_member_passes() {
     let mut o = healthy(4);
-    o.latch.voters = 3;
+    o.expected.voters = 3;
     crashed(&mut o, 0);
     for probe in &mut o.round.probes {
         if let Ok(members) = &mut probe.members {
@@ -281,9 +281,9 @@ fn a_restart_in_place_of_a_member_is_refused_whatever_the_others_do() {
         assert_eq!(verdict(&healthy(3), asked, 0), refused);
         assert_eq!(verdict(&healthy(1), asked, 0), refused);
         assert_eq!(verdict(&quorum_lost(), asked, 1), refused);
-        let mut cold = healthy(3);
-        cold.circumstances.ledger = Temperature::Cold { remaining: None };
-        assert_eq!(verdict(&cold, asked, 0), refused);
+        let mut untrusted = healthy(3);
+        untrusted.circumstances.ledger = Trust::Untrusted { remaining: None };
+        assert_eq!(verdict(&untrusted, asked, 0), refused);
     }
 }
 
@@ -378,10 +378,10 @@ fn rule_8_another_budgets_claim_holds_nobody_where_every_member_has_a_pod_here()
 /// all members serve.
 #[test]
 fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay() {
-    for (formed, latch) in [(true, 3), (false, 0)] {
+    for (formed, expected) in [(true, 3), (false, 0)] {
         let mut o = healthy(3);
         o.formed = formed;
-        o.latch.voters = latch;
+        o.expected.voters = expected;
         for n in 0..3 {
             silent(&mut o, n, Unanswered::Refused);
         }
@@ -397,12 +397,12 @@ fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay(
     }
 }
 
-/// A cluster that was hibernated, or scaled in while no member answered, has the same latch as one
-/// that never formed.
+/// A cluster that was hibernated, or scaled in while no member answered, has the same expected
+/// voters as one that never formed.
 #[test]
 fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
     let mut o = healthy(3);
-    o.latch.voters = 0;
+    o.expected.voters = 0;
     o.formed = true;
     for n in 0..3 {
         silent(&mut o, n, Unanswered::Refused);
@@ -419,7 +419,7 @@ fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
 #[test]
 fn rule_12_a_cluster_that_a_kubelet_once_called_ready_is_not_one_that_never_formed() {
     let mut o = healthy(3);
-    o.latch.voters = 0;
+    o.expected.voters = 0;
     o.formed = false;
     for n in 0..3 {
         silent(&mut o, n, Unanswered::Refused);
@@ -442,14 +442,14 @@ fn rule_14_an_only_pod_is_no_only_member_while_external_ones_are_on_record() {
 }
 
 #[test]
-fn rule_9_a_cold_ledger_lets_only_members_go_that_are_dead_for_good() {
+fn rule_9_an_untrusted_ledger_lets_only_members_go_that_are_dead_for_good() {
     let mut o = healthy(3);
-    o.circumstances.ledger = Temperature::Cold {
+    o.circumstances.ledger = Trust::Untrusted {
         remaining: Some(Duration::from_secs(7)),
     };
-    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-cold");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-untrusted");
     crashed(&mut o, 1);
-    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-cold");
+    assert_waits(&verdict(&o, Kind::Evict, 1), "ledger-untrusted");
     o.pods[1].node = Node::Gone;
     assert!(matches!(verdict(&o, Kind::Evict, 1), Verdict::Allow(_)));
 }
@@ -457,10 +457,10 @@ fn rule_9_a_cold_ledger_lets_only_members_go_that_are_dead_for_good() {
 #[test]
 fn rule_10_an_eviction_that_a_disruption_budget_refuses_takes_no_grant() {
     let mut o = healthy(3);
-    o.circumstances.disruption_budget = DisruptionBudget::Refuses { name: "m".into() };
+    o.circumstances.disruption_budget = EvictionBudget::Refuses { name: "m".into() };
     assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
     assert!(matches!(verdict(&o, Kind::Delete, 1), Verdict::Allow(_)));
-    o.circumstances.disruption_budget = DisruptionBudget::Several {
+    o.circumstances.disruption_budget = EvictionBudget::Several {
         names: vec!["m".into(), "n".into()],
     };
     assert_waits(&verdict(&o, Kind::Evict, 1), "disruption-budget");
@@ -768,9 +768,9 @@ fn none_listens(voters: u32) -> Observation {
 #[test]
 fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
     let mut o = none_listens(3);
-    for latch in [0, 3] {
-        // A cluster with a latch of 0 was never seen. Its size is then `spec.replicas`.
-        o.latch.voters = latch;
+    for expected in [0, 3] {
+        // A cluster with 0 expected voters was never seen. Its size is then `spec.replicas`.
+        o.expected.voters = expected;
         let open = judge(&o, &Grants::default(), &ask(Kind::Delete, 2));
         assert_eq!(open, based(Basis::CostsNothing));
         let with_one = judge(&o, &granted(&[2]), &ask(Kind::Delete, 1));
@@ -811,7 +811,7 @@ fn rule_12_a_cluster_that_was_never_seen_has_no_majority_to_complete() {
     // m-0 has been repaired. It waits for its peers, and serves nobody before it has found them.
     silent(&mut o, 0, Unanswered::Deadline);
     assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
-    o.latch.voters = 0;
+    o.expected.voters = 0;
     assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
     let second = judge(&o, &granted(&[1]), &ask(Kind::Delete, 2));
     assert_waits(&second, "may-complete");

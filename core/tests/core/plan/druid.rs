@@ -64,8 +64,8 @@ fn a_pod_that_is_not_the_sets_is_neither_outdated_nor_counted() {
     };
     let three = |world: &mut crate::world::World| {
         world.replicas = 3;
-        world.latch = 3;
-        world.latched_under = 3;
+        world.expected = 3;
+        world.expected_under = 3;
     };
     let scene = compactor(Scene::of(4).in_world(three));
     assert_eq!(scene.says(), "delete c: it is an outdated follower");

@@ -3,7 +3,7 @@
 use super::scene::*;
 use crate::world::World;
 use quorumgate_core::plan::{Action, Departure, Desired, Next, NonServing, Removal};
-use quorumgate_core::quorum::DisruptionBudget;
+use quorumgate_core::quorum::EvictionBudget;
 
 fn evict_healthy(desired: &mut Desired) {
     desired.removal = Removal::EvictHealthy;
@@ -19,7 +19,7 @@ fn sidecar_first(desired: &mut Desired) {
 
 fn its_budget_refuses(world: &mut World) {
     let name = "etcd".into();
-    world.circumstances.disruption_budget = DisruptionBudget::Refuses { name };
+    world.circumstances.disruption_budget = EvictionBudget::Refuses { name };
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn all_at_once_a_learner_that_goes_counts_as_the_voter_it_may_become() {
         .with("d", |member| member.applied -= 7_000)
         .with("c", |member| member.applied -= 6_000)
         .in_world(|world| {
-            world.latch = 3;
+            world.expected = 3;
             world.learners_are_stuck_for(minutes(10));
         })
         .wishing(all_at_once);

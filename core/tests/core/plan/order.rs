@@ -201,7 +201,7 @@ fn step_2_corrupt_members_that_follow_go_before_one_that_leads() {
 fn step_2_a_pod_that_is_not_a_member_costs_nothing() {
     let scene = Scene::of(4)
         .with("d", not_listed)
-        .in_world(|world| world.latch = 3);
+        .in_world(|world| world.expected = 3);
     assert_eq!(
         scene.says(),
         "delete d: it is outdated and is not a member of the cluster"

@@ -51,7 +51,7 @@ pub(super) struct Cluster {
     revisions: Vec<bool>,
     target: usize,
     leader: Option<usize>,
-    latch: u32,
+    expected: u32,
     incarnations: u32,
     lost_for: Option<Duration>,
     scaled_out_for: Option<Duration>,
@@ -80,7 +80,7 @@ impl Cluster {
             revisions: vec![true, true],
             target: 1,
             leader: Some(0),
-            latch: u32::try_from(members).unwrap(),
+            expected: u32::try_from(members).unwrap(),
             incarnations: 1,
             lost_for: None,
             scaled_out_for: None,
@@ -179,7 +179,7 @@ impl Cluster {
     fn observe(&mut self) -> Snapshot {
         self.elect();
         let mut world = World::of(self.members.len());
-        world.latch = self.latch;
+        world.expected = self.expected;
         world.quorum_lost_for = self.lost_for;
         world.scaled_out_for = self.scaled_out_for;
         world.learners_are_stuck_for(self.learner_stuck_for);
@@ -191,7 +191,7 @@ impl Cluster {
         let mut observation = world.observation();
         observation.update_revision = Some(revision(self.target));
         let snapshot = Snapshot::assemble(&observation);
-        self.latch = snapshot.latch.voters;
+        self.expected = snapshot.expected.voters;
         self.lost_for = snapshot
             .quorum_lost
             .then(|| self.lost_for.map_or(Duration::ZERO, |lost| lost + TICK));

@@ -3,7 +3,7 @@
 use super::scene::*;
 use quorumgate_core::plan::{Generation, MaxUnavailable, Obstacle, PodManagement, WaitingOn};
 use quorumgate_core::quorum::Switch;
-use quorumgate_core::quorum::{EvidenceMode, Scope, Teardown, Temperature};
+use quorumgate_core::quorum::{EvidenceMode, Scope, Teardown, Trust};
 
 #[test]
 fn step_3_holds_while_an_updated_member_does_not_serve() {
@@ -196,7 +196,7 @@ fn scale_out_joins_new_members_before_old_ones_restart() {
             .updated("bc")
             .with("bc", not_listed)
             .with("b", state)
-            .in_world(|world| world.latch = 1)
+            .in_world(|world| world.expected = 1)
             .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Percent(100))
     };
     assert_eq!(grown(|_| {}).says(), "wait joining");
@@ -223,7 +223,7 @@ fn scale_out_waits_for_pods_that_are_missing() {
             not_listed(member);
             member.pod = None;
         })
-        .in_world(|world| world.latch = 1);
+        .in_world(|world| world.expected = 1);
     assert_eq!(scene.says(), "wait joining");
 }
 
@@ -239,7 +239,7 @@ fn scale_out_waits_for_a_learner_that_does_not_serve() {
             .updated("d")
             .with("d", learner)
             .with("d", state)
-            .in_world(|world| world.latch = 3)
+            .in_world(|world| world.expected = 3)
             .wishing(|d| d.max_unavailable = quorumgate_core::plan::MaxUnavailable::Members(2));
         assert_eq!(
             scene.waits_because(),
@@ -254,7 +254,7 @@ fn scale_out_broken_members_still_go_first() {
         .updated("de")
         .with("de", not_listed)
         .with("b", crashed)
-        .in_world(|world| world.latch = 3);
+        .in_world(|world| world.expected = 3);
     assert_eq!(scene.says(), "delete b: it is outdated and is dead");
 }
 
@@ -331,10 +331,10 @@ fn a_set_that_is_not_enrolled_is_not_rolled() {
 
 #[test]
 fn what_the_judge_would_refuse_is_not_proposed() {
-    let cold = Temperature::Cold {
+    let untrusted = Trust::Untrusted {
         remaining: Some(minutes(1)),
     };
-    let scene = Scene::of(3).in_world(|world| world.circumstances.ledger = cold);
+    let scene = Scene::of(3).in_world(|world| world.circumstances.ledger = untrusted);
     assert_eq!(scene.says(), "wait permission");
     let gone = scene.with("b", node_gone);
     assert_eq!(

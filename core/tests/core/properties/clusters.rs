@@ -306,8 +306,8 @@ impl Cluster {
     pub(super) fn world(&self) -> World {
         let mut world = World::of(self.states.len());
         world.replicas = self.replicas;
-        world.latched_under = self.replicas;
-        world.latch = self.voters.min(self.replicas);
+        world.expected_under = self.replicas;
+        world.expected = self.voters.min(self.replicas);
         world.quorum_lost_for = self.lost_for;
         world.scaled_out_for = self.scaled_out_for;
         let leader = self.states.iter().position(|state| state.serves());

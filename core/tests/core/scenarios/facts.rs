@@ -6,8 +6,8 @@ use std::time::Duration;
 use quorumgate_core::quorum::evidence::{AlarmKind, Unanswered};
 use quorumgate_core::quorum::pod::{Containers, Node};
 use quorumgate_core::quorum::{
-    ClusterId, ClusterRef, DisruptionBudget, EvidenceMode, Grants, MemberId, Override, OverrideOn,
-    Permitted, Scope, SmallCluster, Teardown, Temperature,
+    ClusterId, ClusterRef, EvictionBudget, EvidenceMode, Grants, MemberId, Override, OverrideOn,
+    Permitted, Scope, SmallCluster, Teardown, Trust,
 };
 
 use crate::world::{Answers, Inhabitant, Known, Listed, Names, World};
@@ -111,13 +111,13 @@ impl Setting {
         match words {
             ["replicas", number] => {
                 world.replicas = number.parse().ok()?;
-                world.latched_under = world.replicas;
+                world.expected_under = world.replicas;
             }
             ["replicas", number, "lowered", "from", before] => {
                 world.replicas = number.parse().ok()?;
-                world.latched_under = before.parse().ok()?;
+                world.expected_under = before.parse().ok()?;
             }
-            ["latch", number] => world.latch = number.parse().ok()?,
+            ["expected", number] => world.expected = number.parse().ok()?,
             ["scaled", "out", since, "ago"] => world.scaled_out_for = Some(seconds(since)?),
             ["quorum", "lost", "for", since] => world.quorum_lost_for = Some(seconds(since)?),
             ["learner", "stuck", "for", since] => {
@@ -126,12 +126,12 @@ impl Setting {
             ["evidence", "readiness"] => world.policy.evidence = EvidenceMode::Readiness,
             ["policy", "single", policy] => world.policy.single_member = small(policy)?,
             ["policy", "two", policy] => world.policy.two_members = small(policy)?,
-            ["ledger", "cold", "for", left] => {
-                around.ledger = Temperature::Cold {
+            ["ledger", "untrusted", "for", left] => {
+                around.ledger = Trust::Untrusted {
                     remaining: Some(seconds(left)?),
                 };
             }
-            ["ledger", "suspended"] => around.ledger = Temperature::Cold { remaining: None },
+            ["ledger", "suspended"] => around.ledger = Trust::Untrusted { remaining: None },
             ["no", "budget"] => around.scope = Scope::NoLedger,
             ["no", "definition"] => around.scope = Scope::NoDefinition,
             ["not", "enrolled"] => around.scope = Scope::Foreign,
@@ -144,12 +144,12 @@ impl Setting {
             ["teardown", what] => around.teardown = Some(teardown(what)?),
             ["shared", "with", other] => around.shared_with = Some(cluster(other)),
             ["disruption", "budget", name, "refuses"] => {
-                around.disruption_budget = DisruptionBudget::Refuses {
+                around.disruption_budget = EvictionBudget::Refuses {
                     name: (*name).into(),
                 };
             }
             ["disruption", "budgets", one, "and", other, "select", "it"] => {
-                around.disruption_budget = DisruptionBudget::Several {
+                around.disruption_budget = EvictionBudget::Several {
                     names: vec![(*one).into(), (*other).into()],
                 };
             }

@@ -90,7 +90,9 @@ fn waived(waiver: Waiver) -> String {
         Waiver::Foreign
         | Waiver::Terminating
         | Waiver::WrongIncarnation
-        | Waiver::RestartsNothing => slug.into(),
+        | Waiver::RestartsNothing
+        | Waiver::Orphans
+        | Waiver::NothingLeaves => slug.into(),
     }
 }
 
@@ -111,7 +113,11 @@ fn based(basis: Basis) -> String {
         | Basis::Repair
         | Basis::Proceed
         | Basis::SingleMember
-        | Basis::TwoMembers => slug.into(),
+        | Basis::TwoMembers
+        | Basis::Intent
+        | Basis::NoOwner
+        | Basis::OwnerGone
+        | Basis::MembersRemoved => slug.into(),
     }
 }
 

@@ -88,7 +88,8 @@ fn k3_what_changes_neither_image_nor_deadline_nor_resources_restarts_nothing() {
     assert_eq!(effect(&pod(), &pod()), None);
     let tolerating = with(&[("/tolerations", json!([{"operator": "Exists"}]))]);
     assert_eq!(effect(&pod(), &tolerating), None);
-    // Only what is written counts: what is reported of a running container may name the same image otherwise.
+    // Only the written image counts. The status of a running container may name the same image in
+    // another way.
     let by_digest = with(&[(
         ETCD_IMAGE,
         json!("etcd@sha256:a9286defaba7b3a519d585ba0e37d0b2"),

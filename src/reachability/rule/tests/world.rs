@@ -102,13 +102,15 @@ impl World {
         }
     }
 
-    fn answer(&self, to: usize, of: usize) -> Answer {
+    fn answer(&self, to: usize, of: usize) -> PeerAnswer {
         match self.health[of] {
-            Health::Dead => Answer::Silent,
-            _ if !self.open[to][of] => Answer::Silent,
-            _ if self.mute => Answer::Mute,
-            Health::Unready | Health::Blind => Answer::Unready,
-            Health::Well => Answer::Ready(self.rules[of].reaches().map(str::to_owned).collect()),
+            Health::Dead => PeerAnswer::Silent,
+            _ if !self.open[to][of] => PeerAnswer::Silent,
+            _ if self.mute => PeerAnswer::Mute,
+            Health::Unready | Health::Blind => PeerAnswer::Unready,
+            Health::Well => {
+                PeerAnswer::Ready(self.rules[of].reaches().map(str::to_owned).collect())
+            }
         }
     }
 

@@ -41,7 +41,7 @@ fn a_rollout_begins_waits_steps_and_ends() {
     assert_eq!(rollout.started, Some(at(10)));
     assert_eq!(rollout.waiting_on.unwrap().since, Some(at(10)));
 
-    // A wait that lasts keeps its beginning.
+    // A wait that lasts keeps its start time.
     scene(&waits, &at(12), 0).show(&mut status);
     let waiting = status.rollout.clone().unwrap().waiting_on.unwrap();
     assert_eq!(
@@ -127,7 +127,7 @@ fn words_alone_are_no_news() {
     assert!(is_news(&before, &after));
 }
 
-/// Until then `kubectl get qdb` would go on counting the pods of the last revision.
+/// Otherwise `kubectl get qdb` would show the count for the last revision.
 #[test]
 fn a_rollout_that_begins_counts_its_own_pods_at_once_and_leaves_them_to_the_observer_then() {
     let next = Next::Wait(WaitingOn::Revision);

@@ -1,4 +1,5 @@
-//! `testbed container-exec DIR -- COMMAND`: runs a command inside a running container, for probes and hooks.
+//! `testbed container-exec DIR -- COMMAND`, which runs a command inside a running container, for
+//! probes and hooks.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -16,7 +17,8 @@ use crate::agent::layout::ContainerDir;
 use crate::agent::process::signal_group;
 use crate::process::Identity;
 
-/// Becomes `command` inside the container that is recorded in `dir`. Returns only on failure.
+/// Replaces this process by `command` inside the container that is recorded in `dir`. Returns only
+/// on failure.
 pub fn run(dir: &Path, command: &[String]) -> anyhow::Result<()> {
     let dir = ContainerDir::at(dir.to_owned());
     let spec: Spec = read(&dir.spec())?.context("no container spec")?;
@@ -48,8 +50,8 @@ pub fn run(dir: &Path, command: &[String]) -> anyhow::Result<()> {
     Err(error).with_context(|| format!("exec {program:?}"))
 }
 
-/// Runs `command` in the container from the agent. Errors: it could not be run, ended with another code than 0, or took
-/// longer than `limit`, after which its process group is killed.
+/// Runs `command` in the container, from the agent. Fails if the command cannot be run, ends with
+/// another code than 0, or takes longer than `limit`, after which its process group is killed.
 pub async fn exec(
     program: &Path,
     dir: &ContainerDir,

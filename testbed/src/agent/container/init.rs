@@ -1,6 +1,8 @@
-//! `testbed container-init DIR`: builds the container's file system, starts its command, waits, and records the end.
+//! `testbed container-init DIR`, which builds the container's file system, starts its command,
+//! waits for it, and records its end.
 //!
-//! Runs without threads (a user namespace can only be entered by a process that has one), so before any async runtime.
+//! The code runs before any async runtime, because only a process with a single thread can enter a
+//! user namespace.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,7 +26,7 @@ use crate::process::Identity;
 pub fn run(dir: &Path) -> anyhow::Result<()> {
     let dir = ContainerDir::at(dir.to_owned());
     let spec: Spec = read(&dir.spec())?.context("no container spec")?;
-    // The directory may be out of reach once the root has changed: hold on to it.
+    // The directory may be out of reach after the change of the root, so a handle is kept.
     let held = File::open(dir.path()).context("container directory")?;
     let held_dir = ContainerDir::at(PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd())));
     let log = File::options()
@@ -47,7 +49,7 @@ pub fn run(dir: &Path) -> anyhow::Result<()> {
     write(&held_dir.exit(), &exit).context("recording the exit")
 }
 
-/// Namespaces, mounts, host name, group.
+/// Sets namespaces, mounts, host name and group.
 fn isolate(dir: &ContainerDir, spec: &Spec) -> anyhow::Result<()> {
     if !Uid::effective().is_root() {
         become_root_in_user_namespace()?;
@@ -62,7 +64,7 @@ fn isolate(dir: &ContainerDir, spec: &Spec) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What `unshare --map-root-user` does.
+/// Enters a user namespace as its root, as `unshare --map-root-user` does.
 fn become_root_in_user_namespace() -> anyhow::Result<()> {
     let (uid, gid) = (Uid::effective(), Gid::effective());
     unshare(CloneFlags::CLONE_NEWUSER).context("unshare of the user namespace")?;
@@ -107,7 +109,7 @@ fn supervise(
     std::fs::write(dir.process_pid(), run.process.to_string())?;
     announce()?;
     let status = child.wait()?;
-    // What the command left in its group ends with it, as in a container.
+    // Other processes in the command's group end with the command, as in a container.
     signal_group(run.process, Signal::SIGKILL)?;
     Ok(Exit {
         id: run.id,
@@ -118,7 +120,8 @@ fn supervise(
     })
 }
 
-/// The identity of a child that may have ended already. `Identity::of` would reap it, and its exit code with it.
+/// The identity of a child that may have ended already. `Identity::of` would reap the child and
+/// lose its exit code.
 fn child_identity(pid: u32) -> anyhow::Result<Identity> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(") ").context("unreadable /proc stat")?;
@@ -126,7 +129,7 @@ fn child_identity(pid: u32) -> anyhow::Result<Identity> {
     format!("{pid} {started}").parse()
 }
 
-/// Tells the agent that the command runs. An agent that has gone does not matter.
+/// Notifies the agent that the command runs. An agent that is gone does not matter.
 fn announce() -> io::Result<()> {
     match io::stdout()
         .write_all(b"started\n")

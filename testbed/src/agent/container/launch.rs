@@ -1,4 +1,4 @@
-//! Starting an attempt from the agent, and waiting for its end.
+//! The start of an attempt by the agent, and the wait for its end.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use super::{Exit, Run, Spec, read, write};
 use crate::agent::layout::ContainerDir;
 use crate::agent::process::{self, signal_group};
 
-/// Starts `spec`; returns the run, or how it failed to start.
+/// Starts `spec`. Returns the run, or the reason why it could not be started.
 pub async fn launch(
     program: &Path,
     dir: &ContainerDir,
@@ -39,7 +39,7 @@ pub async fn launch(
         .process_group(0)
         .spawn()
         .context("cannot start container-init")?;
-    // container-init says one line once the command runs, and closes its end in any case.
+    // container-init prints one line once the command runs, and closes the pipe in any case.
     let said = child.stdout.take().context("no pipe from container-init")?;
     let mut line = String::new();
     BufReader::new(said).read_line(&mut line).await?;
@@ -58,13 +58,14 @@ pub async fn launch(
     })))
 }
 
-/// Waits for the end of a run, whoever started it, and tells how it ended.
+/// Waits for the end of a run, which an earlier agent may have started. Returns how it ended.
 pub async fn ended(dir: &ContainerDir, run: &Run) -> io::Result<Exit> {
     process::ended(run.init).await?;
     if let Some(exit) = read::<Exit>(&dir.exit())?.filter(|exit| exit.id == run.id) {
         return Ok(exit);
     }
-    // container-init itself was killed: nobody waits for the command any more, so it must not go on.
+    // container-init itself was killed. No process waits for the command any more, so the command
+    // has to end.
     signal_group(run.process, Signal::SIGKILL)?;
     tokio::time::timeout(Duration::from_secs(5), process::ended(run.process))
         .await
@@ -88,10 +89,10 @@ fn keep_last(dir: &ContainerDir) -> io::Result<()> {
     }
 }
 
-/// The program that holds the `container-init` and `container-exec` subcommands: this one.
+/// The program with the subcommands `container-init` and `container-exec`, which is this one.
 ///
-/// A rebuilt binary leaves the old one unlinked, and `/proc/self/exe` still opens it; but its child would not find it
-/// under that name, hence the resolved path where it exists.
+/// After a rebuild the running binary is unlinked. `/proc/self/exe` still opens it, but a child
+/// would not find it under that name. So the path is resolved if it exists.
 pub fn own_program() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?;
     if path.exists() {

@@ -1,8 +1,9 @@
 //! A container: a process with a root file system, a group and a process group of its own.
 //!
-//! Three processes take part. The agent (`launch`) writes what is to run and starts `container-init`; that one (`init`)
-//! builds the file system, starts the command, waits for it and writes down how it ended; so a container outlives its agent
-//! and its exit code is never lost. `exec` joins a running container for probes and hooks.
+//! Three processes take part. The agent (`launch`) writes the instructions and starts
+//! `container-init`. That process (`init`) builds the file system, starts the command, waits for it
+//! and records how it ended. So a container outlives its agent, and its exit code is never lost.
+//! `exec` joins a running container for probes and hooks.
 
 pub mod exec;
 pub mod init;
@@ -20,77 +21,77 @@ use serde::{Deserialize, Serialize};
 use super::layout::{ContainerDir, replace};
 use crate::process::Identity;
 
-/// What `container-init` is told.
+/// The instructions for `container-init`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// Unique name of this attempt, the status' `containerID`.
+    /// The unique name of this attempt, which is the status' `containerID`.
     pub id: String,
-    /// Restarts before this attempt.
+    /// The number of restarts before this attempt.
     pub attempt: i32,
-    /// The image asked for.
+    /// The image in the spec.
     pub image: String,
-    /// Fingerprint of the resources it was started with.
+    /// The fingerprint of the resources it was started with.
     pub resources: String,
-    /// Command and arguments, expanded.
+    /// The command and its arguments, expanded.
     pub argv: Vec<String>,
     /// The whole environment.
     pub env: BTreeMap<String, String>,
-    /// Working directory.
+    /// The working directory.
     pub working_dir: PathBuf,
-    /// Host name.
+    /// The host name.
     pub hostname: String,
-    /// Group id, where the agent is root.
+    /// The group id, if the agent is root.
     pub gid: Option<u32>,
-    /// Mounts, in the order they are made.
+    /// The mounts, in the order in which they are made.
     pub mounts: Vec<Mount>,
 }
 
 /// A bind mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
-    /// File or directory of the host.
+    /// The file or directory of the host.
     pub source: PathBuf,
-    /// Absolute path in the container.
+    /// The absolute path in the container.
     pub target: PathBuf,
-    /// Whether writing is refused.
+    /// Whether the mount is read-only.
     pub read_only: bool,
 }
 
 /// A started attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Unique name of the attempt.
+    /// The unique name of the attempt.
     pub id: String,
-    /// Restarts before it.
+    /// The number of restarts before it.
     pub attempt: i32,
     /// The image it was started from.
     pub image: String,
-    /// Fingerprint of the resources it was started with.
+    /// The fingerprint of the resources it was started with.
     pub resources: String,
     /// The process that waits for the container.
     pub init: Identity,
     /// The container's own process, leader of its process group.
     pub process: Identity,
-    /// When it was started.
+    /// The time of its start.
     pub started_at: Timestamp,
 }
 
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// Unique name of the attempt.
+    /// The unique name of the attempt.
     pub id: String,
-    /// Exit code as a runtime reports it: 128 plus the signal for a killed process.
+    /// The exit code as a runtime reports it: 128 plus the signal for a killed process.
     pub exit_code: i32,
-    /// When it was started; `None` if it could not be.
+    /// The time of the start. `None` if it could not be started.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// The time of the end.
     pub finished_at: Timestamp,
-    /// Why it could not be started.
+    /// The reason why it could not be started.
     pub start_error: Option<String>,
 }
 
-/// Reads one of the files above; `None` where it does not exist.
+/// Reads one of the files above. `None` if it does not exist.
 pub fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match std::fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),

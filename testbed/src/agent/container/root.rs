@@ -1,7 +1,9 @@
-//! The root file system of a container: the host's, with the pod's volumes and files mounted over it.
+//! The root file system of a container: the host's, with the pod's volumes and files mounted over
+//! it.
 //!
-//! A mount point that the host does not have is not created there. Instead the directory that lacks it is covered by a
-//! `tmpfs` with all its entries bound into it, and the mount point is made in that. The root itself is always such a `tmpfs`.
+//! A mount point that the host does not have is not created on the host. Instead the directory that
+//! lacks it is covered by a `tmpfs` with all its entries bound into it, and the mount point is made
+//! there. The root itself is always such a `tmpfs`.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,10 +16,11 @@ use nix::unistd::{chdir, pivot_root};
 
 use super::Mount;
 
-/// As many symbolic links as Linux follows.
+/// The number of symbolic links that Linux follows.
 const MAX_LINKS: usize = 40;
 
-/// Makes the root at `stage` with `mounts` in it, and moves into it. The mount namespace must be the caller's own.
+/// Builds the root at `stage` with `mounts` in it, and changes into it. The caller needs a mount
+/// namespace of its own.
 pub(super) fn enter(stage: &Path, mounts: &[Mount]) -> anyhow::Result<()> {
     let none = None::<&str>;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("private /")?;
@@ -42,9 +45,9 @@ pub(super) fn enter(stage: &Path, mounts: &[Mount]) -> anyhow::Result<()> {
 
 struct Root {
     stage: PathBuf,
-    /// Directories that are a `tmpfs` of ours, as the container sees them.
+    /// The directories that are a covering `tmpfs`, as the container sees them.
     ours: BTreeSet<PathBuf>,
-    /// What has been mounted: below these, missing mount points are made in the volume.
+    /// The mounted paths. Missing mount points below these are made in the volume.
     mounted: Vec<PathBuf>,
 }
 
@@ -121,7 +124,7 @@ impl Root {
     }
 }
 
-/// Components of an absolute path, `..` resolved.
+/// The components of an absolute path, with `..` resolved.
 fn names(path: &Path) -> Vec<PathBuf> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -136,12 +139,13 @@ fn names(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// A path to a directory that stays valid when something is mounted over it.
+/// A path of a directory that stays valid when something is mounted over it.
 fn held(dir: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()))
 }
 
-/// Covers `target` with a `tmpfs` that shows every entry of `original`, which is known as `name` in the container.
+/// Covers `target` with a `tmpfs` that shows every entry of `original`. The container knows the
+/// directory as `name`.
 fn cover(target: &Path, original: &Path, name: &Path) -> anyhow::Result<()> {
     let none = None::<&str>;
     let entries: Vec<_> = fs::read_dir(original)?.collect::<Result<_, _>>()?;
@@ -175,7 +179,7 @@ fn cover(target: &Path, original: &Path, name: &Path) -> anyhow::Result<()> {
             MsFlags::MS_BIND | MsFlags::MS_REC,
             none,
         );
-        // Temporary files may have gone since they were listed.
+        // Temporary files may have been deleted since they were listed.
         if let Err(error) = bound
             && from.exists()
         {

@@ -1,4 +1,4 @@
-//! One attempt of a probe, or of a hook: exec, HTTP, HTTPS, TCP.
+//! An attempt of a probe or of a hook: exec, HTTP, HTTPS, TCP.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -17,18 +17,18 @@ use crate::agent::layout::ContainerDir;
 /// The container that is asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// This program, for `container-exec`.
+    /// The path of this program, for `container-exec`.
     pub program: PathBuf,
     /// The container's directory.
     pub dir: ContainerDir,
     /// The pod's address.
     pub ip: Ipv4Addr,
-    /// The container, for named ports.
+    /// The container's spec, for named ports.
     pub container: Container,
 }
 
 impl Target {
-    /// One attempt of a probe.
+    /// Makes one attempt of a probe.
     pub(crate) async fn probe(&self, probe: &Probe, limit: Duration) -> Result<(), String> {
         if let Some(action) = &probe.exec {
             self.exec(action, limit).await

@@ -1,5 +1,5 @@
-//! The HTTP side of probes: one request, of which only the status line matters. Certificates are not verified, as with a
-//! kubelet.
+//! HTTP probes: one request, of which only the status line matters. Certificates are not verified,
+//! as with a kubelet.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,7 +13,8 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Asks once. Errors: no connection, no answer, or a status other than 2xx and 3xx.
+/// Makes one request. Fails without a connection, without an answer, or with a status other than
+/// 2xx and 3xx.
 pub(super) async fn get(host: &str, port: u16, action: &HTTPGetAction) -> anyhow::Result<()> {
     let stream = TcpStream::connect((host, port))
         .await
@@ -92,7 +93,7 @@ static CONNECTOR: LazyLock<Result<TlsConnector, rustls::Error>> = LazyLock::new(
     Ok(TlsConnector::from(Arc::new(config)))
 });
 
-/// Accepts every certificate: a probe asks whether the process answers, not who it is.
+/// Accepts every certificate, since a probe asks only whether the process answers.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -1,7 +1,7 @@
 //! Startup, readiness and liveness probes.
 //!
-//! `Counter` is the documented meaning of the thresholds, without time or IO; `watch` runs one probe of one container on its
-//! schedule; `check` asks the container.
+//! `Counter` implements the documented meaning of the thresholds, without time or IO. `watch` runs
+//! one probe of one container on its schedule. `check` asks the container.
 
 pub(super) mod check;
 mod http;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::Probe;
 use tokio::time::MissedTickBehavior;
 
-/// Which question a probe answers.
+/// The question that a probe answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Has the container started? Until it has, the other two do not run.
+    /// Has the container started? Until then the other two do not run.
     Startup,
-    /// Should it be in its Services' endpoints?
+    /// Should the pod be in its Services' endpoints?
     Readiness,
-    /// Should it be restarted?
+    /// Should the container be restarted?
     Liveness,
 }
 
@@ -32,18 +32,18 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// A probe's schedule and thresholds, with the documented defaults.
+/// The schedule and the thresholds of a probe, with the documented defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Schedule {
-    /// Time from the container's start to the first attempt.
+    /// The time from the container's start to the first attempt.
     pub initial_delay: Duration,
-    /// Time between attempts.
+    /// The time between attempts.
     pub period: Duration,
-    /// How long one attempt may take.
+    /// The time limit of an attempt.
     pub timeout: Duration,
-    /// Consecutive successes that make a success.
+    /// The number of consecutive successes that make a success.
     pub success_threshold: u32,
-    /// Consecutive failures that make a failure.
+    /// The number of consecutive failures that make a failure.
     pub failure_threshold: u32,
 }
 
@@ -66,7 +66,7 @@ impl From<&Probe> for Schedule {
     }
 }
 
-/// What a probe says once a threshold is reached.
+/// The result of a probe after a threshold was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The last attempts succeeded.
@@ -84,7 +84,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Nothing counted yet.
+    /// A counter without results.
     pub(crate) fn new(schedule: Schedule) -> Self {
         Self {
             schedule,
@@ -93,7 +93,7 @@ impl Counter {
         }
     }
 
-    /// Takes one result; answers the outcome where its threshold is reached by it or was before.
+    /// Adds a result. Returns the outcome if its threshold is reached now or was before.
     pub(crate) fn observe(&mut self, result: Outcome) -> Option<Outcome> {
         if self.last == Some(result) {
             self.run = self.run.saturating_add(1);
@@ -109,10 +109,11 @@ impl Counter {
     }
 }
 
-/// Runs a probe of a container that started at `started` until `report` has no more use for it.
+/// Runs a probe of a container that started at `started` until `report` needs no more.
 ///
-/// `report` gets every outcome that changes the answer, with the message of the last failure. A startup probe ends with its
-/// first success, and every probe with a liveness or startup failure: the container is restarted then.
+/// `report` gets every outcome that changes the answer, with the message of the last failure. A
+/// startup probe ends with its first success. Every probe ends with a failure of liveness or
+/// startup, since the container is restarted then.
 pub(crate) async fn watch<A: Future<Output = Result<(), String>>>(
     kind: Kind,
     schedule: Schedule,
@@ -201,7 +202,7 @@ mod tests {
         );
     }
 
-    /// Seconds after the start at which a probe reported, with what it said.
+    /// The times of a probe's reports in seconds after the start, with the outcomes.
     async fn reports(
         kind: Kind,
         schedule: Schedule,
@@ -228,7 +229,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn readiness_flips_after_threshold_times_period_and_back() {
         let seen = reports(Kind::Readiness, schedule(1, 3), |t| (10..30).contains(&t)).await;
-        // Attempts at 5, 7, 9, 11 (fails), 13, 15 (third failure), …, 31.
+        // The attempts are at 5, 7, 9, 11 (fails), 13, 15 (third failure), …, 31.
         let expected = [
             (5, Outcome::Success),
             (15, Outcome::Failure),

@@ -1,9 +1,9 @@
 //! Files that change all at once: the kubelet's layout of Secret, ConfigMap and projected volumes.
 //!
 //! ```text
-//! <volume>/..2026_11_21_10_00_00.123456789/ca.crt   the files, in a directory named after the moment
-//! <volume>/..data -> ..2026_11_21_10_00_00.123456789    swapped by rename
-//! <volume>/ca.crt -> ..data/ca.crt                  what users open
+//! <volume>/..2026_11_21_10_00_00.123456789/ca.crt   files in a directory named after the time
+//! <volume>/..data -> ..2026_11_21_10_00_00.123456789   replaced by a rename
+//! <volume>/ca.crt -> ..data/ca.crt                  the path that users open
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 
 use jiff::{Timestamp, tz::TimeZone};
 
-/// Relative paths, with content and mode.
+/// The files: relative paths, with content and mode.
 pub(super) type Payload = BTreeMap<PathBuf, (Vec<u8>, u32)>;
 
 const DATA: &str = "..data";
 const NEXT: &str = "..data_tmp";
 
-/// Makes `dir` show exactly `payload`. Does nothing where it already does.
+/// Makes `dir` contain exactly `payload`. Does nothing if it already does.
 pub(super) fn write(dir: &Path, payload: &Payload) -> io::Result<()> {
     let old = fs::read_link(dir.join(DATA)).ok();
     if old
@@ -66,7 +66,7 @@ fn shows(dir: &Path, payload: &Payload) -> bool {
             .collect()
 }
 
-/// The names that users see, as links through `..data`; names that are no longer there go.
+/// Creates the names that users see, as links through `..data`, and removes outdated ones.
 fn link_names(dir: &Path, payload: &Payload) -> io::Result<()> {
     let wanted = top_names(payload);
     for name in &wanted {

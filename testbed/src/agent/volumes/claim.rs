@@ -1,4 +1,4 @@
-//! Persistent volumes: a claim's bound volume, where it lies on this host.
+//! Persistent volumes: the directory of a claim's volume on this host.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,8 @@ use kube::{Api, Client};
 
 use crate::agent::retry::Retry;
 
-/// The host directory behind a claim. Waits until the claim is bound and the API server lets this node read it.
+/// The host directory of a claim. Waits until the claim is bound and the API server lets this node
+/// read it.
 pub(super) async fn path(client: &Client, namespace: &str, claim: &str) -> anyhow::Result<PathBuf> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let volumes: Api<PersistentVolume> = Api::all(client.clone());

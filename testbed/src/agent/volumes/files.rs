@@ -1,6 +1,8 @@
-//! Volumes whose files come from the API: Secret, ConfigMap, downward API and projections of these and of tokens.
+//! Volumes whose files come from the API: Secret, ConfigMap, downward API, and projections of these
+//! and of tokens.
 //!
-//! All are one thing: a list of sources that render to files. The writer follows every source and rewrites when one changes.
+//! All of them are a list of sources that render to files. The writer follows every source and
+//! rewrites the files when one changes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -22,10 +24,10 @@ use crate::agent::fields::{self, Placement};
 use crate::agent::objects::{Lookup, Subscription};
 use crate::agent::retry::Retry;
 
-/// Mode of files where the spec says nothing.
+/// The mode of files without one in the spec.
 const DEFAULT_MODE: i32 = 0o644;
 
-/// What a volume's files are made of.
+/// The sources of a volume's files.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     sources: Vec<VolumeProjection>,
@@ -33,7 +35,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The sources of a volume; `None` where its content does not come from the API.
+    /// The sources of a volume. `None` if its content does not come from the API.
     pub(super) fn of(volume: &Volume) -> Option<Self> {
         let mut source = VolumeProjection::default();
         let mode = if let Some(projected) = &volume.projected {
@@ -126,7 +128,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes the files as soon as all sources are there.
+    /// Writes the files once all sources are known.
     pub(super) async fn first(&mut self) -> std::io::Result<()> {
         let mut retry = Retry::for_start();
         loop {
@@ -157,7 +159,7 @@ impl Writer {
                         tracing::warn!(dir = %self.dir.display(), %error, "volume not updated");
                     }
                 }
-                // What is there stays, as with a kubelet.
+                // The files stay as they are, as with a kubelet.
                 Err(missing) => {
                     tracing::debug!(dir = %self.dir.display(), %missing, "volume kept as it was");
                     retry.wait().await;
@@ -321,7 +323,7 @@ impl Writer {
             let fresh = token::request(&self.agent.client, &pod, from).await;
             fresh.map_err(|error| format!("token: {error}"))?
         };
-        // Tokens are for the owner alone, whatever the volume's mode is.
+        // Only the owner may read a token, whatever the volume's mode is.
         out.insert(
             PathBuf::from(&from.path),
             (token.value.clone().into_bytes(), 0o600),

@@ -1,4 +1,5 @@
-//! A pod's volumes: where each lies on this host, and how those with content from the API stay current.
+//! A pod's volumes: their directories on this host, and the updates of those with content from the
+//! API.
 
 mod atomic;
 mod claim;
@@ -22,14 +23,15 @@ use super::env::Environment;
 use super::fields::Placement;
 use super::layout::PodDir;
 
-/// The prepared volumes of a pod. Files from the API are kept current until it is dropped.
+/// The prepared volumes of a pod. Files from the API are kept current until the value is dropped.
 #[derive(Debug)]
 pub(super) struct Volumes {
     paths: BTreeMap<String, PathBuf>,
     _updates: JoinSet<()>,
 }
 
-/// Prepares every volume; waits for what they refer to, as a kubelet does before it starts containers.
+/// Prepares every volume. Waits for the objects they refer to, as a kubelet does before it starts
+/// containers.
 pub(super) async fn prepare(
     agent: Arc<Agent>,
     pod: watch::Receiver<Arc<Pod>>,
@@ -73,7 +75,7 @@ pub(super) async fn prepare(
 }
 
 impl Volumes {
-    /// The mounts of a container, in order of their depth, so that nested ones come later.
+    /// The mounts of a container in order of their depth, so that nested ones come later.
     pub(super) fn mounts(
         &self,
         container: &Container,
@@ -112,7 +114,7 @@ impl Volumes {
     }
 }
 
-/// The claim behind a volume: named, or made for this pod.
+/// The claim of a volume, which the spec names or which was made for this pod.
 fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
     if let Some(source) = &volume.persistent_volume_claim {
         return Some(source.claim_name.clone());
@@ -121,7 +123,7 @@ fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
     Some(format!("{}-{}", pod.metadata.name.as_deref()?, volume.name))
 }
 
-/// A volume without any source is an `emptyDir` by default.
+/// Whether a volume has no source at all, which makes it an `emptyDir` by default.
 fn has_no_source(volume: &Volume) -> bool {
     *volume
         == Volume {
@@ -137,14 +139,14 @@ fn host_path(source: &HostPathVolumeSource) -> anyhow::Result<PathBuf> {
         Some("FileOrCreate") if !path.exists() => drop(fs::File::create(&path)?),
         Some("Directory") if !path.is_dir() => bail!("{} is not a directory", path.display()),
         Some("File") if !path.is_file() => bail!("{} is not a file", path.display()),
-        // A container runtime makes what a bind mount lacks.
+        // A container runtime creates a missing source of a bind mount.
         None | Some("") if !path.exists() => fs::create_dir_all(&path)?,
         _ => {}
     }
     Ok(path)
 }
 
-/// A path that stays inside its volume.
+/// The path, if it stays inside its volume.
 fn inside(path: &str) -> anyhow::Result<&Path> {
     let path = Path::new(path);
     let escapes = path

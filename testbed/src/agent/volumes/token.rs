@@ -1,4 +1,4 @@
-//! Service account tokens, bound to the pod, renewed before they expire.
+//! Service account tokens, bound to the pod, and renewed before they expire.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use kube::{Api, Client, ResourceExt};
 /// The kubelet's default lifetime.
 const DEFAULT_LIFETIME: i64 = 3600;
 
-/// A token, and when to ask for the next one.
+/// A token, with the time to request the next one.
 #[derive(Clone, Debug)]
 pub(super) struct Token {
     pub(super) value: String,
     pub(super) renew_at: Instant,
 }
 
-/// Asks for a token of the pod's service account.
+/// Requests a token for the pod's service account.
 pub(super) async fn request(
     client: &Client,
     pod: &Pod,

@@ -1,4 +1,4 @@
-//! What the tasks of a worker report, and what each report changes.
+//! The reports of a worker's tasks, and their effects.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,13 +9,13 @@ use crate::agent::launcher::Refusal;
 use crate::agent::probe::{Kind, Outcome};
 use crate::agent::volumes::Volumes;
 
-/// Time between attempts while something that a container needs is missing.
+/// The pause between attempts while something that a container needs is missing.
 const CONFIG_RETRY: Duration = Duration::from_secs(1);
 
 /// A report.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// The volumes are ready, or cannot be.
+    /// The volumes are ready, or cannot be prepared.
     Volumes(anyhow::Result<Volumes>),
     /// A container was started, or could not be.
     Launched {
@@ -98,7 +98,8 @@ impl Worker {
         }
     }
 
-    /// The postStart hook, then the probes; without a hook the probes at once.
+    /// Runs the postStart hook, and then starts the probes. Without a hook the probes start at
+    /// once.
     fn after_start(&mut self, index: usize) {
         let target = self.target(index);
         let Some(slot) = self.slots.get_mut(index) else {
@@ -114,7 +115,8 @@ impl Worker {
         };
         let report = self.report.clone();
         slot.tasks.spawn(async move {
-            // The kubelet sets a postStart hook no limit; the container's own end is one.
+            // The kubelet sets no time limit for a postStart hook. The end of the container ends
+            // it.
             let result = target.hook(&hook, Duration::from_secs(24 * 3600)).await;
             let _worker_gone = report.send(Message::Hooked {
                 index,

@@ -1,4 +1,4 @@
-//! How a pod's containers end: one for a restart, all of them with the pod.
+//! The end of a pod's containers: of one for a restart, or of all with the pod.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,21 @@ use crate::agent::probe::Kind;
 use crate::agent::status::{Ended, Role, State};
 use crate::agent::termination;
 
-/// Why a pod ends.
+/// The reason why a pod ends.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// All that it had to do is done, or has failed for good. The object stays.
+    /// All containers are done, or have failed for good. The object stays.
     Finished,
-    /// Its `activeDeadlineSeconds` have passed. The object stays.
+    /// The pod's `activeDeadlineSeconds` have passed. The object stays.
     Deadline(Ended),
-    /// It is being deleted: killed at this time.
+    /// The pod is being deleted. Its containers are killed at this time.
     Deleted(Instant),
-    /// Its object is gone: killed at this time.
+    /// The pod's object is gone. Its containers are killed at this time.
     Gone(Instant),
 }
 
 impl Worker {
-    /// Takes note of a deletion, of a pod that is gone, of a deadline that has passed.
+    /// Records a deletion, a lost object, or a deadline that has passed.
     pub(super) fn note_ending(&mut self) {
         if self.gone.is_cancelled() {
             if !matches!(self.ending, Some(Ending::Gone(_))) {
@@ -39,7 +39,8 @@ impl Worker {
                 self.ending = Some(Ending::Gone(at));
             }
         } else if self.pod.metadata.deletion_timestamp.is_some() {
-            // A kubelet leaves a container at least a second; a later delete can only shorten the time.
+            // A kubelet gives a container at least a second. A later delete can only shorten the
+            // time.
             let grace = self.deletion_grace().unwrap_or_else(|| self.spec_grace());
             let at = Instant::now() + grace.max(ORPHAN_GRACE);
             self.ending = Some(Ending::Deleted(match self.ending {
@@ -60,7 +61,7 @@ impl Worker {
         }
     }
 
-    /// When `activeDeadlineSeconds` are over.
+    /// The time at which `activeDeadlineSeconds` are over.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let allowed = self.pod.spec.as_ref()?.active_deadline_seconds?;
         let begun = self.pod.status.as_ref().and_then(|s| s.start_time.as_ref());
@@ -70,7 +71,8 @@ impl Worker {
         Some(Instant::now() + left)
     }
 
-    /// Ends every container, sidecars after the others and in reverse order; returns when to look again.
+    /// Ends every container, the sidecars after the others and in reverse order. Returns the time
+    /// of the next check.
     pub(super) fn stop_all(&mut self) -> Option<Instant> {
         let deadline = match &self.ending {
             Some(Ending::Deleted(at) | Ending::Gone(at)) => *at,
@@ -124,13 +126,13 @@ impl Worker {
             .and_then(|l| l.pre_stop.clone());
         let (sender, follow) = watch::channel(deadline);
         slot.stopping = Some(sender);
-        // Probes have no say in a container that is being stopped; readiness stays what it was.
+        // A container that is being stopped is not probed any more. Its readiness stays.
         slot.tasks = tokio::task::JoinSet::new();
         slot.tasks
             .spawn(termination::stop(run.process, hook, target, follow));
     }
 
-    /// Ends a container so that it is started again.
+    /// Ends a container so that it is restarted.
     pub(super) fn restart(&mut self, index: usize, because_of: Kind) {
         let own = self.slots.get(index).and_then(|slot| {
             let probe = match because_of {
@@ -144,7 +146,8 @@ impl Worker {
         self.stop(index, Instant::now() + grace);
     }
 
-    /// Takes over what has changed in the spec; a new image restarts its container, resources do where the policy says so.
+    /// Applies changes of the spec: a new image restarts its container, and so do new resources if
+    /// the policy says so.
     pub(super) fn update_specs(&mut self) {
         let Some(spec) = self.pod.spec.clone() else {
             return;
@@ -160,7 +163,7 @@ impl Worker {
                 return;
             };
             if slot.spec.image != new.image {
-                // A pull that failed is tried again with the new name at once.
+                // A failed pull is tried again with the new name at once.
                 slot.not_before = None;
             }
             slot.spec.clone_from(new);
@@ -191,7 +194,7 @@ impl Worker {
         matches!(self.ending, Some(Ending::Gone(_)))
     }
 
-    /// Whether nothing is left to do but to clean up.
+    /// Whether only the cleanup is left to do.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.ending, Some(Ending::Deleted(_) | Ending::Gone(_))) && self.all_stopped()
     }
@@ -214,7 +217,7 @@ fn seconds(count: i64) -> Duration {
     Duration::from_secs(u64::try_from(count).unwrap_or(0))
 }
 
-/// Whether a resource has changed whose policy is `RestartContainer`.
+/// Whether a resource with the policy `RestartContainer` has changed.
 fn restarts_on_resize(old: &str, new: &k8s_openapi::api::core::v1::Container) -> bool {
     let old: serde_json::Value = serde_json::from_str(old).unwrap_or_default();
     let now = serde_json::to_value(&new.resources).unwrap_or_default();

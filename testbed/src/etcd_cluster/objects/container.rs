@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use super::volumes::{self, DATA, JOIN};
 use crate::etcd_cluster::spec::{Initialisation, Readiness, Spec, Tls, TlsTold};
 
-/// Its name, as everybody who looks for etcd in a pod expects it.
+/// The container's name, which all clients expect for etcd's container.
 pub(in crate::etcd_cluster) const CONTAINER: &str = "etcd";
 
-/// A pod whose data has to be initialised waits for that, at every start. One whose volume is empty starts a new cluster, unless it was told to join one. etcd ignores both settings
-/// once it has data.
+/// The shell script that starts etcd. At every start of a pod with initialisation it waits for that
+/// first. A member with an empty volume starts a new cluster, unless the ConfigMap names one to
+/// join. etcd ignores both settings once it has data.
 const START: &str = r#"set -eu
 if [ -n "${INITIALISED:-}" ]; then
   rm -f "$INITIALISED"
@@ -110,7 +111,7 @@ const CLIENT_TLS: [&str; 4] = [
     "--key-file=/var/etcd/ssl/server/tls.key",
 ];
 
-/// The variable of a flag.
+/// The environment variable for a flag.
 fn variable(flag: &str) -> Value {
     let (name, value) = flag.split_once('=').unwrap_or((flag, "true"));
     let name = name

@@ -1,4 +1,5 @@
-//! What etcd-druid makes besides the StatefulSet: member Leases, the client Service, the `PodDisruptionBudget`.
+//! The objects of etcd-druid beside the StatefulSet: member Leases, the client Service, the
+//! `PodDisruptionBudget`.
 
 use anyhow::Result;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use super::{labels, server_side};
 use crate::etcd_cluster::spec::{Spec, Tls};
 
-/// Applies them all.
+/// Applies all of these objects.
 pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -> Result<()> {
     for ordinal in 0..spec.replicas {
         server_side::<Lease>(client, namespace, member_lease(spec, ordinal)).await?;
@@ -18,7 +19,7 @@ pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -
     server_side::<PodDisruptionBudget>(client, namespace, disruption_budget(spec)).await
 }
 
-/// Empty until its member's heartbeat fills it in.
+/// The Lease of a member, which is empty until the first heartbeat.
 fn member_lease(spec: &Spec, ordinal: u32) -> Value {
     let name = spec.member_name(&spec.pod(ordinal));
     json!({
@@ -53,7 +54,7 @@ fn client_service(spec: &Spec) -> Value {
     })
 }
 
-/// The majority has to stay; a single member may go.
+/// The `PodDisruptionBudget`, which keeps the majority. A single member may go.
 fn disruption_budget(spec: &Spec) -> Value {
     let minimum = if spec.replicas <= 1 {
         0

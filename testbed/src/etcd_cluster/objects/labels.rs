@@ -4,15 +4,15 @@ use serde_json::{Value, json};
 
 use crate::etcd_cluster::spec::{Shape, Spec};
 
-/// On every pod: which cluster of the test bed it belongs to, whatever its shape.
+/// The label on every pod with the name of its cluster, whatever its shape.
 const CLUSTER: &str = "testbed.quorumgate.io/cluster";
 
-/// Selects the pods of a cluster and nothing else.
+/// The selector of a cluster's pods and of no others.
 pub(in crate::etcd_cluster) fn cluster_selector(spec: &Spec) -> String {
     format!("{CLUSTER}={}", spec.name)
 }
 
-/// What the StatefulSet and the Services select.
+/// The selector of the StatefulSet and of the Services.
 pub(super) fn selector(spec: &Spec) -> Value {
     match spec.shape {
         Shape::Enrolled | Shape::Foreign => json!({"app": spec.name}),
@@ -43,7 +43,8 @@ pub(super) fn stateful_set(spec: &Spec) -> Value {
     }
 }
 
-/// The two labels that druid puts on everything, and that its StatefulSet and its `PodDisruptionBudget` select.
+/// The two labels of all objects of druid, which its StatefulSet and its `PodDisruptionBudget`
+/// select.
 pub(super) fn druid_defaults(spec: &Spec) -> Value {
     json!({
         "app.kubernetes.io/managed-by": "etcd-druid",
@@ -51,7 +52,7 @@ pub(super) fn druid_defaults(spec: &Spec) -> Value {
     })
 }
 
-/// Druid's labels of an object other than the StatefulSet.
+/// The labels of druid's objects other than the StatefulSet.
 pub(super) fn druid_component(spec: &Spec, component: &str, name: &str) -> Value {
     json!({
         "app.kubernetes.io/managed-by": "etcd-druid",

@@ -27,10 +27,10 @@ pub(super) use secrets::{
 pub(crate) use stateful_set::INITIALISER;
 pub(super) use stateful_set::SPEC_ANNOTATION;
 
-/// The field manager of everything that the test bed applies.
+/// The field manager of all objects of the test bed.
 const FIELD_MANAGER: &str = "testbed";
 
-/// Applies everything, the StatefulSet last.
+/// Applies all objects, the StatefulSet last.
 pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -> Result<()> {
     secrets::apply(client, namespace, spec).await?;
     server_side::<ConfigMap>(client, namespace, join_config(spec, &json!({}))).await?;
@@ -46,8 +46,8 @@ pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -
     .await
 }
 
-/// The ConfigMap that tells a pod with an empty volume to join an existing cluster: by pod name, the value of
-/// `--initial-cluster`. It plays the part of druid's sidecar.
+/// The ConfigMap that makes a pod with an empty volume join an existing cluster: for each pod name
+/// the value of `--initial-cluster`. It replaces a part of druid's sidecar.
 pub(super) fn join_config(spec: &Spec, entries: &Value) -> Value {
     json!({
         "apiVersion": "v1",
@@ -57,12 +57,12 @@ pub(super) fn join_config(spec: &Spec, entries: &Value) -> Value {
     })
 }
 
-/// Its name.
+/// The name of the ConfigMap.
 pub(super) fn join_config_name(spec: &Spec) -> String {
     format!("{}-join", spec.name)
 }
 
-/// Server-side apply of one namespaced object.
+/// Applies a namespaced object by server-side apply.
 pub(super) async fn server_side<K>(
     client: &kube::Client,
     namespace: &str,

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::labels;
 use crate::etcd_cluster::spec::{Shape, Spec};
 
-/// Gives every pod a name, also before it is Ready: a member that starts has to find the others.
+/// The Service, which gives every pod a name also before it is Ready: a member that starts has to
+/// find the others.
 pub(super) fn headless_service(spec: &Spec) -> Value {
     let service = spec.service();
     let own_labels = match spec.shape {

@@ -1,12 +1,12 @@
 //! The cluster's certificates, as Secrets.
 //!
-//! | Secret | content | who uses it |
+//! | Secret | content | user |
 //! |---|---|---|
-//! | `<name>-ca` | `ca.crt` | everybody |
+//! | `<name>-ca` | `ca.crt` | all |
 //! | `<name>-server`, `<name>-peer` | `tls.crt`, `tls.key`, `ca.crt` | the members |
 //! | `<name>-client` | the same, for the gate's user | the gate |
 //! | `<name>-root` | the same, for etcd's user `root` | the test bed itself |
-//! | `<name>-issuer` | `tls.crt`, `tls.key` of the authority | the test bed, to issue certificates later |
+//! | `<name>-issuer` | `tls.crt`, `tls.key` of the authority | the test bed, later |
 
 use anyhow::{Context as _, Result};
 use base64::Engine as _;
@@ -19,14 +19,14 @@ use super::server_side;
 use crate::etcd_cluster::spec::{Spec, Tls};
 use crate::pki::{Authority, Credential, Request, Usage};
 
-/// Key of a certificate.
+/// The key of a certificate in a Secret.
 pub(in crate::etcd_cluster) const CERTIFICATE: &str = "tls.crt";
-/// Key of its private key.
+/// The key of its private key in a Secret.
 pub(in crate::etcd_cluster) const KEY: &str = "tls.key";
-/// Key of the authority that others are to be checked against.
+/// The key of the authority for the other side's certificates in a Secret.
 pub(in crate::etcd_cluster) const CA_CERTIFICATE: &str = "ca.crt";
 
-/// The Secret with the certificate that the gate finds.
+/// The Secret with the gate's certificate.
 pub(in crate::etcd_cluster) fn client_secret(spec: &Spec) -> String {
     format!("{}-client", spec.name)
 }
@@ -36,7 +36,7 @@ pub(in crate::etcd_cluster) fn root_secret(spec: &Spec) -> String {
     format!("{}-root", spec.name)
 }
 
-/// Issues and applies all of them; an authority that is there already is kept.
+/// Issues and applies all certificates. An existing authority is kept.
 pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -> Result<()> {
     if spec.tls == Tls::None {
         return Ok(());
@@ -68,7 +68,7 @@ pub(super) async fn apply(client: &kube::Client, namespace: &str, spec: &Spec) -
     write_tls(client, namespace, &root_secret(spec), &root, &authority).await
 }
 
-/// Issues and applies what members show to clients and to each other.
+/// Issues and applies the members' server and peer certificates.
 pub(in crate::etcd_cluster) async fn write_member_certificates(
     client: &kube::Client,
     namespace: &str,
@@ -91,12 +91,13 @@ pub(in crate::etcd_cluster) async fn write_member_certificates(
     Ok(())
 }
 
-/// A client's certificate. It has no alternative names: etcd would compare them with the client's address.
+/// The request for a client certificate. It has no alternative names, because etcd would compare
+/// them with the client's address.
 pub(in crate::etcd_cluster) fn client_request(common_name: &str) -> Request {
     Request::new(common_name, Usage::Client)
 }
 
-/// The cluster's authority, if it has been applied.
+/// The cluster's authority. `None` before it was applied.
 pub(in crate::etcd_cluster) async fn issuer(
     client: &kube::Client,
     namespace: &str,
@@ -145,9 +146,10 @@ fn issuer_name(spec: &Spec) -> String {
     format!("{}-issuer", spec.name)
 }
 
-/// What members prove to be. No pod's address is among them, so that nobody gets by without the right server name.
-/// 127.0.0.1 is what members' own connections come from (their pods have no network namespace): etcd compares it with
-/// the alternative names of the certificate that a peer, or its own gateway, shows.
+/// The names in members' certificates. Addresses of pods are not among them, so that a client needs
+/// the right server name. 127.0.0.1 is the source of members' own connections, since their pods
+/// have no network namespace, and etcd compares it with the alternative names of the certificate of
+/// a peer or of its own gateway.
 fn member_names(namespace: &str, spec: &Spec) -> Vec<String> {
     let service = spec.service();
     vec![

@@ -11,10 +11,11 @@ use crate::etcd_cluster::spec::{Initialisation, PodManagement, Shape, Spec, Upda
 /// The annotation that holds the cluster's [`Spec`].
 pub(in crate::etcd_cluster) const SPEC_ANNOTATION: &str = "testbed.quorumgate.io/cluster";
 
-/// The container that initialises, named like druid's.
+/// The initialising container, named like druid's.
 pub(crate) const INITIALISER: &str = "backup-restore";
 
-/// Does what its first argument says, in the pods that the others name, or in all. It lets etcd start by making a file, each time anew.
+/// The shell script of the initialising container. It does what its first argument says in the pods
+/// that the others name, or in all pods. It lets etcd start by creating a file, at each start anew.
 const INITIALISE: &str = r#"set -eu
 what=$1
 shift
@@ -84,7 +85,8 @@ fn template(namespace: &str, spec: &Spec) -> Result<Value> {
 fn annotations(namespace: &str, spec: &Spec) -> BTreeMap<String, String> {
     let mut annotations = spec.template_annotations.clone();
     if spec.shape == Shape::Druid {
-        // Stands for the checksum of druid's ConfigMap: it changes when the initial cluster does.
+        // The annotation stands for the checksum of druid's ConfigMap, which changes with the
+        // initial cluster.
         let pods: Vec<_> = (0..spec.replicas)
             .map(|ordinal| spec.pod(ordinal))
             .collect();
@@ -109,8 +111,8 @@ fn containers(namespace: &str, spec: &Spec) -> Result<Vec<Value>> {
             "volumeMounts": [volumes::initialised_mount()],
         }));
     } else if spec.shape == Shape::Druid {
-        // The sidecar's work (Leases) is done by `EtcdCluster::heartbeat`; here it only is one more container that
-        // runs, is Ready, and may be restarted.
+        // `EtcdCluster::heartbeat` does the sidecar's work (Leases). The container here only runs,
+        // is Ready, and may be restarted.
         containers.push(json!({
             "name": "backup-restore",
             "image": "busybox",

@@ -1,24 +1,25 @@
-//! Volumes of a member's pod; druid's names and paths, because they say what each Secret is for.
+//! Volumes of a member's pod. Names and paths are druid's, because the gate reads from them what
+//! each Secret is for.
 
 use serde_json::{Value, json};
 
 use super::join_config_name;
 use crate::etcd_cluster::spec::{Initialisation, Spec, Storage, Tls, TlsTold};
 
-/// Where the data directory lives.
+/// The mount path of the data.
 pub(super) const DATA: &str = "/var/etcd/data";
-/// Where the ConfigMap of [`join_config_name`] is mounted.
+/// The mount path of the ConfigMap of [`join_config_name`].
 pub(super) const JOIN: &str = "/var/etcd/join";
-/// The variable that holds [`INITIALISED_FILE`].
+/// The environment variable with [`INITIALISED_FILE`].
 pub(super) const INITIALISED: &str = "INITIALISED";
-/// What is there once etcd may start.
+/// The file that exists once etcd may start.
 pub(super) const INITIALISED_FILE: &str = "/var/etcd/initialised/done";
-/// Name of its volume, which goes with the pod.
+/// The name of its volume, which is deleted with the pod.
 const INITIALISED_VOLUME: &str = "initialised";
-/// Name of the data volume, and of the claim template.
+/// The name of the data volume and of the claim template.
 const DATA_VOLUME: &str = "data";
 
-/// A Secret's volume: its name, the Secret's suffix, where it is mounted.
+/// The volumes of Secrets: name, suffix of the Secret's name, mount path.
 const TLS_VOLUMES: [(&str, &str, &str); 5] = [
     ("etcd-ca", "ca", "/var/etcd/ssl/ca"),
     ("etcd-server-tls", "server", "/var/etcd/ssl/server"),
@@ -27,7 +28,7 @@ const TLS_VOLUMES: [(&str, &str, &str); 5] = [
     ("etcd-peer-server-tls", "peer", "/var/etcd/ssl/peer/server"),
 ];
 
-/// `spec.volumes` of the pod.
+/// The `spec.volumes` of the pod.
 pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
     let mut volumes = vec![json!({
         "name": "join",
@@ -47,12 +48,12 @@ pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
     volumes
 }
 
-/// Where the container that initialises says that etcd may start.
+/// The mount in which the initialising container permits etcd's start.
 pub(super) fn initialised_mount() -> Value {
     json!({"name": INITIALISED_VOLUME, "mountPath": "/var/etcd/initialised"})
 }
 
-/// `volumeMounts` of the etcd container.
+/// The `volumeMounts` of the etcd container.
 pub(super) fn mounts(spec: &Spec) -> Vec<Value> {
     let mut mounts = vec![
         json!({"name": DATA_VOLUME, "mountPath": DATA}),
@@ -69,7 +70,7 @@ pub(super) fn mounts(spec: &Spec) -> Vec<Value> {
     mounts
 }
 
-/// Those of [`TLS_VOLUMES`], by the names that this cluster has for them.
+/// The volumes of [`TLS_VOLUMES`], under the names that this cluster has for them.
 fn tls_volumes(spec: &Spec) -> impl Iterator<Item = (String, &'static str, &'static str)> {
     let told = spec.tls_told;
     let volumes = TLS_VOLUMES
@@ -84,7 +85,7 @@ fn tls_volumes(spec: &Spec) -> impl Iterator<Item = (String, &'static str, &'sta
     })
 }
 
-/// `volumeClaimTemplates` of the StatefulSet.
+/// The `volumeClaimTemplates` of the StatefulSet.
 pub(super) fn claim_templates(spec: &Spec) -> Vec<Value> {
     match spec.storage {
         Storage::EmptyDir => Vec::new(),

@@ -1,4 +1,4 @@
-//! The rows, by whose tests they come from.
+//! The rows, grouped by the project whose tests they come from.
 
 mod disruption_budgets;
 mod druid;

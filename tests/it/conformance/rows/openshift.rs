@@ -1,4 +1,4 @@
-//! Rows of the etcd operator that looks after an `OpenShift` control plane.
+//! Rows of the etcd operator of `OpenShift` control planes.
 
 use super::super::row::{Ours, Row};
 

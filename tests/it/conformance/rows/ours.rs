@@ -290,7 +290,7 @@ pub(super) const ROWS: &[Row] = &[
         shown_by: &[
             "a_settle_time_begins_when_this_replica_first_saw_the_yes",
             "a_repeated_yes_begins_a_settle_time_of_its_own",
-            "rule_9_a_new_ledger_is_cold_until_it_was_seen_for_a_settle_time",
+            "rule_9_a_new_ledger_is_untrusted_until_it_was_seen_for_a_settle_time",
         ],
     },
 ];

@@ -189,7 +189,7 @@ pub(super) const ROWS: &[Row] = &[
         shown_by: &[
             "s15_namespaces_are_a_list_or_everything_and_nothing_is_guessed",
             "every_webhook_has_the_fields_that_the_design_of_admission_asks_for",
-            "a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_turns_cold",
+            "a_label_that_was_taken_from_the_namespace_is_put_back_and_the_ledger_loses_its_trust",
         ],
     },
     Row {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use quorumgate_core::quorum::{
-    Cause, Incarnation, Permitted, PodName, Seen, Settlement, settlement,
+    Cause, CauseState, Incarnation, Permitted, PodName, Settlement, settlement,
 };
 
 use super::member::{Ailment, Phase, Pod};
@@ -132,7 +132,7 @@ impl Cluster {
             .collect();
         for (name, cause) in open {
             let seen = *self.seen.entry(cause.seq).or_insert(self.now);
-            let incarnation = Seen::Incarnation(self.look(&cause));
+            let incarnation = CauseState::Incarnation(self.look(&cause));
             if settlement(&cause, incarnation, TICK * (self.now - seen), SETTLE) != Settlement::Keep
                 && let Some(next) = self.grants.settle(&name, cause.seq)
             {

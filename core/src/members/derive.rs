@@ -1,0 +1,275 @@
+//! The next status of an `EtcdMember`, from the recorded one and one observation.
+
+use std::time::Duration;
+
+use super::facts::{Etcd, Facts, PreviousSizes, StageResult};
+use super::path::{Impossible, way};
+use super::state::State;
+use super::status::{
+    LastRestoration, MOST_TRANSITIONS, Mismatch, RestorationStatus, RestorationType, Snapshots,
+    Status, Stored, UnixTime,
+};
+use super::transition::{Reason, Transition};
+use crate::quorum::{Sizes, VolumeFinding};
+
+/// The time after which sizes are written however little they have changed.
+const SIZES_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// The change of a size that is written at once: one part in so many, which is 5 %.
+const SIZE_STEP: u64 = 20;
+
+/// The result of [`derive()`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Derived {
+    /// The status to record. Nothing is written if it equals the recorded one.
+    pub status: Status,
+    /// The change of state that was refused, if any. The caller makes an Event of it.
+    pub refused: Option<Impossible>,
+    /// Whether the annotation [`CREATE_AS_LEARNER`](super::CREATE_AS_LEARNER) is to be removed:
+    /// the member has become a voter.
+    pub drop_annotation: bool,
+}
+
+/// Derives the next status of a member.
+///
+/// ```
+/// use quorumgate_core::members::{Exit, Facts, State, Status, UnixTime, derive};
+/// use quorumgate_core::quorum::{Snapshot, example};
+///
+/// let cluster = Snapshot::assemble(&example::healthy("etcd-main", 3));
+/// let mut facts = Facts::of(&cluster, &"etcd-main-1".into(), UnixTime(1_000));
+/// facts.exit = Some(Exit::Clean);
+/// let derived = derive(&Status::default(), &facts);
+///
+/// // The member serves already. The states before are those that it must have passed.
+/// let states: Vec<State> = derived.status.transitions.iter().map(|t| t.state).collect();
+/// assert_eq!(states, [State::New, State::DbValidationSanity, State::Follower]);
+/// // As long as nothing changes there is nothing to write.
+/// assert_eq!(derive(&derived.status, &facts).status, derived.status);
+/// ```
+pub fn derive(recorded: &Status, facts: &Facts) -> Derived {
+    let mut status = recorded.clone();
+    let refused = append_transitions(&mut status, facts).err();
+    let new = status
+        .transitions
+        .get(recorded.transitions.len()..)
+        .unwrap_or_default()
+        .to_vec();
+    for transition in &new {
+        restored(&mut status.last_restoration, transition);
+    }
+    failed_restoration(&mut status.last_restoration, facts);
+    status.id = facts.id.or(status.id);
+    status.cluster_id = facts.cluster_id.or(status.cluster_id);
+    status.peer_tls_enabled = facts.peer_tls.or(status.peer_tls_enabled);
+    write_sizes(&mut status, facts);
+    if let Some(snapshots) = &facts.snapshots {
+        status.snapshots = merged(&status.snapshots, snapshots);
+    }
+    if let Some(run) = &facts.defragmentation {
+        let known = status.last_defragmentation.as_ref();
+        if known.is_none_or(|known| known.start_time <= run.start_time) {
+            status.last_defragmentation = Some(run.clone());
+        }
+    }
+    note_volume(&mut status.volume_mismatches, facts);
+    let excess = status.transitions.len().saturating_sub(MOST_TRANSITIONS);
+    status.transitions.drain(..excess);
+    Derived {
+        drop_annotation: facts.create_as_learner && status.state().is_some_and(State::is_started),
+        status,
+        refused,
+    }
+}
+
+fn append_transitions(status: &mut Status, facts: &Facts) -> Result<(), Impossible> {
+    if status.transitions.is_empty() {
+        let first = transition(created(facts), State::New, facts.now, facts);
+        status.transitions.push(first);
+    }
+    let Some(last) = status.transitions.last().cloned() else {
+        return Ok(());
+    };
+    // No time lies before the last one, or before the start of the process: otherwise that start
+    // would be taken for a restart again and again where the clock of the node is ahead.
+    let started = match facts.etcd {
+        Etcd::Started { since, .. } => since,
+        Etcd::NotStarted => None,
+    };
+    let time = facts.now.max(last.time).max(started.unwrap_or(facts.now));
+    let steps = way(&last, facts)?.into_iter();
+    status
+        .transitions
+        .extend(steps.map(|(reason, state)| transition(reason, state, time, facts)));
+    Ok(())
+}
+
+/// The reason for the first entry.
+fn created(facts: &Facts) -> Reason {
+    match (facts.create_as_learner, facts.single) {
+        (true, _) => Reason::ClusterScaledUp,
+        (false, true) => Reason::NewSingleNodeClusterCreated,
+        (false, false) => Reason::NewMultiNodeClusterCreated,
+    }
+}
+
+fn transition(reason: Reason, state: State, time: UnixTime, facts: &Facts) -> Transition {
+    Transition {
+        state,
+        reason,
+        time,
+        message: message(reason, state, facts).into(),
+    }
+}
+
+fn message(reason: Reason, state: State, facts: &Facts) -> &'static str {
+    match reason {
+        Reason::ClusterScaledUp => "New member added due to etcd cluster scale-up",
+        Reason::NewSingleNodeClusterCreated => "New cluster with a single member",
+        Reason::NewMultiNodeClusterCreated => "New cluster with several members",
+        Reason::DetectedPreviousCleanExit => "Detected previous clean exit",
+        Reason::DetectedPreviousUncleanExit if facts.exit.is_none() => {
+            "No clean exit is known, requires full DB validation"
+        }
+        Reason::DetectedPreviousUncleanExit => {
+            "Detected previous unclean exit, requires full DB validation"
+        }
+        Reason::DbValidationFailed if state == State::Restoration => {
+            "DB validation failed, restoring from the backup"
+        }
+        Reason::DbValidationFailed => "The data was given up, the member joins again",
+        Reason::DbValidationSucceeded => "The member serves",
+        Reason::RestorationSucceeded => "The data was restored, the member serves",
+        Reason::WaitingToJoinAsLearner => "Waiting to join the cluster as a learner",
+        Reason::JoinedAsLearner => "Joined the cluster as a learner",
+        Reason::PromotedAsVotingMember => "Now in sync with leader, promoted as voting member",
+        Reason::GainedClusterLeadership => "Elected leader",
+        Reason::LostClusterLeadership => "Another member leads",
+    }
+}
+
+/// Notes the beginning and the success of a restoration. A learner is restored from the leader.
+fn restored(last: &mut Option<LastRestoration>, transition: &Transition) {
+    let begun = |from| LastRestoration {
+        from,
+        status: RestorationStatus::InProgress,
+        reason: Some(transition.reason.to_string()),
+        message: Some(transition.message.clone()),
+        start_time: transition.time,
+        end_time: None,
+    };
+    match transition.reason {
+        Reason::JoinedAsLearner => *last = Some(begun(RestorationType::FromLeader)),
+        Reason::DbValidationFailed => {
+            if transition.state == State::Restoration {
+                *last = Some(begun(RestorationType::FromSnapshot));
+            }
+        }
+        Reason::PromotedAsVotingMember | Reason::RestorationSucceeded => {
+            if let Some(last) = last.as_mut().filter(|last| last.end_time.is_none()) {
+                last.status = RestorationStatus::Success;
+                last.reason = Some(transition.reason.to_string());
+                last.message = Some(transition.message.clone());
+                last.end_time = Some(transition.time);
+            }
+        }
+        Reason::ClusterScaledUp
+        | Reason::NewSingleNodeClusterCreated
+        | Reason::NewMultiNodeClusterCreated
+        | Reason::DetectedPreviousCleanExit
+        | Reason::DetectedPreviousUncleanExit
+        | Reason::DbValidationSucceeded
+        | Reason::WaitingToJoinAsLearner
+        | Reason::GainedClusterLeadership
+        | Reason::LostClusterLeadership => {}
+    }
+}
+
+/// Notes that a restoration from the backup failed. backup-restore then tries again by itself.
+fn failed_restoration(last: &mut Option<LastRestoration>, facts: &Facts) {
+    let open = last.as_mut().filter(|last| {
+        last.from == RestorationType::FromSnapshot && last.status == RestorationStatus::InProgress
+    });
+    if let (Some(last), Some(StageResult::Failed)) = (open, facts.restoration) {
+        last.status = RestorationStatus::Failed;
+        last.message = Some("backup-restore reports a failed restoration".into());
+        last.end_time = Some(facts.now);
+    }
+}
+
+/// Takes the sizes over if they are new, have changed by 5 %, or were written 10 minutes ago.
+fn write_sizes(status: &mut Status, facts: &Facts) {
+    let Some(Sizes { db, in_use, .. }) = facts.sizes else {
+        return;
+    };
+    let old = match facts.previous_sizes {
+        PreviousSizes::WrittenFor(age) => age >= SIZES_AFTER,
+        PreviousSizes::NotMine => true,
+    };
+    let changed = |recorded: Option<u64>, now: u64| {
+        recorded.is_none_or(|before| before.abs_diff(now) >= (before / SIZE_STEP).max(1))
+    };
+    if old || changed(status.db_size, db) || changed(status.db_size_in_use, in_use) {
+        status.db_size = Some(db);
+        status.db_size_in_use = Some(in_use);
+    }
+}
+
+/// The snapshots as they were read, completed from the record where that knows more about the same
+/// snapshot: the Leases tell only the revision.
+fn merged(recorded: &Snapshots, read: &Snapshots) -> Snapshots {
+    Snapshots {
+        last_full: same(recorded.last_full.as_ref(), read.last_full.as_ref()),
+        last_delta: same(recorded.last_delta.as_ref(), read.last_delta.as_ref()),
+        accumulated_delta_size: read.accumulated_delta_size,
+    }
+}
+
+fn same(recorded: Option<&Stored>, read: Option<&Stored>) -> Option<Stored> {
+    let read = read?;
+    let known = recorded.filter(|known| known.end_revision == read.end_revision);
+    Some(known.map_or_else(
+        || read.clone(),
+        |known| Stored {
+            timestamp: read.timestamp.or(known.timestamp),
+            name: read.name.clone().or_else(|| known.name.clone()),
+            size: read.size.or(known.size),
+            start_revision: read.start_revision.or(known.start_revision),
+            end_revision: read.end_revision,
+        },
+    ))
+}
+
+/// Opens an entry for a wrong volume, one per volume, and closes all when the right one is back.
+fn note_volume(mismatches: &mut Vec<Mismatch>, facts: &Facts) {
+    match &facts.volume {
+        VolumeFinding::Unknown => {}
+        VolumeFinding::AsRecorded => {
+            for open in mismatches.iter_mut().filter(|m| m.fixed_at.is_none()) {
+                open.fixed_at = Some(facts.now);
+            }
+        }
+        VolumeFinding::Wrong { volume, .. } => {
+            // A claim that is not bound has no wrong volume yet.
+            let Some(id) = &volume.volume_id else {
+                return;
+            };
+            let known = mismatches.iter_mut().find(|known| known.volume_id == *id);
+            if let Some(known) = known {
+                known.fixed_at = None;
+                // A new pod counts from 0 again, so the sum over several pods is a lower bound.
+                known.num_restarts = known.num_restarts.max(facts.restarts);
+            } else {
+                mismatches.push(Mismatch {
+                    identified_at: facts.now,
+                    fixed_at: None,
+                    volume_id: id.clone(),
+                    num_restarts: facts.restarts,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

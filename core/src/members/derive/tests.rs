@@ -1,0 +1,469 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::members::{CREATE_AS_LEARNER, Exit, Listing, is_permitted};
+use crate::members::{LastDefragmentation, RunStatus};
+use crate::quorum::{Difference, Snapshot, Volume, example};
+
+/// A follower that serves, of a cluster of three.
+fn facts() -> Facts {
+    let cluster = Snapshot::assemble(&example::healthy("etcd", 3));
+    let mut facts = Facts::of(&cluster, &"etcd-1".into(), UnixTime(1_000));
+    facts.exit = Some(Exit::Clean);
+    facts
+}
+
+fn initializing(since: i64) -> Facts {
+    Facts {
+        etcd: Etcd::Started {
+            since: Some(UnixTime(since)),
+            initializes: true,
+        },
+        listing: Listing::Unknown,
+        serves: false,
+        leads: false,
+        now: UnixTime(since + 1),
+        ..facts()
+    }
+}
+
+fn listed(listing: Listing, now: i64) -> Facts {
+    Facts {
+        listing,
+        serves: listing == Listing::Voter,
+        now: UnixTime(now),
+        etcd: Etcd::Started {
+            since: None,
+            initializes: false,
+        },
+        ..facts()
+    }
+}
+
+fn single(facts: Facts) -> Facts {
+    Facts {
+        single: true,
+        leads: facts.serves,
+        ..facts
+    }
+}
+
+/// The states and reasons of all transitions, while each of these is observed.
+fn life(observations: &[Facts]) -> Vec<(&'static str, &'static str)> {
+    let status = after(observations);
+    let steps = status.transitions.iter();
+    steps
+        .map(|step| (step.state.sub_state(), step.reason.into()))
+        .collect()
+}
+
+fn after(observations: &[Facts]) -> Status {
+    let mut status = Status::default();
+    for facts in observations {
+        let derived = derive(&status, facts);
+        assert_eq!(derived.refused, None);
+        status = derived.status;
+    }
+    status
+}
+
+#[test]
+fn a_single_member_goes_straight_to_leader() {
+    let seen = [
+        single(Facts {
+            etcd: Etcd::NotStarted,
+            ..initializing(0)
+        }),
+        single(initializing(10)),
+        single(listed(Listing::Voter, 20)),
+    ];
+    assert_eq!(
+        life(&seen),
+        [
+            ("New", "NewSingleNodeClusterCreated"),
+            ("DBValidationSanity", "DetectedPreviousCleanExit"),
+            ("Leader", "DBValidationSucceeded"),
+        ]
+    );
+}
+
+#[test]
+fn a_single_member_with_bad_data_is_restored_from_the_backup() {
+    let fails = Facts {
+        exit: Some(Exit::Unclean),
+        ..single(initializing(10))
+    };
+    let bad_data = Facts {
+        validation: Some(StageResult::Failed),
+        now: UnixTime(15),
+        ..fails.clone()
+    };
+    let seen = [fails, bad_data, single(listed(Listing::Voter, 20))];
+    let status = after(&seen[..2]);
+    let restoration = status.last_restoration.unwrap();
+    assert_eq!(restoration.from, RestorationType::FromSnapshot);
+    assert_eq!(restoration.status, RestorationStatus::InProgress);
+    assert_eq!(
+        life(&seen)[1..],
+        [
+            ("DBValidationFull", "DetectedPreviousUncleanExit"),
+            ("Restoration", "DBValidationFailed"),
+            ("Leader", "RestorationSucceeded"),
+        ]
+    );
+    let restored = after(&seen).last_restoration.unwrap();
+    assert_eq!(restored.status, RestorationStatus::Success);
+    assert_eq!(restored.end_time, Some(UnixTime(20)));
+}
+
+#[test]
+fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
+    let fails = Facts {
+        validation: Some(StageResult::Failed),
+        restoration: Some(StageResult::Failed),
+        ..single(initializing(10))
+    };
+    let failed = after(std::slice::from_ref(&fails));
+    let restoration = failed.last_restoration.clone().unwrap();
+    assert_eq!(restoration.status, RestorationStatus::Failed);
+    assert_eq!(derive(&failed, &fails).status, failed, "told once");
+    let restored = derive(&failed, &single(listed(Listing::Voter, 30)));
+    assert_eq!(restored.status.state(), Some(State::Leader));
+}
+
+#[test]
+fn a_member_added_by_growth_waits_learns_and_is_promoted() {
+    let grown = |facts| Facts {
+        create_as_learner: true,
+        ..facts
+    };
+    let seen = [
+        grown(Facts {
+            etcd: Etcd::NotStarted,
+            ..initializing(0)
+        }),
+        grown(initializing(10)),
+        grown(listed(Listing::No, 20)),
+        grown(listed(Listing::Learner, 30)),
+        grown(listed(Listing::Voter, 40)),
+    ];
+    assert_eq!(
+        life(&seen),
+        [
+            ("New", "ClusterScaledUp"),
+            ("PendingLearner", "WaitingToJoinAsLearner"),
+            ("Learner", "JoinedAsLearner"),
+            ("Follower", "PromotedAsVotingMember"),
+        ]
+    );
+    let learning = after(&seen[..4]);
+    let restoration = learning.last_restoration.as_ref().unwrap();
+    assert_eq!(restoration.from, RestorationType::FromLeader);
+    assert!(!derive(&learning, &seen[3]).drop_annotation);
+    assert!(
+        derive(&learning, &seen[4]).drop_annotation,
+        "{CREATE_AS_LEARNER} goes with the promotion"
+    );
+    // A learner that restarts stays a learner.
+    assert_eq!(derive(&learning, &grown(initializing(35))).status, learning);
+}
+
+#[test]
+fn a_voter_that_restarts_is_validated_and_serves_again() {
+    let seen = [
+        listed(Listing::Voter, 10),
+        initializing(20),
+        listed(Listing::Voter, 30),
+    ];
+    assert_eq!(
+        life(&seen)[2..],
+        [
+            ("Follower", "DBValidationSucceeded"),
+            ("DBValidationSanity", "DetectedPreviousCleanExit"),
+            ("Follower", "DBValidationSucceeded"),
+        ]
+    );
+}
+
+#[test]
+fn a_restart_that_nobody_saw_is_recorded_once_also_by_a_clock_that_is_ahead() {
+    let before = after(&[listed(Listing::Voter, 10)]);
+    let restarted = Facts {
+        etcd: Etcd::Started {
+            since: Some(UnixTime(90)),
+            initializes: false,
+        },
+        ..listed(Listing::Voter, 30)
+    };
+    let status = derive(&before, &restarted).status;
+    assert_eq!(status.transitions.len(), before.transitions.len() + 2);
+    assert_eq!(derive(&status, &restarted).status, status);
+}
+
+#[test]
+fn a_member_whose_data_was_given_up_is_new_and_joins_again() {
+    let fails = Facts {
+        exit: Some(Exit::Unclean),
+        validation: Some(StageResult::Failed),
+        ..initializing(20)
+    };
+    let seen = [
+        listed(Listing::Voter, 10),
+        fails,
+        listed(Listing::Learner, 30),
+    ];
+    assert_eq!(
+        life(&seen)[3..],
+        [
+            ("DBValidationFull", "DetectedPreviousUncleanExit"),
+            ("New", "DBValidationFailed"),
+            ("PendingLearner", "WaitingToJoinAsLearner"),
+            ("Learner", "JoinedAsLearner"),
+        ]
+    );
+}
+
+#[test]
+fn leadership_comes_and_goes() {
+    let leads = Facts {
+        leads: true,
+        ..listed(Listing::Voter, 20)
+    };
+    let seen = [
+        listed(Listing::Voter, 10),
+        leads,
+        listed(Listing::Voter, 30),
+    ];
+    assert_eq!(
+        life(&seen)[3..],
+        [
+            ("Leader", "GainedClusterLeadership"),
+            ("Follower", "LostClusterLeadership"),
+        ]
+    );
+}
+
+#[test]
+fn an_impossible_change_is_refused_and_leaves_the_record() {
+    let learning = after(&[listed(Listing::Learner, 10)]);
+    let derived = derive(&learning, &listed(Listing::No, 20));
+    let refused = derived.refused.unwrap();
+    assert_eq!(
+        refused.to_string(),
+        "the member is recorded as Starting (Learner) and was seen as Starting (PendingLearner), \
+         which cannot follow; the record stays"
+    );
+    assert_eq!(derived.status.transitions, learning.transitions);
+}
+
+#[test]
+fn sizes_are_written_at_a_change_of_5_percent_or_after_10_minutes() {
+    let sized = |db, age| Facts {
+        sizes: Some(Sizes {
+            db,
+            in_use: 500,
+            quota: None,
+        }),
+        previous_sizes: age,
+        ..facts()
+    };
+    let at = |seconds| PreviousSizes::WrittenFor(Duration::from_secs(seconds));
+    let status = derive(&Status::default(), &sized(1_000, PreviousSizes::NotMine)).status;
+    let size = |db, age| derive(&status, &sized(db, age)).status.db_size;
+    assert_eq!(size(1_049, at(599)), Some(1_000));
+    assert_eq!(size(1_050, at(0)), Some(1_050));
+    assert_eq!(size(950, at(0)), Some(950));
+    assert_eq!(size(1_001, at(600)), Some(1_001));
+    assert_eq!(size(1_001, PreviousSizes::NotMine), Some(1_001));
+}
+
+#[test]
+fn what_is_not_known_is_absent_and_what_was_known_stays() {
+    let unknown = Facts {
+        id: None,
+        cluster_id: None,
+        sizes: None,
+        ..initializing(10)
+    };
+    let status = derive(&Status::default(), &unknown).status;
+    assert_eq!((status.id, status.cluster_id), (None, None));
+    assert_eq!((status.db_size, status.peer_tls_enabled), (None, None));
+    let known = derive(&status, &facts()).status;
+    assert!(known.id.is_some() && known.db_size.is_some());
+    let still = derive(&known, &unknown).status;
+    assert_eq!((still.id, still.db_size), (known.id, known.db_size));
+}
+
+#[test]
+fn a_snapshot_known_by_its_revision_alone_keeps_what_was_known_before() {
+    let stored = |name: Option<&str>, revision| {
+        Some(Stored {
+            name: name.map(Into::into),
+            end_revision: Some(revision),
+            ..Stored::default()
+        })
+    };
+    let with = |last_full| Facts {
+        snapshots: Some(Snapshots {
+            last_full,
+            ..Snapshots::default()
+        }),
+        ..facts()
+    };
+    let known = derive(&Status::default(), &with(stored(Some("Full-7"), 7))).status;
+    let same = derive(&known, &with(stored(None, 7))).status;
+    assert_eq!(same.snapshots.last_full, stored(Some("Full-7"), 7));
+    let next = derive(&known, &with(stored(None, 8))).status;
+    assert_eq!(next.snapshots.last_full, stored(None, 8));
+}
+
+#[test]
+fn a_wrong_volume_opens_one_entry_and_the_right_one_closes_it() {
+    let wrong = |id: &str, restarts| Facts {
+        volume: VolumeFinding::Wrong {
+            volume: Volume {
+                claim_uid: "c".into(),
+                volume_id: Some(id.into()),
+            },
+            difference: Difference::Foreign,
+        },
+        restarts,
+        ..facts()
+    };
+    let right = Facts {
+        volume: VolumeFinding::AsRecorded,
+        now: UnixTime(2_000),
+        ..facts()
+    };
+    let seen = [wrong("v9", 0), wrong("v9", 3), wrong("v8", 1), right];
+    let status = after(&seen);
+    let closed = |id: &str, restarts| Mismatch {
+        identified_at: UnixTime(1_000),
+        fixed_at: Some(UnixTime(2_000)),
+        volume_id: id.into(),
+        num_restarts: restarts,
+    };
+    assert_eq!(status.volume_mismatches, [closed("v9", 3), closed("v8", 1)]);
+    let again = derive(&status, &wrong("v9", 4)).status;
+    assert_eq!(again.volume_mismatches.len(), 2);
+    assert_eq!(again.volume_mismatches[0].fixed_at, None);
+}
+
+#[test]
+fn the_latest_defragmentation_is_kept() {
+    let run = |start, status| {
+        Some(LastDefragmentation {
+            start_time: UnixTime(start),
+            end_time: None,
+            status,
+            reason: Some("reclaim".into()),
+            message: None,
+            initial_db_size: Some(9),
+            final_db_size: None,
+        })
+    };
+    let with = |defragmentation| Facts {
+        defragmentation,
+        ..facts()
+    };
+    let ended = run(5, Some(RunStatus::Succeeded));
+    let seen = [
+        with(run(5, None)),
+        with(ended.clone()),
+        with(run(4, None)),
+        with(None),
+    ];
+    assert_eq!(after(&seen).last_defragmentation, ended);
+}
+
+#[test]
+fn at_most_50_transitions_are_kept_the_latest_ones() {
+    let mut status = Status::default();
+    for time in 0..100 {
+        let leads = time % 2 == 0;
+        let facts = Facts {
+            leads,
+            ..listed(Listing::Voter, time)
+        };
+        status = derive(&status, &facts).status;
+    }
+    assert_eq!(status.transitions.len(), MOST_TRANSITIONS);
+    assert_eq!(status.transitions[49].time, UnixTime(99));
+}
+
+fn any_facts() -> impl Strategy<Value = Facts> {
+    let listing = prop_oneof![
+        Just(Listing::Voter),
+        Just(Listing::Learner),
+        Just(Listing::No),
+        Just(Listing::Unknown)
+    ];
+    let exit = proptest::option::of(prop_oneof![Just(Exit::Clean), Just(Exit::Unclean)]);
+    let outcome = || {
+        proptest::option::of(prop_oneof![
+            Just(StageResult::Succeeded),
+            Just(StageResult::Failed)
+        ])
+    };
+    let etcd = prop_oneof![
+        Just(Etcd::NotStarted),
+        (proptest::option::of(0_i64..300), any::<bool>()).prop_map(|(since, initializes)| {
+            Etcd::Started {
+                since: since.map(UnixTime),
+                initializes,
+            }
+        })
+    ];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0_i64..300);
+    (listing, exit, outcome(), outcome(), etcd, flags).prop_map(
+        |(listing, exit, validation, restoration, etcd, (single, grown, leads, now))| Facts {
+            now: UnixTime(now),
+            single,
+            create_as_learner: grown,
+            listing,
+            serves: listing == Listing::Voter,
+            leads: leads && listing == Listing::Voter,
+            exit,
+            validation,
+            restoration,
+            etcd,
+            ..facts()
+        },
+    )
+}
+
+proptest! {
+    /// The record is a life by the table of DEP-04 whatever is observed, and times never go back.
+    #[test]
+    fn every_record_is_a_way_by_the_table(observations in prop::collection::vec(any_facts(), 1..30)) {
+        let mut status = Status::default();
+        let mut complete: Vec<Transition> = Vec::new();
+        for facts in &observations {
+            let before = status.transitions.len();
+            let derived = derive(&status, facts);
+            prop_assert!(derived.status.transitions.len() <= MOST_TRANSITIONS);
+            if complete.len() < MOST_TRANSITIONS - 8 {
+                complete.extend(derived.status.transitions[before..].to_vec());
+            }
+            status = derived.status;
+        }
+        let mut from = None;
+        for step in &complete {
+            prop_assert!(is_permitted(from, step.reason, step.state), "{from:?} {step:?}");
+            from = Some(step.state);
+        }
+        prop_assert!(complete.windows(2).all(|pair| pair[0].time <= pair[1].time));
+    }
+
+    /// The same observation twice writes nothing the second time.
+    #[test]
+    fn what_has_been_recorded_is_not_written_again(
+        observations in prop::collection::vec(any_facts(), 1..10)
+    ) {
+        let mut status = Status::default();
+        for facts in &observations {
+            status = derive(&status, facts).status;
+            prop_assert_eq!(&derive(&status, facts).status, &status);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Which members are due.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::facts::{Facts, LastRun, MemberFacts};
+use super::nospace::is_below_limit;
+use crate::quorum::evidence::AlarmKind;
+use crate::quorum::{Member, Sizes};
+
+/// The bytes that a run has to free at least under quota pressure. A run that frees less has
+/// gained nothing.
+const LEAST: u64 = 32 << 20;
+
+/// The time after a run without gain before the next one.
+const AFTER_NO_GAIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The reason why a member is due. `Display` completes the sentence "the member is due: …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Due {
+    /// A NOSPACE alarm stands against the member, so the cluster refuses writes, and a
+    /// defragmentation brings it below the limit at which the alarm can be disarmed.
+    NoSpace {
+        /// The bytes to free.
+        reclaim: u64,
+    },
+    /// The annotation asks for a run.
+    Requested,
+    /// The size exceeds the share of the quota that the settings name.
+    QuotaPressure {
+        /// The bytes to free.
+        reclaim: u64,
+        /// The size in percent of the quota.
+        percent: u64,
+    },
+    /// The bytes that can be freed exceed both floors of the settings.
+    Reclaim {
+        /// The bytes to free.
+        reclaim: u64,
+        /// The bytes to free in percent of the size.
+        percent: u64,
+    },
+}
+
+impl Due {
+    /// The stable identifier of the reason, for metrics and status.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+
+    /// Whether the run need not wait for the window: the cluster refuses writes, or a person asked.
+    pub(super) fn is_urgent(self) -> bool {
+        matches!(self, Self::NoSpace { .. } | Self::Requested)
+    }
+}
+
+impl fmt::Display for Due {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSpace { reclaim } => {
+                write!(
+                    f,
+                    "it raised NOSPACE, and {} MiB can be freed",
+                    reclaim >> 20
+                )
+            }
+            Self::Requested => f.write_str("a run was asked for"),
+            Self::QuotaPressure { reclaim, percent } => write!(
+                f,
+                "its database has {percent} % of the quota, and {} MiB can be freed",
+                reclaim >> 20
+            ),
+            Self::Reclaim { reclaim, percent } => {
+                write!(f, "{} MiB ({percent} %) can be freed", reclaim >> 20)
+            }
+        }
+    }
+}
+
+/// The reason why a member is due. `None` if it is not, or if its sizes are not known.
+pub fn due(member: &Member, facts: &Facts) -> Option<Due> {
+    let own = member.pod_name().map(|pod| facts.of(pod))?;
+    let sizes = member.sizes?;
+    let last = own.last.as_ref();
+    let asked =
+        facts.request.is_some() && last.and_then(|l| l.request.as_ref()) != facts.request.as_ref();
+    if asked {
+        return Some(Due::Requested);
+    }
+    if last.is_some_and(rests) {
+        return None;
+    }
+    no_space(member, &own, sizes)
+        .or_else(|| quota_pressure(member, &own, sizes, facts))
+        .or_else(|| reclaim(sizes, facts))
+}
+
+fn no_space(member: &Member, own: &MemberFacts, sizes: Sizes) -> Option<Due> {
+    let quota = own.quota_of(member)?;
+    let helps = !is_below_limit(sizes.db, quota) && is_below_limit(sizes.in_use, quota);
+    (member.alarms.contains(&AlarmKind::NoSpace) && helps).then(|| Due::NoSpace {
+        reclaim: reclaimable(sizes),
+    })
+}
+
+fn quota_pressure(member: &Member, own: &MemberFacts, sizes: Sizes, facts: &Facts) -> Option<Due> {
+    let percent = percent(sizes.db, own.quota_of(member)?);
+    let reclaim = reclaimable(sizes);
+    let due = percent > u64::from(facts.settings.quota_pressure) && reclaim >= LEAST;
+    due.then_some(Due::QuotaPressure { reclaim, percent })
+}
+
+fn reclaim(sizes: Sizes, facts: &Facts) -> Option<Due> {
+    let reclaim = reclaimable(sizes);
+    let percent = percent(reclaim, sizes.db);
+    let due =
+        reclaim >= facts.settings.min_reclaim && percent >= u64::from(facts.settings.min_percent);
+    due.then_some(Due::Reclaim { reclaim, percent })
+}
+
+/// Whether the latest run gained nothing, and was so recent that the next one would not either.
+fn rests(last: &LastRun) -> bool {
+    let freed = last
+        .size_after
+        .map_or(0, |after| last.size_before.saturating_sub(after));
+    freed < LEAST && last.ended_ago < AFTER_NO_GAIN
+}
+
+/// The bytes that a defragmentation frees.
+pub(super) fn reclaimable(sizes: Sizes) -> u64 {
+    sizes.db.saturating_sub(sizes.in_use)
+}
+
+/// The share of `part` in `whole`, in percent, rounded down.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    let percent = u128::from(part) * 100 / u128::from(whole.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}

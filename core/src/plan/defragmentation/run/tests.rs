@@ -1,0 +1,747 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::Handover;
+use crate::plan::defragmentation::{Disarm, LastRun, Settings, disarm};
+use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Unanswered};
+use crate::quorum::{Cause, CauseState};
+use crate::quorum::{
+    EvidenceMode, Observation, Settlement, SmallCluster, Trust, example, settlement,
+};
+
+const GIB: u64 = 1 << 30;
+const ME: &str = "gate-0/1";
+
+/// A cluster of `voters` in which every member is due.
+fn cluster(voters: u32) -> Observation {
+    let mut observation = example::healthy("etcd", voters);
+    for n in 0..observation.pods.len() {
+        sized(&mut observation, n, 2 * GIB, GIB);
+        observation.pods[n].up_for = Some(Duration::from_secs(600));
+    }
+    observation
+}
+
+fn sized(observation: &mut Observation, n: usize, db: u64, in_use: u64) {
+    let status = observation.round.probes[n].status.as_mut().unwrap();
+    status.db_size = db;
+    status.db_size_in_use = in_use;
+    status.db_size_quota = Some(8 * GIB);
+}
+
+fn silent(observation: &mut Observation, n: usize) {
+    let probe = &mut observation.round.probes[n];
+    *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+}
+
+fn pod(n: u32) -> PodName {
+    PodName::new(format!("etcd-{n}"))
+}
+
+fn facts() -> Facts {
+    let member = || MemberFacts {
+        version: "3.6.16".parse().ok(),
+        quota: None,
+        room: Some(8 * GIB),
+        in_flight: Some(false),
+        liveness: None,
+        last: None,
+    };
+    Facts {
+        settings: Settings {
+            mode: Mode::Auto,
+            ..Settings::default()
+        },
+        request: None,
+        in_window: true,
+        other_schedule: None,
+        rolling_out: false,
+        all_served_for: Duration::from_secs(60),
+        handover: Handover::Possible,
+        me: ME.into(),
+        call: Call::NotMade,
+        members: (0..5).map(|n| (pod(n), member())).collect(),
+    }
+}
+
+fn with(change: impl FnOnce(&mut Facts)) -> Facts {
+    let mut facts = facts();
+    change(&mut facts);
+    facts
+}
+
+fn of_member(n: u32, change: impl FnOnce(&mut MemberFacts)) -> Facts {
+    with(|facts| change(facts.members.get_mut(&pod(n)).unwrap()))
+}
+
+fn granted(n: u32, holder: &str) -> Grants {
+    let permitted = Permitted::Defragment {
+        holder: holder.into(),
+        timeout_seconds: 900,
+    };
+    Grants::default().issue(&pod(n), permitted, holder.into(), String::new())
+}
+
+fn ask(observation: &Observation, grants: &Grants, facts: &Facts) -> Next {
+    next(&Snapshot::assemble(observation), grants, facts)
+}
+
+/// The step, or the reason to wait, as a word with the pod.
+fn said(observation: &Observation, grants: &Grants, facts: &Facts) -> String {
+    match ask(observation, grants, facts) {
+        Next::Nothing => "nothing".into(),
+        Next::Wait { pod, because, .. } => format!("wait {pod} {}", because.slug()),
+        Next::Watch { pod, because } => format!("watch {pod} {}", because.slug()),
+        Next::Act(step) => match &step {
+            Step::Grant { pod, .. } | Step::MoveLeader { pod, .. } | Step::Begin { pod } => {
+                format!("{} {}", step.slug(), pod.name)
+            }
+            Step::Settle { pod } => format!("settle {pod}"),
+            Step::GiveUp { pod, because } => format!("give-up {pod} {}", because.slug()),
+        },
+    }
+}
+
+fn first(observation: &Observation, facts: &Facts) -> String {
+    said(observation, &Grants::default(), facts)
+}
+
+/// The reason why etcd-2, the first follower in order, is refused.
+fn refused(observation: &Observation, facts: &Facts) -> String {
+    let said = first(observation, facts);
+    said.strip_prefix("wait etcd-2 ")
+        .unwrap_or(&said)
+        .to_owned()
+}
+
+#[test]
+fn a_run_goes_through_the_followers_and_ends_with_the_leader() {
+    let mut observation = cluster(3);
+    let (none, facts) = (Grants::default(), facts());
+    let mut order = Vec::new();
+    for _ in 0..3 {
+        let Next::Act(Step::Grant { pod: target, .. }) = ask(&observation, &none, &facts) else {
+            panic!("{order:?}");
+        };
+        let n: usize = target.name.as_str()[5..].parse().unwrap();
+        sized(&mut observation, n, GIB, GIB);
+        order.push(n);
+    }
+    assert_eq!(order, [2, 1, 0]);
+    assert_eq!(ask(&observation, &none, &facts), Next::Nothing);
+}
+
+#[test]
+fn a_grant_is_followed_by_one_call_and_settles_by_proof() {
+    let observation = cluster(3);
+    let open = granted(2, ME);
+    assert_eq!(said(&observation, &open, &facts()), "begin etcd-2");
+    let running = with(|f| f.call = Call::Running);
+    assert_eq!(
+        said(&observation, &open, &running),
+        "watch etcd-2 in-flight"
+    );
+    let returned = with(|f| f.call = Call::Returned { done: true });
+    assert_eq!(said(&observation, &open, &returned), "settle etcd-2");
+}
+
+#[test]
+fn a_call_that_returned_settles_only_when_the_member_serves_and_nothing_is_in_flight() {
+    let open = granted(2, ME);
+    let returned = |done, in_flight| {
+        let mut facts = of_member(2, |m| m.in_flight = in_flight);
+        facts.call = Call::Returned { done };
+        facts
+    };
+    let mut blocked = cluster(3);
+    silent(&mut blocked, 2);
+    let watch = "watch etcd-2 in-flight";
+    assert_eq!(said(&blocked, &open, &returned(true, Some(false))), watch);
+    let serves = cluster(3);
+    assert_eq!(said(&serves, &open, &returned(true, Some(true))), watch);
+    // The client gave up. The server may not even have begun.
+    assert_eq!(said(&serves, &open, &returned(false, None)), watch);
+    let by_age = progress(
+        &Snapshot::assemble(&serves),
+        &pod(2),
+        ME,
+        &returned(false, None),
+    );
+    assert_eq!(by_age, Defragmentation::NotMine);
+    assert_eq!(
+        said(&serves, &open, &returned(false, Some(false))),
+        "settle etcd-2"
+    );
+    assert_eq!(said(&serves, &open, &returned(true, None)), "settle etcd-2");
+}
+
+#[test]
+fn before_the_call_everything_is_judged_again() {
+    let open = granted(2, ME);
+    let mut ill = cluster(3);
+    silent(&mut ill, 1);
+    assert_eq!(
+        said(&ill, &open, &facts()),
+        "give-up etcd-2 not-all-serving"
+    );
+    let rollout = with(|f| f.rolling_out = true);
+    assert_eq!(said(&cluster(3), &open, &rollout), "give-up etcd-2 rollout");
+    let gone = Observation {
+        pods: cluster(3).pods[..2].to_vec(),
+        ..cluster(3)
+    };
+    assert!(said(&gone, &open, &facts()).starts_with("give-up etcd-2"));
+}
+
+#[test]
+fn the_leader_hands_over_to_a_follower_that_is_done_or_stays_as_it_is() {
+    let mut observation = cluster(3);
+    for n in [1, 2] {
+        sized(&mut observation, n, GIB, GIB);
+    }
+    assert_eq!(first(&observation, &facts()), "grant etcd-0");
+    let open = granted(0, ME);
+    assert_eq!(said(&observation, &open, &facts()), "move-leader etcd-0");
+    let refuses = with(|f| f.handover = Handover::Refused);
+    assert_eq!(
+        first(&observation, &refuses),
+        "wait etcd-0 handover-refused"
+    );
+    assert_eq!(
+        said(&observation, &open, &refuses),
+        "give-up etcd-0 handover-refused"
+    );
+    let remaining = Duration::from_secs(3);
+    let rests = with(|f| f.handover = Handover::Resting { remaining });
+    assert_eq!(first(&observation, &rests), "wait etcd-0 leadership");
+    for probe in &mut observation.round.probes {
+        probe.status.as_mut().unwrap().leader = Some(MemberId(2));
+    }
+    assert_eq!(said(&observation, &open, &facts()), "begin etcd-0");
+}
+
+#[test]
+fn the_leader_does_not_hand_over_to_a_follower_that_is_due() {
+    let observation = cluster(3);
+    let open = granted(0, ME);
+    assert_eq!(
+        said(&observation, &open, &facts()),
+        "give-up etcd-0 no-heir"
+    );
+}
+
+#[test]
+fn the_grant_of_another_process_is_watched_and_settles_by_age() {
+    // The process has the same pod name as the one before its container restarted.
+    let open = granted(2, "gate-0/0");
+    assert_eq!(
+        said(&cluster(3), &open, &facts()),
+        "watch etcd-2 other-holder"
+    );
+    let snapshot = Snapshot::assemble(&cluster(3));
+    let seen = |facts: &Facts| progress(&snapshot, &pod(2), "gate-0/0", facts);
+    assert_eq!(seen(&facts()), Defragmentation::NotMine);
+    let in_flight = of_member(2, |m| m.in_flight = Some(true));
+    assert_eq!(seen(&in_flight), Defragmentation::Running);
+    let cause = Cause {
+        what: Permitted::Defragment {
+            holder: "gate-0/0".into(),
+            timeout_seconds: 900,
+        },
+        seq: 1,
+        by: String::new(),
+        at: String::new(),
+    };
+    let (age, settle) = (Duration::from_secs(1_020), Duration::from_secs(120));
+    let of = |facts: &Facts| {
+        settlement(
+            &cause,
+            CauseState::Defragmentation(seen(facts)),
+            age,
+            settle,
+        )
+    };
+    assert_eq!(of(&facts()), Settlement::NeverHappened);
+    assert_eq!(of(&in_flight), Settlement::Keep);
+}
+
+#[test]
+fn due_is_what_exceeds_both_floors() {
+    let sizes = |db, in_use| {
+        let mut observation = cluster(3);
+        sized(&mut observation, 2, db, in_use);
+        for n in [0, 1] {
+            sized(&mut observation, n, GIB, GIB);
+        }
+        first(&observation, &facts())
+    };
+    assert_eq!(sizes(2 * GIB, GIB), "grant etcd-2");
+    // 1 GiB is 33 %, and half of 100 MiB is less than 200 MiB.
+    assert_eq!(sizes(3 * GIB, 2 * GIB), "nothing");
+    assert_eq!(sizes(100 << 20, 50 << 20), "nothing");
+    // Above 80 % of the quota 32 MiB are enough.
+    assert_eq!(sizes(7 * GIB, 7 * GIB - (32 << 20)), "grant etcd-2");
+    assert_eq!(sizes(7 * GIB, 7 * GIB - (31 << 20)), "nothing");
+}
+
+#[test]
+fn no_gain_means_not_again_for_24_hours_unless_somebody_asks() {
+    let ended = |hours: u64, size_after| {
+        let mut facts = facts();
+        for own in facts.members.values_mut() {
+            own.last = Some(LastRun {
+                ended_ago: Duration::from_secs(hours * 3_600),
+                took: Duration::from_secs(9),
+                size_before: 2 * GIB,
+                size_after,
+                request: None,
+            });
+        }
+        facts
+    };
+    let none = Some(2 * GIB);
+    assert_eq!(first(&cluster(3), &ended(23, none)), "nothing");
+    assert_eq!(first(&cluster(3), &ended(24, none)), "grant etcd-2");
+    assert_eq!(first(&cluster(3), &ended(1, Some(GIB))), "grant etcd-2");
+    assert_eq!(first(&cluster(3), &ended(1, None)), "nothing", "failed");
+    let mut asked = ended(1, none);
+    asked.request = Some("now".into());
+    assert_eq!(first(&cluster(3), &asked), "grant etcd-2");
+    for own in asked.members.values_mut() {
+        own.last.as_mut().unwrap().request = Some("now".into());
+    }
+    assert_eq!(first(&cluster(3), &asked), "nothing", "each request once");
+}
+
+#[test]
+fn the_mode_the_window_and_another_schedule_hold_back_what_nobody_asked_for() {
+    let observation = cluster(3);
+    let mode = |mode| with(|f| f.settings.mode = mode);
+    assert_eq!(first(&observation, &mode(Mode::Off)), "nothing");
+    assert_eq!(refused(&observation, &mode(Mode::Report)), "report-only");
+    let closed = with(|f| f.in_window = false);
+    assert_eq!(refused(&observation, &closed), "window");
+    let druid = with(|f| f.other_schedule = Some("0 0 */3 * *".into()));
+    assert_eq!(refused(&observation, &druid), "other-schedule");
+    for mut facts in [mode(Mode::Report), closed, druid] {
+        facts.request = Some("now".into());
+        assert_eq!(first(&observation, &facts), "grant etcd-2");
+    }
+    let mut off = mode(Mode::Off);
+    off.request = Some("now".into());
+    assert_eq!(first(&observation, &off), "nothing");
+}
+
+#[test]
+fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
+    let change = |change: &dyn Fn(&mut Observation)| {
+        let mut observation = cluster(3);
+        change(&mut observation);
+        refused(&observation, &facts())
+    };
+    assert_eq!(change(&|o| silent(o, 0)), "not-all-serving");
+    assert_eq!(change(&|o| o.pods[0].terminating = true), "terminating");
+    assert_eq!(
+        change(&|o| o.circumstances.ledger = Trust::Untrusted { remaining: None }),
+        "ledger-untrusted"
+    );
+    let lagging = |o: &mut Observation, entries: u64| {
+        o.round.probes[0].status.as_mut().unwrap().applied_index = 10 + entries;
+    };
+    assert_eq!(change(&|o| lagging(o, 1_000)), "grant etcd-2");
+    assert_eq!(change(&|o| lagging(o, 1_001)), "lag");
+    let learner = |o: &mut Observation| {
+        for probe in &mut o.round.probes {
+            probe.members.as_mut().unwrap()[0].learner = true;
+            probe.status.as_mut().unwrap().leader = Some(MemberId(2));
+        }
+        o.round.probes[0].status.as_mut().unwrap().learner = true;
+    };
+    assert_eq!(change(&learner), "learner");
+    let corrupt = |o: &mut Observation| {
+        let alarm = Alarm {
+            member: MemberId(1),
+            kind: AlarmKind::Corrupt,
+        };
+        o.round.probes[1].status.as_mut().unwrap().alarms = vec![alarm];
+    };
+    assert_eq!(change(&corrupt), "corrupt");
+    assert_eq!(
+        refused(&cluster(3), &with(|f| f.rolling_out = true)),
+        "rollout"
+    );
+    let just = with(|f| f.all_served_for = Duration::from_secs(9));
+    assert_eq!(refused(&cluster(3), &just), "serving-too-short");
+    let other = of_member(0, |m| m.in_flight = Some(true));
+    assert_eq!(refused(&cluster(3), &other), "in-flight");
+    let going = Permitted::Delete {
+        uid: "uid-0".into(),
+        rollout: false,
+    };
+    let grants = Grants::default().issue(&pod(0), going, String::new(), String::new());
+    assert_eq!(said(&cluster(3), &grants, &facts()), "wait etcd-2 granted");
+}
+
+#[test]
+fn readiness_is_no_evidence_for_a_defragmentation() {
+    let mut observation = cluster(3);
+    let by_readiness = |o: &mut Observation| o.policy.evidence = EvidenceMode::Readiness;
+    by_readiness(&mut observation);
+    let open = granted(2, ME);
+    assert_eq!(
+        said(&observation, &open, &facts()),
+        "give-up etcd-2 no-live-evidence"
+    );
+}
+
+#[test]
+fn the_only_member_and_one_of_two_are_defragmented_by_policy_alone() {
+    let mut single = cluster(1);
+    assert_eq!(first(&single, &facts()), "grant etcd-0");
+    single.policy.single_member = SmallCluster::Never;
+    assert_eq!(first(&single, &facts()), "wait etcd-0 too-small");
+    assert_eq!(first(&cluster(2), &facts()), "wait etcd-1 too-small");
+}
+
+#[test]
+fn versions_with_defects_are_left_alone_or_have_to_be_steady() {
+    let version = |version: &str| {
+        let mut facts = facts();
+        for own in facts.members.values_mut() {
+            own.version = version.parse().ok();
+        }
+        facts
+    };
+    assert_eq!(refused(&cluster(3), &version("3.5.5")), "defect");
+    assert_eq!(refused(&cluster(3), &version("?")), "version-unknown");
+    assert_eq!(first(&cluster(3), &version("3.4.34")), "grant etcd-2");
+    let mut young = cluster(3);
+    for pod in &mut young.pods {
+        pod.up_for = Some(Duration::from_secs(59));
+    }
+    assert_eq!(refused(&young, &version("3.6.4")), "unsteady");
+    assert_eq!(first(&young, &version("3.6.5")), "grant etcd-2");
+    let mut behind = cluster(3);
+    behind.round.probes[0]
+        .status
+        .as_mut()
+        .unwrap()
+        .applied_index += 11;
+    assert_eq!(refused(&behind, &version("3.5.22")), "unsteady");
+}
+
+#[test]
+fn there_has_to_be_room_and_time() {
+    let each = |change: &dyn Fn(&mut MemberFacts)| {
+        let mut facts = facts();
+        facts.members.values_mut().for_each(change);
+        facts
+    };
+    let no_room = each(&|m| m.room = Some(GIB - 1));
+    assert_eq!(refused(&cluster(3), &no_room), "no-room");
+    let mut unknown = each(&|m| m.room = None);
+    assert_eq!(refused(&cluster(3), &unknown), "room-unknown");
+    unknown.request = Some("now".into());
+    assert_eq!(first(&cluster(3), &unknown), "grant etcd-2");
+    // 1 GiB takes 32 s where nothing better is known, and a third of what the probe bears is used.
+    let bears = |seconds| each(&|m| m.liveness = Some(Duration::from_secs(seconds)));
+    assert_eq!(refused(&cluster(3), &bears(95)), "liveness");
+    assert_eq!(first(&cluster(3), &bears(96)), "grant etcd-2");
+    let measured = each(&|m| {
+        m.liveness = Some(Duration::from_secs(12));
+        m.last = Some(LastRun {
+            ended_ago: Duration::from_secs(90_000),
+            took: Duration::from_secs(4),
+            size_before: 3 * GIB,
+            size_after: Some(GIB),
+            request: None,
+        });
+    });
+    assert_eq!(first(&cluster(3), &measured), "grant etcd-2");
+    let short = with(|f| f.settings.timeout = Duration::from_secs(31));
+    assert_eq!(refused(&cluster(3), &short), "timeout");
+}
+
+#[test]
+fn a_member_that_may_not_go_does_not_hold_up_the_other_followers() {
+    let full = of_member(2, |m| m.room = Some(0));
+    assert_eq!(first(&cluster(3), &full), "grant etcd-1");
+}
+
+fn no_space(observation: &mut Observation, n: u64) {
+    let alarm = Alarm {
+        member: MemberId(n + 1),
+        kind: AlarmKind::NoSpace,
+    };
+    for probe in &mut observation.round.probes {
+        probe.status.as_mut().unwrap().alarms.push(alarm);
+    }
+}
+
+#[test]
+fn nospace_is_urgent_and_is_disarmed_when_all_have_room() {
+    let mut full = cluster(3);
+    for n in 0..3 {
+        sized(&mut full, n, 8 * GIB, 7 * GIB);
+    }
+    sized(&mut full, 1, 8 * GIB, 6 * GIB);
+    no_space(&mut full, 1);
+    let closed = with(|f| f.in_window = false);
+    let Next::Act(Step::Grant { pod, due }) = ask(&full, &Grants::default(), &closed) else {
+        panic!("NOSPACE waits for no window");
+    };
+    assert_eq!((pod.name.as_str(), due.slug()), ("etcd-1", "no-space"));
+    let decide = |o: &Observation, facts: &Facts| disarm(&Snapshot::assemble(o), facts);
+    assert!(matches!(
+        decide(&full, &facts()),
+        Disarm::AfterDefragmentation { .. }
+    ));
+    let mut room = full.clone();
+    for n in 0..3 {
+        sized(&mut room, n, 7 * GIB, 6 * GIB);
+    }
+    assert_eq!(decide(&room, &facts()), Disarm::Disarm(vec![MemberId(2)]));
+    let report = with(|f| f.settings.mode = Mode::Report);
+    assert_eq!(decide(&room, &report), Disarm::ReportOnly);
+    assert_eq!(decide(&cluster(3), &facts()), Disarm::NoAlarm);
+    silent(&mut room, 0);
+    assert!(matches!(decide(&room, &facts()), Disarm::Unknown { .. }));
+}
+
+#[test]
+fn nospace_with_nothing_to_reclaim_is_told_and_not_defragmented() {
+    let mut full = cluster(3);
+    for n in 0..3 {
+        sized(&mut full, n, 8 * GIB, 8 * GIB - (1 << 20));
+    }
+    no_space(&mut full, 1);
+    assert_eq!(first(&full, &facts()), "nothing");
+    let stuck = disarm(&Snapshot::assemble(&full), &facts());
+    let percent = 99;
+    let member = "etcd-0".into();
+    assert_eq!(stuck, Disarm::NothingToReclaim { member, percent });
+}
+
+proptest! {
+    /// A run begins and a call is made only while every voter serves and no other member has a
+    /// grant, whatever is observed, and a call is made once.
+    #[test]
+    fn a_call_is_made_only_while_everybody_else_serves(
+        voters in 1_u32..6,
+        down in prop::option::of(0_usize..5),
+        granted_to in prop::option::of(0_u32..5),
+        mine in any::<bool>(),
+        call in prop_oneof![
+            Just(Call::NotMade),
+            Just(Call::Running),
+            any::<bool>().prop_map(|done| Call::Returned { done })
+        ],
+        in_flight in prop::option::of(any::<bool>()),
+    ) {
+        let mut observation = cluster(voters);
+        if let Some(n) = down.filter(|n| *n < voters as usize) {
+            silent(&mut observation, n);
+        }
+        let holder = if mine { ME } else { "another" };
+        let granted_to = granted_to.filter(|n| *n < voters);
+        let grants = granted_to.map_or_else(Grants::default, |n| granted(n, holder));
+        let mut facts = of_member(granted_to.unwrap_or(0), |m| m.in_flight = in_flight);
+        facts.call = call;
+        let snapshot = Snapshot::assemble(&observation);
+        let next = next(&snapshot, &grants, &facts);
+        if let Next::Act(Step::Grant { pod, .. } | Step::Begin { pod }) = &next {
+            let serving = snapshot.serving(&Grants::default(), None);
+            prop_assert_eq!(serving, voters);
+            prop_assert!(grants.iter().all(|(other, _)| *other == pod.name));
+            prop_assert_ne!(in_flight, Some(true));
+        }
+        if let Next::Act(Step::Begin { .. }) = next {
+            prop_assert!(mine && granted_to.is_some());
+            prop_assert_eq!(call, Call::NotMade);
+        }
+    }
+}
+
+/// Events around a run.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// The process looks and carries out the next step.
+    Step,
+    /// The server is done with what is in flight.
+    Done,
+    /// The client gives up. The server goes on.
+    GivesUp,
+    /// The process ends, and another one takes its place.
+    Crash,
+    /// The timeout and the settle time pass.
+    Wait,
+    /// The metrics become readable, or cease to be.
+    Metrics,
+}
+
+/// A cluster of three, and the process that defragments it.
+struct World {
+    observation: Observation,
+    grants: Grants,
+    facts: Facts,
+    in_flight: Vec<usize>,
+    readable: bool,
+    processes: u32,
+    calls: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            observation: cluster(3),
+            grants: Grants::default(),
+            facts: facts(),
+            in_flight: Vec::new(),
+            readable: true,
+            processes: 1,
+            calls: 0,
+        }
+    }
+
+    fn look(&mut self) -> Snapshot {
+        let mut seen = self.observation.clone();
+        for n in 0..3 {
+            let blocked = self.in_flight.contains(&n);
+            if blocked {
+                silent(&mut seen, n);
+            }
+            let own = self.facts.members.get_mut(&pod(u32::try_from(n).unwrap()));
+            own.unwrap().in_flight = self.readable.then_some(blocked);
+        }
+        if let Some(led) = self.in_flight.iter().find(|n| self.leads(**n)) {
+            // A leader that defragments stalls the cluster.
+            panic!("etcd-{led} leads");
+        }
+        Snapshot::assemble(&seen)
+    }
+
+    fn leads(&self, n: usize) -> bool {
+        let status = self.observation.round.probes[n].status.as_ref().unwrap();
+        status.leader == Some(status.member_id)
+    }
+
+    fn happen(&mut self, event: Event) {
+        let snapshot = self.look();
+        match event {
+            Event::Step => self.carry_out(next(&snapshot, &self.grants, &self.facts)),
+            Event::Done => {
+                for n in std::mem::take(&mut self.in_flight) {
+                    sized(&mut self.observation, n, GIB, GIB);
+                }
+                if self.facts.call == Call::Running {
+                    self.facts.call = Call::Returned { done: true };
+                }
+            }
+            Event::GivesUp if self.facts.call == Call::Running => {
+                self.facts.call = Call::Returned { done: false };
+            }
+            Event::GivesUp => {}
+            Event::Crash => {
+                self.facts.me = format!("gate-0/{}", self.processes);
+                self.processes += 1;
+                self.facts.call = Call::NotMade;
+            }
+            Event::Wait => self.settle_by_age(&snapshot),
+            Event::Metrics => self.readable = !self.readable,
+        }
+    }
+
+    fn carry_out(&mut self, next: Next) {
+        let Next::Act(step) = next else { return };
+        match step {
+            Step::Grant { pod, .. } => {
+                self.facts.call = Call::NotMade;
+                self.issue(&pod.name);
+            }
+            Step::MoveLeader { to, .. } => {
+                for probe in &mut self.observation.round.probes {
+                    probe.status.as_mut().unwrap().leader = Some(to);
+                }
+            }
+            Step::Begin { pod } => {
+                self.issue(&pod.name);
+                self.calls += 1;
+                self.facts.call = Call::Running;
+                assert_eq!(self.in_flight, [], "a second defragmentation");
+                self.in_flight.push(pod.name.as_str()[5..].parse().unwrap());
+            }
+            Step::Settle { pod } | Step::GiveUp { pod, .. } => {
+                self.grants = self.grants.settle(&pod, self.grants.last_seq()).unwrap();
+                self.facts.call = Call::NotMade;
+            }
+        }
+    }
+
+    fn issue(&mut self, pod: &PodName) {
+        let holder = self.facts.me.clone();
+        let permitted = Permitted::Defragment {
+            holder,
+            timeout_seconds: 900,
+        };
+        self.grants = self
+            .grants
+            .issue(pod, permitted, String::new(), String::new());
+    }
+
+    fn settle_by_age(&mut self, snapshot: &Snapshot) {
+        let open: Vec<_> = self
+            .grants
+            .iter()
+            .map(|(p, g)| (p.clone(), g.clone()))
+            .collect();
+        for (pod, grant) in open {
+            let cause = &grant.causes[0];
+            let Permitted::Defragment { holder, .. } = &cause.what else {
+                continue;
+            };
+            let seen = CauseState::Defragmentation(progress(snapshot, &pod, holder, &self.facts));
+            let (age, settle) = (Duration::from_secs(1_020), Duration::from_secs(120));
+            if seen == CauseState::Defragmentation(Defragmentation::NotMine)
+                && settlement(cause, seen, age, settle) != Settlement::Keep
+            {
+                self.grants = self.grants.settle(&pod, cause.seq).unwrap();
+            }
+        }
+    }
+}
+
+proptest! {
+    /// A run goes on after any crash, never has two defragmentations in flight, never begins one
+    /// on a leader, and ends with every member defragmented.
+    #[test]
+    fn a_run_is_resumed_after_any_crash(
+        events in prop::collection::vec(
+            prop_oneof![
+                6 => Just(Event::Step),
+                2 => Just(Event::Done),
+                1 => Just(Event::GivesUp),
+                1 => Just(Event::Crash),
+                1 => Just(Event::Wait),
+                1 => Just(Event::Metrics),
+            ],
+            0..60
+        )
+    ) {
+        let mut world = World::new();
+        for event in events {
+            world.happen(event);
+        }
+        world.readable = true;
+        for _ in 0..30 {
+            for event in [Event::Step, Event::Done, Event::Wait] {
+                world.happen(event);
+            }
+        }
+        let snapshot = world.look();
+        prop_assert_eq!(next(&snapshot, &world.grants, &world.facts), Next::Nothing);
+        prop_assert_eq!(&world.grants.iter().count(), &0);
+        prop_assert!(world.calls >= 3);
+    }
+}

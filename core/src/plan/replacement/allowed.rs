@@ -1,0 +1,94 @@
+//! The conditions under which a member may be replaced. They are checked before the grant and once
+//! more before the first change.
+
+use super::facts::{Facts, MembershipBy};
+use super::refusal::Refusal;
+use crate::plan::{Defect, Hindrance};
+use crate::quorum::evidence::AlarmKind;
+use crate::quorum::{
+    Actor, Grants, PodName, Role, Snapshot, decide_with_terminating_claim, majority, replacement,
+};
+
+/// The fewest voters of a cluster that can spare one while another joins.
+const FEWEST_VOTERS: u32 = 3;
+
+/// The reason why the member in the pod `target` may not be replaced now, apart from its own grant.
+pub(super) fn refusal(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    facts: &Facts,
+    target: &PodName,
+) -> Option<Refusal> {
+    if facts.membership == MembershipBy::Owner {
+        return Some(Refusal::Owner);
+    }
+    if let Some(hindrance) = Hindrance::of_evidence(snapshot) {
+        return Some(hindrance.into());
+    }
+    if facts.list.is_none() {
+        return Some(Refusal::NoList);
+    }
+    quiet(snapshot, grants, facts, target)
+        .or_else(|| others(snapshot, grants, target))
+        .or_else(|| versions(facts))
+        .or_else(|| trace(facts, target))
+        .or_else(|| {
+            let disruption = replacement(snapshot, target, Actor::Gate);
+            let verdict = decide_with_terminating_claim(snapshot, grants, &disruption);
+            Hindrance::of_verdict(verdict).map(Refusal::from)
+        })
+}
+
+/// Nothing else is under way.
+fn quiet(snapshot: &Snapshot, grants: &Grants, facts: &Facts, target: &PodName) -> Option<Refusal> {
+    let pods = snapshot.pods.iter().filter(|pod| pod.name != *target);
+    if let Some(hindrance) = Hindrance::of_others(grants, target, pods, facts.rolling_out) {
+        return Some(hindrance.into());
+    }
+    let mut others = snapshot
+        .members
+        .iter()
+        .filter(|member| member.pod_name() != Some(target));
+    others.find_map(|member| {
+        let name = member.name.clone();
+        if member.role == Role::Learner {
+            Some(Refusal::Learner { member: name })
+        } else if member.alarms.contains(&AlarmKind::Corrupt) {
+            Some(Refusal::Corrupt { member: name })
+        } else {
+            None
+        }
+    })
+}
+
+/// All other voters serve, and they make the majority with and without the voter that leaves.
+fn others(snapshot: &Snapshot, grants: &Grants, target: &PodName) -> Option<Refusal> {
+    let voters = snapshot.voters(grants, Some(target));
+    if voters < FEWEST_VOTERS {
+        return Some(Refusal::TooFewVoters { voters });
+    }
+    let others = voters.saturating_sub(1);
+    let serving = snapshot.serving(grants, Some(target));
+    let needed = others.max(majority(voters)).max(majority(others));
+    (serving < needed).then_some(Refusal::NotAllServing { others, serving })
+}
+
+fn versions(facts: &Facts) -> Option<Refusal> {
+    let defect = Defect::PROMOTION_NOT_PERSISTED;
+    if facts.versions.is_empty() {
+        return Some(Refusal::VersionUnknown);
+    }
+    let affected = facts.versions.iter().find(|v| defect.affects(**v));
+    affected.map(|version| {
+        let version = *version;
+        Hindrance::Defect { version, defect }.into()
+    })
+}
+
+/// Whether etcd-druid's sidecar will know that it was a member of a running cluster. Where etcd
+/// cannot be asked, only the member's Lease or a backup tells.
+fn trace(facts: &Facts, target: &PodName) -> Option<Refusal> {
+    let by_pod = facts.membership == MembershipBy::Pod;
+    let traced = facts.leases_held.contains(target) || facts.has_backup;
+    (by_pod && !traced).then_some(Refusal::NoTrace)
+}

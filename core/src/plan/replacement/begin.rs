@@ -1,0 +1,134 @@
+//! The beginning of a replacement: which member, and the record with which it begins.
+
+use super::allowed::refusal;
+use super::facts::{Facts, MembershipBy, Mode, Proof, Record};
+use super::refusal::Refusal;
+use super::step::{Next, Step};
+use crate::plan::Hindrance;
+use crate::quorum::evidence::ListedMember;
+use crate::quorum::{
+    Actor, ClaimState, Grants, Member, MemberId, PodName, PodUid, Snapshot, leader_to_move,
+    replacement,
+};
+
+/// The first step of a replacement: grant and record.
+pub(super) fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
+    let Some((pod, proof)) = target(snapshot, facts) else {
+        return Next::Nothing;
+    };
+    match may_begin(snapshot, grants, facts, &pod) {
+        Ok(record) => Next::Act(Step::Grant { record, proof }),
+        Err(because) => Next::Wait {
+            pod,
+            proof,
+            because,
+        },
+    }
+}
+
+/// The member to replace: the one that a person named, or else the first whose data is proven to
+/// be lost.
+fn target(snapshot: &Snapshot, facts: &Facts) -> Option<(PodName, Option<Proof>)> {
+    let prove = |pod: &PodName| Proof::against(pod, snapshot, facts);
+    if let Some(asked) = &facts.request {
+        return Some((asked.clone(), prove(asked)));
+    }
+    let here = snapshot.members.iter().filter_map(Member::pod_name);
+    let mut pods: Vec<&PodName> = here.chain(&snapshot.not_members).collect();
+    pods.sort();
+    let mut proven = pods.into_iter();
+    proven.find_map(|pod| prove(pod).map(|proof| (pod.clone(), Some(proof))))
+}
+
+fn may_begin(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    facts: &Facts,
+    pod: &PodName,
+) -> Result<Record, Refusal> {
+    match (facts.mode, &facts.request) {
+        (Mode::Off, _) => return Err(Refusal::Off),
+        (Mode::Manual, None) => return Err(Refusal::NotRequested),
+        (Mode::Manual, Some(_)) | (Mode::Auto, _) => {}
+    }
+    let record = record(snapshot, facts, pod)?;
+    if let Some(because) = refusal(snapshot, grants, facts, pod) {
+        return Err(because);
+    }
+    if grants.holds(pod) {
+        let pods = vec![pod.clone()];
+        return Err(Hindrance::Granted { pods }.into());
+    }
+    heir(snapshot, grants, facts, pod)?;
+    Ok(record)
+}
+
+/// The record of the replacement of the member in `pod`.
+fn record(snapshot: &Snapshot, facts: &Facts, pod: &PodName) -> Result<Record, Refusal> {
+    let list = facts.list.as_deref().unwrap_or_default();
+    let of_pod = |member: &&Member| member.pod_name() == Some(pod);
+    let known = snapshot.members.iter().find(of_pod);
+    let seen = snapshot.pod(pod);
+    let id = known
+        .and_then(|member| member.id)
+        .or_else(|| seen.and_then(|pod| pod.recorded_id));
+    if known.is_none() && id.is_none() {
+        return Err(Refusal::NoSuchMember);
+    }
+    let listed = list.iter().find(|listed| Some(listed.id) == id);
+    let urls = listed.map(|listed| listed.peer_urls.clone());
+    let peer_urls = urls.or_else(|| like_those_of_others(snapshot, list, pod));
+    if peer_urls.is_none() && facts.membership == MembershipBy::Gate {
+        return Err(Refusal::PeerUrlsUnknown);
+    }
+    let old_claim = match facts.claims.get(pod).map(|claim| &claim.state) {
+        Some(ClaimState::Here { uid, .. }) => Some(uid.clone()),
+        Some(ClaimState::Gone) | None => None,
+    };
+    // A pod that waits for its scheduling gate has never started: it is the new one already, on a
+    // new claim.
+    let is_old = |uid: &PodUid| !facts.held_pods.contains(uid);
+    let old_pod = seen.map(|pod| &pod.uid).filter(|uid| is_old(uid));
+    Ok(Record {
+        member: pod.clone(),
+        old_id: listed.map(|listed| listed.id),
+        old_claim: old_claim.filter(|_| seen.is_none_or(|pod| is_old(&pod.uid))),
+        old_pod: old_pod.cloned(),
+        peer_urls: peer_urls.unwrap_or_default(),
+    })
+}
+
+/// The peer URLs of a member that is not listed: those of another one, with its own name instead.
+fn like_those_of_others(
+    snapshot: &Snapshot,
+    list: &[ListedMember],
+    pod: &PodName,
+) -> Option<Vec<String>> {
+    let set = &snapshot.cluster.name;
+    list.iter().find_map(|other| {
+        let urls = other.peer_urls.iter().map(|url| {
+            let theirs = PodName::of_url(set, url)?;
+            Some(url.replacen(theirs.as_str(), pod.as_str(), 1))
+        });
+        urls.collect::<Option<Vec<String>>>()
+            .filter(|urls| !urls.is_empty())
+    })
+}
+
+/// The member that takes leadership over. `None` if the member in `pod` does not lead.
+pub(super) fn heir(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    facts: &Facts,
+    pod: &PodName,
+) -> Result<Option<MemberId>, Refusal> {
+    if !snapshot.member(pod).is_some_and(|member| member.leader) {
+        return Ok(None);
+    }
+    if let Some(hindrance) = Hindrance::of_handover(facts.handover) {
+        return Err(hindrance.into());
+    }
+    leader_to_move(snapshot, grants, &replacement(snapshot, pod, Actor::Gate))
+        .map(Some)
+        .ok_or(Refusal::NoHeir)
+}

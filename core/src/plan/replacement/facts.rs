@@ -1,0 +1,155 @@
+//! The facts and settings of a replacement that a snapshot does not have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::plan::{Handover, Version};
+use crate::quorum::evidence::{AlarmKind, ListedMember};
+use crate::quorum::{
+    ClaimState, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
+};
+
+/// `spec.dataProtection.replace` of the budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Never.
+    Off,
+    /// The member whose pod carries the annotation.
+    Manual,
+    /// Also a member whose data is proven to be lost.
+    Auto,
+}
+
+/// `spec.dataProtection.membership` of the budget: who changes etcd's member list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MembershipBy {
+    /// The gate.
+    Gate,
+    /// The member's own pod: etcd-druid's sidecar removes and adds the member.
+    Pod,
+    /// The owner of the StatefulSet: etcd-operator.
+    Owner,
+}
+
+/// The facts of one look at a cluster, beside its snapshot and its grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether the gate replaces members.
+    pub mode: Mode,
+    /// The one who changes etcd's member list.
+    pub membership: MembershipBy,
+    /// The pod that carries the annotation `quorumgate.io/replace`, or whose claim does. The
+    /// annotation goes with the pod or the claim, so that it asks for one replacement.
+    pub request: Option<PodName>,
+    /// Whether a rollout is under way.
+    pub rolling_out: bool,
+    /// Whether leadership can be moved now.
+    pub handover: Handover,
+    /// etcd's member list, from a voter whose linearizable read passed before. `None` if there is
+    /// no such list.
+    pub list: Option<Vec<ListedMember>>,
+    /// The versions that the members report. A member that does not answer is left out.
+    pub versions: Vec<Version>,
+    /// The claims of the members, by pod. A member whose data is not on a claim is absent.
+    pub claims: BTreeMap<PodName, ClaimFacts>,
+    /// The pods that wait for the gate's scheduling gate.
+    pub held_pods: BTreeSet<PodUid>,
+    /// The pods of members whose Lease has a holder, by which etcd-druid's sidecar knows that it
+    /// was a member.
+    pub leases_held: BTreeSet<PodName>,
+    /// Whether there is a backup, by which etcd-druid's sidecar knows that the cluster is not new.
+    pub has_backup: bool,
+    /// The replacement on record, which was written together with its grant.
+    pub record: Option<Record>,
+}
+
+/// The claim of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimFacts {
+    /// The claim, by an uncached read.
+    pub state: ClaimState,
+    /// Whether the claim's phase is Lost, or its volume is gone or has failed.
+    pub lost: bool,
+    /// Whether the member has the volume that was recorded for it.
+    pub volume: VolumeFinding,
+}
+
+/// The record of a replacement, in the budget's status. The record goes when its grant settles.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The pod of the member.
+    pub member: PodName,
+    /// The id that is to be removed from etcd. `None` if etcd did not list the member.
+    pub old_id: Option<MemberId>,
+    /// The UID of the pod that is to go.
+    pub old_pod: Option<PodUid>,
+    /// The UID of the claim that is to go.
+    pub old_claim: Option<String>,
+    /// The peer URLs with which the member is added again.
+    pub peer_urls: Vec<String>,
+}
+
+/// The proof that a member's data is lost. `Display` completes the sentence "the member is
+/// replaced: …".
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Proof {
+    /// The claim or its volume is gone.
+    VolumeLost,
+    /// The member has another volume than the one on record.
+    VolumeChanged(Difference),
+    /// A CORRUPT alarm stands against the member's own id.
+    Corrupt,
+    /// The id of the member is gone from etcd's list.
+    Removed,
+}
+
+impl Proof {
+    /// The stable identifier of the proof, for metrics and status.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+
+    /// The proof against the member in the pod `pod`, if there is any.
+    ///
+    /// A volume that is another member's proves nothing about lost data: a person has to put the
+    /// volumes right. A member that serves on another volume has its data again. A pod that was
+    /// never a member's has no data to lose: it may be about to join. Where the pod changes the
+    /// member list, it joins again by itself with another volume or after its removal.
+    pub(super) fn against(pod: &PodName, snapshot: &Snapshot, facts: &Facts) -> Option<Self> {
+        let was_member = snapshot.pod(pod).is_some_and(|p| p.recorded_id.is_some());
+        let is_member = snapshot.members.iter().any(|m| m.pod_name() == Some(pod));
+        if !is_member && !was_member {
+            return None;
+        }
+        let by_gate = facts.membership == MembershipBy::Gate;
+        let serves = snapshot.member(pod).is_some_and(Member::serves_quorum);
+        let claim = facts.claims.get(pod);
+        if claim.is_some_and(|claim| claim.lost || claim.state == ClaimState::Gone) {
+            return Some(Self::VolumeLost);
+        }
+        if let Some(VolumeFinding::Wrong { difference, .. }) = claim.map(|claim| &claim.volume)
+            && matches!(difference, Difference::NewClaim | Difference::Foreign)
+            && by_gate
+            && !serves
+        {
+            return Some(Self::VolumeChanged(difference.clone()));
+        }
+        let corrupt = |member: &Member| member.alarms.contains(&AlarmKind::Corrupt);
+        if snapshot.member(pod).is_some_and(corrupt) {
+            return Some(Self::Corrupt);
+        }
+        (by_gate && was_member && snapshot.not_members.contains(pod)).then_some(Self::Removed)
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::VolumeLost => f.write_str("its claim or its volume is gone"),
+            Self::VolumeChanged(difference) => write!(f, "it has {difference}"),
+            Self::Corrupt => f.write_str("a CORRUPT alarm stands against it"),
+            Self::Removed => f.write_str("etcd does not list it any more"),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The identity guard: how a pod of a running cluster may start.
+//!
+//! A member that comes up with an empty volume may form an empty cluster under the old cluster id,
+//! or diverge silently (measured). etcd ignores `initial-cluster-state` where there is data. So
+//! `existing` harms nobody, and keeps a member without data from starting a cluster. It does not
+//! keep such a member from coming back under its old identity: for that the pod has to wait.
+
+use std::fmt;
+
+use super::facts::MembershipBy;
+use crate::quorum::evidence::ListedMember;
+use crate::quorum::{Difference, MemberId, PodName, VolumeFinding};
+
+/// The facts about a pod that is created, or that waits for the gate's scheduling gate.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// The name of the StatefulSet.
+    pub set: &'a str,
+    /// The name of the pod.
+    pub pod: &'a PodName,
+    /// The one who changes etcd's member list.
+    pub membership: MembershipBy,
+    /// Whether a cluster id is on record, so that the cluster is not new.
+    pub is_formed: bool,
+    /// Whether the owner wants a fresh start (`quorumgate.io/intent: bootstrap`).
+    pub bootstrap: bool,
+    /// The member id on record for the pod's name.
+    pub recorded_id: Option<MemberId>,
+    /// Whether the pod has the claim that was recorded for its member.
+    pub volume: &'a VolumeFinding,
+    /// etcd's member list, if an up-to-date one could be read.
+    pub list: Option<&'a [ListedMember]>,
+}
+
+/// The decision about a pod's start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Guard {
+    /// Whether `initial-cluster-state` is set to `existing`.
+    pub existing: bool,
+    /// The reason for a scheduling gate. `None` means that the pod gets none, or loses the one it
+    /// has.
+    pub hold: Option<Hold>,
+}
+
+/// The reason why a pod waits. `Display` completes the sentence "the pod waits: …".
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// The difference of the volume.
+    pub difference: Difference,
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "it has {}, and would come back under its old identity without its data; its old id has to be removed from etcd and a learner to be added first",
+            self.difference
+        )
+    }
+}
+
+/// Decides how a pod starts.
+///
+/// ```
+/// use quorumgate_core::plan::replacement::{MembershipBy, Start, guard};
+/// use quorumgate_core::quorum::{Difference, MemberId, Volume, VolumeFinding};
+///
+/// let emptied = VolumeFinding::Wrong {
+///     volume: Volume { claim_uid: "new".into(), volume_id: None },
+///     difference: Difference::NewClaim,
+/// };
+/// let start = Start {
+///     set: "etcd",
+///     pod: &"etcd-2".into(),
+///     membership: MembershipBy::Gate,
+///     is_formed: true,
+///     bootstrap: false,
+///     recorded_id: Some(MemberId(3)),
+///     volume: &emptied,
+///     list: None,
+/// };
+/// assert!(guard(&start).existing && guard(&start).hold.is_some());
+/// let as_recorded = Start { volume: &VolumeFinding::AsRecorded, ..start };
+/// assert!(guard(&as_recorded).existing && guard(&as_recorded).hold.is_none());
+/// ```
+pub fn guard(start: &Start<'_>) -> Guard {
+    if start.membership != MembershipBy::Gate || !start.is_formed || start.bootstrap {
+        return Guard {
+            existing: false,
+            hold: None,
+        };
+    }
+    let hold = match start.volume {
+        VolumeFinding::Unknown | VolumeFinding::AsRecorded => None,
+        VolumeFinding::Wrong { difference, .. } => (!may_join(start)).then(|| Hold {
+            difference: difference.clone(),
+        }),
+    };
+    Guard {
+        existing: true,
+        hold,
+    }
+}
+
+/// Whether etcd expects a new member in this pod: the old id is not listed, and an entry that has
+/// never started leads to the pod.
+fn may_join(start: &Start<'_>) -> bool {
+    let Some(list) = start.list else {
+        return false;
+    };
+    let removed = list
+        .iter()
+        .all(|listed| Some(listed.id) != start.recorded_id);
+    removed && list.iter().any(|listed| is_unstarted(listed, start))
+}
+
+fn is_unstarted(listed: &ListedMember, start: &Start<'_>) -> bool {
+    let mut urls = listed.peer_urls.iter();
+    let leads_here = urls.any(|url| PodName::of_url(start.set, url).as_ref() == Some(start.pod));
+    listed.name.is_empty() && leads_here
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::Volume;
+
+    fn listed(id: u64, name: &str, learner: bool) -> ListedMember {
+        ListedMember {
+            id: MemberId(id),
+            name: name.into(),
+            learner,
+            peer_urls: vec!["https://etcd-2.etcd-peer.ns.svc:2380".into()],
+            client_urls: Vec::new(),
+        }
+    }
+
+    fn decide(list: Option<&[ListedMember]>, change: impl FnOnce(&mut Start<'_>)) -> (bool, bool) {
+        let emptied = VolumeFinding::Wrong {
+            volume: Volume {
+                claim_uid: "new".into(),
+                volume_id: None,
+            },
+            difference: Difference::NewClaim,
+        };
+        let mut start = Start {
+            set: "etcd",
+            pod: &"etcd-2".into(),
+            membership: MembershipBy::Gate,
+            is_formed: true,
+            bootstrap: false,
+            recorded_id: Some(MemberId(3)),
+            volume: &emptied,
+            list,
+        };
+        change(&mut start);
+        let guard = guard(&start);
+        (guard.existing, guard.hold.is_some())
+    }
+
+    #[test]
+    fn a_pod_of_a_formed_cluster_joins_it_and_a_new_cluster_starts_as_its_owner_wants() {
+        assert_eq!(decide(None, |s| s.is_formed = false), (false, false));
+        assert_eq!(decide(None, |s| s.bootstrap = true), (false, false));
+        assert_eq!(
+            decide(None, |s| s.volume = &VolumeFinding::AsRecorded),
+            (true, false)
+        );
+    }
+
+    #[test]
+    fn where_others_change_the_member_list_they_also_start_their_pods() {
+        assert_eq!(
+            decide(None, |s| s.membership = MembershipBy::Pod),
+            (false, false)
+        );
+        assert_eq!(
+            decide(None, |s| s.membership = MembershipBy::Owner),
+            (false, false)
+        );
+    }
+
+    #[test]
+    fn a_pod_with_another_volume_waits_until_its_old_id_is_gone_and_a_learner_added() {
+        assert_eq!(decide(None, |_| {}), (true, true), "no list proves nothing");
+        let old = [listed(3, "etcd-2", false)];
+        assert_eq!(decide(Some(&old), |_| {}), (true, true));
+        assert_eq!(decide(Some(&[]), |_| {}), (true, true), "removed only");
+        let added = [listed(4, "", true)];
+        assert_eq!(decide(Some(&added), |_| {}), (true, false));
+        let both = [listed(3, "etcd-2", false), listed(4, "", true)];
+        assert_eq!(decide(Some(&both), |_| {}), (true, true));
+    }
+}

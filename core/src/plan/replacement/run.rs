@@ -1,0 +1,247 @@
+//! The run of a replacement, from what is seen and from the record.
+
+use super::allowed::refusal;
+use super::begin::{begin, heir};
+use super::facts::{Facts, MembershipBy, Record};
+use super::refusal::Refusal;
+use super::step::{Next, Step};
+use crate::quorum::evidence::ListedMember;
+use crate::quorum::{ClaimState, Condition, Grants, Member, Replacement, Snapshot};
+
+/// The next step of a replacement, while the given grants are open.
+///
+/// ```
+/// use quorumgate_core::plan::Handover;
+/// use quorumgate_core::plan::replacement::{Facts, MembershipBy, Mode, Next, next};
+/// use quorumgate_core::quorum::{Grants, Snapshot, example};
+///
+/// let observation = example::healthy("etcd", 3);
+/// let list = observation.round.probes[0].members.clone().unwrap();
+/// let facts = Facts {
+///     mode: Mode::Manual,
+///     membership: MembershipBy::Gate,
+///     request: Some("etcd-2".into()),
+///     rolling_out: false,
+///     handover: Handover::Possible,
+///     list: Some(list),
+///     versions: vec!["3.6.16".parse().unwrap()],
+///     claims: Default::default(),
+///     held_pods: Default::default(),
+///     leases_held: Default::default(),
+///     has_backup: false,
+///     record: None,
+/// };
+/// let cluster = Snapshot::assemble(&observation);
+/// let Next::Act(step) = next(&cluster, &Grants::default(), &facts) else { panic!() };
+/// assert_eq!(step.to_string(), "replace etcd-2: somebody asked for it");
+/// ```
+pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
+    let open = facts.record.as_ref();
+    match open.filter(|record| grants.permit_replacement(&record.member)) {
+        Some(record) => go_on(snapshot, grants, facts, record),
+        None => begin(snapshot, grants, facts),
+    }
+}
+
+/// The progress of a recorded replacement, for the settlement of its grant. That it was undone is
+/// for [`next`] to say ([`Step::Undo`]).
+pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacement {
+    let present = snapshot.pod(&record.member).map(|pod| &pod.uid);
+    let new_pod = present.is_some() && present != record.old_pod.as_ref();
+    let new_claim = match facts.claims.get(&record.member).map(|claim| &claim.state) {
+        Some(ClaimState::Here { uid, terminating }) => {
+            !terminating && Some(uid) != record.old_claim.as_ref()
+        }
+        Some(ClaimState::Gone) => false,
+        None => record.old_claim.is_none(),
+    };
+    let serves = |member: &Member| {
+        let new_id = facts.membership == MembershipBy::Pod || member.id != record.old_id;
+        member.serves_quorum() && new_id
+    };
+    if new_pod && new_claim && snapshot.member(&record.member).is_some_and(serves) {
+        Replacement::Serves
+    } else {
+        Replacement::Underway
+    }
+}
+
+/// The next step of a replacement on record.
+fn go_on(snapshot: &Snapshot, grants: &Grants, facts: &Facts, record: &Record) -> Next {
+    let step = match facts.membership {
+        MembershipBy::Gate => with_membership(snapshot, grants, facts, record),
+        MembershipBy::Pod => without_membership(snapshot, grants, facts, record),
+        MembershipBy::Owner => Err(Refusal::Owner),
+    };
+    step.map_or_else(
+        |because| Next::Wait {
+            pod: record.member.clone(),
+            proof: None,
+            because,
+        },
+        Next::Act,
+    )
+}
+
+/// The steps where the gate changes the member list.
+fn with_membership(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    facts: &Facts,
+    record: &Record,
+) -> Result<Step, Refusal> {
+    let pod = record.member.clone();
+    let list = facts.list.as_deref().ok_or(Refusal::NoList)?;
+    let is_old = |listed: &&ListedMember| Some(listed.id) == record.old_id;
+    let added = list.iter().find(|l| !is_old(l) && is_of(l, record));
+    if let Some(old) = list.iter().find(is_old) {
+        let first = first_change(snapshot, grants, facts, record);
+        return match first {
+            Ok(Some(step)) => Ok(step),
+            Ok(None) => Ok(Step::RemoveMember { pod, id: old.id }),
+            Err(because) if added.is_some() => Err(because),
+            Err(because) => Ok(Step::Undo { pod, because }),
+        };
+    }
+    let Some(added) = added else {
+        return Ok(Step::AddLearner {
+            pod,
+            peer_urls: record.peer_urls.clone(),
+        });
+    };
+    if let Some(step) = recreate(snapshot, facts, record)? {
+        return Ok(step);
+    }
+    join(snapshot, facts, record, added)
+}
+
+/// The steps where the member's pod changes the member list by itself.
+fn without_membership(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    facts: &Facts,
+    record: &Record,
+) -> Result<Step, Refusal> {
+    let pod = record.member.clone();
+    let step = recreate(snapshot, facts, record)?;
+    if let Some(step) = step {
+        // The delete of the claim is the first change. Without a claim that is the delete of the
+        // pod.
+        let begins = matches!(step, Step::DeleteClaim { .. }) || record.old_claim.is_none();
+        if !begins {
+            return Ok(step);
+        }
+        return Ok(match first_change(snapshot, grants, facts, record) {
+            Ok(handover) => handover.unwrap_or(step),
+            Err(because) => Step::Undo { pod, because },
+        });
+    }
+    settled(snapshot, facts, record)
+}
+
+/// The last step, once the new voter serves.
+fn settled(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Step, Refusal> {
+    let pod = record.member.clone();
+    match progress(snapshot, facts, record) {
+        Replacement::Serves => Ok(Step::Settle { pod }),
+        Replacement::Underway | Replacement::Undone | Replacement::Stands => {
+            Err(Refusal::Joining { behind: None })
+        }
+    }
+}
+
+/// The check before the first change, and the handover of a leader. `Ok(None)`: the change may be
+/// made.
+fn first_change(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    facts: &Facts,
+    record: &Record,
+) -> Result<Option<Step>, Refusal> {
+    let pod = &record.member;
+    if let Some(because) = refusal(snapshot, grants, facts, pod) {
+        return Err(because);
+    }
+    Ok(
+        heir(snapshot, grants, facts, pod)?.map(|to| Step::MoveLeader {
+            pod: pod.clone(),
+            to,
+        }),
+    )
+}
+
+/// The steps that give up the old claim and pod. `Ok(None)`: a new pod is there, on a new claim.
+fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Option<Step>, Refusal> {
+    let name = record.member.clone();
+    let claim = facts.claims.get(&name).map(|claim| &claim.state);
+    let is_old = |uid: &String| Some(uid) == record.old_claim.as_ref();
+    if let Some(ClaimState::Here {
+        uid,
+        terminating: false,
+    }) = claim
+        && is_old(uid)
+    {
+        let uid = uid.clone();
+        return Ok(Some(Step::DeleteClaim { pod: name, uid }));
+    }
+    let Some(pod) = snapshot.pod(&name) else {
+        return Err(Refusal::Recreation);
+    };
+    // A pod that was created on the old claim meanwhile would keep that claim for ever.
+    let on_old_claim = matches!(claim, Some(ClaimState::Here { uid, .. }) if is_old(uid));
+    let is_old_pod = Some(&pod.uid) == record.old_pod.as_ref();
+    if (is_old_pod || on_old_claim) && !pod.terminating {
+        let uid = pod.uid.clone();
+        return Ok(Some(Step::DeletePod { pod: name, uid }));
+    }
+    let claim_is_going = match claim {
+        Some(ClaimState::Here { terminating, .. }) => *terminating,
+        Some(ClaimState::Gone) => true,
+        None => false,
+    };
+    if pod.terminating || claim_is_going {
+        return Err(Refusal::Recreation);
+    }
+    Ok(None)
+}
+
+/// The steps from the new pod to the new voter.
+fn join(
+    snapshot: &Snapshot,
+    facts: &Facts,
+    record: &Record,
+    added: &ListedMember,
+) -> Result<Step, Refusal> {
+    let pod = record.member.clone();
+    if let Some(held) = snapshot
+        .pod(&pod)
+        .filter(|p| facts.held_pods.contains(&p.uid))
+    {
+        let uid = held.uid.clone();
+        return Ok(Step::Release { pod, uid });
+    }
+    let member = snapshot.member(&pod).filter(|m| m.id == Some(added.id));
+    if !added.learner {
+        return settled(snapshot, facts, record);
+    }
+    let learns = |member: &&Member| member.condition == Condition::Learning;
+    let behind = member.filter(learns).and_then(|member| member.lag);
+    if behind.is_some_and(|behind| behind <= snapshot.policy.lag_bound) {
+        return Ok(Step::Promote { pod, id: added.id });
+    }
+    Err(Refusal::Joining { behind })
+}
+
+/// Whether an entry of the member list is that of the member on record: by its name, or by its
+/// peer URLs while it has never started.
+fn is_of(listed: &ListedMember, record: &Record) -> bool {
+    if listed.name.is_empty() {
+        let mut urls = listed.peer_urls.iter();
+        urls.any(|url| record.peer_urls.contains(url))
+    } else {
+        record.member.names(&listed.name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

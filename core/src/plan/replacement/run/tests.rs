@@ -1,0 +1,537 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::plan::Handover;
+use crate::plan::replacement::{ClaimFacts, Mode};
+use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
+use crate::quorum::pod::Containers;
+use crate::quorum::{
+    Difference, EvidenceMode, MemberId, Observation, Permitted, PodName, Volume, VolumeFinding,
+    example,
+};
+
+/// A cluster whose etcd and Kubernetes carry out the steps of a replacement. The member in etcd-2
+/// is the one that is replaced.
+struct World {
+    observation: Observation,
+    facts: Facts,
+    grants: Grants,
+    list: Vec<ListedMember>,
+}
+
+const TARGET: &str = "etcd-2";
+
+impl World {
+    fn of(voters: u32) -> Self {
+        let observation = example::healthy("etcd", voters);
+        let list = observation.round.probes[0].members.clone().unwrap();
+        let claims =
+            (0..voters).map(|n| (PodName::new(format!("etcd-{n}")), claim(&format!("c{n}"))));
+        Self {
+            facts: Facts {
+                mode: Mode::Manual,
+                membership: MembershipBy::Gate,
+                request: Some(TARGET.into()),
+                rolling_out: false,
+                handover: Handover::Possible,
+                list: Some(list.clone()),
+                versions: vec!["3.6.16".parse().unwrap()],
+                claims: claims.collect(),
+                held_pods: BTreeSet::new(),
+                leases_held: BTreeSet::new(),
+                has_backup: true,
+                record: None,
+            },
+            observation,
+            grants: Grants::default(),
+            list,
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let mut observation = self.observation.clone();
+        for probe in &mut observation.round.probes {
+            if probe.members.is_ok() {
+                probe.members = Ok(self.list.clone());
+            }
+        }
+        Snapshot::assemble(&observation)
+    }
+
+    fn next(&mut self) -> Next {
+        self.facts.list = Some(self.list.clone());
+        next(&self.snapshot(), &self.grants, &self.facts)
+    }
+
+    /// The step, or the reason to wait, as a word.
+    fn said(&mut self) -> String {
+        match self.next() {
+            Next::Nothing => "nothing".into(),
+            Next::Wait { because, .. } => format!("wait {}", because.slug()),
+            Next::Act(Step::Undo { because, .. }) => format!("undo {}", because.slug()),
+            Next::Act(step) => step.slug().into(),
+        }
+    }
+
+    fn pod(&mut self) -> &mut crate::quorum::pod::Pod {
+        &mut self.observation.pods[2]
+    }
+
+    fn silence(&mut self, n: usize) {
+        let probe = &mut self.observation.round.probes[n];
+        *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+        self.observation.pods[n].etcd_ready = false;
+        self.observation.pods[n].containers = Containers::EtcdFailed {
+            reason: "CrashLoopBackOff".into(),
+        };
+    }
+
+    /// Carries a step out, with what follows from it.
+    fn carry_out(&mut self, step: &Step) {
+        match step {
+            Step::Grant { record, .. } => {
+                let by = "gate".to_owned();
+                let member = &record.member;
+                self.grants = self
+                    .grants
+                    .issue(member, Permitted::Replace, by, String::new());
+                self.facts.record = Some(record.clone());
+            }
+            Step::MoveLeader { to, .. } => {
+                for probe in &mut self.observation.round.probes {
+                    if let Ok(status) = &mut probe.status {
+                        (status.leader, status.term) = (Some(*to), 3);
+                    }
+                }
+            }
+            Step::RemoveMember { id, .. } => {
+                self.list.retain(|listed| listed.id != *id);
+                self.silence(2);
+            }
+            Step::AddLearner { peer_urls, .. } => self.list.push(ListedMember {
+                id: MemberId(9),
+                name: String::new(),
+                learner: true,
+                peer_urls: peer_urls.clone(),
+                client_urls: Vec::new(),
+            }),
+            Step::DeleteClaim { .. } => self.claim_is("c2", true),
+            Step::DeletePod { .. } => self.recreate(),
+            Step::Release { uid, .. } => {
+                self.facts.held_pods.remove(uid);
+            }
+            Step::Promote { id, .. } => {
+                for listed in self.list.iter_mut().filter(|l| l.id == *id) {
+                    listed.learner = false;
+                }
+                let probe = &mut self.observation.round.probes[2];
+                probe.status.as_mut().unwrap().learner = false;
+                probe.read = Ok(());
+                probe.members = Ok(Vec::new());
+            }
+            Step::Settle { pod } | Step::Undo { pod, .. } => {
+                let seq = self.grants.last_seq();
+                self.grants = self.grants.settle(pod, seq).unwrap();
+                self.facts.record = None;
+                self.facts.request = None;
+            }
+        }
+    }
+
+    fn claim_is(&mut self, uid: &str, terminating: bool) {
+        let state = ClaimState::Here {
+            uid: uid.into(),
+            terminating,
+        };
+        self.facts.claims.get_mut(&TARGET.into()).unwrap().state = state;
+    }
+
+    /// The StatefulSet controller creates claim and pod again, and the pod waits for the gate.
+    fn recreate(&mut self) {
+        self.claim_is("c2-new", false);
+        self.pod().uid = "uid-2-new".into();
+        self.pod().recorded_id = None;
+        self.facts.held_pods.insert("uid-2-new".into());
+        let target = Target::Pod("uid-2-new".into());
+        self.observation.round.probes[2] = Probe::unanswered(target, Unanswered::Refused);
+    }
+
+    /// The new member starts: it follows the leader and is so far behind.
+    fn start(&mut self, behind: u64) {
+        let mut probe = self.observation.round.probes[0].clone();
+        let status = probe.status.as_mut().unwrap();
+        status.member_id = MemberId(9);
+        status.learner = true;
+        status.applied_index -= behind;
+        probe.target = Target::Pod("uid-2-new".into());
+        probe.read = Err(Unanswered::Learner);
+        probe.members = Err(Unanswered::Learner);
+        self.observation.round.probes[2] = probe;
+        self.pod().containers = Containers::Running;
+        for listed in self.list.iter_mut().filter(|l| l.id == MemberId(9)) {
+            listed.name = TARGET.into();
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        !self.facts.held_pods.is_empty()
+    }
+
+    fn step(&mut self) -> String {
+        let next = self.next();
+        if let Next::Act(step) = &next {
+            let said = self.said();
+            self.carry_out(step);
+            return said;
+        }
+        self.said()
+    }
+}
+
+fn claim(uid: &str) -> ClaimFacts {
+    ClaimFacts {
+        state: ClaimState::Here {
+            uid: uid.into(),
+            terminating: false,
+        },
+        lost: false,
+        volume: VolumeFinding::AsRecorded,
+    }
+}
+
+fn refused(change: impl FnOnce(&mut World)) -> String {
+    let mut world = World::of(3);
+    change(&mut world);
+    world.said()
+}
+
+#[test]
+fn a_member_is_removed_added_as_a_learner_started_anew_and_promoted() {
+    let mut world = World::of(3);
+    let mut steps = Vec::new();
+    while steps.len() < 20 && world.facts.request.is_some() {
+        steps.push(world.step());
+        if steps.last().unwrap() == "wait joining" {
+            world.start(0);
+        }
+    }
+    assert_eq!(
+        steps,
+        [
+            "grant",
+            "remove-member",
+            "add-learner",
+            "delete-claim",
+            "delete-pod",
+            "release",
+            "wait joining",
+            "promote",
+            "settle",
+        ]
+    );
+    assert_eq!(world.next(), Next::Nothing);
+}
+
+#[test]
+fn a_learner_is_promoted_when_it_has_caught_up_within_the_bound() {
+    let mut world = World::of(3);
+    for _ in 0..6 {
+        world.step();
+    }
+    for probe in &mut world.observation.round.probes {
+        if let Ok(status) = &mut probe.status {
+            status.applied_index = 10_000;
+        }
+    }
+    world.start(5_001);
+    assert_eq!(world.said(), "wait joining");
+    world.start(5_000);
+    assert_eq!(world.said(), "promote");
+}
+
+#[test]
+fn a_leader_hands_over_first_and_is_left_alone_where_it_cannot() {
+    let mut world = World::of(3);
+    world.step();
+    for probe in &mut world.observation.round.probes {
+        probe.status.as_mut().unwrap().leader = Some(MemberId(3));
+    }
+    world.facts.handover = Handover::Refused;
+    assert_eq!(world.said(), "undo handover-refused");
+    world.facts.handover = Handover::Possible;
+    assert_eq!(world.step(), "move-leader");
+    assert_eq!(world.step(), "remove-member");
+}
+
+#[test]
+fn before_the_first_change_everything_is_judged_again_and_after_it_nothing_is_undone() {
+    let mut world = World::of(3);
+    world.step();
+    world.facts.rolling_out = true;
+    assert_eq!(world.said(), "undo rollout");
+    world.facts.rolling_out = false;
+    world.silence(1);
+    assert_eq!(world.said(), "undo not-all-serving");
+    let mut begun = World::of(3);
+    begun.step();
+    begun.step();
+    begun.facts.rolling_out = true;
+    assert_eq!(begun.said(), "add-learner");
+}
+
+#[test]
+fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
+    let auto = |change: &dyn Fn(&mut World)| {
+        refused(|world| {
+            world.facts.mode = Mode::Auto;
+            world.facts.request = None;
+            change(world);
+        })
+    };
+    assert_eq!(auto(&|_| {}), "nothing");
+    assert_eq!(
+        auto(&|w| w.silence(2)),
+        "nothing",
+        "a dead member may come back"
+    );
+    let claim_of = |w: &mut World, change: &dyn Fn(&mut ClaimFacts)| {
+        change(w.facts.claims.get_mut(&TARGET.into()).unwrap());
+    };
+    assert_eq!(auto(&|w| claim_of(w, &|c| c.lost = true)), "grant");
+    let wrong = |difference: Difference| VolumeFinding::Wrong {
+        volume: Volume {
+            claim_uid: "c9".into(),
+            volume_id: None,
+        },
+        difference,
+    };
+    let emptied = |w: &mut World| claim_of(w, &|c| c.volume = wrong(Difference::NewClaim));
+    assert_eq!(auto(&emptied), "nothing", "it serves");
+    assert_eq!(
+        auto(&|w| {
+            emptied(w);
+            w.silence(2);
+        }),
+        "grant"
+    );
+    let with = "etcd-1".into();
+    let swapped = wrong(Difference::Swapped { with });
+    assert_eq!(
+        auto(&|w| {
+            claim_of(w, &|c| c.volume = swapped.clone());
+            w.silence(2);
+        }),
+        "nothing"
+    );
+    let corrupt = |w: &mut World| {
+        let alarm = Alarm {
+            member: MemberId(3),
+            kind: AlarmKind::Corrupt,
+        };
+        w.observation.round.probes[0]
+            .status
+            .as_mut()
+            .unwrap()
+            .alarms = vec![alarm];
+    };
+    assert_eq!(auto(&corrupt), "grant");
+    let removed = |w: &mut World| {
+        w.list.pop();
+        w.silence(2);
+    };
+    assert_eq!(auto(&removed), "grant");
+    let by_pod = |w: &mut World| {
+        removed(w);
+        w.facts.membership = MembershipBy::Pod;
+    };
+    assert_eq!(auto(&by_pod), "nothing", "it joins again by itself");
+    let manual = |w: &mut World| {
+        removed(w);
+        w.facts.mode = Mode::Manual;
+    };
+    assert_eq!(auto(&manual), "wait not-requested");
+}
+
+#[test]
+fn a_member_that_etcd_does_not_list_any_more_is_added_again_at_its_own_url() {
+    let mut world = World::of(3);
+    world.list.pop();
+    world.silence(2);
+    assert_eq!(world.step(), "grant");
+    let Next::Act(Step::AddLearner { peer_urls, .. }) = world.next() else {
+        panic!("{}", world.said());
+    };
+    assert_eq!(peer_urls, ["https://etcd-2:2380"]);
+}
+
+#[test]
+fn every_condition_is_a_reason_of_its_own() {
+    assert_eq!(refused(|_| {}), "grant");
+    assert_eq!(refused(|w| w.facts.mode = Mode::Off), "wait off");
+    assert_eq!(
+        refused(|w| w.facts.membership = MembershipBy::Owner),
+        "wait owner"
+    );
+    assert_eq!(refused(|w| w.facts.rolling_out = true), "wait rollout");
+    assert_eq!(
+        refused(|w| w.facts.versions.clear()),
+        "wait version-unknown"
+    );
+    let defective = |w: &mut World| w.facts.versions = vec!["3.5.19".parse().unwrap()];
+    assert_eq!(refused(defective), "wait defect");
+    assert_eq!(refused(|w| w.silence(1)), "wait not-all-serving");
+    assert_eq!(
+        refused(|w| w.observation.pods[1].terminating = true),
+        "wait terminating"
+    );
+    let readiness = |w: &mut World| w.observation.policy.evidence = EvidenceMode::Readiness;
+    assert_eq!(refused(readiness), "wait no-live-evidence");
+    let nobody = |w: &mut World| w.facts.request = Some("etcd-7".into());
+    assert_eq!(refused(nobody), "wait no-such-member");
+    let learner = |w: &mut World| w.list[1].learner = true;
+    assert_eq!(refused(learner), "wait learner");
+    let granted = |w: &mut World| {
+        let by = String::new();
+        w.grants = w
+            .grants
+            .issue(&"etcd-1".into(), Permitted::Replace, by, String::new());
+    };
+    assert_eq!(refused(granted), "wait granted");
+    let own = |w: &mut World| {
+        let by = String::new();
+        w.grants = w
+            .grants
+            .issue(&TARGET.into(), Permitted::Replace, by, String::new());
+    };
+    assert_eq!(refused(own), "wait granted", "somebody else's");
+    let remaining = Duration::from_secs(3);
+    let resting = |w: &mut World| {
+        w.facts.request = Some("etcd-0".into());
+        w.facts.handover = Handover::Resting { remaining };
+    };
+    assert_eq!(refused(resting), "wait leadership");
+}
+
+#[test]
+fn a_cluster_of_fewer_than_three_voters_cannot_replace_one() {
+    let mut world = World::of(2);
+    world.facts.request = Some("etcd-1".into());
+    assert_eq!(world.said(), "wait too-few-voters");
+}
+
+#[test]
+fn where_the_pod_changes_the_member_list_the_gate_deletes_claim_and_pod_and_nothing_else() {
+    let mut world = World::of(3);
+    world.facts.membership = MembershipBy::Pod;
+    let steps = [world.step(), world.step(), world.step()];
+    assert_eq!(steps, ["grant", "delete-claim", "delete-pod"]);
+    world.facts.held_pods.clear();
+    assert_eq!(world.said(), "wait joining");
+    // The sidecar removes the member, adds it and promotes it.
+    world.list[2].id = MemberId(9);
+    world.start(0);
+    let probe = &mut world.observation.round.probes[2];
+    probe.status.as_mut().unwrap().learner = false;
+    (probe.read, probe.members) = (Ok(()), Ok(Vec::new()));
+    assert_eq!(world.said(), "settle");
+}
+
+#[test]
+fn without_lease_and_backup_a_sidecar_would_start_a_new_cluster() {
+    let by_pod = |lease: bool, backup: bool| {
+        refused(|world| {
+            world.facts.membership = MembershipBy::Pod;
+            world.facts.has_backup = backup;
+            if lease {
+                world.facts.leases_held.insert(TARGET.into());
+            }
+        })
+    };
+    assert_eq!(by_pod(false, false), "wait no-trace");
+    assert_eq!(by_pod(true, false), "grant");
+    assert_eq!(by_pod(false, true), "grant");
+}
+
+#[test]
+fn a_pod_that_was_created_on_the_old_claim_goes_as_well() {
+    let mut world = World::of(3);
+    for _ in 0..4 {
+        world.step();
+    }
+    world.pod().uid = "uid-2-again".into();
+    let Next::Act(Step::DeletePod { uid, .. }) = world.next() else {
+        panic!("{}", world.said());
+    };
+    assert_eq!(uid.as_str(), "uid-2-again");
+}
+
+#[test]
+fn a_pod_that_is_held_on_a_new_claim_is_let_start_as_it_is() {
+    let mut world = World::of(3);
+    world.recreate();
+    world.observation.pods[2].recorded_id = Some(MemberId(3));
+    let steps = [world.step(), world.step(), world.step(), world.step()];
+    assert_eq!(steps, ["grant", "remove-member", "add-learner", "release"]);
+}
+
+proptest! {
+    /// A gate that ends between any two effects, and a step that is carried out twice, change
+    /// nothing: the replacement goes on from what is seen, and ends. At no moment fewer than a
+    /// majority of the listed voters serves.
+    #[test]
+    fn a_replacement_is_resumed_between_any_two_effects(
+        twice in prop::collection::vec(any::<bool>(), 20),
+        leads in any::<bool>(),
+    ) {
+        let mut world = World::of(3);
+        if leads {
+            let to = MemberId(3);
+            world.carry_out(&Step::MoveLeader { pod: TARGET.into(), to });
+        }
+        for again in twice {
+            let next = world.next();
+            let listed = world.list.iter().filter(|l| !l.learner).count();
+            let serving = world.snapshot().members.iter().filter(|m| m.serves_quorum()).count();
+            prop_assert!(serving > listed / 2);
+            match next {
+                Next::Act(step) => {
+                    // A lost answer: the effect happened, and the gate knows nothing of it. Only
+                    // the effects by compare-and-swap cannot happen twice.
+                    let idempotent = matches!(
+                        step,
+                        Step::DeleteClaim { .. } | Step::RemoveMember { .. } | Step::MoveLeader { .. }
+                    );
+                    world.carry_out(&step);
+                    if again && idempotent {
+                        world.carry_out(&step);
+                    }
+                }
+                Next::Wait { .. } if !world.is_held() => world.start(0),
+                Next::Wait { because, .. } => prop_assert!(false, "{because}"),
+                Next::Nothing => break,
+            }
+        }
+        prop_assert_eq!(world.next(), Next::Nothing);
+        prop_assert!(world.list.iter().any(|l| l.id == MemberId(9) && !l.learner));
+    }
+}
+
+#[test]
+fn the_old_member_settles_nothing_though_it_serves() {
+    let mut world = World::of(3);
+    world.step();
+    let record = world.facts.record.clone().unwrap();
+    let seen = progress(&world.snapshot(), &world.facts, &record);
+    assert_eq!(seen, Replacement::Underway);
+    let unclaimed = Facts {
+        claims: BTreeMap::new(),
+        ..world.facts.clone()
+    };
+    assert_eq!(
+        progress(&world.snapshot(), &unclaimed, &record),
+        Replacement::Underway
+    );
+}

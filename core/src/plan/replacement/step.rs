@@ -1,0 +1,141 @@
+//! The steps of a replacement.
+
+use std::fmt;
+
+use super::facts::{Proof, Record};
+use super::refusal::Refusal;
+use crate::quorum::{MemberId, PodName, PodUid};
+
+/// The next thing that a replacement does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Next {
+    /// No member has to be replaced.
+    Nothing,
+    /// A member has to be replaced or is being replaced, and nothing can be done now.
+    Wait {
+        /// The pod of the member.
+        pod: PodName,
+        /// The proof that its data is lost. `None` if a person asked.
+        proof: Option<Proof>,
+        /// The reason to wait.
+        because: Refusal,
+    },
+    /// The gate carries out this step. After it everything is observed again.
+    Act(Step),
+}
+
+/// A step of a replacement. Each is a single effect, which may have happened already. `Display` is
+/// a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Step {
+    /// Take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and write
+    /// the record, in one compare-and-swap at the ledger that this judgement read.
+    Grant {
+        /// The record.
+        record: Record,
+        /// The proof. `None` if a person asked.
+        proof: Option<Proof>,
+    },
+    /// Move leadership away from the member.
+    MoveLeader {
+        /// The pod of the member.
+        pod: PodName,
+        /// The member that takes over.
+        to: MemberId,
+    },
+    /// Remove the old id from etcd.
+    RemoveMember {
+        /// The pod of the member.
+        pod: PodName,
+        /// The old id.
+        id: MemberId,
+    },
+    /// Add the member to etcd as a learner. For some seconds after the removal etcd refuses with
+    /// "unhealthy cluster": the step is tried again.
+    AddLearner {
+        /// The pod of the member.
+        pod: PodName,
+        /// The peer URLs.
+        peer_urls: Vec<String>,
+    },
+    /// Delete the old claim, with its UID as a precondition. The claim goes before the pod:
+    /// otherwise the StatefulSet controller would create the pod again on the old claim.
+    DeleteClaim {
+        /// The pod of the member.
+        pod: PodName,
+        /// The UID of the claim.
+        uid: String,
+    },
+    /// Delete the old pod, with its UID as a precondition.
+    DeletePod {
+        /// The pod.
+        pod: PodName,
+        /// The UID of the pod.
+        uid: PodUid,
+    },
+    /// Remove the gate's scheduling gate from the new pod: etcd expects the member.
+    Release {
+        /// The pod.
+        pod: PodName,
+        /// The UID of the pod.
+        uid: PodUid,
+    },
+    /// Promote the learner.
+    Promote {
+        /// The pod of the member.
+        pod: PodName,
+        /// The new id.
+        id: MemberId,
+    },
+    /// Settle the grant and drop the record: the new voter serves.
+    Settle {
+        /// The pod of the member.
+        pod: PodName,
+    },
+    /// Settle the grant and drop the record: nothing has been changed, and nothing may be now.
+    Undo {
+        /// The pod of the member.
+        pod: PodName,
+        /// The reason.
+        because: Refusal,
+    },
+}
+
+impl Step {
+    /// The stable identifier of the step, for metrics and status.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Grant {
+                record,
+                proof: Some(proof),
+            } => {
+                write!(f, "replace {}: {proof}", record.member)
+            }
+            Self::Grant {
+                record,
+                proof: None,
+            } => {
+                write!(f, "replace {}: somebody asked for it", record.member)
+            }
+            Self::MoveLeader { pod, to } => write!(f, "move leadership from {pod} to member {to}"),
+            Self::RemoveMember { pod, id } => write!(f, "remove member {id} of {pod} from etcd"),
+            Self::AddLearner { pod, peer_urls } => {
+                write!(f, "add {pod} as a learner at {}", peer_urls.join(", "))
+            }
+            Self::DeleteClaim { pod, .. } => write!(f, "delete the claim of {pod}"),
+            Self::DeletePod { pod, .. } => write!(f, "delete {pod}"),
+            Self::Release { pod, .. } => write!(f, "let {pod} be scheduled"),
+            Self::Promote { pod, id } => write!(f, "promote member {id} of {pod}"),
+            Self::Settle { pod } => write!(f, "{pod} is replaced and serves"),
+            Self::Undo { pod, because } => write!(f, "leave {pod} as it is: {because}"),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The decisions about the data of a member: the delete of its `PersistentVolumeClaim`, and the
+//! delete of its pod while the claim is terminating.
+//!
+//! Kubernetes keeps a claim that is deleted as long as a pod uses it. The data is destroyed when
+//! the pod goes, at a moment that nobody asks about. So the claim stays while its member serves,
+//! and no copy of the data goes unless the other members keep it: a majority of them serves.
+//! While quorum is lost, pods are created again on their claims, and no claim goes (the volume
+//! proposal of etcd-operator, part 2).
+
+use super::circumstances::{Circumstances, Scope, Teardown};
+use super::decide::{count_for, decide};
+use super::disruption::{Actor, Disruption, Grace, Kind, TargetPod};
+use super::grants::Grants;
+use super::id::{PodName, PodUid};
+use super::membership::Membership;
+use super::settlement::Replacement;
+use super::snapshot::{Member, Snapshot};
+use super::tolerance::majority;
+use super::trust::Trust;
+use super::verdict::{Basis, Permission, Reason, Verdict, Waiver};
+use super::volume::Volume;
+
+/// A request to delete a `PersistentVolumeClaim`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimDeletion {
+    /// The name of the claim.
+    pub claim: String,
+    /// The pod of the member whose claim it is, by the name of the claim template and of the
+    /// ordinal. `None` if the claim is that of no member.
+    pub member: Option<PodName>,
+    /// Whether the claim is terminating already.
+    pub terminating: bool,
+    /// Whether the UID in the request's preconditions is that of another claim.
+    pub other_uid: bool,
+    /// The asker.
+    pub actor: Actor,
+}
+
+/// Decides on the delete of a claim. A permission to destroy data takes a grant of the kind
+/// [`super::Permitted::Replace`].
+///
+/// ```
+/// use quorumgate_core::quorum::evidence::{Probe, Unanswered};
+/// use quorumgate_core::quorum::{
+///     Actor, ClaimDeletion, Grants, Snapshot, Verdict, decide_claim, example,
+/// };
+///
+/// let mut observation = example::healthy("etcd-main", 3);
+/// let delete = ClaimDeletion {
+///     claim: "data-etcd-main-2".into(),
+///     member: Some("etcd-main-2".into()),
+///     terminating: false,
+///     other_uid: false,
+///     actor: Actor::Stranger,
+/// };
+/// let ask = |observation: &_| {
+///     decide_claim(&Snapshot::assemble(observation), &Grants::default(), &delete)
+/// };
+/// let Verdict::Deny(reason) = ask(&observation) else { panic!("its member serves") };
+/// assert_eq!(reason.slug(), "claim-in-use");
+///
+/// // The member is gone, and the two others have its data.
+/// let probe = &mut observation.round.probes[2];
+/// *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+/// observation.pods[2].etcd_ready = false;
+/// assert!(matches!(ask(&observation), Verdict::Allow(_)));
+/// ```
+pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeletion) -> Verdict {
+    if let Some(verdict) = decide_claim_early(&snapshot.circumstances, deletion) {
+        return verdict;
+    }
+    let Some(member) = &deletion.member else {
+        return waived(Waiver::Foreign);
+    };
+    if is_no_member(snapshot, member) {
+        return Verdict::Allow(Permission::Grant(Basis::NotAMember));
+    }
+    let is_own_step = deletion.actor == Actor::Gate && grants.permit_replacement(member);
+    let serves = snapshot.member(member).is_some_and(Member::serves_quorum);
+    if serves && !is_own_step {
+        return Verdict::Deny(Reason::ClaimInUse {
+            claim: deletion.claim.clone(),
+            member: member.clone(),
+        });
+    }
+    let disruption = replacement(snapshot, member, deletion.actor);
+    let verdict = decide(snapshot, grants, &disruption);
+    if let Verdict::Allow(_) = verdict {
+        return keeping_data(snapshot, grants, &disruption);
+    }
+    verdict
+}
+
+/// The rules about a claim that need no look at any member: rules 1 to 4 and 6. `None` means that
+/// the members have to be asked.
+///
+/// Hibernation and scale-in are no teardown here: the claims outlive the pods on purpose. An
+/// override passes also where there is no ledger to record its grant in.
+pub fn decide_claim_early(
+    circumstances: &Circumstances,
+    deletion: &ClaimDeletion,
+) -> Option<Verdict> {
+    match (&circumstances.scope, &deletion.member) {
+        (Scope::Foreign, _) | (_, None) => return Some(waived(Waiver::Foreign)),
+        (Scope::Enrolled | Scope::NoLedger | Scope::NoDefinition, Some(_)) => {}
+    }
+    if deletion.terminating {
+        return Some(waived(Waiver::Terminating));
+    }
+    match circumstances.teardown {
+        Some(teardown @ (Teardown::Namespace | Teardown::StatefulSet | Teardown::Owner)) => {
+            return Some(waived(Waiver::Teardown(teardown)));
+        }
+        Some(Teardown::Hibernation | Teardown::ScaleIn) | None => {}
+    }
+    if deletion.other_uid {
+        return Some(waived(Waiver::WrongIncarnation));
+    }
+    if circumstances.lifted.is_some() && deletion.actor != Actor::Gate {
+        return Some(Verdict::Allow(Permission::Grant(Basis::Override)));
+    }
+    match circumstances.scope {
+        Scope::NoLedger => Some(Verdict::Wait(Reason::NoLedger)),
+        Scope::NoDefinition => Some(Verdict::Wait(Reason::NoDefinition)),
+        Scope::Enrolled | Scope::Foreign => None,
+    }
+}
+
+/// Decides on a disruption of a pod whose claim is terminating: the end of the pod destroys the
+/// data. A permission takes two grants, one of the kind [`super::Permitted::Delete`] and one of the
+/// kind [`super::Permitted::Replace`].
+///
+/// Everything that [`decide()`] lets pass for the sake of the owner (a teardown, an override) or
+/// because the pod is no member passes here too. Every other disruption has to leave a majority
+/// that serves, also where it would cost nothing apart from the data.
+pub fn decide_with_terminating_claim(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    disruption: &Disruption,
+) -> Verdict {
+    let verdict = decide(snapshot, grants, disruption);
+    match &verdict {
+        Verdict::Allow(Permission::Grant(basis)) => match basis {
+            Basis::Teardown(_) | Basis::Override | Basis::NotAMember => verdict,
+            Basis::Learner
+            | Basis::CostsNothing
+            | Basis::Repair
+            | Basis::Proceed
+            | Basis::SingleMember
+            | Basis::TwoMembers
+            | Basis::Majority { .. }
+            // These concern StatefulSets, and say nothing about the data of a pod.
+            | Basis::Intent
+            | Basis::NoOwner
+            | Basis::OwnerGone
+            | Basis::MembersRemoved => keeping_data(snapshot, grants, disruption),
+        },
+        Verdict::Allow(Permission::Waived(_)) | Verdict::Wait(_) | Verdict::Deny(_) => verdict,
+    }
+}
+
+/// The permission to destroy a member's data, if the others keep it.
+fn keeping_data(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -> Verdict {
+    if let Trust::Untrusted { remaining } = snapshot.circumstances.ledger {
+        return Verdict::Wait(Reason::LedgerUntrusted { remaining });
+    }
+    let target = &disruption.target.name;
+    let others = snapshot.serving(grants, Some(target));
+    let needed = majority(snapshot.voters(grants, Some(target)));
+    if others >= needed {
+        return Verdict::Allow(Permission::Grant(Basis::Majority {
+            others,
+            majority: needed,
+        }));
+    }
+    Verdict::Wait(Reason::LastCopy(count_for(
+        snapshot, grants, disruption, needed,
+    )))
+}
+
+/// Whether the pod is proven not to be a member's, or a confirmed list has no member that belongs
+/// in a pod of this name.
+fn is_no_member(snapshot: &Snapshot, pod: &PodName) -> bool {
+    let confirmed = matches!(snapshot.membership, Membership::Confirmed { .. });
+    let known = |member: &Member| member.pod_name() == Some(pod);
+    snapshot.not_members.contains(pod) || (confirmed && !snapshot.members.iter().any(known))
+}
+
+/// The disruption that the replacement of a member is.
+pub(crate) fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
+    let uid = snapshot.pod(member).map(|pod| pod.uid.clone());
+    Disruption {
+        target: TargetPod {
+            name: member.clone(),
+            uid: uid.unwrap_or_else(|| PodUid::new("")),
+        },
+        kind: Kind::Replace,
+        actor,
+        grace: Grace::Graceful,
+        precondition: None,
+    }
+}
+
+fn waived(waiver: Waiver) -> Verdict {
+    Verdict::Allow(Permission::Waived(waiver))
+}
+
+/// The result of an uncached read of a claim, made after the ledger was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimState {
+    /// There is no claim of that name.
+    Gone,
+    /// There is a claim of that name.
+    Here {
+        /// The UID of the claim.
+        uid: String,
+        /// Whether the claim is terminating.
+        terminating: bool,
+    },
+}
+
+/// The progress of a [`super::Permitted::Replace`] that somebody else asked for, by the claim:
+/// `recorded` is the volume that the budget recorded for the member before.
+///
+/// The caller must not record another volume for the member while the grant is open.
+pub fn progress_of_claim(
+    recorded: Option<&Volume>,
+    claim: &ClaimState,
+    serves: bool,
+) -> Replacement {
+    let uid = match claim {
+        ClaimState::Gone
+        | ClaimState::Here {
+            terminating: true, ..
+        } => return Replacement::Underway,
+        ClaimState::Here { uid, .. } => uid,
+    };
+    match recorded {
+        Some(before) if before.claim_uid == *uid => Replacement::Stands,
+        Some(_) if serves => Replacement::Serves,
+        None if serves => Replacement::Stands,
+        Some(_) | None => Replacement::Underway,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::quorum::Permitted;
+use crate::quorum::circumstances::{Override, OverrideOn};
+use crate::quorum::evidence::{Probe, Unanswered};
+use crate::quorum::pod::Containers;
+use crate::quorum::snapshot::Observation;
+use crate::quorum::{ClusterRef, example};
+
+/// A cluster of `voters` of which those in `down` do not run.
+fn cluster(voters: u32, down: &[usize]) -> Observation {
+    let mut observation = example::healthy("etcd", voters);
+    for &n in down {
+        observation.pods[n].etcd_ready = false;
+        observation.pods[n].containers = Containers::EtcdFailed {
+            reason: "CrashLoopBackOff".into(),
+        };
+        let probe = &mut observation.round.probes[n];
+        *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+    }
+    let up = u32::try_from(observation.pods.len() - down.len()).unwrap();
+    if up < voters / 2 + 1 {
+        for probe in &mut observation.round.probes {
+            if let Ok(status) = &mut probe.status {
+                status.leader = None;
+                probe.read = Err(Unanswered::NoLeader);
+            }
+        }
+    }
+    observation
+}
+
+fn deletion(n: u32) -> ClaimDeletion {
+    ClaimDeletion {
+        claim: format!("data-etcd-{n}"),
+        member: Some(PodName::new(format!("etcd-{n}"))),
+        terminating: false,
+        other_uid: false,
+        actor: Actor::Stranger,
+    }
+}
+
+fn ask(observation: &Observation, grants: &Grants, n: u32) -> Verdict {
+    decide_claim(&Snapshot::assemble(observation), grants, &deletion(n))
+}
+
+fn slug(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow(Permission::Grant(basis)) => basis.into(),
+        Verdict::Allow(Permission::Waived(waiver)) => waiver.into(),
+        Verdict::Wait(reason) | Verdict::Deny(reason) => reason.slug(),
+    }
+}
+
+fn drain(n: u32) -> Disruption {
+    Disruption {
+        target: TargetPod {
+            name: PodName::new(format!("etcd-{n}")),
+            uid: PodUid::new(format!("uid-{n}")),
+        },
+        kind: Kind::Delete,
+        actor: Actor::Stranger,
+        grace: Grace::Graceful,
+        precondition: None,
+    }
+}
+
+#[test]
+fn the_claim_of_a_serving_member_is_not_deleted() {
+    let verdict = ask(&cluster(3, &[]), &Grants::default(), 1);
+    assert!(matches!(verdict, Verdict::Deny(_)));
+    assert_eq!(slug(&verdict), "claim-in-use");
+}
+
+#[test]
+fn the_claim_of_a_dead_member_goes_while_the_others_make_the_majority() {
+    assert_eq!(
+        slug(&ask(&cluster(3, &[2]), &Grants::default(), 2)),
+        "majority"
+    );
+    let going = Permitted::Delete {
+        uid: "uid-1".into(),
+        rollout: false,
+    };
+    let grants = Grants::default().issue(&"etcd-1".into(), going, "anna".into(), String::new());
+    let verdict = ask(&cluster(3, &[2]), &grants, 2);
+    assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
+}
+
+#[test]
+fn while_quorum_is_lost_no_claim_is_deleted() {
+    for n in 0..3 {
+        let verdict = ask(&cluster(3, &[1, 2]), &Grants::default(), n);
+        assert!(matches!(verdict, Verdict::Wait(_)), "{n}: {verdict:?}");
+    }
+}
+
+#[test]
+fn the_last_good_copy_stays_also_in_hibernation() {
+    let mut asleep = example::healthy("etcd", 1);
+    asleep.replicas = 0;
+    asleep.pods.clear();
+    asleep.round.probes.clear();
+    asleep.circumstances.teardown = Some(Teardown::Hibernation);
+    assert_eq!(slug(&ask(&asleep, &Grants::default(), 0)), "last-copy");
+}
+
+#[test]
+fn a_teardown_an_override_and_what_is_foreign_always_pass() {
+    let with = |change: &dyn Fn(&mut Circumstances)| {
+        let mut observation = cluster(3, &[1, 2]);
+        change(&mut observation.circumstances);
+        slug(&ask(&observation, &Grants::default(), 1))
+    };
+    assert_eq!(
+        with(&|c| c.teardown = Some(Teardown::Namespace)),
+        "teardown"
+    );
+    assert_eq!(with(&|c| c.teardown = Some(Teardown::Owner)), "teardown");
+    assert_eq!(with(&|c| c.scope = Scope::Foreign), "foreign");
+    let lifted = Override {
+        on: OverrideOn::Budget,
+        until: String::new(),
+    };
+    assert_eq!(with(&|c| c.lifted = Some(lifted.clone())), "override");
+    assert_eq!(with(&|c| c.scope = Scope::NoLedger), "no-ledger");
+}
+
+#[test]
+fn a_claim_that_is_terminating_or_another_passes() {
+    let snapshot = Snapshot::assemble(&cluster(3, &[]));
+    let ask =
+        |deletion: &ClaimDeletion| slug(&decide_claim(&snapshot, &Grants::default(), deletion));
+    let terminating = ClaimDeletion {
+        terminating: true,
+        ..deletion(1)
+    };
+    assert_eq!(ask(&terminating), "terminating");
+    let other = ClaimDeletion {
+        other_uid: true,
+        ..deletion(1)
+    };
+    assert_eq!(ask(&other), "wrong-incarnation");
+    let nobodys = ClaimDeletion {
+        member: None,
+        ..deletion(1)
+    };
+    assert_eq!(ask(&nobodys), "foreign");
+}
+
+#[test]
+fn the_claim_of_a_removed_member_goes() {
+    let verdict = ask(&cluster(3, &[]), &Grants::default(), 3);
+    assert_eq!(slug(&verdict), "not-a-member");
+}
+
+#[test]
+fn a_replacement_of_the_gate_takes_the_claim_of_a_serving_member() {
+    let snapshot = Snapshot::assemble(&cluster(3, &[]));
+    let replace = Grants::default().issue(
+        &"etcd-1".into(),
+        Permitted::Replace,
+        "gate".into(),
+        String::new(),
+    );
+    let own = ClaimDeletion {
+        actor: Actor::Gate,
+        ..deletion(1)
+    };
+    assert_eq!(slug(&decide_claim(&snapshot, &replace, &own)), "majority");
+    assert_eq!(
+        slug(&decide_claim(&snapshot, &replace, &deletion(1))),
+        "claim-in-use"
+    );
+    assert_eq!(
+        slug(&decide_claim(&snapshot, &Grants::default(), &own)),
+        "claim-in-use"
+    );
+}
+
+#[test]
+fn a_claim_waits_while_the_ledger_is_untrusted_or_shared() {
+    let mut untrusted = cluster(3, &[2]);
+    untrusted.circumstances.ledger = Trust::Untrusted { remaining: None };
+    assert_eq!(
+        slug(&ask(&untrusted, &Grants::default(), 2)),
+        "ledger-untrusted"
+    );
+    let mut shared = cluster(3, &[2]);
+    shared.expected.voters = 3;
+    shared.circumstances.shared_with = Some(ClusterRef::new("ns", "other"));
+    shared.round.probes[0].members.as_mut().unwrap()[2].name = "elsewhere".into();
+    shared.pods.remove(2);
+    let verdict = ask(&shared, &Grants::default(), 1);
+    assert!(!matches!(verdict, Verdict::Allow(_)), "{verdict:?}");
+}
+
+#[test]
+fn a_pod_whose_claim_terminates_is_judged_by_its_data() {
+    let ask = |observation: &Observation, n| {
+        let snapshot = Snapshot::assemble(observation);
+        slug(&decide_with_terminating_claim(
+            &snapshot,
+            &Grants::default(),
+            &drain(n),
+        ))
+    };
+    assert_eq!(ask(&cluster(3, &[]), 1), "majority");
+    // Without its data the only member of a cluster is lost, whatever the policy says.
+    assert_eq!(ask(&cluster(1, &[]), 0), "last-copy");
+    // A dead member costs nothing, but its data may be needed.
+    assert_ne!(ask(&cluster(3, &[0, 1]), 0), "costs-nothing");
+    let mut torn_down = cluster(1, &[]);
+    torn_down.circumstances.teardown = Some(Teardown::Namespace);
+    assert_eq!(ask(&torn_down, 0), "teardown");
+}
+
+#[test]
+fn a_strangers_replacement_settles_by_the_claim() {
+    let before = Volume {
+        claim_uid: "c1".into(),
+        volume_id: Some("v1".into()),
+    };
+    let here = |uid: &str, terminating| ClaimState::Here {
+        uid: uid.into(),
+        terminating,
+    };
+    let of = |claim: &ClaimState, serves| progress_of_claim(Some(&before), claim, serves);
+    assert_eq!(of(&here("c1", false), true), Replacement::Stands);
+    assert_eq!(of(&here("c1", false), false), Replacement::Stands);
+    assert_eq!(of(&here("c1", true), true), Replacement::Underway);
+    assert_eq!(of(&ClaimState::Gone, false), Replacement::Underway);
+    assert_eq!(of(&here("c2", false), false), Replacement::Underway);
+    assert_eq!(of(&here("c2", false), true), Replacement::Serves);
+    let unrecorded = progress_of_claim(None, &here("c2", false), true);
+    assert_eq!(unrecorded, Replacement::Stands);
+}
+
+proptest! {
+    /// No permission destroys data unless a majority without the member serves, whatever is down
+    /// and whatever has a grant.
+    #[test]
+    fn data_goes_only_while_a_majority_of_the_others_serves(
+        voters in 1_u32..6,
+        down in prop::collection::btree_set(0_usize..5, 0..5),
+        granted in prop::collection::btree_set(0_u32..5, 0..3),
+        target in 0_u32..5,
+        own in any::<bool>(),
+    ) {
+        let target = target % voters;
+        let down: Vec<usize> = down.into_iter().filter(|n| *n < voters as usize).collect();
+        let granted = granted.into_iter().filter(|n| *n < voters);
+        let observation = cluster(voters, &down);
+        let snapshot = Snapshot::assemble(&observation);
+        let grants = granted.fold(Grants::default(), |grants, n| {
+            let name = PodName::new(format!("etcd-{n}"));
+            grants.issue(&name, Permitted::Replace, String::new(), String::new())
+        });
+        let deletion = ClaimDeletion {
+            actor: if own { Actor::Gate } else { Actor::Stranger },
+            ..deletion(target)
+        };
+        let name = PodName::new(format!("etcd-{target}"));
+        let verdicts = [
+            decide_claim(&snapshot, &grants, &deletion),
+            decide_with_terminating_claim(&snapshot, &grants, &drain(target)),
+        ];
+        for verdict in verdicts {
+            if let Verdict::Allow(permission) = verdict {
+                let others = snapshot.serving(&grants, Some(&name));
+                prop_assert!(others >= majority(voters), "{permission:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The volumes of the members, and whether a member has the volume that was recorded for it.
+//!
+//! The identity of a member is in its volume. A member with another volume may come back silently
+//! under its old identity, or form an empty cluster (measured on etcd 3.4 to 3.7; etcd issue
+//! 12227).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::id::PodName;
+
+/// The claim and the volume of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Volume {
+    /// The UID of the `PersistentVolumeClaim`.
+    pub claim_uid: String,
+    /// The id of the bound volume: the handle of its driver, or else the name of the
+    /// `PersistentVolume`. `None` while the claim is not bound.
+    pub volume_id: Option<String>,
+}
+
+impl Volume {
+    fn is_same_as(&self, other: &Self) -> bool {
+        let unbound = self.volume_id.is_none() || other.volume_id.is_none();
+        self.claim_uid == other.claim_uid && (unbound || self.volume_id == other.volume_id)
+    }
+}
+
+/// The comparison of a member's volume with the one on record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VolumeFinding {
+    /// Nothing is recorded or nothing was seen.
+    Unknown,
+    /// The member has the volume that was recorded for it.
+    AsRecorded,
+    /// The member has another volume.
+    Wrong {
+        /// The volume that the member has.
+        volume: Volume,
+        /// The kind of difference.
+        difference: Difference,
+    },
+}
+
+/// The difference between a member's volume and the one on record. `Display` completes the
+/// sentence "the member has …".
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Difference {
+    /// The volume is another member's.
+    Swapped {
+        /// The pod of the member whose volume it is.
+        with: PodName,
+    },
+    /// The claim is a new one, so its volume is empty.
+    NewClaim,
+    /// The claim is the same and is bound to a volume that is nobody's.
+    Foreign,
+}
+
+impl Difference {
+    /// The stable identifier of the difference, for metrics and status.
+    pub fn slug(&self) -> &'static str {
+        self.into()
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Swapped { with } => write!(f, "the volume of {with}"),
+            Self::NewClaim => f.write_str("a new claim, whose volume is empty"),
+            Self::Foreign => f.write_str("a volume that was never a member's"),
+        }
+    }
+}
+
+/// Compares the volume that `member` has with the volumes on record.
+///
+/// ```
+/// use quorumgate_core::quorum::{Difference, Volume, VolumeFinding, volume_finding};
+///
+/// let volume = |claim: &str, id: &str| Volume {
+///     claim_uid: claim.into(),
+///     volume_id: Some(id.into()),
+/// };
+/// let recorded = [("etcd-0".into(), volume("c0", "v0")), ("etcd-1".into(), volume("c1", "v1"))];
+/// let find = |present| volume_finding(&recorded.clone().into(), &"etcd-0".into(), Some(&present));
+/// assert_eq!(find(volume("c0", "v0")), VolumeFinding::AsRecorded);
+///
+/// let VolumeFinding::Wrong { difference, .. } = find(volume("c0", "v1")) else { panic!() };
+/// assert_eq!(difference, Difference::Swapped { with: "etcd-1".into() });
+/// ```
+pub fn volume_finding(
+    recorded: &BTreeMap<PodName, Volume>,
+    member: &PodName,
+    present: Option<&Volume>,
+) -> VolumeFinding {
+    let Some(present) = present else {
+        return VolumeFinding::Unknown;
+    };
+    let owner = recorded.iter().find(|(name, volume)| {
+        let same = present.volume_id.is_some() && volume.volume_id == present.volume_id;
+        *name != member && same
+    });
+    let own = recorded.get(member);
+    let difference = match (own, owner) {
+        (Some(own), _) if own.is_same_as(present) => return VolumeFinding::AsRecorded,
+        (_, Some((with, _))) => Difference::Swapped { with: with.clone() },
+        (Some(own), None) if own.claim_uid != present.claim_uid => Difference::NewClaim,
+        (Some(_), None) => Difference::Foreign,
+        (None, None) => return VolumeFinding::Unknown,
+    };
+    VolumeFinding::Wrong {
+        volume: present.clone(),
+        difference,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(claim: &str, id: &str) -> Volume {
+        Volume {
+            claim_uid: claim.into(),
+            volume_id: Some(id.into()),
+        }
+    }
+
+    fn find(member: &str, present: Option<&Volume>) -> Option<Difference> {
+        let recorded = BTreeMap::from([
+            ("etcd-0".into(), volume("c0", "v0")),
+            ("etcd-1".into(), volume("c1", "v1")),
+        ]);
+        match volume_finding(&recorded, &member.into(), present) {
+            VolumeFinding::Wrong { difference, .. } => Some(difference),
+            VolumeFinding::Unknown | VolumeFinding::AsRecorded => None,
+        }
+    }
+
+    #[test]
+    fn an_emptied_a_foreign_and_a_swapped_volume_are_told_apart() {
+        assert_eq!(find("etcd-0", Some(&volume("c0", "v0"))), None);
+        let emptied = volume("c9", "v9");
+        assert_eq!(find("etcd-0", Some(&emptied)), Some(Difference::NewClaim));
+        let foreign = volume("c0", "v9");
+        assert_eq!(find("etcd-0", Some(&foreign)), Some(Difference::Foreign));
+        let swapped = Difference::Swapped {
+            with: "etcd-1".into(),
+        };
+        assert_eq!(find("etcd-0", Some(&volume("c0", "v1"))), Some(swapped));
+    }
+
+    #[test]
+    fn a_claim_that_is_not_bound_yet_is_known_by_its_uid() {
+        let unbound = |claim: &str| Volume {
+            volume_id: None,
+            ..volume(claim, "")
+        };
+        assert_eq!(find("etcd-0", Some(&unbound("c0"))), None);
+        let new = find("etcd-0", Some(&unbound("c9")));
+        assert_eq!(new, Some(Difference::NewClaim));
+    }
+
+    #[test]
+    fn without_a_record_only_the_volume_of_another_member_is_wrong() {
+        assert_eq!(find("etcd-2", Some(&volume("c2", "v2"))), None);
+        assert!(find("etcd-2", Some(&volume("c2", "v1"))).is_some());
+        assert_eq!(find("etcd-0", None), None);
+    }
+}

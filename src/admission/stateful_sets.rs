@@ -1,0 +1,123 @@
+//! `/validate/statefulsets`: may this StatefulSet be deleted, or lose replicas?
+
+use serde::Deserialize;
+
+use super::asked::{About, Asked, Context, Subject, What};
+use super::hook::{Hook, Operation};
+use super::malformed::Malformed;
+use super::managers::Managers;
+use super::review::{Metadata, Request};
+use super::{actor, checked};
+use crate::api::names::ORPHAN;
+use crate::judge::SetQuestion;
+use crate::observe::Intents;
+use crate::quorum::stateful_set::{Change, Delete, Ordinals};
+use crate::quorum::{ClusterRef, Waiver};
+
+/// A StatefulSet, or its scale, as a review shows it.
+#[derive(Debug, Clone, Deserialize)]
+struct Object {
+    #[serde(default)]
+    metadata: Metadata<Managers>,
+    spec: Option<Spec>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Spec {
+    #[serde(default, deserialize_with = "checked::count")]
+    replicas: Option<u32>,
+    ordinals: Option<Start>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Start {
+    #[serde(default, deserialize_with = "checked::count")]
+    start: Option<u32>,
+}
+
+/// The question of a review.
+pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
+    let request = Request::<Object>::read(Hook::StatefulSets, body)?;
+    let old = request
+        .old_object
+        .as_deref()
+        .ok_or_else(|| request.incomplete("has no oldObject"))?;
+    let (namespace, name) = request.identity(&old.metadata)?;
+    let uid = old.metadata.uid.as_deref();
+    let (change, intents) = match request.operation {
+        // The stored object's own annotations count for a delete. The judge reads them.
+        Operation::Delete => (deletion(&request, old), None),
+        Operation::Create | Operation::Update | Operation::Connect => write(&request, old)?,
+    };
+    let collected = request.operation == Operation::Delete
+        && actor::is_garbage_collector(&request.user_info)
+        && uid.is_some()
+        && request.options.precondition() == uid;
+    let subject = Subject::stateful_set(&namespace, &name, uid);
+    let uid = uid.map(Into::into);
+    let dry_run = request.dry_run();
+    let asker = actor::asker(request.user_info, context.own_username);
+    let what = match change {
+        Err(waiver) => What::Nothing(waiver),
+        Ok(change) => What::Set(SetQuestion {
+            set: ClusterRef::new(namespace, name),
+            uid,
+            change,
+            intents,
+            asker: asker.clone(),
+            collected,
+            dry_run,
+            deadline: context.deadline,
+        }),
+    };
+    Ok(Asked {
+        about: About {
+            review: request.uid,
+            subject,
+            asker,
+            dry_run,
+        },
+        what,
+    })
+}
+
+type Effect = Result<Change, Waiver>;
+
+fn deletion(request: &Request<Object>, old: &Object) -> Effect {
+    let finalizers = &old.metadata.finalizers;
+    Change::by_delete(&Delete {
+        orphan_dependents: request.options.orphan_dependents,
+        propagation_policy: request.options.propagation_policy.as_deref(),
+        has_orphan_finalizer: finalizers.iter().flatten().any(|f| f == ORPHAN),
+        is_terminating: old.metadata.deletion_timestamp.is_some(),
+    })
+}
+
+/// The effect of a write, and the annotations of the object after it, if the review shows them.
+fn write(request: &Request<Object>, old: &Object) -> Result<(Effect, Option<Intents>), Malformed> {
+    let new = request
+        .object
+        .as_ref()
+        .ok_or_else(|| request.incomplete("has no object"))?;
+    let is_scale = request.sub_resource == "scale";
+    let effect = Change::by_write(ordinals(old, is_scale), ordinals(new, is_scale));
+    let metadata = &new.metadata;
+    let written = metadata.managed_fields.unwrap_or_default().intent_written();
+    let intents = (!is_scale).then(|| Intents::new(metadata.annotations.as_ref(), written));
+    Ok((effect, intents))
+}
+
+/// The ordinals of an object. A scale leaves `spec.replicas` out if it is 0. A StatefulSet never
+/// does; its default is 1.
+fn ordinals(object: &Object, is_scale: bool) -> Ordinals {
+    let spec = object.spec.as_ref();
+    let replicas = spec.and_then(|s| s.replicas);
+    let start = spec
+        .and_then(|s| s.ordinals.as_ref())
+        .and_then(|o| o.start)
+        .unwrap_or_default();
+    Ordinals {
+        start: (!is_scale).then_some(start),
+        count: replicas.unwrap_or(u32::from(!is_scale)),
+    }
+}

@@ -1,0 +1,370 @@
+//! The evaluation of a disruption of one pod.
+
+use super::decision::{Ground, Refused, unavailable};
+use super::deps::JudgeDeps;
+use super::evaluation::{Case, Evaluation, LedgerRead, Stop, permission};
+use super::leadership::{self, Transfer};
+use super::question::{DryRun, Question, Sighting};
+use crate::causes::causes;
+use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
+use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodLook, World};
+use crate::quorum::pod::Pod;
+use crate::quorum::{
+    Actor, Basis, ClusterRef, Disruption, EvidenceMode, Kind, Permission, Permitted, PodUid,
+    Reason, Snapshot, Succession, Verdict, Waiver, decide, decide_early, decide_without_ledger,
+    succession,
+};
+
+/// A question about a pod that is being evaluated.
+pub(super) struct PodCase<'a> {
+    evaluation: &'a Evaluation<'a>,
+    deps: &'a JudgeDeps,
+    question: &'a Question,
+    seen: Option<Sighting>,
+    /// Whether a move of leadership was tried. One request moves it once at most.
+    moved_leadership: bool,
+}
+
+/// The Kubernetes half, the snapshot unless the circumstances decided early, the disruption, and
+/// the verdict. `None` if the pod does not exist.
+type Judged = Option<(Box<World>, Option<Snapshot>, Disruption, Verdict)>;
+
+/// The facts that a decision about a pod was made on.
+pub(super) struct Found {
+    page: Page,
+    /// `None` if the pod, its namespace and its StatefulSet alone were read.
+    world: Option<Box<World>>,
+    /// `None` if no member had to be asked.
+    snapshot: Option<Snapshot>,
+    disruption: Disruption,
+    succession: Succession,
+}
+
+impl<'a> PodCase<'a> {
+    pub(super) fn new(evaluation: &'a Evaluation<'a>, question: &'a Question) -> Self {
+        Self {
+            evaluation,
+            deps: evaluation.deps,
+            question,
+            seen: question.seen,
+            moved_leadership: false,
+        }
+    }
+
+    /// Evaluates the question to its end, however long that takes.
+    pub(super) async fn evaluate(mut self) -> Result<Ground, Stop> {
+        let evaluation = self.evaluation;
+        evaluation.doing("it was being found out whose pod it is");
+        let observer = &self.deps.observer;
+        let Question {
+            namespace,
+            pod,
+            shown,
+            ..
+        } = self.question;
+        let page = match observer.identify(namespace, pod, shown.as_deref()).await? {
+            Identity::Guarded(page) => page,
+            Identity::Foreign => return Ok(Ground::Waived(Waiver::Foreign)),
+            Identity::NoSuchPod => return Err(self.no_such_pod()),
+            Identity::Unrecorded(cluster, error) => {
+                evaluation.about(&cluster);
+                // The budget is still to be created, with the default enforcement.
+                let is_new = error.is_none();
+                evaluation.only_warns(is_new && self.deps.enforcement.only_warns());
+                return Box::pin(self.without_ledger(&cluster, error)).await;
+            }
+        };
+        let cluster = page.cluster.clone();
+        evaluation.about(&cluster);
+        evaluation.run(&mut self, &cluster, Ok(Some(*page))).await
+    }
+
+    /// Decides where nothing can be recorded. Only a request that needs no record may pass, or one
+    /// that a person takes responsibility for. `error` is `None` if there is no budget.
+    async fn without_ledger(
+        &self,
+        cluster: &ClusterRef,
+        error: Option<LedgerError>,
+    ) -> Result<Ground, Stop> {
+        let because = match error {
+            None => Reason::NoLedger,
+            Some(LedgerError::NoDefinition) => Reason::NoDefinition,
+            Some(error) => unavailable(causes(&error)),
+        };
+        let observer = &self.deps.observer;
+        let found = observer
+            .without_ledger(cluster, &self.question.pod, None)
+            .await?
+            .ok_or_else(|| self.no_such_pod())?;
+        let (_, verdict) = self.alone(&found, self.question.kind, because);
+        Ok(match permission(verdict)? {
+            Permission::Waived(waiver) => Ground::Waived(waiver),
+            Permission::Grant(basis) if self.question.dry_run == DryRun::Yes => {
+                Ground::DryRun(basis)
+            }
+            Permission::Grant(_) => Ground::Ungranted,
+        })
+    }
+
+    /// The decision by the pod, its namespace and its StatefulSet alone.
+    fn alone(&self, found: &Ledgerless, kind: Kind, because: Reason) -> (Disruption, Verdict) {
+        let Ledgerless {
+            pod,
+            circumstances,
+            goes_at_once,
+        } = found;
+        let disruption = self.question.disruption(kind, &pod.uid, *goes_at_once);
+        let verdict = decide_without_ledger(circumstances, pod, &disruption, because);
+        (disruption, verdict)
+    }
+
+    /// Decides after `error`. A teardown passes even then, and so does what a person takes
+    /// responsibility for, with its grant.
+    async fn consider_alone(
+        &self,
+        page: Page,
+        error: ObserveError,
+    ) -> Result<(Found, Verdict), Stop> {
+        self.evaluation.regardless(None);
+        let observer = &self.deps.observer;
+        let found = observer.without_ledger(&page.cluster, &self.question.pod, Some(&page));
+        // The first error says more than a second one would.
+        let Ok(Some(found)) = found.await else {
+            return Err(error.into());
+        };
+        let because = unavailable(causes(&error));
+        let (disruption, verdict) = self.alone(&found, self.kind(&page), because);
+        let found = Found {
+            page,
+            world: None,
+            snapshot: None,
+            disruption,
+            succession: Succession::Unneeded,
+        };
+        Ok((found, verdict))
+    }
+
+    /// The kind of disruption. The gate's own delete or eviction of a pod with an open grant for a
+    /// rollout step is that step; a dry run never is.
+    fn kind(&self, page: &Page) -> Kind {
+        let Question {
+            kind,
+            asker,
+            pod,
+            dry_run,
+            ..
+        } = self.question;
+        let is_step = |what: &Permitted| matches!(what, Permitted::Delete { rollout: true, .. });
+        let grant = page.grants.of(pod);
+        let stepping = grant.is_some_and(|g| g.causes.iter().any(|c| is_step(&c.what)));
+        let ours = asker.actor == Actor::Gate && *dry_run == DryRun::No;
+        match kind {
+            Kind::Delete if ours && stepping => Kind::RolloutStep,
+            Kind::Evict if ours && stepping => Kind::RolloutEviction,
+            kind => *kind,
+        }
+    }
+
+    /// Looks at the cluster, and decides on all facts.
+    async fn judge(&self, page: &Page) -> Result<Judged, ObserveError> {
+        let (question, kind) = (self.question, self.kind(page));
+        let disruption = |world: &World, uid: &PodUid| {
+            question.disruption(kind, uid, world.goes_at_once(&question.pod))
+        };
+        let early = |world: &World, pod: &Pod| {
+            let disruption = disruption(world, &pod.uid);
+            let circumstances = world.circumstances(page, Some(&question.pod));
+            let verdict = decide_early(&circumstances, Some(pod), &disruption)?;
+            Some((disruption, verdict))
+        };
+        let (asked, latest) = ((&question.pod, kind), self.evaluation.latest());
+        let look = self.deps.observer.look_for(page, asked, latest, early);
+        Ok(match Box::pin(look).await? {
+            PodLook::NoPod => None,
+            PodLook::Early(world, (disruption, verdict)) => {
+                Some((world, None, disruption, verdict))
+            }
+            PodLook::Full(look, uid) => {
+                let Look {
+                    world, snapshot, ..
+                } = *look;
+                let disruption = disruption(&world, &uid);
+                let verdict = decide(&snapshot, &page.grants, &disruption);
+                Some((Box::new(world), Some(snapshot), disruption, verdict))
+            }
+        })
+    }
+
+    /// The facts of a decision, unless the asker chose by other ones.
+    fn found(&self, page: Page, judged: Judged) -> Result<(Found, Verdict), Stop> {
+        let (world, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
+        self.warn_about(&page, &world, snapshot.is_some(), &verdict);
+        if self
+            .seen
+            .is_some_and(|seen| seen != Sighting::of(&page, &world))
+        {
+            return Err(Refused::Outdated.into());
+        }
+        let snapshot_headroom = |s: &Snapshot| s.tolerance(&page.grants).headroom();
+        self.evaluation
+            .headroom(snapshot.as_ref().map(snapshot_headroom));
+        let found = Found {
+            page,
+            world: Some(world),
+            snapshot,
+            disruption,
+            succession: Succession::Unneeded,
+        };
+        Ok((found, verdict))
+    }
+
+    /// Warns of an override that lets the pod go, of one that does not count, and of weak evidence.
+    fn warn_about(&self, page: &Page, world: &World, asked: bool, verdict: &Verdict) {
+        let evaluation = self.evaluation;
+        match verdict {
+            Verdict::Allow(Permission::Grant(Basis::Override)) => {
+                evaluation.warn("it goes by an override: what its cluster can spare was not asked");
+            }
+            Verdict::Wait(_) | Verdict::Deny(_) => {
+                for ignored in world.ignored_overrides(page, &self.question.pod) {
+                    evaluation.warn(ignored);
+                }
+            }
+            Verdict::Allow(_) => {}
+        }
+        if asked && world.policy().evidence == EvidenceMode::Readiness {
+            evaluation.warn(
+                "judged by the readiness of pods, which lags behind etcd (evidence: Readiness)",
+            );
+        }
+    }
+
+    async fn write(&self, found: &Found) -> Result<Recorded, LedgerError> {
+        let Found {
+            page,
+            world,
+            snapshot,
+            disruption,
+            succession,
+        } = found;
+        // An override may let a pod restart in place. That is recorded like a delete: the member
+        // counts as out until another incarnation exists, or until this one has outlived a settle
+        // time.
+        let permitted = Permitted::Delete {
+            uid: disruption.target.uid.clone(),
+            rollout: disruption.kind.is_rollout_step(),
+        };
+        let at = self.deps.clock.now().to_string();
+        let asker = self.question.asker.name.clone();
+        let grants = page.grants.issue(&self.question.pod, permitted, asker, at);
+        let snapshot = snapshot.as_ref();
+        let update = world.as_ref().map(|world| world.status_update(snapshot));
+        let update = StatusUpdate {
+            tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
+            // A move of leadership that is to follow is recorded with the grant, so that no other
+            // replica begins one meanwhile.
+            leader_move: match succession {
+                Succession::Move(begun) => Some(*begun),
+                Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
+            },
+            ..update.unwrap_or_default()
+        };
+        let recorded = self.deps.ledger().record(page, &grants, update).await;
+        recorded.map(|(_, proof)| proof)
+    }
+
+    /// Moves leadership away from the pod if that is due. Returns whether the facts have to be
+    /// gathered again.
+    async fn moves_leadership(&self, found: &Found) -> bool {
+        let evaluation = self.evaluation;
+        let (to, world) = match (found.succession, &found.world) {
+            (Succession::Move(begun), Some(world)) => (begun.to, world),
+            (Succession::NotNow, _) => {
+                evaluation.warn(
+                    "it leads the cluster, and leadership moved a moment ago: it goes as leader",
+                );
+                return false;
+            }
+            (Succession::Unneeded | Succession::Wait(_) | Succession::Move(_), _) => return false,
+        };
+        evaluation.doing("leadership was being moved");
+        let from = &found.disruption.target.uid;
+        match leadership::transfer(self.deps, world, from, to, evaluation.latest()).await {
+            Transfer::LookAgain(trouble) => {
+                if let Some(trouble) = trouble {
+                    evaluation.warn(format!("leadership may not have moved: {trouble}"));
+                }
+                true
+            }
+            Transfer::Stays(why) => {
+                evaluation.warn(format!(
+                    "it goes as leader, because leadership could not be moved: {why}"
+                ));
+                false
+            }
+        }
+    }
+
+    /// The end for a pod that does not exist. The pod that a delete or an update showed was deleted
+    /// meanwhile, which the API server will notice.
+    fn no_such_pod(&self) -> Stop {
+        Stop::Known(match (self.question.kind, self.question.shown_uid()) {
+            (Kind::Delete | Kind::RolloutStep | Kind::Restart(_), Some(_)) => {
+                Ok(Ground::Waived(Waiver::WrongIncarnation))
+            }
+            _ => Err(Refused::NoSuchPod),
+        })
+    }
+}
+
+impl Case for PodCase<'_> {
+    type Found = Found;
+
+    async fn consider(
+        &mut self,
+        _cluster: &ClusterRef,
+        ledger: LedgerRead,
+    ) -> Result<(Found, Verdict), Stop> {
+        let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
+        let (found, verdict) = match self.judge(&page).await {
+            Ok(judged) => self.found(page, judged)?,
+            Err(error) => Box::pin(self.consider_alone(page, error)).await?,
+        };
+        let is_overridden = verdict == Verdict::Allow(Permission::Grant(Basis::Override));
+        self.evaluation
+            .regardless(is_overridden.then_some(Ground::Ungranted));
+        Ok((found, verdict))
+    }
+
+    fn prepare(&mut self, found: &mut Found, basis: Basis) -> Result<(), Stop> {
+        let Some(snapshot) = found.snapshot.as_ref().filter(|_| !self.moved_leadership) else {
+            return Ok(());
+        };
+        let (page, disruption) = (&found.page, &found.disruption);
+        let open = self.deps.open_move(page, snapshot);
+        found.succession = succession(snapshot, &page.grants, disruption, basis, open.as_ref());
+        match found.succession {
+            Succession::Wait(remaining) => {
+                Err(Refused::Wait(Reason::LeadershipMoved { remaining }).into())
+            }
+            Succession::Unneeded | Succession::Move(_) | Succession::NotNow => Ok(()),
+        }
+    }
+
+    async fn record(&self, found: &Found, basis: Basis) -> Result<Ground, Stop> {
+        let proof = self.write(found).await?;
+        Ok(Ground::Recorded(basis, proof))
+    }
+
+    async fn conclude(&mut self, found: &Found, ground: &Ground) -> Result<(), Stop> {
+        if !self.moves_leadership(found).await {
+            return Ok(());
+        }
+        self.moved_leadership = true;
+        if let (Some(seen), Ground::Recorded(_, proof)) = (&mut self.seen, ground) {
+            // The next look shows this grant, which is the asker's own.
+            seen.last_seq = proof.seq();
+        }
+        Err(Stop::Again)
+    }
+}

@@ -1,0 +1,235 @@
+//! The evaluation of a change of a StatefulSet.
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use tokio::time::Instant;
+
+use super::decision::Ground;
+use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
+use super::question::SetQuestion;
+use crate::api::{RecordedDelete, RecordedScaleIn};
+use crate::ledger::{LedgerError, Page, Recorded};
+use crate::observe::{
+    Intents, ObserveError, OverrideState, SetOwner, SetSurroundings, first_ordinal, is_enrolled,
+    standing,
+};
+use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, decide};
+use crate::quorum::{
+    Basis, ClusterRef, Permission, Reason, Scope, Snapshot, Teardown, Verdict, Waiver,
+};
+
+/// A source of snapshots of a whole cluster as it is now.
+pub trait Looking: Send + Sync + 'static {
+    /// The cluster as it is after `page` was read. A member that has not answered by `latest` did
+    /// not answer.
+    fn look<'a>(
+        &'a self,
+        page: &'a Page,
+        latest: Instant,
+    ) -> BoxFuture<'a, Result<Snapshot, ObserveError>>;
+}
+
+/// A question about a StatefulSet that is being evaluated.
+pub(super) struct SetCase<'a> {
+    pub(super) evaluation: &'a Evaluation<'a>,
+    pub(super) looking: &'a dyn Looking,
+    pub(super) question: &'a SetQuestion,
+}
+
+/// The ledger and the UID of the StatefulSet, with which a change is recorded.
+pub(super) struct Found {
+    page: Option<Page>,
+    uid: String,
+}
+
+impl SetCase<'_> {
+    /// Evaluates the question to its end, however long that takes.
+    pub(super) async fn evaluate(mut self) -> Result<Ground, Stop> {
+        let (evaluation, set) = (self.evaluation, &self.question.set);
+        evaluation.about(set);
+        self.passes_regardless(self.question.collected);
+        let ledger = evaluation.read_ledger(set).await;
+        evaluation.run(&mut self, set, ledger).await
+    }
+
+    /// Notes whether the change passes even if something cannot be read or written. A teardown is
+    /// not held back for that, and an override neither.
+    fn passes_regardless(&self, passes: bool) {
+        let ground = passes.then_some(Ground::Unrecorded);
+        self.evaluation.regardless(ground);
+    }
+
+    fn facts(
+        &self,
+        scope: Scope,
+        page: Option<&Page>,
+        around: &SetSurroundings,
+        set: &StatefulSet,
+    ) -> Facts {
+        let now = self.evaluation.deps.clock.now();
+        let stored = Intents::of_stored(&set.metadata);
+        let intents = self.question.intents.as_ref().unwrap_or(&stored);
+        let on_budget = page.and_then(|page| page.budget().metadata.annotations.as_ref());
+        let is_valid = |annotations| matches!(standing(annotations, now), OverrideState::Valid(_));
+        Facts {
+            scope,
+            teardown: teardown(around),
+            collected: self.question.collected,
+            lifted: is_valid(intents.overrides()) || is_valid(on_budget),
+            intent: intents.announced(now),
+            ignored: intents.ignored(now),
+            owner: owner(&around.owner),
+            listed: Listed::Unknown {
+                because: Vec::new(),
+            },
+        }
+    }
+
+    /// The leaving members that etcd still lists.
+    async fn listed(&self, page: &Page, set: &StatefulSet) -> Result<Listed, Stop> {
+        let Change::Resize { from, to } = self.question.change else {
+            return Ok(Listed::Members(Vec::new()));
+        };
+        let snapshot = self.looking.look(page, self.evaluation.latest()).await?;
+        Ok(Listed::among(
+            &from.leaving(to, first_ordinal(set).0),
+            &snapshot,
+        ))
+    }
+
+    /// Writes the change to the budget. `None` if a budget cannot express it, because ordinals
+    /// leave at the lower end.
+    async fn write(&self, page: &Page, uid: &str) -> Result<Option<Recorded>, LedgerError> {
+        let deps = self.evaluation.deps;
+        let uid = uid.to_owned();
+        let by = self.question.asker.name.clone();
+        let at = deps.clock.now().to_string();
+        let (from, to) = match self.question.change {
+            Change::Delete => {
+                let admitted = RecordedDelete { uid, by, at };
+                let recorded = deps.ledger().admit_delete(page, admitted).await;
+                return recorded.map(|(_, proof)| Some(proof));
+            }
+            Change::Resize { from, to } => (from, to),
+        };
+        let (Ok(from_count), Ok(to_count)) = (i32::try_from(from.count), i32::try_from(to.count))
+        else {
+            return Ok(None);
+        };
+        if from.start != to.start {
+            return Ok(None);
+        }
+        let before = page
+            .status()
+            .and_then(|s| s.recorded_deletes.scale_in.as_ref());
+        let before = before.filter(|before| before.stateful_set_uid == uid);
+        let admitted = RecordedScaleIn {
+            // Pods of an earlier scale-in may still be on their way.
+            from: before.map_or(from_count, |before| before.from.max(from_count)),
+            stateful_set_uid: uid,
+            to: to_count,
+            by,
+            at,
+        };
+        let recorded = deps.ledger().admit_scale_in(page, admitted).await;
+        recorded.map(|(_, proof)| Some(proof))
+    }
+}
+
+impl Case for SetCase<'_> {
+    type Found = Found;
+
+    async fn consider(
+        &mut self,
+        cluster: &ClusterRef,
+        ledger: LedgerRead,
+    ) -> Result<(Found, Verdict), Stop> {
+        let SetQuestion {
+            uid,
+            change,
+            collected,
+            ..
+        } = self.question;
+        self.passes_regardless(*collected);
+        let around = self.evaluation.deps.observer.set_surroundings(cluster);
+        let mut around = around.await?;
+        let enrolled = around.set.as_ref().is_some_and(is_enrolled);
+        let mut failed = None;
+        let (page, scope) = match ledger {
+            Ok(Some(page)) => (Some(page), Scope::Enrolled),
+            Ok(None) if enrolled => (None, Scope::NoLedger),
+            Ok(None) => (None, Scope::Foreign),
+            // A StatefulSet that is enrolled by its budget alone looks like a foreign one now.
+            Err(LedgerError::NoDefinition) => (None, Scope::NoDefinition),
+            // The error becomes the warning of a delete that passes in any case.
+            Err(error) if *collected => return Err(error.into()),
+            Err(error) => {
+                failed = Some(error);
+                (None, Scope::NoLedger)
+            }
+        };
+        let set = around.set.take().filter(|set| {
+            let stored = set.metadata.uid.as_deref();
+            uid.as_ref().is_none_or(|uid| stored == Some(uid.as_str()))
+        });
+        let Some(set) = set else {
+            // The request showed another incarnation. The API server will notice, and ask again
+            // about a newer one.
+            return Err(Stop::Known(Ok(Ground::Waived(Waiver::Terminating))));
+        };
+        let mut facts = self.facts(scope, page.as_ref(), &around, &set);
+        let mut verdict = decide(change, &facts);
+        // A teardown or an override needs no budget. For every other change the error is the reason
+        // to wait.
+        if let (Some(error), Verdict::Wait(_) | Verdict::Deny(_)) = (failed, &verdict) {
+            return Err(error.into());
+        }
+        if let (Verdict::Wait(Reason::MembersUnknown { .. }), Some(page)) = (&verdict, &page) {
+            facts.listed = self.listed(page, &set).await?;
+            verdict = decide(change, &facts);
+        }
+        let passes = Permission::Grant(Basis::Override);
+        let torn_down = Permission::Grant(Basis::OwnerGone);
+        self.passes_regardless([passes, torn_down].map(Verdict::Allow).contains(&verdict));
+        let uid = set.metadata.uid.unwrap_or_default();
+        Ok((Found { page, uid }, verdict))
+    }
+
+    async fn record(&self, found: &Found, basis: Basis) -> Result<Ground, Stop> {
+        let Some(page) = &found.page else {
+            self.evaluation
+                .warn("there is no budget to record this in: its pods are judged one by one");
+            return Ok(Ground::Unrecorded);
+        };
+        let Some(proof) = self.write(page, &found.uid).await? else {
+            self.evaluation
+                .warn("a range that moves cannot be recorded: its pods are judged one by one");
+            return Ok(Ground::Unrecorded);
+        };
+        Ok(Ground::Recorded(basis, proof))
+    }
+}
+
+fn teardown(around: &SetSurroundings) -> Option<Teardown> {
+    if around.namespace_terminating {
+        Some(Teardown::Namespace)
+    } else if around.owner == SetOwner::Goes {
+        Some(Teardown::Owner)
+    } else {
+        None
+    }
+}
+
+fn owner(owner: &SetOwner) -> Owner {
+    match owner {
+        // An owner that goes is a teardown, which comes first.
+        SetOwner::None | SetOwner::Goes => Owner::None,
+        SetOwner::Lives(owner) => Owner::Lives {
+            owner: owner.clone(),
+        },
+        SetOwner::Unknown { owner, why } => Owner::Unread {
+            owner: owner.clone(),
+            why: why.clone(),
+        },
+    }
+}

@@ -1,0 +1,107 @@
+//! The findings of a judgement about the cluster, which are written together with its grant.
+
+use std::collections::BTreeSet;
+
+use super::Page;
+use super::wire;
+use crate::api::{QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus};
+use crate::quorum::{ClusterId, ExpectedVoters, LeaderMove, Tolerance, Trust, TrustEvent};
+
+/// The findings of a look at the cluster. For a finding that is `None` the budget stays as it is.
+#[derive(Debug, Clone, Default)]
+pub struct StatusUpdate {
+    /// The expected voters, with the voters seen now.
+    pub expected: Option<ExpectedVoters>,
+    /// The etcd cluster id that the members agree on.
+    pub cluster_id: Option<ClusterId>,
+    /// Whether the cluster is known to have worked at some time. Nothing takes that back.
+    pub formed: bool,
+    /// The StatefulSet, with its owner.
+    pub stateful_set: Option<StatefulSetStatus>,
+    /// The UIDs of the StatefulSets whose recorded deletes may still take pods. The records of all
+    /// others are dropped.
+    pub unfinished_deletes: Option<BTreeSet<String>>,
+    /// The label selector of the members' pods.
+    pub selector: Option<String>,
+    /// Whether the ledger is trusted. An untrusted ledger stays as it is recorded.
+    pub trust: Option<Trust>,
+    /// Whether the grace of the recorded scale-out has passed.
+    pub scale_out_settled: bool,
+    /// The number of members that the cluster can still lose with the grants that are written.
+    pub tolerance: Option<Tolerance>,
+    /// The move of leadership that begins after this write.
+    pub leader_move: Option<LeaderMove>,
+}
+
+impl StatusUpdate {
+    /// Puts the findings into a status.
+    pub(super) fn apply(self, page: &Page, status: &mut QuorumDisruptionBudgetStatus) {
+        let Self {
+            expected,
+            cluster_id,
+            formed,
+            stateful_set,
+            unfinished_deletes,
+            selector,
+            trust,
+            scale_out_settled,
+            tolerance,
+            leader_move,
+        } = self;
+        if let Some(begun) = leader_move {
+            wire::write_leader_move(begun, status);
+        }
+        if let Some(tolerance) = tolerance {
+            write_tolerance(&tolerance, status);
+        }
+        if let Some(seen) = expected {
+            note_scale_out(page.expected, seen, status);
+            wire::write_expected(seen, status);
+        }
+        if let (true, Some(grown)) = (scale_out_settled, &mut status.scale_out) {
+            grown.settled = true;
+        }
+        if let Some(id) = cluster_id {
+            status.cluster_id = Some(id.to_string());
+        }
+        status.formed |= formed;
+        if stateful_set.is_some() {
+            status.stateful_set = stateful_set;
+        }
+        if let Some(unfinished) = unfinished_deletes {
+            let recorded = &mut status.recorded_deletes.stateful_sets;
+            recorded.retain(|set| unfinished.contains(&set.uid));
+        }
+        if selector.is_some() {
+            status.selector = selector;
+        }
+        if trust == Some(Trust::Trusted) {
+            wire::write_trust(page.trust_after(&[TrustEvent::Watched]), status);
+        }
+    }
+}
+
+/// Puts the numbers that people and planners read into a status.
+pub fn write_tolerance(tolerance: &Tolerance, status: &mut QuorumDisruptionBudgetStatus) {
+    let number = |count: u32| Some(i32::try_from(count).unwrap_or(i32::MAX));
+    status.voters = number(tolerance.voters);
+    status.current_healthy = number(tolerance.serving);
+    status.desired_healthy = number(tolerance.majority);
+    status.disruptions_allowed = number(tolerance.disruptions_allowed());
+}
+
+/// Records a scale-out. The first look at a StatefulSet is no scale-out, and a scale-in ends one.
+fn note_scale_out(
+    before: ExpectedVoters,
+    now: ExpectedVoters,
+    status: &mut QuorumDisruptionBudgetStatus,
+) {
+    if before.replicas == 0 || now.replicas < before.replicas {
+        status.scale_out = None;
+    } else if now.replicas > before.replicas {
+        status.scale_out = Some(ScaleOutStatus {
+            to: i32::try_from(now.replicas).unwrap_or(i32::MAX),
+            settled: false,
+        });
+    }
+}

@@ -1,0 +1,140 @@
+//! The announcement that a StatefulSet is to go, or to lose members: the annotation
+//! `quorumgate.io/intent: delete | scale-in`.
+//!
+//! An announcement counts for 24 h, like an override, so that a forgotten one does not let an
+//! accident pass. Its age is the age of the `managedFields` entry that holds the annotation, which
+//! the API server writes. Without such an entry the age is unknown, and the announcement does not
+//! count.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::Value;
+
+use crate::api::names::{INTENT, OVERRIDE_UNTIL};
+use crate::quorum::stateful_set::Intent;
+
+/// How long an announcement counts.
+const LIFE: SignedDuration = SignedDuration::from_hours(24);
+
+/// The annotations of a StatefulSet that decide about a change of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Intents {
+    /// The value of the announcement, and the time at which it was written.
+    announced: Option<(String, Option<Timestamp>)>,
+    /// The override's annotation alone, where there is one.
+    overrides: Option<BTreeMap<String, String>>,
+}
+
+impl Intents {
+    /// Reads the annotations. `written` is the time at which the announcement was last written.
+    pub fn new(annotations: Option<&BTreeMap<String, String>>, written: Option<Timestamp>) -> Self {
+        let annotation = |key| annotations?.get(key).cloned();
+        let until = annotation(OVERRIDE_UNTIL);
+        Self {
+            announced: annotation(INTENT).map(|value| (value, written)),
+            overrides: until.map(|until| BTreeMap::from([(OVERRIDE_UNTIL.to_owned(), until)])),
+        }
+    }
+
+    /// Reads the annotations of a stored object, and their age from its managed fields.
+    pub fn of_stored(metadata: &ObjectMeta) -> Self {
+        let managers = metadata.managed_fields.iter().flatten();
+        let written = managers
+            .filter(|entry| entry.fields_v1.as_ref().is_some_and(|f| holds(&f.0)))
+            .filter_map(|entry| Some(entry.time.as_ref()?.0))
+            .max();
+        Self::new(metadata.annotations.as_ref(), written)
+    }
+
+    /// The override's annotation alone, for [`super::standing`].
+    pub fn overrides(&self) -> Option<&BTreeMap<String, String>> {
+        self.overrides.as_ref()
+    }
+
+    /// The announcement that counts at `now`.
+    pub fn announced(&self, now: Timestamp) -> Option<Intent> {
+        let (value, written) = self.announced.as_ref()?;
+        let age = now.duration_since((*written)?);
+        (age <= LIFE).then(|| value.trim().parse().ok()).flatten()
+    }
+
+    /// The reason why an announcement that exists does not count at `now`, for the refusal.
+    pub fn ignored(&self, now: Timestamp) -> Option<String> {
+        let (value, written) = self.announced.as_ref()?;
+        if value.trim().parse::<Intent>().is_err() {
+            return Some(format!(
+                "{INTENT}: {value:?} is neither delete nor scale-in"
+            ));
+        }
+        match written {
+            None => Some(format!(
+                "{INTENT} does not count, because metadata.managedFields does not say when it was set"
+            )),
+            Some(at) if now.duration_since(*at) > LIFE => Some(format!(
+                "{INTENT} was set at {at} and counted for 24 h; remove it and set it again"
+            )),
+            Some(_) => None,
+        }
+    }
+}
+
+/// Whether these managed fields hold the announcement.
+fn holds(fields: &Value) -> bool {
+    let path = ["f:metadata", "f:annotations", "f:quorumgate.io/intent"];
+    path.iter().try_fold(fields, |f, key| f.get(key)).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn intents(value: &str, owner: &Value) -> Intents {
+        let metadata = json!({"annotations": {INTENT: value}, "managedFields": [owner]});
+        Intents::of_stored(&serde_json::from_value(metadata).unwrap())
+    }
+
+    fn owner_at(time: &str) -> Value {
+        json!({"time": time, "fieldsV1": {"f:metadata": {"f:annotations": {"f:quorumgate.io/intent": {}}}}})
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_announcement_counts_for_24_hours_from_when_it_was_written() {
+        let said = intents("scale-in", &owner_at("2026-11-21T10:00:00Z"));
+        assert_eq!(
+            said.announced(at("2026-11-21T10:00:05Z")),
+            Some(Intent::ScaleIn)
+        );
+        assert_eq!(
+            said.announced(at("2026-11-22T10:00:00Z")),
+            Some(Intent::ScaleIn)
+        );
+        assert_eq!(said.announced(at("2026-11-22T10:00:01Z")), None);
+        let why = said.ignored(at("2026-11-22T10:00:01Z")).unwrap();
+        assert!(why.contains("set it again"), "{why}");
+        // The API server's clock may be ahead of ours.
+        assert_eq!(
+            said.announced(at("2026-11-21T09:59:30Z")),
+            Some(Intent::ScaleIn)
+        );
+    }
+
+    #[test]
+    fn an_announcement_of_unknown_age_or_meaning_does_not_count() {
+        let now = at("2026-11-21T10:00:00Z");
+        let elsewhere = json!({"time": "2026-11-21T10:00:00Z", "fieldsV1": {"f:spec": {}}});
+        let ageless = intents("delete", &elsewhere);
+        assert_eq!(ageless.announced(now), None);
+        assert!(ageless.ignored(now).unwrap().contains("managedFields"));
+        let unknown = intents("yes", &owner_at("2026-11-21T10:00:00Z"));
+        assert_eq!(unknown.announced(now), None);
+        assert!(unknown.ignored(now).unwrap().contains("neither"));
+    }
+}

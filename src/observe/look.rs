@@ -1,0 +1,171 @@
+//! A look at a cluster: what the Kubernetes API says of it, and what its members answer.
+//!
+//! Every look comes after a page of the ledger, and everything in it is younger than that page.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use tokio::time::Instant;
+
+use super::{Ages, ObserveError, Observer, World};
+use crate::etcd::{Endpoint, Pace};
+use crate::ledger::Page;
+use crate::quorum::evidence::{Probe, Round};
+use crate::quorum::pod::Pod;
+use crate::quorum::{ClusterRef, Kind, PodName, PodUid, Snapshot};
+use crate::telemetry::metrics::Phase;
+
+/// The time for a round that nobody waits for.
+const AT_LEISURE: Duration = Duration::from_secs(2);
+
+/// The result of one look.
+#[derive(Debug)]
+pub struct Look {
+    /// The Kubernetes half, as it was read.
+    pub world: World,
+    /// The conclusions from both halves.
+    pub snapshot: Snapshot,
+    /// The answers of the members.
+    pub round: Round,
+}
+
+/// The result of a look at the pod of a request.
+#[derive(Debug)]
+pub enum PodLook<E> {
+    /// The pod does not exist.
+    NoPod,
+    /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
+    Early(Box<World>, E),
+    /// Both halves, with the UID of the pod.
+    Full(Box<Look>, PodUid),
+}
+
+impl Observer {
+    /// Looks at a whole cluster for a decision about no pod in particular. A member that has not
+    /// answered by `latest` counts as silent.
+    pub async fn look(&self, page: &Page, latest: Instant) -> Result<Look, ObserveError> {
+        let usual = self.pace(page)?;
+        let world = self.world(page, None, Kind::Delete).await?;
+        let round = self.ask(world.endpoints(), &usual, latest).await;
+        self.count_failures(&round);
+        let ages = self.ages(page, self.clock().instant());
+        Ok(self.assemble(page, None, world, (round, ages)))
+    }
+
+    /// Looks at a cluster for a decision about one of its pods.
+    ///
+    /// Members are asked at their last known endpoints while their pods are still being read. Those
+    /// answers count only if the same pods turn out to be at the same addresses. `early` sees the
+    /// Kubernetes half first, and may make the answers of the members unnecessary.
+    pub async fn look_for<E>(
+        &self,
+        page: &Page,
+        (name, kind): (&PodName, Kind),
+        latest: Instant,
+        early: impl FnOnce(&World, &Pod) -> Option<E>,
+    ) -> Result<PodLook<E>, ObserveError> {
+        let usual = self.pace(page)?;
+        let likely = self.likely_endpoints(&page.cluster);
+        let world = pin!(self.world(page, Some(name), kind));
+        let asked = pin!(self.ask(&likely, &usual, latest));
+        let (world, asked) = match select(world, asked).await {
+            Either::Left((world, asked)) => (world?, Either::Left(asked)),
+            Either::Right((round, world)) => (world.await?, Either::Right(round)),
+        };
+        let Some(pod) = world.pod_facts(page, name) else {
+            return Ok(PodLook::NoPod);
+        };
+        if let Some(early) = early(&world, &pod) {
+            return Ok(PodLook::Early(Box::new(world), early));
+        }
+        let round = if world.confirms(&likely) {
+            match asked {
+                Either::Left(asked) => asked.await,
+                Either::Right(round) => round,
+            }
+        } else {
+            self.ask(world.endpoints(), &usual, latest).await
+        };
+        self.count_failures(&round);
+        let ages = self.ages(page, self.clock().instant());
+        let look = self.assemble(page, Some(name), world, (round, ages));
+        Ok(PodLook::Full(Box::new(look), pod.uid))
+    }
+
+    /// Completes a look that nobody waits for, and lets the stopwatches take it in. `world` comes
+    /// from [`Self::world_at_leisure`].
+    pub async fn watch(&self, page: &Page, world: World) -> Result<Look, ObserveError> {
+        let usual = self.pace(page)?;
+        let asked = self.clock().instant();
+        let prober = self.prober();
+        let round = prober
+            .round_at_pace(world.endpoints(), &usual, asked + AT_LEISURE)
+            .await;
+        // The stopwatches count from the beginning of one round to the beginning of the next.
+        let ages = self.ages(page, asked);
+        let look = self.assemble(page, None, world, (round, ages));
+        self.memory().note(&look.snapshot, &look.round, asked);
+        Ok(look)
+    }
+
+    /// The time that the members of a cluster may take to answer.
+    pub fn patience(&self, page: &Page) -> Result<Duration, ObserveError> {
+        self.pace(page).map(|pace| pace.timeout())
+    }
+
+    /// Forgets everything about a cluster that is no longer guarded.
+    pub fn forget(&self, cluster: &ClusterRef) {
+        self.memory().forget(cluster);
+        self.ledger().seen().forget(cluster);
+        self.metrics().forget(cluster);
+    }
+
+    fn pace(&self, page: &Page) -> Result<Arc<Pace>, ObserveError> {
+        let members = &page.budget().spec.members;
+        let base = members.probe_timeout().map_err(ObserveError::Spec)?;
+        let base = base.unwrap_or(self.probe_timeout());
+        Ok(self.memory().pace(&page.cluster, base))
+    }
+
+    /// Asks members for a decision.
+    async fn ask(&self, endpoints: &[Endpoint], pace: &Pace, latest: Instant) -> Round {
+        let start = self.clock().instant();
+        let round = self.prober().round_at_pace(endpoints, pace, latest).await;
+        self.metrics()
+            .took(Phase::Probe, self.clock().instant() - start);
+        round
+    }
+
+    fn count_failures(&self, round: &Round) {
+        let unusable = |probe: &Probe| {
+            let status = probe.status.as_ref().err();
+            status.or(probe.read.as_ref().err()).cloned()
+        };
+        for unanswered in round.probes.iter().filter_map(unusable) {
+            self.metrics().probe_failed((&unanswered).into());
+        }
+    }
+
+    fn ages(&self, page: &Page, now: Instant) -> Ages {
+        self.memory().ages(&page.cluster, now)
+    }
+
+    fn assemble(
+        &self,
+        page: &Page,
+        target: Option<&PodName>,
+        world: World,
+        (round, ages): (Round, Ages),
+    ) -> Look {
+        let observation = world.observation(page, target, round, ages);
+        let snapshot = Snapshot::assemble(&observation);
+        self.ledger().seen().note_leader(&page.cluster, &snapshot);
+        Look {
+            world,
+            snapshot,
+            round: observation.round,
+        }
+    }
+}
