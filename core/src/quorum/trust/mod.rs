@@ -33,7 +33,7 @@ pub enum Trust {
     /// does not show may be open.
     Untrusted {
         /// The time that this replica still has to watch the ledger. `None` during an outage of
-        /// the gate, because that time does not count, and for a settle time after one.
+        /// the gate, because that time does not count.
         remaining: Option<Duration>,
     },
 }

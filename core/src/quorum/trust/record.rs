@@ -128,15 +128,14 @@ impl TrustRecord {
         }
         let recorded = self.in_force_by.as_deref();
         let gap = recorded.is_some_and(|by| history.shows_gap_since(by));
-        if self.suspended || gap || watch.has_ungranted_within(settle_time, now) {
+        if self.suspended || gap || watch.is_outside() {
             return Trust::Untrusted { remaining: None };
         }
-        let watched = watch.watched(self.epoch, now);
-        if self.is_trusted() || watched >= settle_time {
-            return Trust::Trusted;
-        }
-        Trust::Untrusted {
-            remaining: Some(settle_time.saturating_sub(watched)),
+        match watch.remaining(self.epoch, self.is_trusted(), settle_time, now) {
+            Duration::ZERO => Trust::Trusted,
+            remaining => Trust::Untrusted {
+                remaining: Some(remaining),
+            },
         }
     }
 

@@ -150,14 +150,15 @@ fn a_replica_goes_by_what_it_saw_pass_for_a_settle_time() {
     watch.note_namespace(true, NOW);
     assert_eq!(trust(&watch, NOW), Trust::Trusted, "no outage has ended");
     watch.note_ungranted(NOW);
-    assert_eq!(trust(&watch, NOW + secs(119)), UNTRUSTED);
+    assert_eq!(trust(&watch, NOW + secs(119)), remaining(1));
     assert_eq!(trust(&watch, NOW + SETTLE), Trust::Trusted);
 
     watch.note_namespace(false, NOW);
     assert_eq!(trust(&watch, NOW), UNTRUSTED);
     let end = NOW + SETTLE * 2;
+    assert_eq!(trust(&watch, end), UNTRUSTED, "however long it lasts");
     watch.note_namespace(true, end);
-    assert_eq!(trust(&watch, end + secs(119)), UNTRUSTED);
+    assert_eq!(trust(&watch, end + secs(119)), remaining(1));
     // Another event of the namespace ends nothing.
     watch.note_namespace(true, end + secs(60));
     assert_eq!(trust(&watch, end + SETTLE), Trust::Trusted);
@@ -174,6 +175,20 @@ fn only_the_time_in_the_present_epoch_counts() {
     watch.note_epoch(record.epoch, late);
     watch.note_epoch(record.epoch, late + secs(50));
     assert_eq!(trust(&watch, late + secs(100)), remaining(20));
+}
+
+#[test]
+fn the_time_that_remains_is_the_longer_one_of_the_epoch_and_of_what_passed() {
+    let record = new().after(TrustEvent::Ungranted);
+    let history = WebhookHistory::default();
+    let mut watch = TrustWatch::new(record.epoch, NOW);
+    let trust = |watch: &TrustWatch, now| record.trust(watch, &history, now, SETTLE);
+    watch.note_ungranted(NOW + secs(50));
+    assert_eq!(trust(&watch, NOW + secs(60)), remaining(110));
+    // The epoch begins when the event is recorded, which is a moment later.
+    watch.note_epoch(record.epoch + 1, NOW + secs(51));
+    watch.note_epoch(record.epoch, NOW + secs(52));
+    assert_eq!(trust(&watch, NOW + secs(60)), remaining(112));
 }
 
 #[test]

@@ -48,18 +48,26 @@ impl TrustWatch {
         self.outside = !gated;
     }
 
-    /// How long the replica has watched the ledger in this epoch.
-    pub(super) fn watched(&self, epoch: i64, now: Duration) -> Duration {
-        if epoch == self.epoch {
-            now.saturating_sub(self.since)
-        } else {
-            Duration::ZERO
-        }
+    /// Whether the namespace is not under the gate.
+    pub(super) fn is_outside(&self) -> bool {
+        self.outside
     }
 
-    /// Whether a disruption may have passed without a grant less than `time` ago.
-    pub(super) fn has_ungranted_within(&self, time: Duration, now: Duration) -> bool {
-        self.ungranted
-            .is_some_and(|at| now.saturating_sub(at) < time)
+    /// The time that is left of `settle_time`, which has to pass in this epoch since the replica
+    /// began to watch, unless the epoch is `watched` already, and since the last disruption
+    /// without a grant.
+    pub(super) fn remaining(
+        &self,
+        epoch: i64,
+        watched: bool,
+        settle_time: Duration,
+        now: Duration,
+    ) -> Duration {
+        let since = if epoch == self.epoch { self.since } else { now };
+        let since = if watched { None } else { Some(since) };
+        let last = since.max(self.ungranted);
+        last.map_or(Duration::ZERO, |at| {
+            settle_time.saturating_sub(now.saturating_sub(at))
+        })
     }
 }
