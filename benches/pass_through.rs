@@ -4,7 +4,8 @@
 //! API servers, so the responder has to read the uid to repeat it. A third side reads nothing.
 //!
 //! Each side has a runtime like the gate's, and is called over kept connections from one more
-//! thread. The sides take turns. They share the machine, so the caller's own work is in all
+//! thread. The sides take turns. A connection lasts a turn, since the gate closes connections that
+//! are idle while others have theirs. The sides share the machine, so the caller's own work is in all
 //! results. The processor time of the server's threads is shown separately.
 
 mod bare;
@@ -73,7 +74,11 @@ async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
     let (client, settings) = (unhelpful(Arc::clone(&reads)), tls.clone());
     let serving = async move { Gate::over(&client).listen(&settings).await };
     let address = gate.runtime.spawn(serving).await??;
-    let mut gate = Side::connect(gate, address, tls).await?;
+    let gate = Side {
+        server: gate,
+        address,
+        tls,
+    };
     let answer = gate.answer(&mut reviews).await?;
     let allowed: Value = serde_json::from_slice(&answer)?;
     ensure!(
@@ -83,7 +88,7 @@ async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
 
     let bare = Side::bare(bare, Reads::Uid, &answer, &reviews, tls).await?;
     let blind = Side::bare(blind, Reads::Nothing, &answer, &reviews, tls).await?;
-    let mut sides = [gate, bare, blind];
+    let sides = [gate, bare, blind];
     let again = reviews.clone();
     let other = sides[1].answer(&mut again.clone()).await?;
     ensure!(
@@ -91,13 +96,13 @@ async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
         "the answers have to be the same, and of this very review"
     );
 
-    for side in &mut sides {
+    for side in &sides {
         side.round(&reviews, WARM_UP).await?;
     }
     reads.store(0, Ordering::Relaxed);
     let mut rounds = Vec::with_capacity(ROUNDS);
     for _ in 0..ROUNDS {
-        let [gate, bare, blind] = &mut sides;
+        let [gate, bare, blind] = &sides;
         rounds.push(Turns {
             gate: gate.round(&reviews, ROUND).await?,
             bare: bare.round(&reviews, ROUND).await?,
@@ -235,19 +240,16 @@ struct Turn {
     processor: f64,
 }
 
-/// A side and its connections.
+/// A side and its address.
 struct Side<'a> {
     server: &'a Server,
-    callers: Vec<Caller>,
+    address: SocketAddr,
+    tls: &'a Tls,
 }
 
 impl<'a> Side<'a> {
-    async fn connect(server: &'a Server, address: SocketAddr, tls: &Tls) -> Result<Self> {
-        let callers = (0..CONNECTIONS).map(|_| Caller::connect(address, &tls.authority));
-        Ok(Self {
-            server,
-            callers: try_join_all(callers).await?,
-        })
+    async fn connected(&self) -> Result<Caller> {
+        Caller::connect(self.address, &self.tls.authority).await
     }
 
     /// A bare responder that answers as the gate answered the last of `reviews`.
@@ -256,25 +258,30 @@ impl<'a> Side<'a> {
         reads: Reads,
         answer: &[u8],
         reviews: &Reviews,
-        tls: &Tls,
+        tls: &'a Tls,
     ) -> Result<Self> {
         let (config, answer) = (Arc::clone(&tls.config), answer.to_vec());
         let uid = reviews.uid()?.to_owned();
         let serving = async move { bare::listen(config, PATH, reads, &answer, &uid).await };
         let address = server.runtime.spawn(serving).await??;
-        Self::connect(server, address, tls).await
+        Ok(Self {
+            server,
+            address,
+            tls,
+        })
     }
 
-    async fn answer(&mut self, reviews: &mut Reviews) -> Result<Vec<u8>> {
-        let caller = self.callers.first_mut().context("no connection")?;
+    async fn answer(&self, reviews: &mut Reviews) -> Result<Vec<u8>> {
+        let mut caller = self.connected().await?;
         Ok(caller.call(reviews.next()).await?.to_vec())
     }
 
     /// Calls on every connection concurrently, one call after another on each, for this long.
-    async fn round(&mut self, reviews: &Reviews, length: Duration) -> Result<Turn> {
+    async fn round(&self, reviews: &Reviews, length: Duration) -> Result<Turn> {
+        let mut callers = try_join_all((0..CONNECTIONS).map(|_| self.connected())).await?;
         let before = self.server.processor_time()?;
         let start = Instant::now();
-        let calling = self.callers.iter_mut().map(|caller| async move {
+        let calling = callers.iter_mut().map(|caller| async move {
             let (mut calls, mut reviews) = (Vec::new(), reviews.clone());
             while start.elapsed() < length {
                 let request = reviews.next();
