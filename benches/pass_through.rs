@@ -5,8 +5,8 @@
 //!
 //! Each side has a runtime like the gate's, and is called over kept connections from one more
 //! thread. The sides take turns. A connection lasts a turn, since the gate closes connections that
-//! are idle while others have theirs. The sides share the machine, so the caller's own work is in all
-//! results. The processor time of the server's threads is shown separately.
+//! are idle while others have theirs. The sides share the machine, so the caller's own work is in
+//! all results. The processor time of the server's threads is shown separately.
 
 mod bare;
 mod caller;
