@@ -117,6 +117,64 @@ fn a_single_member_with_bad_data_is_restored_from_the_backup() {
 }
 
 #[test]
+fn each_transition_says_what_happened() {
+    let messages = |observations: &[Facts]| {
+        let steps = after(observations).transitions.into_iter();
+        steps.map(|step| step.message).collect::<Vec<_>>()
+    };
+    let failed = |facts: Facts| Facts {
+        validation: Some(StageResult::Failed),
+        ..facts
+    };
+    let unknown = Facts {
+        exit: None,
+        ..initializing(10)
+    };
+    let unclean = Facts {
+        exit: Some(Exit::Unclean),
+        ..initializing(20)
+    };
+    assert_eq!(
+        messages(&[single(unknown.clone()), failed(single(unknown))])[1..],
+        [
+            "No clean exit is known, requires full DB validation",
+            "DB validation failed, restoring from the backup",
+        ]
+    );
+    assert_eq!(
+        messages(&[listed(Listing::Voter, 10), unclean.clone(), failed(unclean)])[3..],
+        [
+            "Detected previous unclean exit, requires full DB validation",
+            "The data was given up, the member joins again",
+        ]
+    );
+}
+
+#[test]
+fn only_an_open_restoration_from_the_backup_fails_with_it() {
+    let learner = [Facts {
+        restoration: Some(StageResult::Failed),
+        create_as_learner: true,
+        ..listed(Listing::Learner, 10)
+    }];
+    let from_leader = after(&learner).last_restoration.unwrap();
+    assert_eq!(from_leader.from, RestorationType::FromLeader);
+    assert_eq!(from_leader.status, RestorationStatus::InProgress);
+
+    let bad_data = Facts {
+        validation: Some(StageResult::Failed),
+        ..single(initializing(10))
+    };
+    let served = single(listed(Listing::Voter, 20));
+    let late = Facts {
+        restoration: Some(StageResult::Failed),
+        ..served.clone()
+    };
+    let restored = after(&[bad_data, served, late]).last_restoration.unwrap();
+    assert_eq!(restored.status, RestorationStatus::Success);
+}
+
+#[test]
 fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
     let fails = Facts {
         validation: Some(StageResult::Failed),
