@@ -205,3 +205,98 @@ fn cluster_id(snapshot: &Snapshot, member: &Member) -> Option<ClusterId> {
         | Condition::Unknown(_) => snapshot.cluster_id,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::evidence::{ListedMember, Probe, Unanswered};
+    use crate::quorum::{Observation, example};
+
+    fn facts(observation: &Observation, member: &str) -> Facts {
+        let snapshot = Snapshot::assemble(observation);
+        Facts::of(&snapshot, &member.into(), UnixTime(1_000))
+    }
+
+    fn listing(observation: &Observation) -> Listing {
+        facts(observation, "etcd-2").listing
+    }
+
+    /// Ends the answers of a member.
+    fn silence(observation: &mut Observation, n: usize) {
+        let probe = &mut observation.round.probes[n];
+        *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+    }
+
+    /// Changes the entry of the third member in the lists of all members.
+    fn relist(observation: &mut Observation, change: impl Fn(&mut Vec<ListedMember>)) {
+        for probe in &mut observation.round.probes {
+            change(probe.members.as_mut().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_single_if_one_is_wanted_and_one_is_there() {
+        let three = example::healthy("etcd", 3);
+        let mut shrinking = three.clone();
+        shrinking.replicas = 1;
+        let mut growing = example::healthy("etcd", 1);
+        growing.replicas = 3;
+        let one = example::healthy("etcd", 1);
+        let found = [&three, &shrinking, &growing, &one].map(|seen| facts(seen, "etcd-0").single);
+        assert_eq!(found, [false, false, false, true]);
+    }
+
+    #[test]
+    fn one_leads_and_each_voter_serves_under_the_cluster_id() {
+        let cluster = example::healthy("etcd", 3);
+        for (member, leads) in [("etcd-0", true), ("etcd-1", false)] {
+            let facts = facts(&cluster, member);
+            assert_eq!((facts.serves, facts.leads), (true, leads));
+            assert_eq!(facts.cluster_id, Some(ClusterId(1)));
+            assert_eq!(facts.listing, Listing::Voter);
+        }
+    }
+
+    #[test]
+    fn a_member_of_another_cluster_has_the_id_of_that_one() {
+        let mut cluster = example::healthy("etcd", 3);
+        let probe = &mut cluster.round.probes[2];
+        probe.status.as_mut().unwrap().cluster_id = ClusterId(9);
+        let other = facts(&cluster, "etcd-2");
+        assert_eq!(other.cluster_id, Some(ClusterId(9)));
+        assert_eq!(other.listing, Listing::Unknown, "it does not serve");
+    }
+
+    #[test]
+    fn a_learner_and_a_removed_member_are_told_by_the_list() {
+        let mut cluster = example::healthy("etcd", 3);
+        relist(&mut cluster, |list| list[2].learner = true);
+        cluster.round.probes[2].status.as_mut().unwrap().learner = true;
+        assert_eq!(listing(&cluster), Listing::Learner);
+        relist(&mut cluster, |list| drop(list.pop()));
+        silence(&mut cluster, 2);
+        assert_eq!(listing(&cluster), Listing::No);
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_is_a_voter_by_a_confirmed_list_only() {
+        let mut cluster = example::healthy("etcd", 3);
+        silence(&mut cluster, 2);
+        assert_eq!(listing(&cluster), Listing::Voter);
+        silence(&mut cluster, 1);
+        cluster.round.probes[0].read = Err(Unanswered::Deadline);
+        assert_eq!(listing(&cluster), Listing::Unknown);
+    }
+
+    #[test]
+    fn a_member_initialises_while_its_container_runs_and_does_not_listen() {
+        let mut cluster = example::healthy("etcd", 3);
+        silence(&mut cluster, 2);
+        cluster.pods[2].etcd_ready = false;
+        let initializes = |member| match facts(&cluster, member).etcd {
+            Etcd::Started { initializes, .. } => initializes,
+            Etcd::NotStarted => panic!("its container runs"),
+        };
+        assert!(initializes("etcd-2") && !initializes("etcd-1"));
+    }
+}
