@@ -352,7 +352,7 @@ impl fmt::Display for Reason {
             ),
             Self::ClaimInUse { claim, member } => write!(
                 f,
-                "{member} serves from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead (spec.dataProtection of the budget), or set quorumgate.io/override-until",
+                "{member} serves from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead, or set quorumgate.io/override-until",
             ),
             Self::LastCopy(count) => write!(
                 f,
