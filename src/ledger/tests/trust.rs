@@ -170,40 +170,38 @@ async fn a_namespace_that_is_gated_again_is_not_trusted_for_a_settle_time_from_t
     // Nobody could write it down for that long.
     hands.advance(SETTLE * 2);
     let page = read(&ledger).await;
+    assert_eq!(of(&ledger, &page), untrusted(None), "it lasts");
     ledger.seen().note_namespace(&namespace, true);
-    let untrusted = Trust::Untrusted { remaining: None };
-    assert_eq!(of(&ledger, &page), untrusted);
-    hands.advance(SETTLE.saturating_sub(Duration::from_secs(1)));
+    assert_eq!(of(&ledger, &page), untrusted(Some(SETTLE)));
+    let last = Duration::from_secs(1);
+    hands.advance(SETTLE.saturating_sub(last));
     // Another event of the namespace ends nothing.
     ledger.seen().note_namespace(&namespace, true);
-    assert_eq!(of(&ledger, &page), untrusted);
-    hands.advance(Duration::from_secs(1));
+    assert_eq!(of(&ledger, &page), untrusted(Some(last)));
+    hands.advance(last);
     assert_eq!(of(&ledger, &page), Trust::Trusted);
 }
 
 #[tokio::test]
 async fn an_outage_ends_the_trust_before_anybody_has_written_so_and_for_a_settle_time() {
     let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
-    let untrusted = Trust::Untrusted { remaining: None };
-    for (namespace, expected) in [
-        (Some(cluster().namespace), untrusted),
-        (None, untrusted),
-        (Some("another".to_owned()), Trust::Trusted),
-    ] {
-        let (_, ledger, hands) = ledger_with(&status);
-        let page = read(&ledger).await;
-        assert_eq!(of(&ledger, &page), Trust::Trusted);
-        match &namespace {
-            Some(namespace) => ledger.seen().note_namespace(namespace, false),
-            None => ledger.seen().note_outage(),
-        }
-        assert_eq!(of(&ledger, &page), expected, "{namespace:?}");
-        hands.advance(SETTLE.saturating_sub(Duration::from_secs(1)));
-        // Another reading is no reason to forget it.
-        assert_eq!(of(&ledger, &read(&ledger).await), expected, "{namespace:?}");
-        hands.advance(Duration::from_secs(1));
-        assert_eq!(of(&ledger, &page), Trust::Trusted, "{namespace:?}");
-    }
+    let (_, ledger, hands) = ledger_with(&status);
+    let page = read(&ledger).await;
+    assert_eq!(of(&ledger, &page), Trust::Trusted);
+    ledger.seen().note_namespace("another", false);
+    assert_eq!(of(&ledger, &page), Trust::Trusted, "it is another's");
+    ledger.seen().note_outage();
+    assert_eq!(of(&ledger, &page), untrusted(Some(SETTLE)));
+    let last = Duration::from_secs(1);
+    hands.advance(SETTLE.saturating_sub(last));
+    // Another reading is no reason to forget it.
+    assert_eq!(of(&ledger, &read(&ledger).await), untrusted(Some(last)));
+    hands.advance(last);
+    assert_eq!(of(&ledger, &page), Trust::Trusted);
+}
+
+fn untrusted(remaining: Option<Duration>) -> Trust {
+    Trust::Untrusted { remaining }
 }
 
 #[tokio::test]
