@@ -45,6 +45,7 @@ bench: setup testbed         ## ratios in one run
 
 crds: setup                  ## writes manifests/base/crds.yaml
 	$(CARGO) run --locked --quiet -- crds > manifests/base/crds.yaml
+	$(CARGO) run --locked --quiet -- crds --etcd-members > manifests/etcd-members/crd.yaml
 
 conformance: setup           ## writes docs/conformance.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it conformance::the_document

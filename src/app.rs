@@ -22,7 +22,7 @@ use listen::listen;
 
 use crate::admission::mutate::evictions::ApiServer;
 use crate::admission::{self, Admission};
-use crate::api::crds_yaml;
+use crate::api::{crds_yaml, etcd_members_crd_yaml};
 use crate::cli::{self, Cli, Command};
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
@@ -50,7 +50,10 @@ const SAFE_SETTLE_TIME: Duration = Duration::from_secs(60);
 /// known.
 pub fn main(cli: Cli) -> Result<()> {
     match cli.command {
-        Command::Crds => print(&crds_yaml()?),
+        Command::Crds {
+            etcd_members: false,
+        } => print(&crds_yaml()?),
+        Command::Crds { etcd_members: true } => print(&etcd_members_crd_yaml()?),
         Command::Version => print(concat!("quorumgate ", env!("CARGO_PKG_VERSION"), "\n")),
         Command::Run(options) => {
             let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;

@@ -31,7 +31,11 @@ pub enum Command {
     /// ends the process after requests in flight are answered.
     Run(Box<Run>),
     /// Print the custom resource definitions, for `kubectl apply -f -`.
-    Crds,
+    Crds {
+        /// Print the definition of `EtcdMember`s instead, which the feature `EtcdMembers` needs.
+        #[arg(long)]
+        etcd_members: bool,
+    },
     /// Print the version.
     Version,
 }
@@ -309,7 +313,7 @@ mod tests {
         let cli = Cli::try_parse_from(given.iter().chain(options)).map_err(|e| e.to_string())?;
         match cli.command {
             Command::Run(run) => Ok(*run),
-            Command::Crds | Command::Version => unreachable!("the command is run"),
+            Command::Crds { .. } | Command::Version => unreachable!("the command is run"),
         }
     }
 
@@ -399,7 +403,10 @@ mod tests {
     fn features_are_given_in_one_list_or_in_several() {
         let features =
             |options: &[&str]| Features::from_switches(&run(options).unwrap().feature_gates);
-        let on = Features { on_delete: true };
+        let on = Features {
+            on_delete: true,
+            etcd_members: false,
+        };
         for given in [
             &["--feature-gates=QuorumAwareUpdatesWithOnDelete=true"] as &[&str],
             &[

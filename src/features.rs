@@ -11,6 +11,8 @@ use strum::IntoEnumIterator as _;
 pub enum Feature {
     /// Enrolled StatefulSets get the update strategy `OnDelete`, and the gate rolls them out.
     OnDelete,
+    /// The gate keeps an `EtcdMember` (DEP-04) for each member of an enrolled cluster.
+    EtcdMembers,
 }
 
 impl Feature {
@@ -18,18 +20,20 @@ impl Feature {
     fn name(self) -> &'static str {
         match self {
             Self::OnDelete => "QuorumAwareUpdatesWithOnDelete",
+            Self::EtcdMembers => "EtcdMembers",
         }
     }
 
-    /// A second name that `--feature-gates` accepts.
-    fn alias(self) -> &'static str {
+    /// A second name that `--feature-gates` accepts, if there is one.
+    fn alias(self) -> Option<&'static str> {
         match self {
-            Self::OnDelete => "UpdateStrategyOnDelete",
+            Self::OnDelete => Some("UpdateStrategyOnDelete"),
+            Self::EtcdMembers => None,
         }
     }
 
     fn named(name: &str) -> Option<Self> {
-        Self::iter().find(|feature| feature.name() == name || feature.alias() == name)
+        Self::iter().find(|feature| feature.name() == name || feature.alias() == Some(name))
     }
 }
 
@@ -40,6 +44,9 @@ pub struct Features {
     /// `OnDelete`, and the gate rolls them out. While it is off, StatefulSets that the gate had
     /// changed get their own strategy back.
     pub on_delete: bool,
+    /// `EtcdMembers` (DEP-04): the gate keeps an `EtcdMember` for each member. While it is off, the
+    /// gate neither reads nor writes any.
+    pub etcd_members: bool,
 }
 
 impl Features {
@@ -56,14 +63,19 @@ impl Features {
         let on = |feature| said.get(&feature).copied().unwrap_or_default();
         Ok(Self {
             on_delete: on(Feature::OnDelete),
+            etcd_members: on(Feature::EtcdMembers),
         })
     }
 
     /// The name of every feature, and whether it is on.
     pub fn all(self) -> impl Iterator<Item = (&'static str, bool)> {
-        let Self { on_delete } = self;
+        let Self {
+            on_delete,
+            etcd_members,
+        } = self;
         Feature::iter().map(move |feature| match feature {
             Feature::OnDelete => (feature.name(), on_delete),
+            Feature::EtcdMembers => (feature.name(), etcd_members),
         })
     }
 }
@@ -104,18 +116,23 @@ impl fmt::Display for BadFeature {
             }
             Self::Contradiction(feature) => write!(
                 f,
-                "{} (also called {}) is said to be both true and false",
+                "{}{} is said to be both true and false",
                 feature.name(),
-                feature.alias()
+                also(feature.alias(), " (also called ", ")")
             )?,
         }
         f.write_str("; the features are:")?;
         for feature in Feature::iter() {
-            let (name, alias) = (feature.name(), feature.alias());
-            write!(f, " {name}=true|false (default false; also called {alias})")?;
+            let alias = also(feature.alias(), "; also called ", "");
+            write!(f, " {}=true|false (default false{alias})", feature.name())?;
         }
         Ok(())
     }
+}
+
+/// A second name with the words around it. Empty without a second name.
+fn also(alias: Option<&str>, before: &str, after: &str) -> String {
+    alias.map_or_else(String::new, |alias| format!("{before}{alias}{after}"))
 }
 
 /// Parses a list of switches.
@@ -161,7 +178,7 @@ mod tests {
     #[test]
     fn everything_is_off_unless_it_is_switched_on() {
         for nothing in [&[] as &[&str], &[""], &[" , "]] {
-            assert_eq!(features(nothing), Ok(Features { on_delete: false }));
+            assert_eq!(features(nothing), Ok(Features::default()));
         }
     }
 
@@ -175,7 +192,14 @@ mod tests {
             ("QuorumAwareUpdatesWithOnDelete=False", false),
             ("QuorumAwareUpdatesWithOnDelete=0", false),
         ] {
-            assert_eq!(features(&[list]), Ok(Features { on_delete }), "{list}");
+            assert_eq!(
+                features(&[list]),
+                Ok(Features {
+                    on_delete,
+                    etcd_members: false
+                }),
+                "{list}"
+            );
         }
     }
 
@@ -207,7 +231,13 @@ mod tests {
     #[test]
     fn both_names_may_be_given_when_they_agree() {
         let both = "QuorumAwareUpdatesWithOnDelete=true,UpdateStrategyOnDelete=true";
-        assert_eq!(features(&[both]), Ok(Features { on_delete: true }));
+        assert_eq!(
+            features(&[both]),
+            Ok(Features {
+                on_delete: true,
+                etcd_members: false
+            })
+        );
         for differing in [
             &["QuorumAwareUpdatesWithOnDelete=true,UpdateStrategyOnDelete=false"] as &[&str],
             &[
@@ -222,7 +252,28 @@ mod tests {
 
     #[test]
     fn every_feature_is_shown_by_its_first_name() {
-        let shown: Vec<_> = Features { on_delete: true }.all().collect();
-        assert_eq!(shown, [("QuorumAwareUpdatesWithOnDelete", true)]);
+        let shown: Vec<_> = Features {
+            on_delete: true,
+            etcd_members: false,
+        }
+        .all()
+        .collect();
+        assert_eq!(
+            shown,
+            [
+                ("QuorumAwareUpdatesWithOnDelete", true),
+                ("EtcdMembers", false)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_feature_without_a_second_name_is_switched_by_its_name() {
+        assert!(features(&["EtcdMembers=true"]).unwrap().etcd_members);
+        let error = features(&["EtcdMembers=true,EtcdMembers=false"]).unwrap_err();
+        assert!(
+            error.starts_with("EtcdMembers is said to be both"),
+            "{error}"
+        );
     }
 }

@@ -16,6 +16,11 @@ mod crds;
 pub mod dns;
 mod duration;
 mod enforcement;
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "each column has a name, a type and a path"
+)]
+pub mod etcd_member;
 mod grant;
 mod member;
 pub mod names;
@@ -29,7 +34,7 @@ mod tls;
 pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
 pub use budget::{MembersSpec, QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
-pub use crds::crds_yaml;
+pub use crds::{crds_yaml, etcd_members_crd_yaml};
 pub use enforcement::Enforcement;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};
 pub use member::{MemberRole, MemberStatus};

@@ -62,6 +62,18 @@ pub(super) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
     reported.iter().find(|status| status.name == *name)
 }
 
+/// The exit code with which etcd's container last ended, if that was seen, and the number of its
+/// restarts in this pod.
+pub fn etcd_history(pod: &Pod) -> (Option<i32>, u32) {
+    let Some(status) = etcd_status(pod) else {
+        return (None, 0);
+    };
+    let last = status.last_state.as_ref();
+    let ended = last.and_then(|last| last.terminated.as_ref());
+    let restarts = status.restart_count.try_into().unwrap_or_default();
+    (ended.map(|ended| ended.exit_code), restarts)
+}
+
 /// The time for which etcd's container has been running at `now`, by its node's clock. `None` if it
 /// does not run.
 pub(super) fn up_for(pod: &Pod, now: Timestamp) -> Option<Duration> {

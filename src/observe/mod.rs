@@ -36,7 +36,7 @@ mod volumes;
 mod wants;
 mod world;
 
-pub use containers::which_is_etcd;
+pub use containers::{etcd_history, which_is_etcd};
 pub use enrolment::{is_enrolled, labels_enrol, opts_out};
 pub use error::ObserveError;
 pub use identify::Identity;

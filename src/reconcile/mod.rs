@@ -16,6 +16,7 @@ mod guard;
 mod keeper;
 mod lease;
 mod look;
+mod members;
 mod redrive;
 mod report;
 mod rollout;

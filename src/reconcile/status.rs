@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Problem, look};
+use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
 use super::{Run, companion, redrive, strategy};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
@@ -47,6 +48,7 @@ struct Eyes {
     cluster: ClusterRef,
     numbers_written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
+    members: Members,
 }
 
 /// Looks at a cluster and reports on it until cancelled.
@@ -57,6 +59,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         cluster,
         numbers_written: None,
         asked_again: HashMap::new(),
+        members: Members::default(),
     };
     loop {
         let next = eyes.turn(leading.now()).await;
@@ -96,6 +99,7 @@ impl Eyes {
                 next = next.min(soon);
             }
             self.plan_companion(&look).await;
+            self.keep_members(&look).await;
             if let Some(soon) = self.redrive(&look).await {
                 next = next.min(soon);
             }
@@ -250,6 +254,16 @@ impl Eyes {
         }
         if let Err(error) = wanted.apply(&run.client, look.world.pods()).await {
             warn!(cluster = %self.cluster, %error, "its PodDisruptionBudget for planners is out of date");
+        }
+    }
+
+    /// Keeps the `EtcdMember`s. A failure concerns nothing else, so it is only reported.
+    async fn keep_members(&mut self, look: &Look) {
+        if !self.run.settings.features.etcd_members {
+            return;
+        }
+        if let Err(error) = Box::pin(self.members.keep(&self.run, look)).await {
+            warn!(cluster = %self.cluster, %error, "its EtcdMembers are out of date");
         }
     }
 

@@ -60,7 +60,10 @@ fn context(api: &FakeApi) -> Context {
             lease_name: "quorumgate".into(),
             identity: "a".into(),
             settle_time,
-            features: Features { on_delete: true },
+            features: Features {
+                on_delete: true,
+                ..Features::default()
+            },
             enforcement: Enforcement::Enforce,
         },
     }

@@ -23,6 +23,7 @@ mod gate_faults;
 mod handover;
 mod leadership;
 mod manifests;
+mod members;
 mod nodes;
 mod order;
 mod other_hook;

@@ -317,6 +317,12 @@ impl WorldBuilder {
         self
     }
 
+    /// Installs a component of the manifests.
+    pub(crate) fn component(mut self, name: &'static str) -> Self {
+        self.gate = self.gate.component(name);
+        self
+    }
+
     /// Gives each replica of the gate a clock that can be set.
     pub(crate) fn clocks_of_their_own(mut self) -> Self {
         self.gate = self.gate.clocks_of_their_own();

@@ -40,8 +40,9 @@ fn yaml_files(directory: &str) -> Vec<String> {
     names
 }
 
-const DIRECTORIES: [&str; 6] = [
+const DIRECTORIES: [&str; 7] = [
     "manifests/base",
+    "manifests/etcd-members",
     "manifests/network-policy",
     "manifests/cert-manager",
     "manifests/selector",
@@ -70,6 +71,7 @@ fn every_manifest_is_an_object_with_kind_and_name() {
 fn a_kustomization_names_every_file_beside_it() {
     for directory in [
         "manifests/base",
+        "manifests/etcd-members",
         "manifests/network-policy",
         "manifests/examples",
         "certs/cert-manager",
@@ -86,12 +88,18 @@ fn a_kustomization_names_every_file_beside_it() {
 
 #[test]
 fn the_definitions_are_those_of_this_version() {
-    let written = read(&root().join("manifests/base/crds.yaml"));
-    let generated = quorumgate::api::crds_yaml().unwrap();
-    assert!(
-        written == generated,
-        "manifests/base/crds.yaml is out of date: run `make crds`"
-    );
+    for (file, generated) in [
+        ("manifests/base/crds.yaml", quorumgate::api::crds_yaml()),
+        (
+            "manifests/etcd-members/crd.yaml",
+            quorumgate::api::etcd_members_crd_yaml(),
+        ),
+    ] {
+        assert!(
+            read(&root().join(file)) == generated.unwrap(),
+            "{file} is out of date: run `make crds`"
+        );
+    }
 }
 
 fn texts(list: &Value) -> impl Iterator<Item = &str> {
@@ -342,6 +350,18 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
     ),
     ("Lease", "coordination.k8s.io", "leases", &["get", "list"]),
     (
+        "EtcdMember",
+        "druid.gardener.cloud",
+        "etcdmembers",
+        &["list", "create", "delete", "patch"],
+    ),
+    (
+        "EtcdMember",
+        "druid.gardener.cloud",
+        "etcdmembers/status",
+        &["update"],
+    ),
+    (
         "QuorumDisruptionBudget",
         "quorumgate.io",
         "quorumdisruptionbudgets",
@@ -371,8 +391,10 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
 #[test]
 fn the_cluster_role_grants_what_is_called_and_nothing_else() {
     let mut granted: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
-    let role = rbac("ClusterRole", "quorumgate");
-    for rule in role["rules"].as_array().unwrap() {
+    let optional = documents("manifests/etcd-members/rbac.yaml").remove(0);
+    let roles = [rbac("ClusterRole", "quorumgate"), optional];
+    let rules = roles.iter().filter_map(|role| role["rules"].as_array());
+    for rule in rules.flatten() {
         for group in texts(&rule["apiGroups"]) {
             for resource in texts(&rule["resources"]) {
                 let key = (group.to_owned(), resource.to_owned());
@@ -391,9 +413,14 @@ fn the_cluster_role_grants_what_is_called_and_nothing_else() {
     assert_eq!(granted, called);
 }
 
-/// Resources that RBAC alone limits enough: Leases by name in the gate's own namespace, and the
-/// ledger, which the gate has to write.
-const HELD_BY_RBAC: [&str; 2] = ["leases", "quorumdisruptionbudgets/status"];
+/// Resources that RBAC alone limits enough: Leases by name in the gate's own namespace, the ledger,
+/// which the gate has to write, and `EtcdMember`s, by which nobody decides about disruptions.
+const HELD_BY_RBAC: [&str; 4] = [
+    "leases",
+    "quorumdisruptionbudgets/status",
+    "etcdmembers",
+    "etcdmembers/status",
+];
 
 #[test]
 fn every_right_to_write_is_held_by_a_policy_that_the_documents_name() {
@@ -468,11 +495,13 @@ fn every_right_to_write_is_held_by_a_policy_that_the_documents_name() {
 /// The rules of every role of the gate's service account, cluster-wide or not.
 fn rules_of_the_account() -> Vec<Value> {
     let mut rules = Vec::new();
-    for file in yaml_files("manifests/base") {
-        for document in documents(&format!("manifests/base/{file}")) {
-            let is_role = ["Role", "ClusterRole"].contains(&document["kind"].as_str().unwrap());
-            if is_role {
-                rules.extend(document["rules"].as_array().cloned().unwrap_or_default());
+    for directory in ["manifests/base", "manifests/etcd-members"] {
+        for file in yaml_files(directory) {
+            for document in documents(&format!("{directory}/{file}")) {
+                let is_role = ["Role", "ClusterRole"].contains(&document["kind"].as_str().unwrap());
+                if is_role {
+                    rules.extend(document["rules"].as_array().cloned().unwrap_or_default());
+                }
             }
         }
     }

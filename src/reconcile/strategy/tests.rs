@@ -5,8 +5,14 @@ use crate::fake_api::FakeApi;
 
 const PATH: &str = "/apis/apps/v1/namespaces/ns/statefulsets/etcd";
 const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/ns/quorumdisruptionbudgets/etcd";
-const ON: Features = Features { on_delete: true };
-const OFF: Features = Features { on_delete: false };
+const ON: Features = Features {
+    on_delete: true,
+    etcd_members: false,
+};
+const OFF: Features = Features {
+    on_delete: false,
+    etcd_members: false,
+};
 
 fn keeper(server: &FakeApi, features: Features) -> Keeper {
     Keeper {

@@ -43,6 +43,7 @@ pub struct GateBuilder {
     everywhere: bool,
     endpoints: bool,
     followed: bool,
+    components: Vec<&'static str>,
 }
 
 impl GateBuilder {
@@ -58,6 +59,7 @@ impl GateBuilder {
             everywhere: false,
             endpoints: false,
             followed: false,
+            components: Vec::new(),
         }
     }
 
@@ -70,6 +72,12 @@ impl GateBuilder {
     /// Adds an argument of `quorumgate run`, such as `--settle-time=10s`.
     pub fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
+        self
+    }
+
+    /// Installs a component of the manifests, such as `etcd-members`, except for its patches.
+    pub fn component(mut self, name: &'static str) -> Self {
+        self.components.push(name);
         self
     }
 
@@ -127,6 +135,12 @@ impl GateBuilder {
         leftovers.webhook_configuration(&name);
         leftovers.namespace(&home);
         self.apply_crds(&bed.client()).await?;
+        let mut objects = objects;
+        for component in &self.components {
+            let (definitions, others) = manifests::read_component(&self.manifests, component)?;
+            apply_definitions(&bed.client(), definitions).await?;
+            objects.extend(others);
+        }
         let namespace_of_its_own: Namespace =
             serde_json::from_value(serde_json::json!({"metadata": {"name": home}}))?;
         apply_cluster_wide(&bed.client(), namespace_of_its_own).await?;
@@ -216,19 +230,23 @@ impl GateBuilder {
             .args(["crds"])
             .await?
             .success()?;
-        let objects: Vec<Value> = manifests::parse(&printed)?;
-        for object in objects {
-            let crd: CustomResourceDefinition = serde_json::from_value(object)?;
-            let name = crd.name_any();
-            apply_cluster_wide(client, crd).await?;
-            let api = Api::<CustomResourceDefinition>::all(client.clone());
-            let established = await_condition(api, &name, conditions::is_crd_established());
-            tokio::time::timeout(Duration::from_secs(10), established)
-                .await
-                .with_context(|| format!("{name} is not established"))??;
-        }
-        Ok(())
+        apply_definitions(client, manifests::parse(&printed)?).await
     }
+}
+
+/// Applies definitions, and returns when they are established.
+async fn apply_definitions(client: &Client, definitions: Vec<Value>) -> Result<()> {
+    for object in definitions {
+        let crd: CustomResourceDefinition = serde_json::from_value(object)?;
+        let name = crd.name_any();
+        apply_cluster_wide(client, crd).await?;
+        let api = Api::<CustomResourceDefinition>::all(client.clone());
+        let established = await_condition(api, &name, conditions::is_crd_established());
+        tokio::time::timeout(Duration::from_secs(10), established)
+            .await
+            .with_context(|| format!("{name} is not established"))??;
+    }
+    Ok(())
 }
 
 fn arguments(name: &str, home: &str, certificate: &ServingCertificate) -> Vec<String> {

@@ -16,8 +16,18 @@ pub(super) const SERVICE_ACCOUNT: &str = "quorumgate";
 /// Expressions that name the gate's user are rewritten. The caller chooses the namespaces of
 /// objects.
 pub(super) fn read(manifests: &Path, namespace: &str) -> Result<Vec<Value>> {
-    let base = manifests.join("base");
-    let mut files: Vec<PathBuf> = fs::read_dir(&base)
+    read_directory(&manifests.join("base"), namespace)
+}
+
+/// The definitions and the other objects of a component.
+pub(super) fn read_component(manifests: &Path, name: &str) -> Result<(Vec<Value>, Vec<Value>)> {
+    let objects = read_directory(&manifests.join(name), INSTALLED_NAMESPACE)?;
+    let objects = objects.into_iter();
+    Ok(objects.partition(|object| kind(object) == "CustomResourceDefinition"))
+}
+
+fn read_directory(base: &Path, namespace: &str) -> Result<Vec<Value>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(base)
         .with_context(|| format!("no manifests in {}", base.display()))?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;

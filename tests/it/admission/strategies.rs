@@ -16,7 +16,10 @@ const ANNOTATIONS: &str = "/request/object/metadata/annotations";
 
 fn world(on_delete: bool) -> World {
     World {
-        features: Features { on_delete },
+        features: Features {
+            on_delete,
+            ..Features::default()
+        },
         ..World::default()
     }
 }

@@ -1,0 +1,303 @@
+//! The `EtcdMember`s of one cluster (DEP-04): created before their pods where possible, deleted at
+//! 0 replicas and after a scale-in, and kept up to date.
+//!
+//! The gate is the only writer of their status. Where another client writes it too, the gate stops
+//! and says so, because two writers would undo each other's work for ever.
+
+mod evidence;
+mod record;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{Preconditions, Resource as _};
+use kube::{Error, ResourceExt as _};
+use serde_json::json;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::Run;
+use super::look::Look;
+use crate::api::etcd_member::{EtcdMember, EtcdMemberSpec};
+use crate::api::{QuorumDisruptionBudget, names};
+use crate::members::{
+    CREATE_AS_LEARNER, Facts, Impossible, NewMember, PreviousSizes, Resources, UnixTime, derive,
+    resources,
+};
+use crate::observe::first_ordinal;
+use crate::quorum::PodName;
+use crate::telemetry::events::{Notice, Severity};
+
+/// The label of DEP-04: the name of the owner.
+const OWNED_BY: &str = "gardener.cloud/owned-by";
+
+/// The name of the gate as a writer, and the value of [`names::MANAGED_BY`].
+const MANAGER: &str = "quorumgate";
+
+/// The state of the duty from one look to the next.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    sizes_written: HashMap<PodName, Instant>,
+    /// The complaint about each member that was last said.
+    said: BTreeMap<PodName, Complaint>,
+}
+
+/// A reason for which the status of an `EtcdMember` is not written, or only in part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Complaint {
+    Impossible(Impossible),
+    ForeignWriter(String),
+    Taken,
+    Unreadable,
+}
+
+impl Complaint {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Impossible(_) => "ImpossibleTransition",
+            Self::ForeignWriter(_) => "ForeignWriter",
+            Self::Taken => "Taken",
+            Self::Unreadable => "UnreadableStatus",
+        }
+    }
+
+    fn note(&self) -> String {
+        match self {
+            Self::Impossible(impossible) => impossible.to_string(),
+            Self::ForeignWriter(who) => {
+                format!("{who} writes the status as well, so the gate has stopped writing it")
+            }
+            Self::Taken => {
+                "another client has made it, so the gate leaves it alone; delete it to let the gate make its own"
+                    .into()
+            }
+            Self::Unreadable => {
+                "the status has a value that this version does not know, so the gate does not write it"
+                    .into()
+            }
+        }
+    }
+}
+
+impl Members {
+    /// Brings the `EtcdMember`s of the cluster up to date.
+    pub(super) async fn keep(&mut self, run: &Run, look: &Look) -> Result<(), Error> {
+        // Without a StatefulSet nobody knows how many members are meant. The owner's deletion takes
+        // its `EtcdMember`s with it.
+        let Some(set) = look.world.stateful_set() else {
+            return Ok(());
+        };
+        let Some(owner) = owner(set, look.page.budget()) else {
+            return Ok(());
+        };
+        let namespace = &look.page.cluster.namespace;
+        let api: Api<EtcdMember> = Api::namespaced(run.client.clone(), namespace);
+        let ours = format!("{OWNED_BY}={},{}={MANAGER}", owner.name, names::MANAGED_BY);
+        let listed = api.list(&ListParams::default().labels(&ours)).await?;
+        let of_set = |name: &PodName| name.is_given_by(&look.page.cluster.name);
+        let mut existing: BTreeMap<PodName, EtcdMember> = listed
+            .items
+            .into_iter()
+            .map(|member| (PodName::new(member.name_any()), member))
+            .filter(|(name, _)| of_set(name))
+            .collect();
+        let names: BTreeSet<PodName> = existing.keys().cloned().collect();
+        let replicas = pods(set, look.world.replicas(&look.page));
+        let Resources { create, delete } = resources(&look.snapshot, &replicas, &names);
+        for name in delete {
+            if let Some(member) = existing.remove(&name) {
+                remove(&api, &member).await?;
+                self.sizes_written.remove(&name);
+                self.said.remove(&name);
+                info!(cluster = %look.page.cluster, member = %name, "deleted the EtcdMember");
+            }
+        }
+        for new in create {
+            let object = object(&new, namespace, &owner);
+            match api.create(&by_us(), &object).await {
+                Ok(member) => {
+                    info!(cluster = %look.page.cluster, member = %new.member, "created the EtcdMember");
+                    existing.insert(new.member, member);
+                }
+                // One of another client, or one whose label was removed.
+                Err(Error::Api(status)) if status.is_already_exists() => {
+                    self.say(run, &new.member, &object, Some(Complaint::Taken));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if existing.is_empty() {
+            return Ok(());
+        }
+        let leases: Api<Lease> = Api::namespaced(run.client.clone(), namespace);
+        let leases = leases.list(&ListParams::default()).await?.items;
+        for (name, member) in existing {
+            if member.meta().deletion_timestamp.is_some() {
+                continue;
+            }
+            self.update(run, look, &api, (&name, member), &leases, &owner)
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn update(
+        &mut self,
+        run: &Run,
+        look: &Look,
+        api: &Api<EtcdMember>,
+        (name, mut member): (&PodName, EtcdMember),
+        leases: &[Lease],
+        owner: &OwnerReference,
+    ) -> Result<(), Error> {
+        if let Some(who) = foreign_writer(&member) {
+            self.say(run, name, &member, Some(Complaint::ForeignWriter(who)));
+            return Ok(());
+        }
+        let shown = member.status.clone().unwrap_or_default();
+        let Some(recorded) = record::read(&shown) else {
+            self.say(run, name, &member, Some(Complaint::Unreadable));
+            return Ok(());
+        };
+        let now = run.clock.instant();
+        let mut facts = Facts::of(&look.snapshot, name, UnixTime(run.clock.now().as_second()));
+        evidence::add(&mut facts, look, leases, name, &owner.name);
+        facts.create_as_learner = member.annotations().contains_key(CREATE_AS_LEARNER);
+        if let Some(at) = self.sizes_written.get(name) {
+            facts.previous_sizes = PreviousSizes::WrittenFor(now.saturating_duration_since(*at));
+        }
+        let derived = derive(&recorded, &facts);
+        self.say(
+            run,
+            name,
+            &member,
+            derived.refused.map(Complaint::Impossible),
+        );
+        if derived.status != recorded {
+            member.status = Some(record::show(&derived.status));
+            match api.replace_status(name.as_str(), &by_us(), &member).await {
+                Ok(_) => {}
+                // Another write came first. The next look begins with it.
+                Err(Error::Api(status)) if status.is_conflict() || status.is_not_found() => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        // The recorded sizes count as written now if these are the present ones. Otherwise a change
+        // below the threshold waits for the age of the last write.
+        let sizes = |sizes: crate::quorum::Sizes| (Some(sizes.db), Some(sizes.in_use));
+        let present = facts.sizes.map(sizes);
+        if present == Some((derived.status.db_size, derived.status.db_size_in_use)) {
+            self.sizes_written.insert(name.clone(), now);
+        }
+        if derived.drop_annotation {
+            let patch = json!({"metadata": {"annotations": {CREATE_AS_LEARNER: null}}});
+            let params = PatchParams {
+                field_manager: Some(MANAGER.into()),
+                ..PatchParams::default()
+            };
+            api.patch(name.as_str(), &params, &Patch::Merge(patch))
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Says a complaint once, until it is another one or has ended.
+    fn say(
+        &mut self,
+        run: &Run,
+        name: &PodName,
+        member: &EtcdMember,
+        complaint: Option<Complaint>,
+    ) {
+        let Some(complaint) = complaint else {
+            self.said.remove(name);
+            return;
+        };
+        if self.said.get(name) == Some(&complaint) {
+            return;
+        }
+        let (reason, note) = (complaint.reason(), complaint.note());
+        warn!(member = %name, reason, note, "the EtcdMember is not brought up to date");
+        run.events.notify(Notice {
+            regarding: member.object_ref(&()),
+            severity: Severity::Warning,
+            reason: reason.into(),
+            action: "Observe",
+            note,
+        });
+        self.said.insert(name.clone(), complaint);
+    }
+}
+
+/// The owner of the `EtcdMember`s: the StatefulSet's controlling owner, else the budget. The owner
+/// is not kept waiting for them: that would need rights on its finalizers.
+fn owner(set: &StatefulSet, budget: &QuorumDisruptionBudget) -> Option<OwnerReference> {
+    let owners = set.owner_references().iter();
+    let mut controllers = owners.filter(|owner| owner.controller == Some(true));
+    let owner = controllers.next().cloned();
+    owner
+        .or_else(|| budget.controller_owner_ref(&()))
+        .map(|owner| OwnerReference {
+            block_owner_deletion: None,
+            ..owner
+        })
+}
+
+/// The pods that the StatefulSet is to have.
+fn pods(set: &StatefulSet, replicas: u32) -> Vec<PodName> {
+    let first = first_ordinal(set).0;
+    let pod = |ordinal| PodName::new(format!("{}-{ordinal}", set.name_any()));
+    (first..first.saturating_add(replicas)).map(pod).collect()
+}
+
+fn object(new: &NewMember, namespace: &str, owner: &OwnerReference) -> EtcdMember {
+    let mut labels = BTreeMap::from([(names::MANAGED_BY.into(), MANAGER.into())]);
+    labels.insert(OWNED_BY.into(), owner.name.clone());
+    let learner = new
+        .create_as_learner
+        .then(|| BTreeMap::from([(CREATE_AS_LEARNER.into(), names::TRUE.into())]));
+    EtcdMember {
+        metadata: ObjectMeta {
+            name: Some(new.member.to_string()),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(labels),
+            annotations: learner,
+            owner_references: Some(vec![owner.clone()]),
+            ..ObjectMeta::default()
+        },
+        spec: EtcdMemberSpec::default(),
+        status: None,
+    }
+}
+
+fn by_us() -> PostParams {
+    PostParams {
+        field_manager: Some(MANAGER.into()),
+        ..PostParams::default()
+    }
+}
+
+async fn remove(api: &Api<EtcdMember>, member: &EtcdMember) -> Result<(), Error> {
+    let only = Preconditions {
+        uid: member.uid(),
+        resource_version: None,
+    };
+    let params = DeleteParams::default().preconditions(only);
+    match api.delete(&member.name_any(), &params).await {
+        Err(Error::Api(status)) if status.is_conflict() || status.is_not_found() => Ok(()),
+        other => other.map(drop),
+    }
+}
+
+/// The other client that has written the status, if there is one.
+fn foreign_writer(member: &EtcdMember) -> Option<String> {
+    let managers = member.managed_fields().iter();
+    let mut of_status = managers.filter(|entry| entry.subresource.as_deref() == Some("status"));
+    let foreign = of_status.find(|entry| entry.manager.as_deref() != Some(MANAGER))?;
+    Some(foreign.manager.clone().unwrap_or_else(|| "somebody".into()))
+}
