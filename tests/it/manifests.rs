@@ -393,8 +393,10 @@ fn the_cluster_role_grants_what_is_called_and_nothing_else() {
     let mut granted: BTreeMap<(String, String), BTreeSet<String>> = BTreeMap::new();
     let optional = documents("manifests/etcd-members/rbac.yaml").remove(0);
     let roles = [rbac("ClusterRole", "quorumgate"), optional];
-    let rules = roles.iter().filter_map(|role| role["rules"].as_array());
-    for rule in rules.flatten() {
+    for rule in roles
+        .iter()
+        .flat_map(|role| role["rules"].as_array().unwrap())
+    {
         for group in texts(&rule["apiGroups"]) {
             for resource in texts(&rule["resources"]) {
                 let key = (group.to_owned(), resource.to_owned());
