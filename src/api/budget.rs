@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::auth::AuthSpec;
+use super::defragmentation::DefragmentationSpec;
 use super::duration::Bounds;
 use super::enforcement::Enforcement;
 use super::policy::{EvidenceSource, PolicySpec};
@@ -80,6 +81,9 @@ pub struct QuorumDisruptionBudgetSpec {
     /// How the gate rolls a new revision out, where status.updateStrategy.updatedBy is `Gate`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rollout: RolloutSpec,
+    /// When the members' databases are defragmented.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub defragmentation: DefragmentationSpec,
     /// Choices of the cluster's owner about what may be disrupted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: PolicySpec,

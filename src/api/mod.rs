@@ -13,6 +13,7 @@ mod auth;
 )]
 mod budget;
 mod crds;
+mod defragmentation;
 pub mod dns;
 mod duration;
 mod enforcement;
@@ -35,6 +36,9 @@ pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
 pub use budget::{MembersSpec, QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
 pub use crds::{crds_yaml, etcd_members_crd_yaml};
+pub use defragmentation::{
+    Defragmentation, DefragmentationMode, DefragmentationSpec, DefragmentationStatus,
+};
 pub use enforcement::Enforcement;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};
 pub use member::{MemberRole, MemberStatus};

@@ -44,6 +44,9 @@ pub const PREVIOUS_UPDATE_STRATEGY: &str = "quorumgate.io/previous-update-strate
 /// Annotation on a budget: the update revision whose rollout may go on without quorum.
 pub const PROCEED_WITHOUT_QUORUM: &str = "quorumgate.io/proceed-without-quorum";
 
+/// Annotation on a budget: every new value asks for one defragmentation of all members.
+pub const DEFRAGMENT: &str = "quorumgate.io/defragment";
+
 /// Label on etcd-druid's objects: the program that manages them.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::defragmentation::DefragmentationStatus;
 use super::grant::GrantStatus;
 use super::is_default;
 use super::member::MemberStatus;
@@ -94,9 +95,13 @@ pub struct QuorumDisruptionBudgetStatus {
     /// The members, as the gate last saw them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberStatus>,
+    /// The latest defragmentation of each member by the gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
+    pub defragmentations: Vec<DefragmentationStatus>,
     /// Conditions of the cluster and of the gate: `QuorumHealthy`, `AllMembersUpdated`,
-    /// `Progressing`, `ClusterIDConsistent`, `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`
-    /// and `GateActive`.
+    /// `Progressing`, `ClusterIDConsistent`, `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`,
+    /// `GateActive` and `Defragmented`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -204,4 +209,6 @@ pub mod condition {
     pub const LEDGER_TRUSTED: &str = "LedgerTrusted";
     /// True: the API server asks the gate about this cluster's pods.
     pub const GATE_ACTIVE: &str = "GateActive";
+    /// True: no member is due for a defragmentation. Absent until the first one was.
+    pub const DEFRAGMENTED: &str = "Defragmented";
 }

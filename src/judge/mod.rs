@@ -25,6 +25,7 @@ pub use decision::{Allowed, Answer, Decision, Ground, Refused};
 pub use deps::{Afterwards, JudgeDeps};
 pub use question::{Asker, DryRun, Judging, Question, SetQuestion, Sighting};
 
+use crate::etcd::Admin;
 use crate::ledger::Page;
 use crate::observe::ObserveError;
 use crate::quorum::{Snapshot, rests};
@@ -45,6 +46,11 @@ impl Judge {
         Self {
             deps: Arc::new(deps),
         }
+    }
+
+    /// The client for the calls that change etcd.
+    pub fn admin(&self) -> &Admin {
+        &self.deps.admin
     }
 
     /// For how long leadership has to stay where it is, because it moved a moment ago. `None` if it

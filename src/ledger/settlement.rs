@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{Page, Seen};
 use crate::quorum::{
-    self, Cause, Defragmentation, Incarnation, Permitted, PodName, PodRead, Replacement,
+    Cause, CauseState, Defragmentation, Incarnation, Permitted, PodName, PodRead, Replacement,
     Settlement, settlement,
 };
 
@@ -47,15 +47,30 @@ pub fn due(
         .collect()
 }
 
-/// The observation of a replica that does not carry the cause out; `None` if the pod was not read.
-fn seen_of(cause: &Cause, look: Option<&PodRead>) -> Option<quorum::CauseState> {
-    Some(match &cause.what {
-        Permitted::Delete { uid, .. } => {
-            quorum::CauseState::Incarnation(Incarnation::of(uid, look?))
-        }
-        Permitted::Defragment { .. } => {
-            quorum::CauseState::Defragmentation(Defragmentation::NotMine)
-        }
-        Permitted::Replace => quorum::CauseState::Replacement(Replacement::Underway),
+/// The defragmentation of `member` on this page, if it has ended by what `seen` says of it.
+pub(super) fn defragmented(
+    page: &Page,
+    member: &PodName,
+    look: Defragmentation,
+    seen: &Seen,
+    settle_time: Duration,
+) -> Option<Due> {
+    let is_ours = |cause: &&Cause| matches!(cause.what, Permitted::Defragment { .. });
+    let cause = page.grants.of(member)?.causes.iter().find(is_ours)?;
+    let watched = seen.cause_for(&page.cluster, &page.uid, cause.seq);
+    let state = CauseState::Defragmentation(look);
+    (settlement(cause, state, watched, settle_time) != Settlement::Keep).then(|| Due {
+        member: member.clone(),
+        seq: cause.seq,
     })
+}
+
+/// The observation of a replica that looks at pods alone; `None` if the pod was not read. A pod
+/// does not say how far a defragmentation is: see [`defragmented`].
+fn seen_of(cause: &Cause, look: Option<&PodRead>) -> Option<CauseState> {
+    match &cause.what {
+        Permitted::Delete { uid, .. } => Some(CauseState::Incarnation(Incarnation::of(uid, look?))),
+        Permitted::Defragment { .. } => None,
+        Permitted::Replace => Some(CauseState::Replacement(Replacement::Underway)),
+    }
 }

@@ -10,12 +10,15 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
 use super::error::no_such_resource;
+use super::settlement;
 use super::{Due, LedgerError, Page, Recorded, Seen, StatusUpdate, Turnstile, due, wire};
 use crate::api::{
     QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete, RecordedScaleIn,
 };
 use crate::clock::Clock;
-use crate::quorum::{ClusterId, ClusterRef, Grants, PodName, PodRead, PodUid, Trust, TrustEvent};
+use crate::quorum::{
+    ClusterId, ClusterRef, Defragmentation, Grants, PodName, PodRead, PodUid, Trust, TrustEvent,
+};
 
 /// The number of admitted deletions of StatefulSets that a budget remembers. A StatefulSet is
 /// created again only a few times within a settle time.
@@ -156,6 +159,21 @@ impl Ledger {
         let looks = self.look_at_granted(page).await?;
         let ended = due(page, &looks, &self.seen, settle_time);
         self.settle(page, &ended).await
+    }
+
+    /// Removes the permission to defragment `member` if it has ended by this look at the member,
+    /// which was made after the page was read. `None` if it has not.
+    pub async fn settle_defragmentation(
+        &self,
+        page: &Page,
+        member: &PodName,
+        look: Defragmentation,
+        settle_time: Duration,
+    ) -> Result<Option<Page>, LedgerError> {
+        match settlement::defragmented(page, member, look, &self.seen, settle_time) {
+            Some(ended) => self.settle(page, &[ended]).await,
+            None => Ok(None),
+        }
     }
 
     /// Changes what the budget shows. Grants, the record of trust, admitted deletions and the move

@@ -32,6 +32,7 @@ mod secrets;
 mod set_surroundings;
 mod settings;
 mod teardown;
+mod upkeep;
 mod volumes;
 mod wants;
 mod world;

@@ -39,6 +39,19 @@ pub(super) fn behind(
     in_volume(volume, &file).map_err(|why| format!("{path} is on volume {}, {why}", volume.name))
 }
 
+/// The volume on which `path` is, if it is on one.
+pub(super) fn mounted<'a>(
+    path: &str,
+    container: &Container,
+    pod: &'a PodSpec,
+) -> Option<&'a Volume> {
+    let mounts = container.volume_mounts.iter().flatten();
+    let over = mounts.filter(|mount| inside(path, &mount.mount_path).is_some());
+    let mount = over.max_by_key(|mount| mount.mount_path.len())?;
+    let mut volumes = pod.volumes.iter().flatten();
+    volumes.find(|volume| volume.name == mount.name)
+}
+
 /// The part of `path` below `directory`, which is empty if both are the same.
 fn inside<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(directory.trim_end_matches('/'))?;

@@ -25,6 +25,7 @@ pub(super) struct Wake {
     ledger: Notify,
     observer: Notify,
     rollout: Notify,
+    defragmentation: Notify,
     outage: Mutex<Option<OutOfForce>>,
 }
 
@@ -42,6 +43,16 @@ impl Wake {
     /// Wakes the rollout, which may have something to do.
     pub(super) fn rollout(&self) {
         self.rollout.notify_one();
+    }
+
+    /// Wakes the defragmentation, which may have something to do.
+    pub(super) fn defragmentation(&self) {
+        self.defragmentation.notify_one();
+    }
+
+    /// Returns when the defragmentation is woken.
+    pub(super) async fn for_defragmentation(&self) {
+        self.defragmentation.notified().await;
     }
 
     /// Wakes the ledger's keeper: the gate was out of force at some moment.

@@ -9,6 +9,7 @@
 
 mod companion;
 mod condition;
+mod defragmentation;
 mod dispatch;
 mod enrol;
 mod force;
@@ -25,6 +26,7 @@ mod status;
 mod strategy;
 mod watches;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -112,6 +114,8 @@ struct Run {
     strategies: Arc<Notify>,
     /// The permits for clusters that are read in the background.
     reading: Semaphore,
+    /// The name of this process in the grants of its defragmentations.
+    me: String,
 }
 
 impl Run {
@@ -231,7 +235,9 @@ pub async fn run(
     );
     let election = candidate.run(cancel.child_token());
     supervisor.spawn("leader election", cancel.clone(), election);
+    let me = format!("{}/{:016x}", settings.identity, chance());
     let run = Arc::new(Run {
+        me,
         client,
         observer,
         judge,
@@ -259,6 +265,11 @@ pub async fn run(
     supervisor.spawn_endless("update strategies", cancel.clone(), strategies);
     dispatch::until_cancelled(&run, incoming, &supervisor, &cancel).await;
     Ok(())
+}
+
+/// A number that no other process has: a container that is started again has the name of its pod.
+fn chance() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Problem, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
-use super::{Run, companion, redrive, strategy};
+use super::{Run, companion, defragmentation, redrive, strategy};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
 use crate::ledger::Page;
@@ -46,6 +46,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 struct Eyes {
     run: Arc<Run>,
     cluster: ClusterRef,
+    wake: Arc<Wake>,
     numbers_written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
     members: Members,
@@ -57,6 +58,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     let mut eyes = Eyes {
         run,
         cluster,
+        wake: Arc::clone(&wake),
         numbers_written: None,
         asked_again: HashMap::new(),
         members: Members::default(),
@@ -95,6 +97,9 @@ impl Eyes {
         };
         let mut next = self.period(&look);
         if leads {
+            if defragmentation::is_worth_a_look(&look) {
+                self.wake.defragmentation();
+            }
             if let Some(soon) = self.show(&look).await? {
                 next = next.min(soon);
             }

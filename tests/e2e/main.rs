@@ -14,6 +14,7 @@ mod budgets;
 mod bystanders;
 mod chaos;
 mod conformance;
+mod defragmentation;
 mod deletes;
 mod drains;
 mod evidence;

@@ -337,6 +337,12 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
     ),
     ("Secret", "", "secrets", &["get"]),
     (
+        "PersistentVolumeClaim",
+        "",
+        "persistentvolumeclaims",
+        &["get"],
+    ),
+    (
         "StatefulSet",
         "apps",
         "statefulsets",

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::spec::{
     Auth, Initialisation, PodManagement, Readiness, Shape, Spec, Storage, Tls, TlsTold,
-    UpdateStrategy,
+    UpdateStrategy, claim_size,
 };
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
 use crate::Sandbox;
@@ -39,6 +39,7 @@ impl EtcdClusterBuilder {
                 gate_user: GATE_USER.to_owned(),
                 readiness: Readiness::default(),
                 storage: Storage::default(),
+                claim_size: claim_size(),
                 shape: Shape::default(),
                 pod_management: PodManagement::default(),
                 update_strategy: UpdateStrategy::default(),
@@ -109,6 +110,12 @@ impl EtcdClusterBuilder {
     /// Sets the storage of members (default: a claim each).
     pub fn storage(mut self, storage: Storage) -> Self {
         self.spec.storage = storage;
+        self
+    }
+
+    /// Sets the size that each claim asks for (default: 100Mi). The node agent does not enforce it.
+    pub fn claim_size(mut self, size: &str) -> Self {
+        size.clone_into(&mut self.spec.claim_size);
         self
     }
 

@@ -163,6 +163,8 @@ pub(crate) struct Spec {
     pub(crate) gate_user: String,
     pub(crate) readiness: Readiness,
     pub(crate) storage: Storage,
+    #[serde(default = "claim_size")]
+    pub(crate) claim_size: String,
     pub(crate) shape: Shape,
     pub(crate) pod_management: PodManagement,
     pub(crate) update_strategy: UpdateStrategy,
@@ -178,6 +180,11 @@ pub(crate) struct Spec {
     pub(crate) initialisation: Initialisation,
     #[serde(default)]
     pub(crate) container: Map<String, Value>,
+}
+
+/// The size of claims, unless another was chosen.
+pub(super) fn claim_size() -> String {
+    "100Mi".to_owned()
 }
 
 impl Spec {

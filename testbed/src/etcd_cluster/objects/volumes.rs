@@ -93,7 +93,7 @@ pub(super) fn claim_templates(spec: &Spec) -> Vec<Value> {
             "metadata": {"name": DATA_VOLUME},
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "100Mi"}},
+                "resources": {"requests": {"storage": spec.claim_size}},
             },
         })],
     }

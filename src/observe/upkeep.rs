@@ -1,0 +1,182 @@
+//! Facts about a member's pod for its defragmentation: where its metrics are, what its liveness
+//! probe bears, whether a sidecar defragments, and how much room its volume has.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
+use kube::Api;
+
+use super::mounts::mounted;
+use super::settings::Settings;
+use super::{Observer, World, containers, pods};
+use crate::etcd::Endpoint;
+use crate::quorum::evidence::Target;
+use crate::quorum::{ClusterRef, PodName};
+
+/// The name of etcd-druid's sidecar.
+const SIDECAR: &str = "backup-restore";
+
+/// The schedule by which that sidecar defragments where no flag names another.
+const SIDECAR_SCHEDULE: &str = "0 0 */3 * *";
+
+/// The room that is kept for the write-ahead log and for snapshots: etcd keeps five segments of
+/// 64 MiB and creates the next one ahead.
+const RESERVED: u64 = 512 << 20;
+
+impl World {
+    /// The endpoint of this pod's member, as a round asks it.
+    pub fn endpoint_of(&self, pod: &PodName) -> Option<&Endpoint> {
+        let target = Target::Pod(pods::uid(self.pod(pod)?));
+        self.endpoints().iter().find(|e| e.target == target)
+    }
+
+    /// The endpoint of this pod's metrics: the URL that etcd's settings name, else the container
+    /// port named `metrics`, else the client port, which serves them too.
+    pub fn metrics_endpoint(&self, pod: &PodName) -> Option<Endpoint> {
+        let client = self.endpoint_of(pod)?.clone();
+        let container = containers::etcd(self.pod(pod)?)?;
+        let Some((plain, port)) = told(container).or_else(|| named(container)) else {
+            return Some(client);
+        };
+        let (host, _) = client.address.rsplit_once(':')?;
+        Some(Endpoint {
+            address: format!("{host}:{port}"),
+            tls: client.tls.clone().filter(|_| !plain),
+            ..client
+        })
+    }
+
+    /// The time without an answer that the liveness probe of this pod's member bears at least.
+    pub fn liveness(&self, pod: &PodName) -> Option<Duration> {
+        let probe = containers::etcd(self.pod(pod)?)?.liveness_probe.as_ref()?;
+        let seconds = |given: Option<i32>, default: u64| {
+            given
+                .and_then(|given| u64::try_from(given).ok())
+                .filter(|given| *given > 0)
+                .unwrap_or(default)
+        };
+        let failures = seconds(probe.failure_threshold, 3);
+        let period = seconds(probe.period_seconds, 10);
+        let first = seconds(probe.timeout_seconds, 1);
+        Some(Duration::from_secs(
+            (failures - 1).saturating_mul(period).saturating_add(first),
+        ))
+    }
+
+    /// The schedule by which a sidecar of druid's defragments, if there is one.
+    pub fn sidecar_schedule(&self) -> Option<String> {
+        let containers = self.pods().iter().filter_map(|pod| pod.spec.as_ref());
+        let mut containers = containers.flat_map(|spec| &spec.containers);
+        let sidecar = containers.find(|container| container.name == SIDECAR)?;
+        let mut words = sidecar.command.iter().chain(&sidecar.args).flatten();
+        let flag = words.find_map(|word| word.strip_prefix("--defragmentation-schedule="));
+        let schedule = flag.unwrap_or(SIDECAR_SCHEDULE).trim_matches(['"', '\'']);
+        (!schedule.is_empty()).then(|| schedule.to_owned())
+    }
+
+    /// The name of the claim that has the data of this pod's member.
+    fn claim_of(&self, pod: &PodName) -> Option<String> {
+        let pod: &Pod = self.pod(pod)?;
+        let spec = pod.spec.as_ref()?;
+        let container = containers::etcd(pod)?;
+        let directory = Settings::of(container).get("data-dir")?.value;
+        let volume = mounted(&directory, container, spec)?;
+        let claim = volume.persistent_volume_claim.as_ref()?;
+        Some(claim.claim_name.clone())
+    }
+}
+
+impl Observer {
+    /// The room that is left on the claim of this pod's member beside a database of this size: what
+    /// the claim was given, without the database and without what etcd keeps beside it. `None`
+    /// where the data is on no claim, or the claim cannot be read.
+    pub async fn room(
+        &self,
+        cluster: &ClusterRef,
+        world: &World,
+        pod: &PodName,
+        database: u64,
+    ) -> Option<u64> {
+        let claim = world.claim_of(pod)?;
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.client().clone(), &cluster.namespace);
+        let claim = claims.get_opt(&claim).await.ok()??;
+        let capacity = claim.status?.capacity?;
+        let capacity = bytes(&capacity.get("storage")?.0)?;
+        Some(capacity.saturating_sub(database.saturating_add(RESERVED)))
+    }
+}
+
+fn told(container: &Container) -> Option<(bool, u16)> {
+    let settings = Settings::of(container);
+    if settings.file().is_some() {
+        return None;
+    }
+    let urls = settings.get("listen-metrics-urls")?.value;
+    urls.split(',').find_map(|url| {
+        let (scheme, authority) = url.trim().split_once("://")?;
+        let (host, port) = authority.trim_end_matches('/').rsplit_once(':')?;
+        let own = ["localhost", "127.", "[::1]"];
+        let reached = !own.iter().any(|own| host.starts_with(own));
+        let port = reached.then(|| port.parse().ok()).flatten()?;
+        Some((scheme == "http", port))
+    })
+}
+
+fn named(container: &Container) -> Option<(bool, u16)> {
+    let mut ports = container.ports.iter().flatten();
+    let port = ports.find(|port| port.name.as_deref() == Some("metrics"))?;
+    Some((true, u16::try_from(port.container_port).ok()?))
+}
+
+/// The bytes of a quantity in the forms in which the capacity of a claim is written.
+fn bytes(quantity: &str) -> Option<u64> {
+    let digits = quantity.find(|c: char| !c.is_ascii_digit());
+    let (number, unit) = quantity.split_at(digits.unwrap_or(quantity.len()));
+    let factor: u64 = match unit {
+        "" => 1,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metrics_are_where_the_settings_or_the_port_say() {
+        let container = |rest: serde_json::Value| -> Container {
+            let mut whole = json!({"name": "etcd"});
+            json_patch::merge(&mut whole, &rest);
+            serde_json::from_value(whole).unwrap()
+        };
+        let flag = |urls: &str| {
+            let flag = format!("--listen-metrics-urls={urls}");
+            told(&container(json!({"args": [flag]})))
+        };
+        assert_eq!(flag("http://0.0.0.0:2381"), Some((true, 2381)));
+        assert_eq!(flag("https://0.0.0.0:2381"), Some((false, 2381)));
+        assert_eq!(flag("http://127.0.0.1:2381"), None);
+        let port = json!({"ports": [{"name": "metrics", "containerPort": 2399}]});
+        assert_eq!(named(&container(port)), Some((true, 2399)));
+    }
+
+    #[test]
+    fn the_capacity_of_a_claim_is_read_in_its_usual_forms() {
+        assert_eq!(bytes("8Gi"), Some(8 << 30));
+        assert_eq!(bytes("10G"), Some(10_000_000_000));
+        assert_eq!(bytes("1024"), Some(1024));
+        assert_eq!(bytes("1.5Gi"), None);
+    }
+}

@@ -1,0 +1,196 @@
+//! The facts of a defragmentation that a look does not have.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, join_all};
+use k8s_openapi::api::apps::v1::StatefulSet;
+
+use crate::api::{
+    self, BadField, DefragmentationMode, DefragmentationStatus, QuorumDisruptionBudget, names,
+};
+use crate::ledger::Page;
+use crate::plan::Handover;
+use crate::plan::defragmentation::{Call, Facts, LastRun, MemberFacts, Mode, Settings};
+use crate::quorum::{Member, Permitted, PodName};
+use crate::reconcile::Run;
+use crate::reconcile::look::Look;
+use crate::reconcile::strategy::kind;
+use crate::strategy::ON_DELETE;
+
+/// The time for a page of metrics.
+const METRICS: Duration = Duration::from_millis(1500);
+
+/// The facts, and for each member whose metrics could not be read the reason.
+pub(super) struct Gathered {
+    pub(super) facts: Facts,
+    pub(super) unread: BTreeMap<PodName, String>,
+}
+
+/// The settings of a budget.
+pub(super) fn settings(of: &api::Defragmentation) -> Settings {
+    Settings {
+        mode: match of.mode {
+            DefragmentationMode::Off => Mode::Off,
+            DefragmentationMode::Report => Mode::Report,
+            DefragmentationMode::Auto => Mode::Auto,
+        },
+        min_reclaim: of.min_reclaim,
+        min_percent: of.min_percent,
+        quota_pressure: of.quota_pressure,
+        timeout: of.timeout,
+    }
+}
+
+/// The request on a budget.
+pub(super) fn request(budget: &QuorumDisruptionBudget) -> Option<String> {
+    let annotations = budget.metadata.annotations.as_ref()?;
+    let request = annotations.get(names::DEFRAGMENT)?;
+    (!request.is_empty()).then(|| request.clone())
+}
+
+/// The member with an open permission, and the process that holds it.
+pub(super) fn open(page: &Page) -> Option<(PodName, String)> {
+    page.grants.iter().find_map(|(pod, grant)| {
+        grant.causes.iter().find_map(|cause| match &cause.what {
+            Permitted::Defragment { holder, .. } => Some((pod.clone(), holder.clone())),
+            Permitted::Delete { .. } | Permitted::Replace => None,
+        })
+    })
+}
+
+/// Gathers the facts of this look. `served_for` is the time for which every voter has served.
+pub(super) async fn gather(
+    run: &Run,
+    look: &Look,
+    served_for: Duration,
+) -> Result<Gathered, BadField> {
+    let page = &look.page;
+    let budget = page.budget();
+    let wishes = budget.spec.defragmentation()?;
+    let set = look.world.stateful_set();
+    let mut asked: Vec<BoxFuture<'_, _>> = Vec::new();
+    for member in &look.snapshot.members {
+        if let Some(pod) = &member.pod {
+            asked.push(of_member(run, look, member, pod.name.clone()).boxed());
+        }
+    }
+    let mut facts = BTreeMap::new();
+    let mut unread = BTreeMap::new();
+    for (pod, own, why) in join_all(asked).await {
+        if let Some(why) = why {
+            unread.insert(pod.clone(), why);
+        }
+        facts.insert(pod, own);
+    }
+    let rests = run.judge.leadership_rests(page, &look.snapshot);
+    let facts = Facts {
+        settings: settings(&wishes),
+        request: request(budget),
+        in_window: in_window(run, wishes.window),
+        other_schedule: look.world.sidecar_schedule(),
+        rolling_out: rolls_out(budget, set),
+        all_served_for: served_for,
+        handover: match rests {
+            Some(remaining) => Handover::Resting { remaining },
+            None => Handover::Possible,
+        },
+        me: run.me.clone(),
+        call: Call::NotMade,
+        members: facts,
+    };
+    Ok(Gathered { facts, unread })
+}
+
+async fn of_member(
+    run: &Run,
+    look: &Look,
+    member: &Member,
+    pod: PodName,
+) -> (PodName, MemberFacts, Option<String>) {
+    let page = &look.page;
+    let database = member.sizes.map_or(0, |sizes| sizes.db);
+    let metrics = async {
+        let endpoint = look.world.metrics_endpoint(&pod);
+        let endpoint = endpoint.ok_or("it has no address".to_owned())?;
+        let metrics = run.observer.prober().metrics(&endpoint, METRICS).await;
+        metrics.map_err(|why| format!("/metrics at {}: {why}", endpoint.address))
+    };
+    let room = run
+        .observer
+        .room(&page.cluster, &look.world, &pod, database);
+    let (metrics, room) = tokio::join!(metrics.boxed(), room.boxed());
+    let (metrics, why) = match metrics {
+        Ok(metrics) => (metrics, None),
+        Err(why) => (crate::etcd::MemberMetrics::default(), Some(why)),
+    };
+    let answered = look
+        .round
+        .probes
+        .iter()
+        .filter_map(|p| p.status.as_ref().ok());
+    let mut own = answered.filter(|status| Some(status.member_id) == member.id);
+    let facts = MemberFacts {
+        version: own.next().and_then(|status| status.version.parse().ok()),
+        quota: metrics.quota,
+        room,
+        in_flight: metrics.defragmenting,
+        liveness: look.world.liveness(&pod),
+        last: last(run, page, &pod),
+    };
+    (pod, facts, why)
+}
+
+/// The latest run on record. The end of one that nobody saw is its beginning and the time limit.
+fn last(run: &Run, page: &Page, pod: &PodName) -> Option<LastRun> {
+    let runs = &page.status()?.defragmentations;
+    let last: &DefragmentationStatus = runs.iter().find(|run| run.member == pod.as_str())?;
+    let ended = last.finished.as_ref().unwrap_or(&last.started).0;
+    let natural = |number: i64| u64::try_from(number).unwrap_or_default();
+    Some(LastRun {
+        ended_ago: Duration::try_from(run.clock.now().duration_since(ended)).unwrap_or_default(),
+        took: Duration::from_millis(natural(last.took_milliseconds.unwrap_or_default())),
+        size_before: natural(last.size_before),
+        size_after: last.size_after.map(natural),
+        request: last.request.clone(),
+    })
+}
+
+/// Whether a rollout is under way, by the gate or by the StatefulSet controller.
+fn rolls_out(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
+    let rollout = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
+    let ours = rollout.is_some_and(|r| r.target.is_some() && r.finished.is_none());
+    let status = set.and_then(|set| set.status.as_ref());
+    let theirs = status.is_some_and(|s| s.current_revision != s.update_revision);
+    ours || theirs && set.is_some_and(|set| kind(set) != ON_DELETE)
+}
+
+fn in_window(run: &Run, window: Option<(u16, u16)>) -> bool {
+    let Some((from, to)) = window else {
+        return true;
+    };
+    let minutes = run.clock.now().as_second().rem_euclid(24 * 60 * 60) / 60;
+    is_within(u16::try_from(minutes).unwrap_or_default(), from, to)
+}
+
+fn is_within(minute: u16, from: u16, to: u16) -> bool {
+    if from <= to {
+        (from..to).contains(&minute)
+    } else {
+        minute >= from || minute < to
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_may_reach_into_the_next_day() {
+        assert!(is_within(90, 60, 120) && !is_within(120, 60, 120));
+        let (from, to) = (22 * 60, 4 * 60);
+        assert!(is_within(23 * 60, from, to) && is_within(0, from, to));
+        assert!(!is_within(12 * 60, from, to));
+    }
+}
