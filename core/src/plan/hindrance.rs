@@ -122,3 +122,38 @@ impl fmt::Display for Hindrance {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sentence_has_its_numbers() {
+        let remaining = Duration::from_secs(7);
+        for (hindrance, part) in [
+            (Hindrance::NoLiveEvidence, "readiness"),
+            (
+                Hindrance::Granted {
+                    pods: vec!["etcd-0".into(), "etcd-2".into()],
+                },
+                "permitted to go: etcd-0, etcd-2",
+            ),
+            (
+                Hindrance::Terminating {
+                    pod: "etcd-1".into(),
+                },
+                "etcd-1 is terminating",
+            ),
+            (Hindrance::Rollout, "rollout"),
+            (Hindrance::Leadership { remaining }, "left alone for 7 s"),
+            (Hindrance::HandoverRefused, "role root"),
+            (
+                Hindrance::Decision(Reason::NoLedger),
+                "no QuorumDisruptionBudget",
+            ),
+        ] {
+            let sentence = hindrance.to_string();
+            assert!(sentence.contains(part), "{sentence}");
+        }
+    }
+}

@@ -65,6 +65,13 @@ impl fmt::Display for Unavailability {
 #[cfg(test)]
 mod tests {
     use super::MaxUnavailable::{Members, Percent};
+    use super::Unavailability;
+
+    #[test]
+    fn one_more_may_go_below_the_limit_only() {
+        let room = [0, 1, 2].map(|out| Unavailability { out, limit: 1 }.has_room());
+        assert_eq!(room, [true, false, false]);
+    }
 
     #[test]
     fn a_percentage_is_rounded_down() {
