@@ -1,12 +1,17 @@
 //! The report on what a defragmentation of real members would free.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use etcd_client::{CompactionOptions, DeleteOptions};
 use kube::api::{Patch, PatchParams};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
-use crate::world::{SOON, World};
+use crate::world::World;
+
+/// The time limit for the report. A cluster at rest is looked at once a minute.
+const REPORT: Duration = Duration::from_secs(180);
 
 /// The number of values, and the size of each in bytes, below etcd's limit for a request.
 const PIECES: u32 = 64;
@@ -26,7 +31,7 @@ async fn what_a_defragmentation_would_free_is_reported_and_nothing_is_done() -> 
         .await?;
     fragment(&world).await?;
     let sizes = sizes(&world).await?;
-    eventually(SOON, "it is reported what can be freed", || async {
+    eventually(REPORT, "it is reported what can be freed", || async {
         let condition = world.condition("Defragmented").await?;
         ensure!(
             condition.reason == "ReportOnly" && condition.message.contains("can be freed"),
