@@ -17,24 +17,14 @@ pub(super) fn behind(
     container: &Container,
     pod: &PodSpec,
 ) -> Result<SecretKey, String> {
-    let mounts = container.volume_mounts.iter().flatten();
-    let mut over = mounts.filter_map(|mount| Some((mount, inside(path, &mount.mount_path)?)));
-    // Of nested mounts, the innermost is visible.
-    let first = over.next();
-    let found = over.fold(first, |best, other| match best {
-        Some((mount, _)) if mount.mount_path.len() >= other.0.mount_path.len() => best,
-        _ => Some(other),
-    });
-    let Some((mount, rest)) = found else {
+    let Some((mount, rest)) = mount_over(path, container) else {
         return Err(format!(
             "{path} is on no volume of container {}",
             container.name
         ));
     };
-    let mut volumes = pod.volumes.iter().flatten();
-    let volume = volumes.find(|volume| volume.name == mount.name);
-    let volume =
-        volume.ok_or_else(|| format!("{path} is on volume {}, which is no Secret", mount.name))?;
+    let volume = volume_of(mount, pod)
+        .ok_or_else(|| format!("{path} is on volume {}, which is no Secret", mount.name))?;
     let file = within_volume(mount, rest);
     in_volume(volume, &file).map_err(|why| format!("{path} is on volume {}, {why}", volume.name))
 }
@@ -45,9 +35,23 @@ pub(super) fn mounted<'a>(
     container: &Container,
     pod: &'a PodSpec,
 ) -> Option<&'a Volume> {
+    let (mount, _) = mount_over(path, container)?;
+    volume_of(mount, pod)
+}
+
+/// The mount over `path`, and the part of `path` below the mount. Of nested mounts, the innermost
+/// is visible.
+fn mount_over<'a>(path: &'a str, container: &'a Container) -> Option<(&'a VolumeMount, &'a str)> {
     let mounts = container.volume_mounts.iter().flatten();
-    let over = mounts.filter(|mount| inside(path, &mount.mount_path).is_some());
-    let mount = over.max_by_key(|mount| mount.mount_path.len())?;
+    let mut over = mounts.filter_map(|mount| Some((mount, inside(path, &mount.mount_path)?)));
+    let first = over.next();
+    over.fold(first, |best, other| match best {
+        Some((mount, _)) if mount.mount_path.len() >= other.0.mount_path.len() => best,
+        _ => Some(other),
+    })
+}
+
+fn volume_of<'a>(mount: &VolumeMount, pod: &'a PodSpec) -> Option<&'a Volume> {
     let mut volumes = pod.volumes.iter().flatten();
     volumes.find(|volume| volume.name == mount.name)
 }

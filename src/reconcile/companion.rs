@@ -18,11 +18,9 @@ use kube::core::{Selector, SelectorExt as _};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use tracing::info;
 
+use super::MANAGER;
 use crate::api::{QuorumDisruptionBudget, Removal, names};
 use crate::quorum::{ClusterRef, Policy, SmallCluster};
-
-/// The value of [`names::MANAGED_BY`] on objects that the gate created.
-const MANAGER: &str = "quorumgate";
 
 /// The action that the companion needs.
 #[derive(Debug, Clone, PartialEq)]

@@ -23,14 +23,12 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::MANAGER;
 use super::slim_pod::SlimPod;
 use super::watches::Watches;
 use crate::api::{Enforcement, QuorumDisruptionBudget, names};
 use crate::observe::{is_enrolled, opts_out};
 use crate::quorum::ClusterRef;
-
-/// The field manager of the namespace label, and the manager of created budgets.
-const MANAGER: &str = "quorumgate";
 
 /// The namespaces in which the gate acts.
 #[derive(Debug, Clone)]

@@ -19,8 +19,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::Run;
 use super::look::Look;
+use super::{MANAGER, Run};
 use crate::api::etcd_member::{EtcdMember, EtcdMemberSpec};
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::members::{
@@ -33,9 +33,6 @@ use crate::telemetry::events::{Notice, Severity};
 
 /// The label of DEP-04: the name of the owner.
 const OWNED_BY: &str = "gardener.cloud/owned-by";
-
-/// The name of the gate as a writer, and the value of [`names::MANAGED_BY`].
-const MANAGER: &str = "quorumgate";
 
 /// The state of the duty from one look to the next.
 #[derive(Debug, Default)]

@@ -51,6 +51,12 @@ use force::{OutOfForce, WebhookSetup};
 use lease::{Candidate, Leading};
 use watches::{Change, Watches};
 
+/// The name of the gate as a writer of objects, and the value of [`names::MANAGED_BY`] on objects
+/// that it created.
+///
+/// [`names::MANAGED_BY`]: crate::api::names::MANAGED_BY
+const MANAGER: &str = "quorumgate";
+
 /// The most clusters that are read concurrently. Each needs a dozen requests. A thousand clusters
 /// at once, as after a start, would delay the API server's answers to webhook callers, and need a
 /// connection for every request.
