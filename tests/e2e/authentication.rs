@@ -4,14 +4,14 @@
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Patch, PatchParams};
 use quorumgate_testbed::etcd_cluster::{Auth, EtcdVersion, PASSWORD, Tls, TlsTold};
-use quorumgate_testbed::eventually;
 use serde_json::json;
 
 use crate::asking::By;
 use crate::leadership::Held;
-use crate::world::{SOON, World};
+use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_the_root_role_the_gate_moves_leadership() -> Result<()> {
@@ -82,26 +82,17 @@ async fn by_password(name: &str, version: EtcdVersion) -> Result<()> {
         })
         .start()
         .await?;
-    let by_tls = world.condition("MembersAskedByTLS").await?;
-    ensure!(by_tls.reason == "Plaintext", "{by_tls:?}");
+    let plain = |condition: &Condition| condition.reason == "Plaintext";
+    world.reported("MembersAskedByTLS", plain).await?;
     world.etcd.enable_auth().await?;
-    eventually(SOON, "the budget says that etcd denies access", || async {
-        let live = world.condition("EvidenceLive").await?;
-        ensure!(live.reason == "AccessDenied", "{live:?}");
-        Ok(())
-    })
-    .await?;
+    let denied = |condition: &Condition| condition.reason == "AccessDenied";
+    world.reported("EvidenceLive", denied).await?;
 
     user(&world, "wrong").await?;
     name_the_user(&world).await?;
-    eventually(SOON, "the budget says that the login failed", || async {
-        let live = world.condition("EvidenceLive").await?;
-        for part in ["authentication failed", "Secret gate-user"] {
-            ensure!(live.message.contains(part), "no {part:?}: {live:?}");
-        }
-        Ok(())
-    })
-    .await?;
+    let failed = ["authentication failed", "Secret gate-user"];
+    let login_failed = |live: &Condition| failed.iter().all(|part| live.message.contains(part));
+    world.reported("EvidenceLive", login_failed).await?;
     user(&world, PASSWORD).await?;
     world.whole().await?;
     let held = Held::leader(&world).await?;
@@ -160,11 +151,11 @@ async fn by_tls(name: &str, told: TlsTold, shown: &str) -> Result<()> {
         .start()
         .await?;
     world.whole().await?;
-    let by_tls = world.condition("MembersAskedByTLS").await?;
-    ensure!(by_tls.status == "True", "{by_tls:?}");
-    for part in ["of Secret etcd-ca", &format!("of Secret {shown}")] {
-        ensure!(by_tls.message.contains(part), "no {part:?}: {by_tls:?}");
-    }
+    let secrets = ["of Secret etcd-ca", &format!("of Secret {shown}")];
+    let by_tls = |condition: &Condition| {
+        condition.status == "True" && secrets.iter().all(|part| condition.message.contains(part))
+    };
+    world.reported("MembersAskedByTLS", by_tls).await?;
     world.lets_go(By::Delete, "etcd-0").await?;
     world.has_to_wait("etcd-1", &["of 3 voters"]).await?;
     world.close().await

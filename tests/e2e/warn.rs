@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use quorumgate::api::Enforcement;
@@ -70,11 +71,10 @@ async fn a_new_cluster_that_begins_in_warn_is_told_what_would_be_refused_and_the
         Ok(())
     })
     .await?;
-    let trusted = world.condition("LedgerTrusted").await?;
-    ensure!(
-        trusted.status == "False" && trusted.message.contains("enforcement: Warn"),
-        "{trusted:?}"
-    );
+    let suspended = |trusted: &Condition| {
+        trusted.status == "False" && trusted.message.contains("enforcement: Warn")
+    };
+    world.reported("LedgerTrusted", suspended).await?;
 
     broken.mend();
     world.replaced("etcd-0", &uid).await?;
@@ -112,16 +112,8 @@ async fn when_refusals_count_again_the_ledger_is_untrusted_at_first() -> Result<
     world.evict("etcd-1").await.context("an eviction in Warn")?;
     enforce(&world, "Enforce").await?;
     world.has_to_wait("etcd-2", &[]).await?;
-    eventually(
-        SOON,
-        "the ledger is not trusted because of that",
-        || async {
-            let trusted = world.condition("LedgerTrusted").await?;
-            ensure!(trusted.message.contains("enforcement: Warn"), "{trusted:?}");
-            Ok(())
-        },
-    )
-    .await?;
+    let because = |trusted: &Condition| trusted.message.contains("enforcement: Warn");
+    world.reported("LedgerTrusted", because).await?;
     world.trusted().await?;
     world.whole().await?;
     world.close().await

@@ -221,6 +221,21 @@ impl World {
         found.with_context(|| format!("no condition {kind}"))
     }
 
+    /// Waits until the budget reports the condition `kind` with what `holds` asks of it. A report
+    /// comes a moment after what it tells, so a single look at it proves nothing.
+    pub(crate) async fn reported(
+        &self,
+        kind: &str,
+        holds: impl Fn(&Condition) -> bool,
+    ) -> Result<()> {
+        eventually(SOON, &format!("the budget's {kind} says so"), || async {
+            let condition = self.condition(kind).await?;
+            ensure!(holds(&condition), "{condition:?}");
+            Ok(())
+        })
+        .await
+    }
+
     /// The highest sequence number that the ledger has given out.
     pub(crate) async fn last_seq(&self) -> Result<i64> {
         let status = self.budget().await?.status.context("no status")?;
