@@ -28,6 +28,7 @@ use crate::members::{
     resources,
 };
 use crate::observe::first_ordinal;
+use crate::plan::MOST_REPLICAS;
 use crate::quorum::PodName;
 use crate::telemetry::events::{Notice, Severity};
 
@@ -102,7 +103,10 @@ impl Members {
             .filter(|(name, _)| of_set(name))
             .collect();
         let names: BTreeSet<PodName> = existing.keys().cloned().collect();
-        let replicas = pods(set, look.world.replicas(&look.page));
+        let Some(replicas) = pods(set, look.world.replicas(&look.page)) else {
+            warn!(cluster = %look.page.cluster, most = MOST_REPLICAS, "too many replicas: its EtcdMembers are left as they are");
+            return Ok(());
+        };
         let Resources { create, delete } = resources(&look.snapshot, &replicas, &names);
         for name in delete {
             if let Some(member) = existing.remove(&name) {
@@ -245,11 +249,13 @@ fn owner(set: &StatefulSet, budget: &QuorumDisruptionBudget) -> Option<OwnerRefe
         })
 }
 
-/// The pods that the StatefulSet is to have.
-fn pods(set: &StatefulSet, replicas: u32) -> Vec<PodName> {
+/// The pods that the StatefulSet is to have. `None` beyond [`MOST_REPLICAS`]: `spec.replicas` is a
+/// stranger's number, and no etcd cluster has so many members.
+fn pods(set: &StatefulSet, replicas: u32) -> Option<Vec<PodName>> {
     let first = first_ordinal(set).0;
     let pod = |ordinal| PodName::new(format!("{}-{ordinal}", set.name_any()));
-    (first..first.saturating_add(replicas)).map(pod).collect()
+    let ordinals = first..first.saturating_add(replicas);
+    (replicas <= MOST_REPLICAS).then(|| ordinals.map(pod).collect())
 }
 
 fn object(new: &NewMember, namespace: &str, owner: &OwnerReference) -> EtcdMember {
@@ -297,4 +303,17 @@ fn foreign_writer(member: &EtcdMember) -> Option<String> {
     let mut of_status = managers.filter(|entry| entry.subresource.as_deref() == Some("status"));
     let foreign = of_status.find(|entry| entry.manager.as_deref() != Some(MANAGER))?;
     Some(foreign.manager.clone().unwrap_or_else(|| "somebody".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_huge_number_of_replicas_makes_no_members() {
+        let mut set = StatefulSet::default();
+        set.metadata.name = Some("etcd".into());
+        assert_eq!(pods(&set, 2), Some(vec!["etcd-0".into(), "etcd-1".into()]));
+        assert_eq!(pods(&set, i32::MAX.unsigned_abs()), None);
+    }
 }
