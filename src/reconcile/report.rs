@@ -283,12 +283,21 @@ impl ReportFacts<'_> {
                 "Watched",
                 "every open permission is known".into(),
             ),
-            Trust::Untrusted { .. } => (
+            Trust::Untrusted { remaining: Some(_) } => (
                 kind,
                 Is::False,
                 "Untrusted",
                 format!(
                     "{because}: permissions given elsewhere may still be open, so only members that are dead for good may go until a settle time has passed"
+                ),
+            ),
+            // Under `Warn` everything passes, so nothing is said of who may go.
+            Trust::Untrusted { remaining: None } => (
+                kind,
+                Is::False,
+                "Untrusted",
+                format!(
+                    "{because}: as long as that lasts, and for a settle time after it, the ledger may lack permissions that are open"
                 ),
             ),
         }

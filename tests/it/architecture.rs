@@ -168,6 +168,28 @@ fn modules_use_only_what_they_may() {
 }
 
 #[test]
+fn the_table_of_modules_in_the_document_says_the_same() {
+    let document = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md");
+    let text = std::fs::read_to_string(document).unwrap();
+    let rows = text.lines().filter_map(|line| {
+        let mut cells = line
+            .strip_prefix("| `")?
+            .trim_end_matches(" |")
+            .split(" | ");
+        let module = cells.next()?.strip_suffix('`')?;
+        let may: BTreeSet<&str> = match cells.nth(1)? {
+            "–" => BTreeSet::new(),
+            "everything" => EVERYTHING.into(),
+            some => some.split(", ").collect(),
+        };
+        Some((module, may))
+    });
+    let shown: BTreeMap<&str, BTreeSet<&str>> = rows.collect();
+    let allowed = MAY_USE.map(|(module, may)| (module, may.iter().copied().collect()));
+    assert_eq!(shown, BTreeMap::from(allowed));
+}
+
+#[test]
 fn the_core_is_pure() {
     let mut impure = Vec::new();
     for source in sources() {

@@ -35,6 +35,24 @@ fn every_test_that_a_document_names_exists() {
 }
 
 #[test]
+fn the_reasons_in_the_table_of_the_rules_are_refusals_of_the_reference() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let (rules, refusals) = (read("ARCHITECTURE.md"), read("docs/reference.md"));
+    let is_rule = |line: &&str| line.starts_with("| ") && line[2..].starts_with(char::is_numeric);
+    let mut reasons = 0;
+    for rule in rules.lines().filter(is_rule) {
+        let answer = rule.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for reason in answer.split('`').skip(1).step_by(2) {
+            let row = format!("| `{reason}` |");
+            assert!(refusals.contains(&row), "no refusal {reason}: {rule}");
+            reasons += 1;
+        }
+    }
+    assert!(reasons > 10, "{reasons} reasons");
+}
+
+#[test]
 fn every_way_to_fail_has_its_test_or_says_why_not() {
     for (row, names) in named("failure-modes.md") {
         let is_head = row.contains("what happens") || row.contains("---");

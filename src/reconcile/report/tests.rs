@@ -286,6 +286,24 @@ fn a_gate_out_of_force_and_an_untrusted_ledger_are_conditions() {
 }
 
 #[test]
+fn an_untrusted_ledger_says_who_may_go_only_while_refusals_count_and_the_time_runs() {
+    let mut seen = Seen::of(serving(3));
+    let mut said = |remaining| {
+        seen.trust = Trust::Untrusted { remaining };
+        let shown = seen.shown();
+        let mut conditions = shown.conditions.iter();
+        let trusted = conditions.find(|c| c.type_ == condition::LEDGER_TRUSTED);
+        trusted.unwrap().message.clone()
+    };
+    let while_time_runs = said(Some(Duration::from_secs(9)));
+    assert!(while_time_runs.contains("only members that are dead for good may go until a settle"));
+    // Under `enforcement: Warn`, and while the gate is not in force, no time is known.
+    let without_an_end = said(None);
+    assert!(without_an_end.contains("as long as that lasts, and for a settle time after it"));
+    assert!(!without_an_end.contains("may go"));
+}
+
+#[test]
 fn a_condition_under_its_former_name_is_removed() {
     let mut before = Seen::of(serving(3)).shown();
     let mut former = before.conditions[0].clone();
