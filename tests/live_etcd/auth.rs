@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use etcd_client::{Client, ConnectOptions, UserAddOptions};
+use etcd_client::{Client, ConnectOptions, Error, UserAddOptions};
 use quorumgate::clock::Clock;
 use quorumgate::etcd::{Admin, AdminError, Connections, Endpoint, TlsIdentity, User};
 use quorumgate::quorum::evidence::{Probe, Unanswered};
@@ -28,6 +28,7 @@ async fn a_certificate_is_enough_to_ask_and_root_to_move_leadership(
     add_user(&mut etcd, "root", "").await?;
     make_root(&mut etcd, "root").await?;
     etcd.auth_enable().await?;
+    applied_everywhere(&cluster).await?;
 
     // etcd does not know the user of the certificate. `Status` wants a user name, and any will do.
     everything_is_answered(&cluster).await?;
@@ -37,6 +38,7 @@ async fn a_certificate_is_enough_to_ask_and_root_to_move_leadership(
     );
 
     add_user(&mut etcd, USER, "").await?;
+    applied_everywhere(&cluster).await?;
     everything_is_answered(&cluster).await?;
     assert_eq!(
         move_leader(&cluster).await?,
@@ -44,6 +46,7 @@ async fn a_certificate_is_enough_to_ask_and_root_to_move_leadership(
     );
 
     make_root(&mut etcd, USER).await?;
+    applied_everywhere(&cluster).await?;
     everything_is_answered(&cluster).await?;
     assert_eq!(move_leader(&cluster).await?, Ok(()));
     Ok(())
@@ -117,6 +120,26 @@ async fn move_leader(cluster: &Cluster) -> Result<Result<(), AdminError>> {
         .await)
 }
 
+/// Waits until every member has applied all earlier changes. Before that a slow follower may answer
+/// one call without authentication, and refuse the next one. A linearizable read waits for what was
+/// committed before it, and the permission is checked only then.
+async fn applied_everywhere(cluster: &Cluster) -> Result<()> {
+    for member in 0..3 {
+        match cluster.client(member).await?.get("any", None).await {
+            Ok(_) => {}
+            Err(Error::GRpcStatus(refused)) if is_of_the_user(refused.message()) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn is_of_the_user(message: &str) -> bool {
+    ["etcdserver: user name", "etcdserver: permission denied"]
+        .iter()
+        .any(|why| message.starts_with(why))
+}
+
 /// Adds a user. Without a password the user is known by certificate only.
 async fn add_user(etcd: &mut Client, name: &str, password: &str) -> Result<()> {
     let options = match password {
@@ -146,6 +169,7 @@ async fn a_user_with_a_password_is_let_in_and_again_when_its_token_is_known_no_m
         make_root(&mut etcd, name).await?;
     }
     etcd.auth_enable().await?;
+    applied_everywhere(&cluster).await?;
 
     let prober = prober();
     let as_user = |password: &str| -> Result<Vec<_>> {
@@ -175,6 +199,7 @@ async fn a_user_with_a_password_is_let_in_and_again_when_its_token_is_known_no_m
     let mut root = Client::connect([url], Some(as_root)).await?;
     root.auth_disable().await?;
     etcd.auth_enable().await?;
+    applied_everywhere(&cluster).await?;
     whole().await?;
 
     let leader = cluster_leader(&round(&prober, &endpoints).await.probes)?;
