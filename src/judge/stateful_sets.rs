@@ -8,6 +8,7 @@ use super::decision::Ground;
 use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
 use super::question::SetQuestion;
 use crate::api::{RecordedDelete, RecordedScaleIn};
+use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded};
 use crate::observe::{
     Intents, ObserveError, OverrideState, SetOwner, SetSurroundings, first_ordinal, is_enrolled,
@@ -38,8 +39,16 @@ pub(super) struct SetCase<'a> {
 
 /// The ledger and the UID of the StatefulSet, with which a change is recorded.
 pub(super) struct Found {
-    page: Option<Page>,
+    page: Result<Page, Unread>,
     uid: String,
+}
+
+/// The reason why there is no ledger to record a change in.
+enum Unread {
+    /// There is no budget.
+    NoBudget,
+    /// The budget could not be read or understood.
+    Failed(LedgerError),
 }
 
 impl SetCase<'_> {
@@ -154,19 +163,15 @@ impl Case for SetCase<'_> {
         let around = self.evaluation.deps.observer.set_surroundings(cluster);
         let mut around = around.await?;
         let enrolled = around.set.as_ref().is_some_and(is_enrolled);
-        let mut failed = None;
         let (page, scope) = match ledger {
-            Ok(Some(page)) => (Some(page), Scope::Enrolled),
-            Ok(None) if enrolled => (None, Scope::NoLedger),
-            Ok(None) => (None, Scope::Foreign),
+            Ok(Some(page)) => (Ok(page), Scope::Enrolled),
+            Ok(None) if enrolled => (Err(Unread::NoBudget), Scope::NoLedger),
+            Ok(None) => (Err(Unread::NoBudget), Scope::Foreign),
             // A StatefulSet that is enrolled by its budget alone looks like a foreign one now.
-            Err(LedgerError::NoDefinition) => (None, Scope::NoDefinition),
+            Err(LedgerError::NoDefinition) => (Err(Unread::NoBudget), Scope::NoDefinition),
             // The error becomes the warning of a delete that passes in any case.
             Err(error) if *collected => return Err(error.into()),
-            Err(error) => {
-                failed = Some(error);
-                (None, Scope::NoLedger)
-            }
+            Err(error) => (Err(Unread::Failed(error)), Scope::NoLedger),
         };
         let set = around.set.take().filter(|set| {
             let stored = set.metadata.uid.as_deref();
@@ -177,14 +182,17 @@ impl Case for SetCase<'_> {
             // about a newer one.
             return Err(Stop::Known(Ok(Ground::Waived(Waiver::Terminating))));
         };
-        let mut facts = self.facts(scope, page.as_ref(), &around, &set);
+        let mut facts = self.facts(scope, page.as_ref().ok(), &around, &set);
         let mut verdict = decide(change, &facts);
         // A teardown or an override needs no budget. For every other change the error is the reason
         // to wait.
-        if let (Some(error), Verdict::Wait(_) | Verdict::Deny(_)) = (failed, &verdict) {
-            return Err(error.into());
-        }
-        if let (Verdict::Wait(Reason::MembersUnknown { .. }), Some(page)) = (&verdict, &page) {
+        let page = match (page, &verdict) {
+            (Err(Unread::Failed(error)), Verdict::Wait(_) | Verdict::Deny(_)) => {
+                return Err(error.into());
+            }
+            (page, _) => page,
+        };
+        if let (Verdict::Wait(Reason::MembersUnknown { .. }), Ok(page)) = (&verdict, &page) {
             facts.listed = self.listed(page, &set).await?;
             verdict = decide(change, &facts);
         }
@@ -196,10 +204,18 @@ impl Case for SetCase<'_> {
     }
 
     async fn record(&self, found: &Found, basis: Basis) -> Result<Ground, Stop> {
-        let Some(page) = &found.page else {
-            self.evaluation
-                .warn("there is no budget to record this in: its pods are judged one by one");
-            return Ok(Ground::Unrecorded);
+        let page = match &found.page {
+            Ok(page) => page,
+            Err(unread) => {
+                self.evaluation.warn(match unread {
+                    Unread::NoBudget => {
+                        "there is no budget to record this in: its pods are judged one by one"
+                            .to_owned()
+                    }
+                    Unread::Failed(error) => format!("it passed unrecorded: {}", causes(error)),
+                });
+                return Ok(Ground::Unrecorded);
+            }
         };
         let Some(proof) = self.write(page, &found.uid).await? else {
             self.evaluation

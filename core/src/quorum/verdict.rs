@@ -301,11 +301,11 @@ impl fmt::Display for Reason {
             }
             Self::LedgerUntrusted { remaining: Some(remaining) } => write!(
                 f,
-                "the budget is new or was not in force, or an override could not be recorded, so earlier permissions may still be open; it is trusted in {} s",
+                "the budget is new or was not in force, refusals were only reported, or an override could not be recorded, so earlier permissions may still be open; it is trusted in {} s",
                 remaining.as_secs().max(1),
             ),
             Self::LedgerUntrusted { remaining: None } => f.write_str(
-                "disruptions may pass without a grant, because the gate is not asked about everything in this namespace; mend what the budget's condition GateActive says; the ledger is trusted again a settle time later",
+                "disruptions may pass without a grant, because the gate is not asked about everything in this namespace, or has not seen yet that it is; mend what the budget's condition GateActive says; the ledger is trusted again a settle time later",
             ),
             Self::DisruptionBudget { names } => match names.as_slice() {
                 [one] => write!(f, "the PodDisruptionBudget {one} allows no disruption now"),

@@ -622,6 +622,14 @@ async fn a_budget_that_cannot_be_understood_holds_back_neither_overrides_nor_tea
         matches!(ground(&overridden), Some(Ground::Unrecorded)),
         "{overridden:?}"
     );
+    // There is a budget, so nothing may say that there is none.
+    let [warning] = overridden.warnings.as_slice() else {
+        panic!("{overridden:?}");
+    };
+    assert!(
+        warning.starts_with("it passed unrecorded: ") && warning.contains("ledger"),
+        "{warning}"
+    );
 
     site.put_set(&json!({"metadata": {"annotations": null}}));
     let going = json!({"metadata": {"name": "db", "deletionTimestamp": "2026-11-21T11:59:00Z"}});
