@@ -35,6 +35,9 @@ use crate::telemetry::events::{Notice, Severity};
 /// The label of DEP-04: the name of the owner.
 const OWNED_BY: &str = "gardener.cloud/owned-by";
 
+/// The most characters that the value of a label has.
+const LONGEST_LABEL: usize = 63;
+
 /// The state of the duty from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct Members {
@@ -93,7 +96,8 @@ impl Members {
         };
         let namespace = &look.page.cluster.namespace;
         let api: Api<EtcdMember> = Api::namespaced(run.client.clone(), namespace);
-        let ours = format!("{OWNED_BY}={},{}={MANAGER}", owner.name, names::MANAGED_BY);
+        // By the label of the gate alone: the owner of a StatefulSet may change.
+        let ours = format!("{}={MANAGER}", names::MANAGED_BY);
         let listed = api.list(&ListParams::default().labels(&ours)).await?;
         let of_set = |name: &PodName| name.is_given_by(&look.page.cluster.name);
         let mut existing: BTreeMap<PodName, EtcdMember> = listed
@@ -157,6 +161,16 @@ impl Members {
         if let Some(who) = foreign_writer(&member) {
             self.say(run, name, &member, Some(Complaint::ForeignWriter(who)));
             return Ok(());
+        }
+        if member.owner_references() != [owner.clone()] {
+            let params = PatchParams {
+                field_manager: Some(MANAGER.into()),
+                ..PatchParams::default()
+            };
+            let owned = json!({"metadata": {"labels": labels(owner), "ownerReferences": [owner]}});
+            member = api
+                .patch(name.as_str(), &params, &Patch::Merge(owned))
+                .await?;
         }
         let shown = member.status.clone().unwrap_or_default();
         let Some(recorded) = record::read(&shown) else {
@@ -259,8 +273,6 @@ fn pods(set: &StatefulSet, replicas: u32) -> Option<Vec<PodName>> {
 }
 
 fn object(new: &NewMember, namespace: &str, owner: &OwnerReference) -> EtcdMember {
-    let mut labels = BTreeMap::from([(names::MANAGED_BY.into(), MANAGER.into())]);
-    labels.insert(OWNED_BY.into(), owner.name.clone());
     let learner = new
         .create_as_learner
         .then(|| BTreeMap::from([(CREATE_AS_LEARNER.into(), names::TRUE.into())]));
@@ -268,7 +280,7 @@ fn object(new: &NewMember, namespace: &str, owner: &OwnerReference) -> EtcdMembe
         metadata: ObjectMeta {
             name: Some(new.member.to_string()),
             namespace: Some(namespace.to_owned()),
-            labels: Some(labels),
+            labels: Some(labels(owner)),
             annotations: learner,
             owner_references: Some(vec![owner.clone()]),
             ..ObjectMeta::default()
@@ -276,6 +288,16 @@ fn object(new: &NewMember, namespace: &str, owner: &OwnerReference) -> EtcdMembe
         spec: EtcdMemberSpec::default(),
         status: None,
     }
+}
+
+/// The labels of an `EtcdMember`. Names may be longer than the value of a label. An owner with such
+/// a name is left out.
+fn labels(owner: &OwnerReference) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from([(names::MANAGED_BY.to_owned(), MANAGER.to_owned())]);
+    if owner.name.len() <= LONGEST_LABEL {
+        labels.insert(OWNED_BY.to_owned(), owner.name.clone());
+    }
+    labels
 }
 
 fn by_us() -> PostParams {
@@ -315,5 +337,17 @@ mod tests {
         set.metadata.name = Some("etcd".into());
         assert_eq!(pods(&set, 2), Some(vec!["etcd-0".into(), "etcd-1".into()]));
         assert_eq!(pods(&set, i32::MAX.unsigned_abs()), None);
+    }
+
+    #[test]
+    fn an_owner_with_a_name_that_no_label_can_hold_is_left_out_of_the_labels() {
+        let owner = |name: String| OwnerReference {
+            name,
+            ..OwnerReference::default()
+        };
+        let labels = |length| labels(&owner("e".repeat(length)));
+        assert_eq!(labels(63).get(OWNED_BY), Some(&"e".repeat(63)));
+        let without = BTreeMap::from([(names::MANAGED_BY.to_owned(), MANAGER.to_owned())]);
+        assert_eq!(labels(64), without);
     }
 }

@@ -13,6 +13,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::Status;
 use kube::{Api, Client, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate::api::etcd_member::{EtcdMember, EtcdMemberSpec};
 use quorumgate_testbed::{Sandbox, eventually, kubeconfig};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -310,6 +311,42 @@ async fn the_account_writes_no_budget_or_event_but_its_own() -> Result<()> {
         "regarding": {"apiVersion": "v1", "kind": "Pod", "name": "etcd-0", "namespace": world.namespace()},
     }))?;
     refused_for(events.create(&dry, &event).await, "Events of its own only")?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_writes_no_etcd_member_but_its_own() -> Result<()> {
+    let world = World::builder("account-members")
+        .feature("EtcdMembers")
+        .component("etcd-members")
+        .start()
+        .await?;
+    let ours: Api<EtcdMember> = Api::namespaced(account(&world).await?, world.namespace());
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let mut other = EtcdMember::new("other-0", EtcdMemberSpec::default());
+    eventually(SOON, "the policies are in force", || async {
+        refused_for(
+            ours.create(&dry, &other).await,
+            "EtcdMembers of its own making only",
+        )
+    })
+    .await?;
+    let all: Api<EtcdMember> = world.sandbox.api();
+    all.create(&PostParams::default(), &other).await?;
+    let claimed = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "quorumgate"}}});
+    forbidden(&ours, "other-0", claimed, "of its own making only").await?;
+    let delete = DeleteParams::default().dry_run();
+    refused_for(
+        ours.delete("other-0", &delete).await,
+        "of its own making only",
+    )?;
+    let label = ("app.kubernetes.io/managed-by", "quorumgate");
+    other.labels_mut().insert(label.0.into(), label.1.into());
+    other.metadata.name = Some("other-1".into());
+    ours.create(&dry, &other).await?;
     world.close().await
 }
 
