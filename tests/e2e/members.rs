@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::{eventually, faults};
+use serde_json::json;
 
 use crate::asking::By;
 use crate::scale_out::{joins_as_learner, promote, scheduled};
@@ -147,6 +148,46 @@ async fn hibernation_ends_every_etcd_member_and_another_writer_ends_the_gates_wr
             .await?;
         let events = output.success()?;
         ensure!(events.contains("somebody-else"), "{events}");
+        Ok(())
+    })
+    .await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_adopts_the_stateful_set_adopts_its_etcd_members() -> Result<()> {
+    let world = with_members("members-adopted").start().await?;
+    is_now(&world, &world.etcd.leader().await?, "Leader").await?;
+    let uid = world
+        .kubectl(&[
+            "create",
+            "configmap",
+            "app",
+            "-o",
+            "jsonpath={.metadata.uid}",
+        ])
+        .await?
+        .success()?;
+    let owner = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "app", "uid": uid.trim(), "controller": true,
+    }]}});
+    let patch = format!("--patch={owner}");
+    world
+        .kubectl(&["patch", "statefulset", "etcd", "--type=merge", &patch])
+        .await?
+        .success()?;
+    let path = "jsonpath={.items[*].metadata.ownerReferences[*].name}";
+    let owned = [
+        "get",
+        "etcdmembers",
+        "-l",
+        "gardener.cloud/owned-by=app",
+        "-o",
+        path,
+    ];
+    eventually(SOON, "the EtcdMembers have the new owner", || async {
+        let owners = world.kubectl(&owned).await?.success()?;
+        ensure!(owners.trim() == "app app app", "{owners}");
         Ok(())
     })
     .await?;

@@ -137,7 +137,8 @@ impl GateBuilder {
         self.apply_crds(&bed.client()).await?;
         let mut objects = objects;
         for component in &self.components {
-            let (definitions, others) = manifests::read_component(&self.manifests, component)?;
+            let (definitions, others) =
+                manifests::read_component(&self.manifests, component, &home)?;
             apply_definitions(&bed.client(), definitions).await?;
             objects.extend(others);
         }

@@ -19,9 +19,13 @@ pub(super) fn read(manifests: &Path, namespace: &str) -> Result<Vec<Value>> {
     read_directory(&manifests.join("base"), namespace)
 }
 
-/// The definitions and the other objects of a component.
-pub(super) fn read_component(manifests: &Path, name: &str) -> Result<(Vec<Value>, Vec<Value>)> {
-    let objects = read_directory(&manifests.join(name), INSTALLED_NAMESPACE)?;
+/// The definitions and the other objects of a component, for a gate that runs in this namespace.
+pub(super) fn read_component(
+    manifests: &Path,
+    name: &str,
+    namespace: &str,
+) -> Result<(Vec<Value>, Vec<Value>)> {
+    let objects = read_directory(&manifests.join(name), namespace)?;
     let objects = objects.into_iter();
     Ok(objects.partition(|object| kind(object) == "CustomResourceDefinition"))
 }
