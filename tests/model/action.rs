@@ -62,6 +62,16 @@ pub(crate) enum Action {
     ReplacementTakes,
     /// The new voter of the replacement serves.
     ReplacementEnds,
+    /// A replica asks to defragment this member.
+    Defragment(usize),
+    /// The replica judges once more, and renews its grant.
+    DefragmentationRenews,
+    /// The replica makes the call.
+    DefragmentationBegins,
+    /// The replica settles its grant, as the call has returned and the member takes part.
+    DefragmentationSettles,
+    /// The replica crashes. The member goes on if the call was made.
+    DefragmentationCrashes,
     /// The process of a deleted pod ends, and the pod object goes.
     Ends(usize),
     /// The StatefulSet controller creates the next pod.

@@ -72,7 +72,7 @@ fn of(member: Member, quorate: bool) -> Appearance {
         Phase::Starting => Appearance::Starting,
         Phase::Booting => Appearance::Refusing,
         Phase::Crashed => Appearance::Crashed,
-        Phase::Hung => Appearance::Silent,
+        Phase::Hung | Phase::Busy => Appearance::Silent,
         Phase::Lost => Appearance::Lost,
         Phase::Impersonated => Appearance::Impersonated,
     }

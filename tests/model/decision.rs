@@ -45,13 +45,15 @@ pub(crate) enum What {
     Step,
     /// A replacement of a volume, by the gate.
     Replace,
+    /// A defragmentation, by the gate.
+    Defragment,
 }
 
 impl What {
     pub(crate) fn is_own(self) -> bool {
         match self {
             Self::Delete => false,
-            Self::OwnDelete | Self::Step | Self::Replace => true,
+            Self::OwnDelete | Self::Step | Self::Replace | Self::Defragment => true,
         }
     }
 }
@@ -175,6 +177,7 @@ fn disruption(target: usize, what: What) -> Disruption {
             What::Delete | What::OwnDelete => Kind::Delete,
             What::Step => Kind::RolloutStep,
             What::Replace => Kind::Replace,
+            What::Defragment => Kind::Defragment,
         },
         actor: if what.is_own() {
             Actor::Gate

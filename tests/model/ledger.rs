@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorumgate::quorum::{
-    Cause as Permission, CauseState, Grant as Entry, Grants, Incarnation, Permitted, PodRead,
-    Replacement, Settlement, settlement,
+    Cause as Permission, CauseState, Defragmentation, Grant as Entry, Grants, Incarnation,
+    Permitted, PodRead, Replacement, Settlement, settlement,
 };
 
 use crate::appearance::{self, Appearance, pod_name, uid};
@@ -28,6 +28,16 @@ pub(crate) enum For {
     Delete { stands: bool, rollout: bool },
     /// The replacement of the volume.
     Replace,
+    /// The defragmentation of the member.
+    Defragment,
+}
+
+/// The kinds of permissions. There is at most one of each for a member.
+#[derive(Clone, Copy)]
+enum Sort {
+    Delete,
+    Replace,
+    Defragment,
 }
 
 /// The grants in the types of the shipped code.
@@ -39,15 +49,22 @@ pub(crate) fn grants(open: &Open) -> Grants {
                 uid: uid(n, cause.stands),
                 rollout: cause.rollout,
             };
-            permission(what, seq(n, false))
+            permission(what, seq(n, Sort::Delete))
         });
         let replace = grant
             .replace
-            .then(|| permission(Permitted::Replace, seq(n, true)));
+            .then(|| permission(Permitted::Replace, seq(n, Sort::Replace)));
+        let defragment = grant
+            .defragment
+            .map(|_| permission(defragment(), seq(n, Sort::Defragment)));
         entries.insert(
             pod_name(n),
             Entry {
-                causes: delete.into_iter().chain(replace).collect(),
+                causes: delete
+                    .into_iter()
+                    .chain(replace)
+                    .chain(defragment)
+                    .collect(),
             },
         );
     }
@@ -55,8 +72,16 @@ pub(crate) fn grants(open: &Open) -> Grants {
 }
 
 /// A number for every cause that there can be.
-fn seq(n: usize, replace: bool) -> u64 {
-    1 + 2 * u64::try_from(n).unwrap() + u64::from(replace)
+fn seq(n: usize, sort: Sort) -> u64 {
+    1 + 3 * u64::try_from(n).unwrap() + sort as u64
+}
+
+/// The permission to defragment. Only one process does, so its name does not matter.
+fn defragment() -> Permitted {
+    Permitted::Defragment {
+        holder: "gate".into(),
+        timeout_seconds: 0,
+    }
 }
 
 fn permission(what: Permitted, seq: u64) -> Permission {
@@ -80,6 +105,7 @@ pub(crate) fn issued(open: Open, n: usize, what: For) -> (Open, bool) {
                 rollout,
             },
             For::Replace => Permitted::Replace,
+            For::Defragment => defragment(),
         };
         let before = grants(&open);
         let after = before.issue(&pod_name(n), permitted, "somebody".into(), "now".into());
@@ -116,16 +142,28 @@ pub(crate) fn without(open: Open, ended: Set) -> Open {
     remembered(&MEMO, (open, ended), |(open, ended)| {
         let mut left = grants(&open);
         for n in ended.iter() {
-            left = left.settle(&pod_name(n), seq(n, false)).unwrap_or(left);
+            left = left
+                .settle(&pod_name(n), seq(n, Sort::Delete))
+                .unwrap_or(left);
         }
         taken_over(&open, &left)
     })
 }
 
+/// The grants without the defragmentations of these members.
+pub(crate) fn without_defragmentation(open: Open, ended: Set) -> Open {
+    let mut left = grants(&open);
+    for n in ended.iter() {
+        let seq = seq(n, Sort::Defragment);
+        left = left.settle(&pod_name(n), seq).unwrap_or(left);
+    }
+    taken_over(&open, &left)
+}
+
 /// The grants without the replacement of this member.
 pub(crate) fn without_replacement(open: Open, n: usize) -> Open {
     let ended = settlement(
-        &permission(Permitted::Replace, seq(n, true)),
+        &permission(Permitted::Replace, seq(n, Sort::Replace)),
         CauseState::Replacement(Replacement::Serves),
         Duration::ZERO,
         Duration::MAX,
@@ -135,7 +173,7 @@ pub(crate) fn without_replacement(open: Open, n: usize) -> Open {
         Settlement::Done,
         "a replacement whose voter serves is done"
     );
-    let left = grants(&open).settle(&pod_name(n), seq(n, true));
+    let left = grants(&open).settle(&pod_name(n), seq(n, Sort::Replace));
     left.map_or(open, |left| taken_over(&open, &left))
 }
 
@@ -153,7 +191,9 @@ fn taken_over(before: &Open, after: &Grants) -> Open {
                     uid: named,
                     rollout,
                 } => {
-                    let watched = before[n].delete.filter(|_| cause.seq == seq(n, false));
+                    let watched = before[n]
+                        .delete
+                        .filter(|_| cause.seq == seq(n, Sort::Delete));
                     let age = watched.map_or(0, |known| known.age);
                     let stands = *named == uid(n, true);
                     grant.delete = Some(Cause {
@@ -163,7 +203,11 @@ fn taken_over(before: &Open, after: &Grants) -> Open {
                     });
                 }
                 Permitted::Replace => grant.replace = true,
-                Permitted::Defragment { .. } => panic!("nobody defragments here"),
+                Permitted::Defragment { .. } => {
+                    let is_known = cause.seq == seq(n, Sort::Defragment);
+                    let watched = before[n].defragment.filter(|_| is_known);
+                    grant.defragment = Some(watched.unwrap_or(0));
+                }
             }
         }
     }
@@ -190,7 +234,21 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
             });
             let seen = CauseState::Incarnation(Incarnation::of(&named, &look));
             let (age, settle_time) = (TICK * u32::from(cause.age), TICK * u32::from(settle_time));
-            settlement(&permission(what, seq(n, false)), seen, age, settle_time) != Settlement::Keep
+            settlement(
+                &permission(what, seq(n, Sort::Delete)),
+                seen,
+                age,
+                settle_time,
+            ) != Settlement::Keep
         },
     )
+}
+
+/// Whether a defragmentation has ended, for a replica that sees this progress, has seen the grant
+/// for `age` ticks, and waits for `settle_time` ticks.
+pub(crate) fn has_ended_defragmenting(progress: Defragmentation, age: u8, settle_time: u8) -> bool {
+    let (age, settle_time) = (TICK * u32::from(age), TICK * u32::from(settle_time));
+    let permitted = permission(defragment(), seq(0, Sort::Defragment));
+    let seen = CauseState::Defragmentation(progress);
+    settlement(&permitted, seen, age, settle_time) != Settlement::Keep
 }

@@ -28,6 +28,8 @@
 //!   answer of its port. A process that has just ended is not taken for one that is about to
 //!   listen.
 //! - Without a quorum no member names a leader.
+//! - Whether a member defragments can be read from its metrics by whoever settles a grant, and the
+//!   call is made within a request's life after the grant was renewed (`defragmentation`).
 //! - A pod that is on its way out because it is no member is not added to etcd. etcd guards changes
 //!   of membership.
 //! - An owner that scales out adds its new members in one way: as learners, or as voters within the
@@ -40,7 +42,7 @@
 //!
 //! Not modelled: which member leads, `evidence: Readiness`, overrides, forced deletes,
 //! `PodDisruptionBudget`s, teardown other than by a scale-in, clusters of one and two,
-//! defragmentation, scaling by more than one member, and rollouts with a partition or by eviction.
+//! scaling by more than one member, and rollouts with a partition or by eviction.
 //! They have tests of their own.
 //!
 //! The output of a run says of each scenario whether all its states were seen or only those that
@@ -58,6 +60,7 @@
 mod action;
 mod appearance;
 mod decision;
+mod defragmentation;
 mod driver;
 mod exhaustive;
 mod exploration;

@@ -9,11 +9,13 @@ use crate::scenario::{LIFE, Scenario};
 use crate::set::Set;
 use crate::state::{
     At, Budget, By, Driver, Expected, Force, Guard, Listed, MEMBERS, Member, Out, Phase, REPLICAS,
-    REQUESTS, Reporter, Request, Settler, State,
+    REQUESTS, Reporter, Request, Settler, Stage, State,
 };
 use crate::symmetry::representative;
 use crate::trust::Event;
-use crate::{driver, halves, outage, replacement, replica, reporter, scaling, settler};
+use crate::{
+    defragmentation, driver, halves, outage, replacement, replica, reporter, scaling, settler,
+};
 
 impl Model for Scenario {
     type State = State;
@@ -57,6 +59,7 @@ impl Model for Scenario {
             guard: Guard::Idle,
             driver: Driver::Idle,
             replacement: None,
+            defragmentation: None,
             unfounded: false,
         }]
     }
@@ -75,6 +78,7 @@ impl Model for Scenario {
         scaling::actions(self, state, actions);
         driver::actions(self, state, actions);
         replacement::actions(self, state, actions);
+        defragmentation::actions(self, state, actions);
         for (n, member) in state.members() {
             self.member_actions(state, n, *member, actions);
         }
@@ -91,6 +95,7 @@ impl Model for Scenario {
             .flatten()
             .all(|request| request.age < LIFE)
             && self.is_in_time(state)
+            && defragmentation::is_in_time(state)
         {
             actions.push(Action::Tick);
         }
@@ -162,6 +167,11 @@ impl Scenario {
             Action::Replace(n) => replacement::ask(state, n, self),
             Action::ReplacementTakes => replacement::take(state),
             Action::ReplacementEnds => replacement::end(state, self),
+            Action::Defragment(n) => defragmentation::ask(state, n, self),
+            Action::DefragmentationRenews => defragmentation::renew(state, self),
+            Action::DefragmentationBegins => defragmentation::begin(state),
+            Action::DefragmentationSettles => defragmentation::end(state, self),
+            Action::DefragmentationCrashes => state.defragmentation = None,
             Action::Ends(n) => state.end(n),
             Action::Created(n) => {
                 state.members[n].phase = Phase::Starting;
@@ -224,6 +234,11 @@ impl Scenario {
                 request.age += 1;
             }
         }
+        if let Some(Stage::Renewed { age }) =
+            state.defragmentation.as_mut().map(|run| &mut run.stage)
+        {
+            *age += 1;
+        }
         state.outage_ago = state
             .outage_ago
             .map(|age| age + self.pace)
@@ -241,6 +256,13 @@ impl Scenario {
             if cause.stands {
                 cause.age = older(cause.age);
             }
+        }
+        for age in budget
+            .grants
+            .iter_mut()
+            .filter_map(|grant| grant.defragment.as_mut())
+        {
+            *age = older(*age);
         }
         // A scale-out has ended by then.
         budget.expected.growing = false;

@@ -4,8 +4,8 @@ use crate::exhaustive::is_explored;
 use crate::exploration::explore_until_broken;
 use crate::properties::{DEAD_GO, FOUNDED, MAJORITY, NOBODY_WAITS, SETTLES};
 use crate::scenario::{
-    ALL_AT_ONCE, BLIND_ROLLOUT, FAILURES, HALVES, LEARNER, OUT_OF_FORCE, OUTAGE, QUIET, RECREATION,
-    REMOVAL, REPLACEMENT, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
+    ALL_AT_ONCE, BLIND_ROLLOUT, DEFRAGMENTATION, FAILURES, HALVES, LEARNER, OUT_OF_FORCE, OUTAGE,
+    QUIET, RECREATION, REMOVAL, REPLACEMENT, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
 };
 
 /// An error in the protocol, or in the input or output of the shipped code. The model has to find
@@ -30,6 +30,8 @@ pub(crate) enum Mutation {
     OneIdOnTwoPods,
     QuorumLostByTimeouts,
     ReplaceDroppedByANewerUid,
+    DefragmentWithoutRenewal,
+    SettleADefragmentationByItsMetricAlone,
     RecreatedBudgetStartsTrusted,
     NoBudgetReadAsForeign,
     CountWhatLingersAsServing,
@@ -58,7 +60,7 @@ struct Case {
 }
 
 /// Every error that breaks safety. The same scenario holds without it.
-const CASES: [Case; 29] = [
+const CASES: [Case; 31] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -75,6 +77,16 @@ const CASES: [Case; 29] = [
     case(Mutation::OneIdOnTwoPods, REUSED_ADDRESS, MAJORITY),
     case(Mutation::QuorumLostByTimeouts, BLIND_ROLLOUT, FOUNDED),
     case(Mutation::ReplaceDroppedByANewerUid, REPLACEMENT, MAJORITY),
+    case(
+        Mutation::DefragmentWithoutRenewal,
+        DEFRAGMENTATION,
+        MAJORITY,
+    ),
+    case(
+        Mutation::SettleADefragmentationByItsMetricAlone,
+        DEFRAGMENTATION,
+        MAJORITY,
+    ),
     case(Mutation::RecreatedBudgetStartsTrusted, RECREATION, MAJORITY),
     case(Mutation::NoBudgetReadAsForeign, RECREATION, MAJORITY),
     case(Mutation::CountWhatLingersAsServing, QUIET, MAJORITY),

@@ -58,7 +58,7 @@ impl Scenario {
                 Settler::Idle if budget.granted().is_empty() => {}
                 Settler::Idle | Settler::LookedFirst(_) => actions.push(Action::SettlerReads(n)),
                 Settler::Page => actions.push(Action::SettlerLooks(n)),
-                Settler::Due(_) => {
+                Settler::Due(..) => {
                     actions.extend([Action::SettlerWrites(n), Action::SettlerCrashes(n)]);
                 }
             }
@@ -105,7 +105,7 @@ impl Scenario {
             }
             Phase::Starting if self.boots => actions.push(Action::Boots(n)),
             Phase::Starting | Phase::Booting => actions.push(Action::Starts(n)),
-            Phase::Crashed | Phase::Hung | Phase::Cut | Phase::Impersonated => {
+            Phase::Crashed | Phase::Hung | Phase::Busy | Phase::Cut | Phase::Impersonated => {
                 // A look is over before a member that it saw down is back.
                 if !is_being_looked_at(state, n) {
                     actions.push(Action::Recovers(n));

@@ -99,7 +99,8 @@ pub(crate) fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
 
 /// Whether the grants settle if every replica gets its turn and time passes.
 fn settles(scenario: &Scenario, state: &State) -> bool {
-    if state.requests.iter().any(Option::is_some) || state.replacement.is_some() {
+    let works = state.replacement.is_some() || state.defragmentation.is_some();
+    if works || state.requests.iter().any(Option::is_some) {
         return true;
     }
     let mut state = *state;
@@ -114,6 +115,7 @@ fn settles(scenario: &Scenario, state: &State) -> bool {
             match state.members[n].phase {
                 Phase::Ending => state.end(n),
                 Phase::Missing => state.members[n].phase = Phase::Starting,
+                Phase::Busy => state.come_up(n),
                 _ => {}
             }
         }

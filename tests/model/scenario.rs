@@ -48,6 +48,8 @@ pub(crate) struct Scenario {
     pub(crate) reports: bool,
     /// Whether volumes are replaced.
     pub(crate) replacement: bool,
+    /// Whether members are defragmented.
+    pub(crate) defragmentation: bool,
     /// Whether the budget is deleted and created again.
     pub(crate) recreation: bool,
     /// Whether the gate is out of force for a while, and pods are deleted unasked.
@@ -84,6 +86,7 @@ pub(crate) const QUIET: Scenario = Scenario {
     max_unavailable: 1,
     reports: false,
     replacement: false,
+    defragmentation: false,
     recreation: false,
     outages: false,
     pace: 1,
@@ -291,6 +294,22 @@ pub(crate) const ALL_AT_ONCE_OF_FIVE: Scenario = Scenario {
 pub(crate) const REPLACEMENT: Scenario = Scenario {
     name: "replacement",
     replacement: true,
+    ..QUIET
+};
+
+/// Members are defragmented, beside two deletes.
+pub(crate) const DEFRAGMENTATION: Scenario = Scenario {
+    name: "defragmentation",
+    defragmentation: true,
+    ..QUIET
+};
+
+/// As [`DEFRAGMENTATION`], with a member that fails, or that somebody defragments who asks nobody.
+pub(crate) const DEFRAGMENTATION_FAILING: Scenario = Scenario {
+    name: "defragmentation failing",
+    defragmentation: true,
+    failures: 1,
+    ailments: &[Phase::Crashed, Phase::Busy],
     ..QUIET
 };
 

@@ -2,6 +2,7 @@
 //! ledger.
 
 use crate::appearance::{Appearance, look};
+use crate::defragmentation;
 use crate::ledger;
 use crate::mutations::Mutation;
 use crate::scenario::Scenario;
@@ -12,7 +13,7 @@ impl Settler {
     /// Another write was accepted, so the settler's own would meet a conflict.
     pub(crate) fn lose_race(&mut self) {
         match self {
-            Self::Page | Self::Due(_) => *self = Self::Idle,
+            Self::Page | Self::Due(..) => *self = Self::Idle,
             Self::Idle | Self::LookedFirst(_) => {}
         }
     }
@@ -27,32 +28,35 @@ pub(crate) fn look_first(state: &mut State, n: usize) {
 pub(crate) fn read(state: &mut State, n: usize, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
     state.settlers[n] = match state.settlers[n] {
-        Settler::LookedFirst(gone) => to_do(due(state, &budget, Some(gone), scenario)),
-        Settler::Idle | Settler::Page | Settler::Due(_) => Settler::Page,
+        Settler::LookedFirst(gone) => to_do(due(state, &budget, Some(gone), scenario), Set::NONE),
+        Settler::Idle | Settler::Page | Settler::Due(..) => Settler::Page,
     };
 }
 
-/// Looks at the pods that have a grant.
+/// Looks at the members that have a grant.
 pub(crate) fn look_at_pods(state: &mut State, n: usize, scenario: &Scenario) {
     let Some(budget) = state.budget else { return };
-    state.settlers[n] = to_do(due(state, &budget, None, scenario));
+    let deletes = due(state, &budget, None, scenario);
+    state.settlers[n] = to_do(deletes, defragmentation::due(state, &budget, scenario));
 }
 
-fn to_do(due: Set) -> Settler {
-    if due.is_empty() {
+fn to_do(deletes: Set, defragmentations: Set) -> Settler {
+    if deletes.or(defragmentations).is_empty() {
         Settler::Idle
     } else {
-        Settler::Due(due)
+        Settler::Due(deletes, defragmentations)
     }
 }
 
 /// Removes the causes that have ended. The write is accepted, because the settler's reading is up
 /// to date.
 pub(crate) fn write(state: &mut State, n: usize, scenario: &Scenario) {
-    let (Settler::Due(due), Some(budget)) = (state.settlers[n], state.budget) else {
+    let (Settler::Due(deletes, defragmentations), Some(budget)) = (state.settlers[n], state.budget)
+    else {
         return;
     };
-    let grants = ledger::without(budget.grants, due);
+    let grants = ledger::without(budget.grants, deletes);
+    let grants = ledger::without_defragmentation(grants, defragmentations);
     state.settlers[n] = Settler::Idle;
     state.put(Budget { grants, ..budget }, false, scenario.mutation);
 }

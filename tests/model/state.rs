@@ -56,6 +56,7 @@ pub(crate) struct State {
     pub(crate) guard: Guard,
     pub(crate) driver: Driver,
     pub(crate) replacement: Option<Replacement>,
+    pub(crate) defragmentation: Option<Defragmentation>,
     /// Whether a permission was ever recorded whose reason was not true at its look (see
     /// `properties`).
     pub(crate) unfounded: bool,
@@ -100,6 +101,8 @@ pub(crate) enum Phase {
     Crashed,
     /// The process or its host hangs, and nothing answers.
     Hung,
+    /// The member defragments its database, and answers nothing until it is done.
+    Busy,
     /// The node is gone. Only a delete brings the member back.
     Lost,
     /// The member runs without contact to the others.
@@ -153,6 +156,8 @@ pub(crate) struct ScaleIn {
 pub(crate) struct Grant {
     pub(crate) delete: Option<Cause>,
     pub(crate) replace: bool,
+    /// The time since others first saw the number of the permission to defragment.
+    pub(crate) defragment: Option<u8>,
 }
 
 /// A permission to delete.
@@ -245,8 +250,9 @@ pub(crate) enum Settler {
     Idle,
     /// The settler has read the ledger, and the reading is up to date.
     Page,
-    /// The settler has looked at the pods. The deletes of these members have ended.
-    Due(Set),
+    /// The settler has looked at the members. The deletes of the first ones and the
+    /// defragmentations of the others have ended.
+    Due(Set, Set),
     /// By mutation: the settler has looked and has yet to read. These pods were missing.
     LookedFirst(Set),
 }
@@ -320,6 +326,26 @@ pub(crate) struct Replacement {
     pub(crate) done: bool,
 }
 
+/// The defragmentation of a member, by the one process that has the grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Defragmentation {
+    pub(crate) target: u8,
+    /// The members that have failed since the last look.
+    pub(crate) excused: Set,
+    pub(crate) stage: Stage,
+}
+
+/// The stage of a defragmentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// The grant is recorded.
+    Granted,
+    /// The grant was renewed this long ago, right before the call.
+    Renewed { age: u8 },
+    /// The call was made.
+    Called,
+}
+
 impl State {
     /// The members that a scenario has.
     pub(crate) fn members(&self) -> impl Iterator<Item = (usize, &Member)> {
@@ -385,7 +411,7 @@ impl Expected {
 
 impl Grant {
     pub(crate) fn is_open(self) -> bool {
-        self.delete.is_some() || self.replace
+        self.delete.is_some() || self.replace || self.defragment.is_some()
     }
 }
 

@@ -48,6 +48,7 @@ fn traits_of(state: &State, n: usize) -> u64 {
             1 + u64::from(cause.stands) + 2 * u64::from(cause.rollout) + 4 * u64::from(cause.age)
         });
         also(2 * delete + u64::from(grant.replace), 64);
+        also(grant.defragment.map_or(0, |age| 1 + u64::from(age)), 8);
     }
     let mut asked = 0;
     let mut excused = 0;
@@ -75,6 +76,12 @@ fn traits_of(state: &State, n: usize) -> u64 {
             .map_or(0, |r| u64::from(usize::from(r.target) == n)),
         2,
     );
+    also(
+        state
+            .defragmentation
+            .map_or(0, |run| u64::from(usize::from(run.target) == n)),
+        2,
+    );
     traits
 }
 
@@ -96,7 +103,8 @@ fn stage(request: &Request) -> u64 {
 fn is_due(settler: Settler, n: usize) -> bool {
     match settler {
         Settler::Idle | Settler::Page => false,
-        Settler::Due(due) | Settler::LookedFirst(due) => due.has(n),
+        Settler::Due(deletes, defragmentations) => deletes.or(defragmentations).has(n),
+        Settler::LookedFirst(gone) => gone.has(n),
     }
 }
 
@@ -146,8 +154,12 @@ fn permuted(state: &State, order: &[usize; MEMBERS]) -> State {
         }
     }
     for settler in &mut like.settlers {
-        if let Settler::Due(due) | Settler::LookedFirst(due) = settler {
-            *due = moved(*due);
+        match settler {
+            Settler::Idle | Settler::Page => {}
+            Settler::Due(deletes, defragmentations) => {
+                (*deletes, *defragmentations) = (moved(*deletes), moved(*defragmentations));
+            }
+            Settler::LookedFirst(gone) => *gone = moved(*gone),
         }
     }
     if let Reporter::Page(Some(stale))
@@ -160,6 +172,10 @@ fn permuted(state: &State, order: &[usize; MEMBERS]) -> State {
     if let Some(replacement) = &mut like.replacement {
         replacement.target = u8::try_from(place[usize::from(replacement.target)]).unwrap();
         replacement.excused = moved(replacement.excused);
+    }
+    if let Some(run) = &mut like.defragmentation {
+        run.target = u8::try_from(place[usize::from(run.target)]).unwrap();
+        run.excused = moved(run.excused);
     }
     like
 }

@@ -49,7 +49,7 @@ pub(crate) fn able(state: &State) -> Set {
         m.listed == Listed::Voter
             && matches!(
                 m.phase,
-                Phase::Up | Phase::Booting | Phase::Hung | Phase::Cut
+                Phase::Up | Phase::Booting | Phase::Hung | Phase::Busy | Phase::Cut
             )
     })
 }
@@ -216,6 +216,9 @@ impl State {
         }
         if let Some(replacement) = &mut self.replacement {
             change(&mut replacement.excused);
+        }
+        if let Some(run) = &mut self.defragmentation {
+            change(&mut run.excused);
         }
     }
 }
