@@ -4,7 +4,7 @@ use json_patch::Patch;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-use crate::judge::{Asker, DryRun, Question, SetQuestion};
+use crate::judge::{Asker, ClaimQuestion, DryRun, Question, SetQuestion};
 use crate::quorum::Waiver;
 
 /// A review, understood.
@@ -36,6 +36,8 @@ pub(super) enum What {
     Pod(Question),
     /// A change of a StatefulSet that takes pods away.
     Set(SetQuestion),
+    /// The delete of a claim.
+    Claim(ClaimQuestion),
     /// A request that takes nothing, so that nobody has to be asked.
     Nothing(Waiver),
     /// A change to the request itself, if there is one. An error says what could not be found out.
@@ -71,13 +73,15 @@ pub(super) enum SubjectKind {
     Pod,
     /// A StatefulSet.
     StatefulSet,
+    /// A `PersistentVolumeClaim`.
+    Claim,
 }
 
 impl SubjectKind {
     /// The API group. `None` for the core group.
     pub(super) fn group(self) -> Option<&'static str> {
         match self {
-            Self::Pod => None,
+            Self::Pod | Self::Claim => None,
             Self::StatefulSet => Some("apps"),
         }
     }
@@ -87,6 +91,7 @@ impl SubjectKind {
         match self {
             Self::Pod => "pods",
             Self::StatefulSet => "statefulsets",
+            Self::Claim => "persistentvolumeclaims",
         }
     }
 }
@@ -110,11 +115,20 @@ impl Subject {
         }
     }
 
+    /// A `PersistentVolumeClaim`.
+    pub(super) fn claim(namespace: &str, name: &str, uid: Option<&str>) -> Self {
+        Self {
+            kind: SubjectKind::Claim,
+            ..Self::pod(namespace, name, uid)
+        }
+    }
+
     /// The object as an Event refers to it.
     pub(super) fn reference(&self) -> ObjectReference {
         let (version, kind) = match self.kind {
             SubjectKind::Pod => ("v1", "Pod"),
             SubjectKind::StatefulSet => ("apps/v1", "StatefulSet"),
+            SubjectKind::Claim => ("v1", "PersistentVolumeClaim"),
         };
         ObjectReference {
             api_version: Some(version.to_owned()),

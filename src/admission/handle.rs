@@ -21,7 +21,7 @@ use super::places::Places;
 use super::report::report;
 use super::respond::respond;
 use super::room::{Readable, Room};
-use super::{evictions, pods, restarts, stateful_sets};
+use super::{claims, evictions, pods, restarts, stateful_sets};
 use crate::clock::monotonic_now;
 use crate::features::Features;
 use crate::judge::{Answer, Judging};
@@ -32,7 +32,7 @@ use crate::telemetry::strangers::STRANGERS;
 
 /// The parts that the webhooks work with. One for the process.
 pub struct Admission {
-    /// Answers questions about pods and StatefulSets.
+    /// Answers questions about pods, StatefulSets and claims.
     pub judge: Arc<dyn Judging>,
     /// Knows which incarnation of a pod exists.
     pub incarnations: Arc<dyn Incarnations>,
@@ -191,6 +191,7 @@ impl Webhooks {
             Hook::Pods => body.read(|body| pods::asked(body, context)),
             Hook::Evictions => body.read(|body| evictions::asked(body, context)),
             Hook::StatefulSets => body.read(|body| stateful_sets::asked(body, context)),
+            Hook::Claims => body.read(|body| claims::asked(body, context)),
             Hook::Restarts => body.read(|body| restarts::asked(body, context)),
             Hook::MutateEvictions => mutate::evictions::asked(body, context, &**incarnations).await,
             Hook::MutateStatefulSets => {
@@ -205,6 +206,7 @@ impl Webhooks {
         let judging = match what {
             What::Pod(question) => judge.judge(question),
             What::Set(question) => judge.judge_set(question),
+            What::Claim(question) => judge.judge_claim(question),
             What::Nothing(waiver) => return Outcome::Unasked(waiver),
             What::Patch(Ok(patch)) => return Outcome::Changed(patch),
             What::Patch(Err(why)) => return Outcome::Judged(Answer::unavailable(why)),

@@ -39,6 +39,8 @@ pub enum Hook {
     /// May this StatefulSet be deleted, or scaled in?
     #[strum(serialize = "statefulsets")]
     StatefulSets,
+    /// May this claim be deleted?
+    Claims,
     /// May this pod be changed while it runs?
     Restarts,
     /// Ties an eviction to the incarnation that is judged.
@@ -57,6 +59,7 @@ impl Hook {
             Self::Pods => "/validate/pods",
             Self::Evictions => "/validate/evictions",
             Self::StatefulSets => "/validate/statefulsets",
+            Self::Claims => "/validate/claims",
             Self::Restarts => "/validate/restarts",
             Self::MutateEvictions => "/mutate/evictions",
             Self::MutateStatefulSets => "/mutate/statefulsets",
@@ -92,6 +95,7 @@ impl Hook {
                     Operation::Delete | Operation::Update
                 ) | ("apps", "statefulsets", "scale", Operation::Update)
             ),
+            Self::Claims => asked == ("", "persistentvolumeclaims", "", Operation::Delete),
             Self::Restarts => {
                 matches!(asked, ("", "pods", "" | "resize", Operation::Update))
             }
@@ -116,6 +120,7 @@ impl Hook {
             Self::StatefulSets => {
                 "DELETE or UPDATE of statefulsets.apps, or UPDATE of statefulsets.apps/scale"
             }
+            Self::Claims => "DELETE of persistentvolumeclaims",
             Self::Restarts => "UPDATE of pods or of pods/resize",
             Self::MutateStatefulSets => "CREATE or UPDATE of statefulsets.apps",
             Self::MutatePods => "CREATE of pods",

@@ -8,6 +8,7 @@
 mod actor;
 mod asked;
 mod checked;
+mod claims;
 mod deadline;
 mod evictions;
 mod handle;

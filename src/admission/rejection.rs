@@ -68,6 +68,7 @@ impl Rejection {
         let (what, changes) = match subject.kind {
             SubjectKind::Pod => ("pod", matches!(reason, Reason::RestartByDelete(_))),
             SubjectKind::StatefulSet => ("statefulset", true),
+            SubjectKind::Claim => ("persistentvolumeclaim", false),
         };
         let verb = if changes { "change" } else { "go" };
         let manner = match code {

@@ -70,7 +70,7 @@ fn notice(hook: Hook, answered: &Answered, rejection: &Rejection) -> Notice {
         severity: Severity::Warning,
         reason: rejection.slug.to_upper_camel_case(),
         action: match hook {
-            Hook::Pods => "Delete",
+            Hook::Pods | Hook::Claims => "Delete",
             Hook::Evictions | Hook::MutateEvictions => "Evict",
             Hook::StatefulSets | Hook::MutateStatefulSets => "Change",
             Hook::Restarts => "Restart",

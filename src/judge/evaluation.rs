@@ -13,9 +13,12 @@ use super::decision::{Allowed, Answer, Decision, Ground, Refused};
 use super::deps::JudgeDeps;
 use super::question::{Asker, DryRun};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page};
-use crate::observe::ObserveError;
-use crate::quorum::{Actor, Basis, ClusterRef, Permission, Reason, Verdict};
+use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
+use crate::observe::{ObserveError, World};
+use crate::quorum::{
+    Actor, Basis, ClusterRef, EvidenceMode, Grants, LeaderMove, Permission, Permitted, PodName,
+    Reason, Snapshot, Verdict,
+};
 use crate::telemetry::metrics::Phase;
 
 /// The part of a question's time that is reserved for the answer itself.
@@ -46,6 +49,26 @@ struct Notes {
 
 /// A read of the ledger. `None` if there is no budget.
 pub(super) type LedgerRead = Result<Option<Page>, LedgerError>;
+
+/// The facts that a decision about one member was made on.
+pub(super) struct Facts {
+    pub(super) page: Page,
+    /// `None` if the pod, its namespace and its StatefulSet alone were read.
+    pub(super) world: Option<Box<World>>,
+    /// `None` if no member had to be asked.
+    pub(super) snapshot: Option<Snapshot>,
+}
+
+impl Facts {
+    /// The facts where nothing but the ledger, the pod, its namespace and its StatefulSet was read.
+    pub(super) fn of_ledger(page: Page) -> Self {
+        Self {
+            page,
+            world: None,
+            snapshot: None,
+        }
+    }
+}
 
 /// The part of an evaluation that depends on what is asked about.
 pub(super) trait Case: Send {
@@ -261,6 +284,61 @@ impl<'a> Evaluation<'a> {
         done
     }
 
+    /// Records the permission of all of `permitted` for `member`.
+    pub(super) async fn grant(
+        &self,
+        facts: &Facts,
+        member: &PodName,
+        permitted: impl IntoIterator<Item = Permitted>,
+        leader_move: Option<LeaderMove>,
+    ) -> Result<Recorded, LedgerError> {
+        let Facts {
+            page,
+            world,
+            snapshot,
+        } = facts;
+        let at = self.deps.clock.now().to_string();
+        let asker = &self.asker.name;
+        let issue = |grants: Grants, what| grants.issue(member, what, asker.clone(), at.clone());
+        let grants = permitted.into_iter().fold(page.grants.clone(), issue);
+        let snapshot = snapshot.as_ref();
+        let update = world.as_ref().map(|world| world.status_update(snapshot));
+        let update = StatusUpdate {
+            tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
+            leader_move,
+            ..update.unwrap_or_default()
+        };
+        let recorded = self.deps.ledger().record(page, &grants, update).await;
+        recorded.map(|(_, proof)| proof)
+    }
+
+    /// Tells the asker what was found besides the verdict about the member in `pod`: the headroom,
+    /// an override that lets it go, one that does not count, and weak evidence.
+    pub(super) fn tell(&self, facts: &Facts, pod: &PodName, verdict: &Verdict) {
+        let (page, snapshot) = (&facts.page, facts.snapshot.as_ref());
+        let headroom = |s: &Snapshot| s.tolerance(&page.grants).headroom();
+        self.headroom(snapshot.map(headroom));
+        let Some(world) = &facts.world else {
+            return;
+        };
+        match verdict {
+            Verdict::Allow(Permission::Grant(Basis::Override)) => {
+                self.warn("it goes by an override: what its cluster can spare was not asked");
+            }
+            Verdict::Wait(_) | Verdict::Deny(_) => {
+                for ignored in world.ignored_overrides(page, pod) {
+                    self.warn(ignored);
+                }
+            }
+            Verdict::Allow(_) => {}
+        }
+        if snapshot.is_some() && world.policy().evidence == EvidenceMode::Readiness {
+            self.warn(
+                "judged by the readiness of pods, which lags behind etcd (evidence: Readiness)",
+            );
+        }
+    }
+
     /// The time until which members may be asked, so that there is time left to record the
     /// decision.
     pub(super) fn latest(&self) -> Instant {
@@ -291,6 +369,12 @@ impl<'a> Evaluation<'a> {
             Ok(None) => self.only_warns(self.deps.enforcement.only_warns()),
             Err(_) => {}
         }
+    }
+
+    /// Notes whether refusals are only reported where nothing can be recorded. Without an error the
+    /// budget is still to be created, with the default enforcement.
+    pub(super) fn only_warns_unrecorded(&self, error: Option<&LedgerError>) {
+        self.only_warns(error.is_none() && self.deps.enforcement.only_warns());
     }
 
     /// Notes whether refusals of this cluster are only reported.

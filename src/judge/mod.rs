@@ -4,6 +4,7 @@
 //! refuse.
 
 mod afterwards;
+mod claims;
 mod decision;
 mod deps;
 mod evaluation;
@@ -23,7 +24,7 @@ use tokio::time::Instant;
 
 pub use decision::{Allowed, Answer, Decision, Ground, Refused};
 pub use deps::{Afterwards, JudgeDeps};
-pub use question::{Asker, DryRun, Judging, Question, SetQuestion, Sighting};
+pub use question::{Asker, ClaimQuestion, DryRun, Judging, Question, SetQuestion, Sighting};
 
 use crate::etcd::Admin;
 use crate::ledger::Page;
@@ -73,6 +74,20 @@ impl Judge {
         answer
     }
 
+    async fn judge_claim_deletion(&self, question: ClaimQuestion) -> Answer {
+        let ClaimQuestion {
+            asker,
+            dry_run,
+            deadline,
+            ..
+        } = &question;
+        let evaluation = Evaluation::new(&self.deps, asker, *dry_run, *deadline);
+        let answer = evaluation.answer(claims::evaluate(&evaluation, &question));
+        let answer = answer.await;
+        afterwards::follow_up(&self.deps, &answer, *dry_run);
+        answer
+    }
+
     async fn judge_stateful_set(&self, question: SetQuestion, looking: &dyn Looking) -> Answer {
         let SetQuestion {
             asker,
@@ -99,6 +114,10 @@ impl Judging for Judge {
 
     fn judge_set(&self, question: SetQuestion) -> BoxFuture<'_, Answer> {
         self.judge_stateful_set(question, self).boxed()
+    }
+
+    fn judge_claim(&self, question: ClaimQuestion) -> BoxFuture<'_, Answer> {
+        self.judge_claim_deletion(question).boxed()
     }
 }
 

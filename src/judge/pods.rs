@@ -2,17 +2,17 @@
 
 use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
-use super::evaluation::{Case, Evaluation, LedgerRead, Stop, permission};
+use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
 use super::leadership::{self, Transfer};
 use super::question::{DryRun, Question, Sighting};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
-use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodLook, World};
+use crate::ledger::{LedgerError, Page, Recorded};
+use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World};
 use crate::quorum::pod::Pod;
 use crate::quorum::{
-    Actor, Basis, ClusterRef, Disruption, EvidenceMode, Kind, Permission, Permitted, PodUid,
-    Reason, Snapshot, Succession, Verdict, Waiver, decide, decide_early, decide_without_ledger,
-    succession,
+    Actor, Basis, ClusterRef, Disruption, Kind, Permission, Permitted, PodUid, Reason, Snapshot,
+    Succession, Verdict, Waiver, decide, decide_early, decide_with_terminating_claim,
+    decide_without_ledger, succession, takes_data,
 };
 
 /// A question about a pod that is being evaluated.
@@ -31,11 +31,7 @@ type Judged = Option<(Box<World>, Option<Snapshot>, Disruption, Verdict)>;
 
 /// The facts that a decision about a pod was made on.
 pub(super) struct Found {
-    page: Page,
-    /// `None` if the pod, its namespace and its StatefulSet alone were read.
-    world: Option<Box<World>>,
-    /// `None` if no member had to be asked.
-    snapshot: Option<Snapshot>,
+    facts: Facts,
     disruption: Disruption,
     succession: Succession,
 }
@@ -68,9 +64,7 @@ impl<'a> PodCase<'a> {
             Identity::NoSuchPod => return Err(self.no_such_pod()),
             Identity::Unrecorded(cluster, error) => {
                 evaluation.about(&cluster);
-                // The budget is still to be created, with the default enforcement.
-                let is_new = error.is_none();
-                evaluation.only_warns(is_new && self.deps.enforcement.only_warns());
+                evaluation.only_warns_unrecorded(error.as_ref());
                 return Box::pin(self.without_ledger(&cluster, error)).await;
             }
         };
@@ -135,9 +129,7 @@ impl<'a> PodCase<'a> {
         let because = unavailable(causes(&error));
         let (disruption, verdict) = self.alone(&found, self.kind(&page), because);
         let found = Found {
-            page,
-            world: None,
-            snapshot: None,
+            facts: Facts::of_ledger(page),
             disruption,
             succession: Succession::Unneeded,
         };
@@ -189,7 +181,7 @@ impl<'a> PodCase<'a> {
                     world, snapshot, ..
                 } = *look;
                 let disruption = disruption(&world, &uid);
-                let verdict = decide(&snapshot, &page.grants, &disruption);
+                let verdict = with_data(&world, page, &snapshot, &disruption);
                 Some((Box::new(world), Some(snapshot), disruption, verdict))
             }
         })
@@ -198,86 +190,63 @@ impl<'a> PodCase<'a> {
     /// The facts of a decision, unless the asker chose by other ones.
     fn found(&self, page: Page, judged: Judged) -> Result<(Found, Verdict), Stop> {
         let (world, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
-        self.warn_about(&page, &world, snapshot.is_some(), &verdict);
-        if self
+        let is_outdated = self
             .seen
-            .is_some_and(|seen| seen != Sighting::of(&page, &world))
-        {
-            return Err(Refused::Outdated.into());
-        }
-        let snapshot_headroom = |s: &Snapshot| s.tolerance(&page.grants).headroom();
-        self.evaluation
-            .headroom(snapshot.as_ref().map(snapshot_headroom));
-        let found = Found {
+            .is_some_and(|seen| seen != Sighting::of(&page, &world));
+        let facts = Facts {
             page,
             world: Some(world),
             snapshot,
+        };
+        self.evaluation.tell(&facts, &self.question.pod, &verdict);
+        if is_outdated {
+            return Err(Refused::Outdated.into());
+        }
+        let found = Found {
+            facts,
             disruption,
             succession: Succession::Unneeded,
         };
         Ok((found, verdict))
     }
 
-    /// Warns of an override that lets the pod go, of one that does not count, and of weak evidence.
-    fn warn_about(&self, page: &Page, world: &World, asked: bool, verdict: &Verdict) {
-        let evaluation = self.evaluation;
-        match verdict {
-            Verdict::Allow(Permission::Grant(Basis::Override)) => {
-                evaluation.warn("it goes by an override: what its cluster can spare was not asked");
-            }
-            Verdict::Wait(_) | Verdict::Deny(_) => {
-                for ignored in world.ignored_overrides(page, &self.question.pod) {
-                    evaluation.warn(ignored);
-                }
-            }
-            Verdict::Allow(_) => {}
-        }
-        if asked && world.policy().evidence == EvidenceMode::Readiness {
-            evaluation.warn(
-                "judged by the readiness of pods, which lags behind etcd (evidence: Readiness)",
-            );
-        }
-    }
-
-    async fn write(&self, found: &Found) -> Result<Recorded, LedgerError> {
+    async fn write(&self, found: &Found, basis: Basis) -> Result<Recorded, LedgerError> {
         let Found {
-            page,
-            world,
-            snapshot,
+            facts,
             disruption,
             succession,
         } = found;
         // An override may let a pod restart in place. That is recorded like a delete: the member
         // counts as out until another incarnation exists, or until this one has outlived a settle
         // time.
-        let permitted = Permitted::Delete {
+        let deleted = Permitted::Delete {
             uid: disruption.target.uid.clone(),
             rollout: disruption.kind.is_rollout_step(),
         };
-        let at = self.deps.clock.now().to_string();
-        let asker = self.question.asker.name.clone();
-        let grants = page.grants.issue(&self.question.pod, permitted, asker, at);
-        let snapshot = snapshot.as_ref();
-        let update = world.as_ref().map(|world| world.status_update(snapshot));
-        let update = StatusUpdate {
-            tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
-            // A move of leadership that is to follow is recorded with the grant, so that no other
-            // replica begins one meanwhile.
-            leader_move: match succession {
-                Succession::Move(begun) => Some(*begun),
-                Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
-            },
-            ..update.unwrap_or_default()
+        let pod = &self.question.pod;
+        let data = facts.world.as_ref().map(|world| world.data_of(pod));
+        let data_goes = data == Some(PodData::Goes) && takes_data(basis);
+        let replaced = data_goes.then_some(Permitted::Replace);
+        if data_goes {
+            self.evaluation
+                .warn("its claim is terminating: its data is destroyed with it");
+        }
+        // A move of leadership that is to follow is recorded with the grant, so that no other
+        // replica begins one meanwhile.
+        let leader_move = match succession {
+            Succession::Move(begun) => Some(*begun),
+            Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
         };
-        let recorded = self.deps.ledger().record(page, &grants, update).await;
-        recorded.map(|(_, proof)| proof)
+        let permitted = std::iter::once(deleted).chain(replaced);
+        let grant = self.evaluation.grant(facts, pod, permitted, leader_move);
+        grant.await
     }
 
     /// Moves leadership away from the pod if that is due. Returns whether the facts have to be
     /// gathered again.
     async fn moves_leadership(&self, found: &Found) -> bool {
         let evaluation = self.evaluation;
-        let (to, world) = match (found.succession, &found.world) {
+        let (to, world) = match (found.succession, &found.facts.world) {
             (Succession::Move(begun), Some(world)) => (begun.to, world),
             (Succession::NotNow, _) => {
                 evaluation.warn(
@@ -337,10 +306,11 @@ impl Case for PodCase<'_> {
     }
 
     fn prepare(&mut self, found: &mut Found, basis: Basis) -> Result<(), Stop> {
-        let Some(snapshot) = found.snapshot.as_ref().filter(|_| !self.moved_leadership) else {
+        let facts = &found.facts;
+        let Some(snapshot) = facts.snapshot.as_ref().filter(|_| !self.moved_leadership) else {
             return Ok(());
         };
-        let (page, disruption) = (&found.page, &found.disruption);
+        let (page, disruption) = (&facts.page, &found.disruption);
         let open = self.deps.open_move(page, snapshot);
         found.succession = succession(snapshot, &page.grants, disruption, basis, open.as_ref());
         match found.succession {
@@ -352,7 +322,7 @@ impl Case for PodCase<'_> {
     }
 
     async fn record(&self, found: &Found, basis: Basis) -> Result<Ground, Stop> {
-        let proof = self.write(found).await?;
+        let proof = self.write(found, basis).await?;
         Ok(Ground::Recorded(basis, proof))
     }
 
@@ -366,5 +336,26 @@ impl Case for PodCase<'_> {
             seen.last_seq = proof.seq();
         }
         Err(Stop::Again)
+    }
+}
+
+/// The verdict on all facts, the claims of the pod included. A permission to replace the member
+/// counts like a claim that is terminating, because the delete of its claim may be on its way. A
+/// claim that could not be read is a reason to wait only where it makes a difference.
+fn with_data(world: &World, page: &Page, snapshot: &Snapshot, disruption: &Disruption) -> Verdict {
+    let pod = &disruption.target.name;
+    let grants = &page.grants;
+    let plain = || decide(snapshot, grants, disruption);
+    let by_data = || decide_with_terminating_claim(snapshot, grants, disruption);
+    match world.data_of(pod) {
+        _ if grants.permit_replacement(pod) => by_data(),
+        PodData::Goes => by_data(),
+        PodData::Stays => plain(),
+        PodData::Unknown(why) => match (plain(), by_data()) {
+            (Verdict::Allow(_), Verdict::Wait(_) | Verdict::Deny(_)) => {
+                Verdict::Wait(unavailable(why))
+            }
+            (verdict, _) => verdict,
+        },
     }
 }

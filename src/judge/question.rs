@@ -20,6 +20,9 @@ pub trait Judging: Send + Sync + 'static {
 
     /// Answers a question about a StatefulSet.
     fn judge_set(&self, question: SetQuestion) -> BoxFuture<'_, Answer>;
+
+    /// Answers a question about a claim.
+    fn judge_claim(&self, question: ClaimQuestion) -> BoxFuture<'_, Answer>;
 }
 
 /// A question about the disruption of a pod.
@@ -64,6 +67,21 @@ pub struct SetQuestion {
     /// Whether the garbage collector deletes exactly this UID, which proves that the owner is gone
     /// or goes together with its dependents.
     pub collected: bool,
+    /// Whether anything may be written.
+    pub dry_run: DryRun,
+    /// The time by which the answer has to be there.
+    pub deadline: Instant,
+}
+
+/// A question about the delete of a `PersistentVolumeClaim` that is not terminating.
+#[derive(Debug, Clone)]
+pub struct ClaimQuestion {
+    /// The namespace of the claim.
+    pub namespace: String,
+    /// The name of the claim.
+    pub claim: String,
+    /// The asker.
+    pub asker: Asker,
     /// Whether anything may be written.
     pub dry_run: DryRun,
     /// The time by which the answer has to be there.

@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use super::{Page, Seen};
 use crate::quorum::{
-    Cause, CauseState, Defragmentation, Incarnation, Permitted, PodName, PodRead, Replacement,
-    Settlement, settlement,
+    Cause, CauseState, Incarnation, Permitted, PodName, PodRead, Settlement, settlement,
 };
 
 /// A cause of a grant, which has ended.
@@ -47,30 +46,30 @@ pub fn due(
         .collect()
 }
 
-/// The defragmentation of `member` on this page, if it has ended by what `seen` says of it.
-pub(super) fn defragmented(
+/// The cause of `member` on this page that has ended by `state`.
+pub(super) fn ended(
     page: &Page,
     member: &PodName,
-    look: Defragmentation,
+    state: CauseState,
     seen: &Seen,
     settle_time: Duration,
 ) -> Option<Due> {
-    let is_ours = |cause: &&Cause| matches!(cause.what, Permitted::Defragment { .. });
-    let cause = page.grants.of(member)?.causes.iter().find(is_ours)?;
-    let watched = seen.cause_for(&page.cluster, &page.uid, cause.seq);
-    let state = CauseState::Defragmentation(look);
-    (settlement(cause, state, watched, settle_time) != Settlement::Keep).then(|| Due {
+    let mut causes = page.grants.of(member)?.causes.iter();
+    let cause = causes.find(|cause| {
+        let watched = seen.cause_for(&page.cluster, &page.uid, cause.seq);
+        settlement(cause, state, watched, settle_time) != Settlement::Keep
+    })?;
+    Some(Due {
         member: member.clone(),
         seq: cause.seq,
     })
 }
 
 /// The observation of a replica that looks at pods alone; `None` if the pod was not read. A pod
-/// does not say how far a defragmentation is: see [`defragmented`].
+/// does not say how far a defragmentation or a replacement is: see [`ended`].
 fn seen_of(cause: &Cause, look: Option<&PodRead>) -> Option<CauseState> {
     match &cause.what {
         Permitted::Delete { uid, .. } => Some(CauseState::Incarnation(Incarnation::of(uid, look?))),
-        Permitted::Defragment { .. } => None,
-        Permitted::Replace => Some(CauseState::Replacement(Replacement::Underway)),
+        Permitted::Defragment { .. } | Permitted::Replace => None,
     }
 }

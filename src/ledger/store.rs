@@ -17,7 +17,8 @@ use crate::api::{
 };
 use crate::clock::Clock;
 use crate::quorum::{
-    ClusterId, ClusterRef, Defragmentation, Grants, PodName, PodRead, PodUid, Trust, TrustEvent,
+    CauseState, ClusterId, ClusterRef, Defragmentation, Grants, PodName, PodRead, PodUid,
+    Replacement, Trust, TrustEvent,
 };
 
 /// The number of admitted deletions of StatefulSets that a budget remembers. A StatefulSet is
@@ -96,6 +97,14 @@ impl Ledger {
         Ok(others.filter(|other| other != cluster).collect())
     }
 
+    /// The names of the budgets in a namespace, uncached.
+    pub async fn names(&self, namespace: &str) -> Result<Vec<String>, LedgerError> {
+        let budgets: Api<QuorumDisruptionBudget> = Api::namespaced(self.client.clone(), namespace);
+        let found = budgets.list_metadata(&ListParams::default()).await;
+        let found = found.map_err(LedgerError::listing)?.items.into_iter();
+        Ok(found.filter_map(|budget| budget.metadata.name).collect())
+    }
+
     /// Creates a cluster's budget with every default. Reads the budget if somebody else created it
     /// first.
     pub async fn create(&self, cluster: &ClusterRef) -> Result<Page, LedgerError> {
@@ -170,7 +179,31 @@ impl Ledger {
         look: Defragmentation,
         settle_time: Duration,
     ) -> Result<Option<Page>, LedgerError> {
-        match settlement::defragmented(page, member, look, &self.seen, settle_time) {
+        let state = CauseState::Defragmentation(look);
+        self.settle_by(page, member, state, settle_time).await
+    }
+
+    /// Removes the permission to replace `member` if it has ended by this look at the member and
+    /// its claims, which was made after the page was read. `None` if it has not.
+    pub async fn settle_replacement(
+        &self,
+        page: &Page,
+        member: &PodName,
+        look: Replacement,
+        settle_time: Duration,
+    ) -> Result<Option<Page>, LedgerError> {
+        let state = CauseState::Replacement(look);
+        self.settle_by(page, member, state, settle_time).await
+    }
+
+    async fn settle_by(
+        &self,
+        page: &Page,
+        member: &PodName,
+        state: CauseState,
+        settle_time: Duration,
+    ) -> Result<Option<Page>, LedgerError> {
+        match settlement::ended(page, member, state, &self.seen, settle_time) {
             Some(ended) => self.settle(page, &[ended]).await,
             None => Ok(None),
         }

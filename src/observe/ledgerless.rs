@@ -1,6 +1,8 @@
-//! The surroundings of a pod for whose cluster nothing can be recorded, because its budget or the
-//! definition of budgets is missing or unreadable. Pods of a teardown go all the same, and so do
-//! pods with an override.
+//! The surroundings of a pod or of a claim for whose cluster nothing can be recorded, because its
+//! budget or the definition of budgets is missing or unreadable. What belongs to a teardown goes
+//! all the same, and so does what has an override.
+
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod as PodObject;
@@ -10,7 +12,7 @@ use super::teardown::{self, Around, Owner};
 use super::{ObserveError, Observer, nodes, overrides, owner, pods};
 use crate::ledger::Page;
 use crate::quorum::pod::Pod;
-use crate::quorum::{Circumstances, ClusterRef, PodName};
+use crate::quorum::{Circumstances, ClusterRef, Override, PodName};
 
 /// A pod and its surroundings.
 #[derive(Debug)]
@@ -23,6 +25,13 @@ pub struct Ledgerless {
     pub goes_at_once: bool,
 }
 
+/// The objects that are read without a ledger.
+struct Few {
+    pod: Option<PodObject>,
+    set: Option<StatefulSet>,
+    namespace_terminating: bool,
+}
+
 impl Observer {
     /// Reads a pod and its surroundings: only the pod, its namespace and its StatefulSet. `page` is
     /// the ledger of its cluster, if it could be read. `None` if there is no such pod.
@@ -32,57 +41,89 @@ impl Observer {
         pod: &PodName,
         page: Option<&Page>,
     ) -> Result<Option<Ledgerless>, ObserveError> {
+        let few = self.few(cluster, pod).await?;
+        let Some(pod) = &few.pod else {
+            return Ok(None);
+        };
+        let node = pods::node_name(pod).map(str::to_owned);
+        let (nodes, owner) = tokio::join!(self.nodes(node.iter()), self.owner_of(cluster, &few));
+        let around = self.around(cluster, &few, owner, page);
+        Ok(Some(Ledgerless {
+            pod: pods::facts(pod, nodes::of_pod(pod, &nodes), None, page),
+            circumstances: Circumstances {
+                teardown: teardown::of_pod(pod, &around),
+                lifted: self.lifted(&few, page),
+                ..Circumstances::ordinary()
+            },
+            goes_at_once: pods::goes_at_once(pod),
+        }))
+    }
+
+    /// Reads the surroundings of a member's claim: only the pod, its namespace and its StatefulSet.
+    /// `page` is the ledger of its cluster, if it could be read.
+    pub async fn claim_without_ledger(
+        &self,
+        cluster: &ClusterRef,
+        member: &PodName,
+        page: Option<&Page>,
+    ) -> Result<Circumstances, ObserveError> {
+        let few = self.few(cluster, member).await?;
+        let owner = self.owner_of(cluster, &few).await;
+        let around = self.around(cluster, &few, owner, page);
+        Ok(Circumstances {
+            teardown: teardown::of_claim(member, few.pod.as_ref(), &around),
+            lifted: self.lifted(&few, page),
+            ..Circumstances::ordinary()
+        })
+    }
+
+    async fn few(&self, cluster: &ClusterRef, pod: &PodName) -> Result<Few, ObserveError> {
         let (pod, set, namespace_terminating) = tokio::try_join!(
             self.pod(&cluster.namespace, pod),
             self.set(cluster),
             self.namespace_terminating(cluster),
         )?;
-        let Some(pod) = pod else {
-            return Ok(None);
-        };
-        let node = pods::node_name(&pod).map(str::to_owned);
-        let (nodes, owner) = tokio::join!(
-            self.nodes(node.iter()),
-            self.owner_of(cluster, &pod, set.as_ref()),
-        );
-        let set_gone_for = match page {
-            Some(page) => self.recorded_set_gone_for(page, set.as_ref()),
-            None => self.set_gone_for(&cluster.namespace, &pod, set.as_ref()),
-        };
-        let around = Around {
+        Ok(Few {
+            pod,
+            set,
             namespace_terminating,
-            set: set.as_ref(),
+        })
+    }
+
+    fn around<'a>(
+        &self,
+        cluster: &ClusterRef,
+        few: &'a Few,
+        owner: Owner,
+        page: Option<&'a Page>,
+    ) -> Around<'a> {
+        let set = few.set.as_ref();
+        let set_gone_for = match (page, &few.pod) {
+            (Some(page), _) => self.recorded_set_gone_for(page, set),
+            (None, Some(pod)) => self.set_gone_for(&cluster.namespace, pod, set),
+            (None, None) => Duration::ZERO,
+        };
+        Around {
+            namespace_terminating: few.namespace_terminating,
+            set,
             owner,
             status: page.and_then(Page::status),
             set_gone_for,
             settle_time: self.settle_time(),
-        };
-        let circumstances = Circumstances {
-            teardown: teardown::of_pod(&pod, &around),
-            lifted: overrides::of_pod(
-                &pod,
-                set.as_ref(),
-                page.map(Page::budget),
-                self.clock().now(),
-            ),
-            ..Circumstances::ordinary()
-        };
-        Ok(Some(Ledgerless {
-            pod: pods::facts(&pod, nodes::of_pod(&pod, &nodes), None, page),
-            circumstances,
-            goes_at_once: pods::goes_at_once(&pod),
-        }))
+        }
     }
 
-    /// The owner of the StatefulSet that the pod refers to, from the StatefulSet itself. No other
-    /// object has it.
-    async fn owner_of(
-        &self,
-        cluster: &ClusterRef,
-        pod: &PodObject,
-        set: Option<&StatefulSet>,
-    ) -> Owner {
-        let Some(set) = set.filter(|set| is_referred(pod, set)) else {
+    fn lifted(&self, few: &Few, page: Option<&Page>) -> Option<Override> {
+        let (pod, set) = (few.pod.as_ref(), few.set.as_ref());
+        overrides::of_pod(pod, set, page.map(Page::budget), self.clock().now())
+    }
+
+    /// The owner of the StatefulSet that the pod refers to, or without a pod of the StatefulSet
+    /// with the cluster's name, from the StatefulSet itself. No other object has it.
+    async fn owner_of(&self, cluster: &ClusterRef, few: &Few) -> Owner {
+        let pod = few.pod.as_ref();
+        let set = few.set.as_ref();
+        let Some(set) = set.filter(|set| pod.is_none_or(|pod| is_referred(pod, set))) else {
             return Owner::Unknown;
         };
         let Some(owner) = scope::controller(&set.metadata).map(owner::recorded) else {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::future::{Either, select};
 use tokio::time::Instant;
 
-use super::{Ages, ObserveError, Observer, World};
+use super::{Ages, ObserveError, Observer, World, pods};
 use crate::etcd::{Endpoint, Pace};
 use crate::ledger::Page;
 use crate::quorum::evidence::{Probe, Round};
@@ -42,6 +42,15 @@ pub enum PodLook<E> {
     Full(Box<Look>, PodUid),
 }
 
+/// The result of a look that the Kubernetes half may have made unnecessary.
+#[derive(Debug)]
+pub enum Sooner<E> {
+    /// The Kubernetes half was enough for an answer, so no answer of a member was waited for.
+    Early(Box<World>, E),
+    /// Both halves.
+    Full(Box<Look>),
+}
+
 impl Observer {
     /// Looks at a whole cluster for a decision about no pod in particular. A member that has not
     /// answered by `latest` counts as silent.
@@ -54,11 +63,8 @@ impl Observer {
         Ok(self.assemble(page, None, world, (round, ages)))
     }
 
-    /// Looks at a cluster for a decision about one of its pods.
-    ///
-    /// Members are asked at their last known endpoints while their pods are still being read. Those
-    /// answers count only if the same pods turn out to be at the same addresses. `early` sees the
-    /// Kubernetes half first, and may make the answers of the members unnecessary.
+    /// Looks at a cluster for a decision about one of its pods. `early` sees the pod as well. See
+    /// [`Self::look_unless`].
     pub async fn look_for<E>(
         &self,
         page: &Page,
@@ -66,6 +72,33 @@ impl Observer {
         latest: Instant,
         early: impl FnOnce(&World, &Pod) -> Option<E>,
     ) -> Result<PodLook<E>, ObserveError> {
+        let early = |world: &World| match world.pod_facts(page, name) {
+            None => Some(None),
+            Some(pod) => early(world, &pod).map(Some),
+        };
+        let looked = self.look_unless(page, (name, kind), latest, early).await?;
+        Ok(match looked {
+            Sooner::Early(_, None) => PodLook::NoPod,
+            Sooner::Early(world, Some(early)) => PodLook::Early(world, early),
+            Sooner::Full(look) => match look.world.pod(name).map(pods::uid) {
+                None => PodLook::NoPod,
+                Some(uid) => PodLook::Full(look, uid),
+            },
+        })
+    }
+
+    /// Looks at a cluster for a decision about the member in one pod, which need not exist.
+    ///
+    /// Members are asked at their last known endpoints while their pods are still being read. Those
+    /// answers count only if the same pods turn out to be at the same addresses. `early` sees the
+    /// Kubernetes half first, and may make the answers of the members unnecessary.
+    pub async fn look_unless<E>(
+        &self,
+        page: &Page,
+        (name, kind): (&PodName, Kind),
+        latest: Instant,
+        early: impl FnOnce(&World) -> Option<E>,
+    ) -> Result<Sooner<E>, ObserveError> {
         let usual = self.pace(page)?;
         let likely = self.likely_endpoints(&page.cluster);
         let world = pin!(self.world(page, Some(name), kind));
@@ -74,11 +107,8 @@ impl Observer {
             Either::Left((world, asked)) => (world?, Either::Left(asked)),
             Either::Right((round, world)) => (world.await?, Either::Right(round)),
         };
-        let Some(pod) = world.pod_facts(page, name) else {
-            return Ok(PodLook::NoPod);
-        };
-        if let Some(early) = early(&world, &pod) {
-            return Ok(PodLook::Early(Box::new(world), early));
+        if let Some(early) = early(&world) {
+            return Ok(Sooner::Early(Box::new(world), early));
         }
         let round = if world.confirms(&likely) {
             match asked {
@@ -91,7 +121,7 @@ impl Observer {
         self.count_failures(&round);
         let ages = self.ages(page, self.clock().instant());
         let look = self.assemble(page, Some(name), world, (round, ages));
-        Ok(PodLook::Full(Box::new(look), pod.uid))
+        Ok(Sooner::Full(Box::new(look)))
     }
 
     /// Completes a look that nobody waits for, and lets the stopwatches take it in. `world` comes

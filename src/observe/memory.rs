@@ -7,7 +7,7 @@
 //!   learner has made no progress. Rule 11 and rule 13 of the decision need these times. They come
 //!   from the looks of the reconcile loop, never from admission.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::volumes::TlsSecrets;
 use crate::api::OwnerStatus;
 use crate::etcd::{Endpoint, Pace};
 use crate::quorum::evidence::Round;
-use crate::quorum::{ClusterRef, Condition, MemberId, Role, Snapshot};
+use crate::quorum::{ClusterRef, Condition, MemberId, PodName, Role, Snapshot};
 
 /// The time after which a lost quorum is believed. It is longer than an election takes with any
 /// usual election timeout.
@@ -46,6 +46,8 @@ struct Remembered {
 pub(super) struct Hint {
     pub(super) selector: Option<String>,
     pub(super) nodes: BTreeSet<String>,
+    /// The names of the claims that each pod uses.
+    pub(super) claims: BTreeMap<PodName, BTreeSet<String>>,
     pub(super) owners: Vec<OwnerStatus>,
     pub(super) tls: Option<TlsSecrets>,
     pub(super) endpoints: Vec<Endpoint>,

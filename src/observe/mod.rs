@@ -6,6 +6,7 @@
 //! facts is pure. [`World`] keeps the objects, so that one reading gives the facts for any pod of
 //! the cluster.
 
+mod claims;
 mod containers;
 mod disruption_budget;
 mod endpoints;
@@ -37,13 +38,14 @@ mod volumes;
 mod wants;
 mod world;
 
+pub use claims::{ClaimIdentity, PodData};
 pub use containers::{etcd_history, which_is_etcd};
 pub use enrolment::{is_enrolled, labels_enrol, opts_out};
 pub use error::ObserveError;
 pub use identify::Identity;
 pub use intents::Intents;
 pub use ledgerless::Ledgerless;
-pub use look::{Look, PodLook};
+pub use look::{Look, PodLook, Sooner};
 pub use observer::{Observer, Sources};
 pub use overrides::{OverrideState, standing};
 pub use scope::{is_stateful_set, named_after};

@@ -15,6 +15,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 
 use super::ObserveError;
+use super::claims::{ClaimReads, claims_of};
 use super::memory::{Hint, Memory};
 use super::owner::Owners;
 use super::patience::in_time;
@@ -136,7 +137,11 @@ impl Observer {
     ) -> Result<World, ObserveError> {
         let policy = page.budget().spec.policy().map_err(ObserveError::Spec)?;
         let hint = self.memory.hint(&page.cluster);
-        let first = Box::pin(self.first_wave(page, kind, &policy, &hint, sharing)).await?;
+        let likely = target.and_then(|target| hint.claims.get(target));
+        let first = self.first_wave(page, kind, &policy, &hint, sharing);
+        let likely = self.claims(&page.cluster, likely.into_iter().flatten());
+        let (first, likely) = tokio::join!(Box::pin(first), likely);
+        let first = first?;
         let selector = wants::selector(first.set.as_ref(), page)?;
         let set = first.set.as_ref();
         let pods = match first.pods {
@@ -155,14 +160,24 @@ impl Observer {
                 .filter_map(pods::node_name)
                 .map(str::to_owned)
                 .collect(),
+            claims: pods
+                .iter()
+                .map(|pod| {
+                    (
+                        scope::name(pod),
+                        claims_of(pod).map(str::to_owned).collect(),
+                    )
+                })
+                .collect(),
             owners: wants::owners(first.set.as_ref(), page),
             tls: wants::tls(&policy, page, first.set.as_ref(), &pods),
             selector,
             endpoints: Vec::new(),
         };
-        let (nodes, owners, tls) = self
-            .second_wave(&page.cluster, &wanted, first.nodes, first.owners, first.tls)
-            .await;
+        let ((nodes, owners, tls), claims) = tokio::join!(
+            self.second_wave(&page.cluster, &wanted, first.nodes, first.owners, first.tls),
+            self.further_claims(&page.cluster, &wanted, target, likely),
+        );
         let reach = reach(page, policy.evidence, first.set.as_ref(), &pods, tls);
         self.memory.keep_hint(
             &page.cluster,
@@ -182,6 +197,7 @@ impl Observer {
                 owners,
                 pods,
                 nodes,
+                claims,
                 leases: first.leases,
                 disruption_budgets: first.disruption_budgets,
                 sharing: first.sharing,
@@ -318,6 +334,21 @@ impl Observer {
         nodes.extend(more_nodes);
         owners.extend(more_owners);
         (nodes, owners, tls)
+    }
+
+    /// Completes the claims of the pod in question.
+    async fn further_claims(
+        &self,
+        cluster: &ClusterRef,
+        wanted: &Hint,
+        target: Option<&PodName>,
+        mut known: ClaimReads,
+    ) -> ClaimReads {
+        let used = target.and_then(|target| wanted.claims.get(target));
+        let used = used.into_iter().flatten();
+        let further: Vec<&String> = used.filter(|claim| !known.contains_key(*claim)).collect();
+        known.extend(self.claims(cluster, further.into_iter()).await);
+        known
     }
 
     /// The time for which this replica has known that the StatefulSet in the budget's record is

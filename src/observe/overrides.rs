@@ -46,18 +46,18 @@ pub fn standing(annotations: Option<&BTreeMap<String, String>>, now: Timestamp) 
     }
 }
 
-/// The override that applies to a pod: the pod's own, or else its StatefulSet's, or else its
-/// budget's.
+/// The override that applies to a pod: the pod's own if it exists, or else its StatefulSet's, or
+/// else its budget's.
 ///
 /// A pod whose template sets the annotation has none of its own, since every pod would be created
 /// with it.
 pub(super) fn of_pod(
-    pod: &Pod,
+    pod: Option<&Pod>,
     set: Option<&StatefulSet>,
     budget: Option<&QuorumDisruptionBudget>,
     now: Timestamp,
 ) -> Option<Override> {
-    let own = pod.metadata.annotations.as_ref();
+    let own = pod.and_then(|pod| pod.metadata.annotations.as_ref());
     let own = own.filter(|_| !set.is_some_and(template_overrides));
     let places = [
         (OverrideOn::Pod, own),
@@ -80,7 +80,7 @@ pub(super) fn of_pod(
 
 /// The defects of invalid overrides for a pod, in words.
 pub(super) fn ignored(
-    pod: &Pod,
+    pod: Option<&Pod>,
     set: Option<&StatefulSet>,
     budget: &QuorumDisruptionBudget,
     now: Timestamp,
@@ -94,7 +94,8 @@ pub(super) fn ignored(
             "the override {written:?} on the {on} does not count: {why}"
         ))
     };
-    let mut found: Vec<String> = annotations("pod", &pod.metadata).into_iter().collect();
+    let own = pod.and_then(|pod| annotations("pod", &pod.metadata));
+    let mut found: Vec<String> = own.into_iter().collect();
     found.extend(set.and_then(|set| annotations("StatefulSet", &set.metadata)));
     found.extend(annotations("QuorumDisruptionBudget", &budget.metadata));
     if set.is_some_and(template_overrides) {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::scope::{self, Belonging};
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
-use crate::quorum::{Ordinal, Teardown};
+use crate::quorum::{Ordinal, PodName, Teardown};
 
 /// The state of the object that controls a StatefulSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,13 +55,40 @@ pub(super) fn of_pod(pod: &Pod, around: &Around<'_>) -> Option<Teardown> {
         .set
         .filter(|set| set.metadata.uid.as_deref() == Some(uid.as_str()));
     match referred {
-        Some(set) => with_set(pod, &name, &uid, set, around),
+        Some(set) => with_set(&scope::name(pod), &name, &uid, set, around),
         None => without_set(pod, &uid, around),
     }
 }
 
+/// The part of the surroundings of a member's data that is being torn down, if there is one. The
+/// pod of the member tells that, if it exists. Otherwise the StatefulSet with the cluster's name
+/// does, and if that is gone, the budget's record of it: a StatefulSet that went without a record
+/// may have left its claims on purpose.
+pub(super) fn of_claim(
+    member: &PodName,
+    pod: Option<&Pod>,
+    around: &Around<'_>,
+) -> Option<Teardown> {
+    if let Some(pod) = pod {
+        return of_pod(pod, around);
+    }
+    if around.namespace_terminating {
+        return Some(Teardown::Namespace);
+    }
+    if let Some(set) = around.set {
+        let metadata = &set.metadata;
+        let (name, uid) = (metadata.name.as_deref()?, metadata.uid.as_deref()?);
+        return with_set(member, name, uid, set, around);
+    }
+    if around.owner == Owner::Goes {
+        return Some(Teardown::Owner);
+    }
+    let gone = around.status?.stateful_set.as_ref()?;
+    is_recorded(around, &gone.uid).then_some(Teardown::StatefulSet)
+}
+
 fn with_set(
-    pod: &Pod,
+    pod: &PodName,
     name: &str,
     uid: &str,
     set: &StatefulSet,
@@ -78,7 +105,7 @@ fn with_set(
     if replicas == 0 {
         return Some(Teardown::Hibernation);
     }
-    let index = index(set, scope::ordinal(name, &scope::name(pod))?.0)?;
+    let index = index(set, scope::ordinal(name, pod)?.0)?;
     let recorded = recorded(around).and_then(|r| r.scale_in.as_ref());
     let scaled_in = recorded.is_some_and(|scale_in| scale_in.lets_go(uid, index, replicas));
     scaled_in.then_some(Teardown::ScaleIn)

@@ -9,6 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
+use super::claims::ClaimReads;
 use super::owner;
 use super::reach::Reach;
 use super::scope;
@@ -20,8 +21,8 @@ use crate::ledger::{Page, StatusUpdate};
 use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
-    Circumstances, ClusterRef, EvictionBudget, MemberId, Observation, PodName, Policy, Scope,
-    Snapshot, Switch, Trust,
+    Circumstances, ClusterRef, EvictionBudget, MemberId, Observation, Override, PodName, Policy,
+    Scope, Snapshot, Switch, Trust,
 };
 
 /// A cluster as the API server shows it.
@@ -41,6 +42,8 @@ pub(super) struct Objects {
     pub(super) owners: Vec<(OwnerStatus, Owner)>,
     /// The cluster's pods by name.
     pub(super) pods: Vec<PodObject>,
+    /// The claims of the pod in question.
+    pub(super) claims: ClaimReads,
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) leases: Vec<Lease>,
     pub(super) disruption_budgets: Vec<PodDisruptionBudget>,
@@ -113,6 +116,10 @@ impl World {
         self.pod(name).is_some_and(pods::goes_at_once)
     }
 
+    pub(super) fn claim_reads(&self) -> &ClaimReads {
+        &self.objects.claims
+    }
+
     /// The owner's choices.
     pub fn policy(&self) -> &Policy {
         &self.policy
@@ -136,18 +143,31 @@ impl World {
     /// The surroundings of a request for `target`, or of the cluster without a target.
     pub fn circumstances(&self, page: &Page, target: Option<&PodName>) -> Circumstances {
         let pod = target.and_then(|target| self.pod(target));
-        let set = self.objects.set.as_ref();
         Circumstances {
             scope: Scope::Enrolled,
-            teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, pod))),
-            lifted: pod
-                .and_then(|pod| overrides::of_pod(pod, set, Some(page.budget()), self.objects.now)),
+            teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, Some(pod)))),
+            lifted: pod.and_then(|_| self.lifted(page, pod)),
             shared_with: self.shared_with(page),
             ledger: self.objects.trust,
             disruption_budget: pod.map_or(EvictionBudget::Permits, |pod| {
                 disruption_budget::verdict(pod, &self.objects.disruption_budgets)
             }),
         }
+    }
+
+    /// The surroundings of a request for a claim of `member`, whose pod need not exist.
+    pub fn circumstances_of_claim(&self, page: &Page, member: &PodName) -> Circumstances {
+        let pod = self.pod(member);
+        Circumstances {
+            teardown: teardown::of_claim(member, pod, &self.around(page, pod)),
+            lifted: self.lifted(page, pod),
+            ..self.circumstances(page, Some(member))
+        }
+    }
+
+    fn lifted(&self, page: &Page, pod: Option<&PodObject>) -> Option<Override> {
+        let set = self.objects.set.as_ref();
+        overrides::of_pod(pod, set, Some(page.budget()), self.objects.now)
     }
 
     /// Another budget that may guard members of this etcd cluster. A budget in another namespace is
@@ -164,9 +184,7 @@ impl World {
     /// The defects of invalid overrides for the pod.
     pub fn ignored_overrides(&self, page: &Page, target: &PodName) -> Vec<String> {
         let set = self.objects.set.as_ref();
-        self.pod(target).map_or_else(Vec::new, |pod| {
-            overrides::ignored(pod, set, page.budget(), self.objects.now)
-        })
+        overrides::ignored(self.pod(target), set, page.budget(), self.objects.now)
     }
 
     /// Everything that a judgement may know. `round` has the answers of [`World::endpoints`]. Empty
@@ -242,8 +260,16 @@ impl World {
         self.switches_peer_tls().map(|_| revision.clone())
     }
 
-    fn around<'a>(&'a self, page: &'a Page, pod: &PodObject) -> Around<'a> {
-        let uid = scope::set_uid(&pod.metadata).unwrap_or_default();
+    /// The surroundings of a pod, or of the data of a member without one.
+    fn around<'a>(&'a self, page: &'a Page, pod: Option<&PodObject>) -> Around<'a> {
+        let uid = match (pod, &self.objects.set) {
+            (Some(pod), _) => scope::set_uid(&pod.metadata),
+            (None, Some(set)) => set.metadata.uid.clone(),
+            (None, None) => page
+                .status()
+                .and_then(|status| Some(status.stateful_set.as_ref()?.uid.clone())),
+        };
+        let uid = uid.unwrap_or_default();
         Around {
             namespace_terminating: self.objects.namespace_terminating,
             set: self.objects.set.as_ref(),

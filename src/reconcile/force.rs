@@ -94,7 +94,7 @@ const fn needed(
     }
 }
 
-const VALIDATING: [Needed; 7] = [
+const VALIDATING: [Needed; 8] = [
     needed("/validate/pods", "DELETE", "", "pods"),
     needed("/validate/evictions", "CREATE", "", "pods/eviction"),
     needed("/validate/restarts", "UPDATE", "", "pods"),
@@ -107,6 +107,7 @@ const VALIDATING: [Needed; 7] = [
         "apps",
         "statefulsets/scale",
     ),
+    needed("/validate/claims", "DELETE", "", "persistentvolumeclaims"),
 ];
 
 const MUTATING: [Needed; 1] = [needed("/mutate/evictions", "CREATE", "", "pods/eviction")];

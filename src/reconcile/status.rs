@@ -24,7 +24,7 @@ use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatu
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::observe::access;
-use crate::quorum::{ClusterRef, Role, Snapshot, Trust};
+use crate::quorum::{ClusterRef, PodName, Role, Snapshot, Trust, progress_of_claims};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::ClusterNumbers;
 
@@ -74,6 +74,16 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     }
 }
 
+/// The permissions to replace members.
+enum Replaced {
+    /// No permission is open.
+    None,
+    /// Some permissions are open.
+    Open,
+    /// A permission has just ended, and the look is older than that.
+    Settled,
+}
+
 impl Eyes {
     /// Takes one look. Returns the time until the next if no wake comes before.
     async fn turn(&mut self, leads: bool) -> Duration {
@@ -97,6 +107,11 @@ impl Eyes {
         };
         let mut next = self.period(&look);
         if leads {
+            match self.settle_replacements(&look).await? {
+                Replaced::Settled => return Ok(Duration::ZERO),
+                Replaced::Open => next = next.min(UNEASY),
+                Replaced::None => {}
+            }
             if defragmentation::is_worth_a_look(&look) {
                 self.wake.defragmentation();
             }
@@ -110,6 +125,39 @@ impl Eyes {
             }
         }
         Ok(next)
+    }
+
+    /// Removes the first permission to replace a member that has ended.
+    async fn settle_replacements(&self, look: &Look) -> Result<Replaced, Problem> {
+        let (run, page) = (&self.run, &look.page);
+        let members = page.grants.iter().map(|(member, _)| member.clone());
+        let is_open = |member: &PodName| page.grants.permit_replacement(member);
+        let open: Vec<PodName> = members.filter(is_open).collect();
+        if open.is_empty() {
+            return Ok(Replaced::None);
+        }
+        for member in &open {
+            let claims = run
+                .observer
+                .claims_of_member(&self.cluster, &look.world, member);
+            let claims = match claims.await {
+                Ok(claims) => claims,
+                Err(because) => {
+                    warn!(cluster = %self.cluster, %member, because, "the permission to replace it stays open");
+                    continue;
+                }
+            };
+            let seen = progress_of_claims(&look.snapshot, member, &claims);
+            let settle_time = run.settings.settle_time;
+            let settled = run
+                .ledger()
+                .settle_replacement(page, member, seen, settle_time);
+            if settled.await?.is_some() {
+                info!(cluster = %self.cluster, %member, "the permission to replace it has ended");
+                return Ok(Replaced::Settled);
+            }
+        }
+        Ok(Replaced::Open)
     }
 
     fn period(&self, look: &Look) -> Duration {

@@ -191,6 +191,8 @@ fn each_webhook_is_sent_exactly_the_requests_that_its_path_answers() {
         ("", "pods", "ephemeralcontainers"),
         ("apps", "statefulsets", ""),
         ("apps", "statefulsets", "scale"),
+        ("", "persistentvolumeclaims", ""),
+        ("", "persistentvolumeclaims", "status"),
     ];
     let operations = [
         ("CREATE", Operation::Create),
@@ -240,7 +242,7 @@ fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
         let Registered { kind, hook: found } = of_path(hook.path());
         let path = hook.path();
         let (kind_wanted, failure_policy, side_effects) = match hook {
-            Hook::Pods | Hook::Evictions | Hook::StatefulSets | Hook::Restarts => {
+            Hook::Pods | Hook::Evictions | Hook::StatefulSets | Hook::Claims | Hook::Restarts => {
                 ("ValidatingWebhookConfiguration", "Fail", "NoneOnDryRun")
             }
             Hook::MutateEvictions => ("MutatingWebhookConfiguration", "Fail", "None"),
@@ -309,6 +311,12 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
     let sets: BTreeSet<String> =
         named(&["not-the-namespace-controller", "delete-or-fewer-replicas"]);
     assert_eq!(conditions("/validate/statefulsets"), sets);
+    let claims: BTreeSet<String> = named(&[
+        "not-the-namespace-controller",
+        "not-terminating",
+        "claim-of-a-statefulset",
+    ]);
+    assert_eq!(conditions("/validate/claims"), claims);
     let restarts: BTreeSet<String> = named(&[
         "pod-of-a-statefulset",
         "not-finished",

@@ -3,9 +3,9 @@
 //!
 //! The planner asks for more than this model does: all voters have to serve. Here a member may be
 //! defragmented whenever `quorum::decide` finds that the others make the majority. A call cannot be
-//! cancelled, so a member goes on when the process that made the call is gone. Others may defragment
-//! a member without asking: that is a failure like another (`Phase::Busy` among the ailments of a
-//! scenario).
+//! cancelled, so a member goes on when the process that made the call is gone. Others may also
+//! defragment a member without asking: that is a failure like another (`Phase::Busy` among the
+//! ailments of a scenario).
 //!
 //! The grant matters until the member begins. After that the member does not serve, whatever became
 //! of the grant, because it answers nobody. So a replica that settles by age alone, although the

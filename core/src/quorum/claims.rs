@@ -128,7 +128,7 @@ pub fn decide_claim_early(
 
 /// Decides on a disruption of a pod whose claim is terminating: the end of the pod destroys the
 /// data. A permission takes two grants, one of the kind [`super::Permitted::Delete`] and one of the
-/// kind [`super::Permitted::Replace`].
+/// kind [`super::Permitted::Replace`], unless [`takes_data`] says that the first is enough.
 ///
 /// Everything that [`decide()`] lets pass for the sake of the owner (a teardown, an override) or
 /// because the pod is no member passes here too. Every other disruption has to leave a majority
@@ -157,6 +157,13 @@ pub fn decide_with_terminating_claim(
         },
         Verdict::Allow(Permission::Waived(_)) | Verdict::Wait(_) | Verdict::Deny(_) => verdict,
     }
+}
+
+/// Whether a permission on this ground, for a pod whose claim is terminating, takes the data of a
+/// member that is to come back: then the grant of the kind [`super::Permitted::Replace`] tells when
+/// it is back.
+pub fn takes_data(basis: Basis) -> bool {
+    !matches!(basis, Basis::Teardown(_) | Basis::NotAMember)
 }
 
 /// The permission to destroy a member's data, if the others keep it.
@@ -240,6 +247,29 @@ pub fn progress_of_claim(
         Some(_) if serves => Replacement::Serves,
         None if serves => Replacement::Stands,
         Some(_) | None => Replacement::Underway,
+    }
+}
+
+/// The progress of a [`super::Permitted::Replace`] that somebody else asked for, by all claims of
+/// the member, where no volume is recorded. A pod that is no member's never comes back, so only the
+/// request for it is waited for.
+pub fn progress_of_claims(
+    snapshot: &Snapshot,
+    member: &PodName,
+    claims: &[ClaimState],
+) -> Replacement {
+    let terminates = |claim: &ClaimState| {
+        let ClaimState::Here { terminating, .. } = claim else {
+            return false;
+        };
+        *terminating
+    };
+    let serves = snapshot.member(member).is_some_and(Member::serves_quorum);
+    let is_back = serves && !claims.contains(&ClaimState::Gone);
+    if !claims.iter().any(terminates) && (is_back || is_no_member(snapshot, member)) {
+        Replacement::Stands
+    } else {
+        Replacement::Underway
     }
 }
 

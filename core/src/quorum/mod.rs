@@ -63,7 +63,7 @@ pub use circumstances::{Circumstances, EvictionBudget, Override, OverrideOn, Sco
 pub(crate) use claims::replacement;
 pub use claims::{
     ClaimDeletion, ClaimState, decide_claim, decide_claim_early, decide_with_terminating_claim,
-    progress_of_claim,
+    progress_of_claim, progress_of_claims, takes_data,
 };
 pub use condition::Condition;
 pub use decide::{decide, decide_early, decide_without_ledger};

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{BUDGET, SETTLE, ledger_with, read, yes};
 use crate::fake_api::FakeApi;
 use crate::ledger::{Due, Ledger, LedgerError, Page, StatusUpdate};
+use crate::quorum::{Permitted, Replacement};
 
 const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
 
@@ -115,4 +116,32 @@ async fn settling_what_is_not_open_writes_nothing() {
     };
     assert!(ledger.settle(&page, &[other]).await.unwrap().is_none());
     assert!(api.take_requests().is_empty());
+}
+
+/// A look at the pod says nothing of its claim, and a look at the claim nothing of the pod.
+#[tokio::test]
+async fn a_replacement_settles_by_its_own_look_only() {
+    let (api, ledger, hands, page) = granted().await;
+    let replaced = |page: &Page| {
+        let by = "anna".to_owned();
+        page.grants
+            .issue(&"etcd-0".into(), Permitted::Replace, by, "noon".to_owned())
+    };
+    let both = replaced(&page);
+    let recorded = ledger.record(&page, &both, StatusUpdate::default()).await;
+    let (page, _) = recorded.unwrap();
+    api.remove(POD);
+    let page = ledger.settle_due(&page, SETTLE).await.unwrap().unwrap();
+    assert!(page.grants.permit_replacement(&"etcd-0".into()));
+    hands.advance(SETTLE * 2);
+    assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
+
+    let (member, another) = ("etcd-0".into(), "etcd-1".into());
+    let settle = |look| ledger.settle_replacement(&page, &member, look, SETTLE);
+    let underway = settle(Replacement::Underway).await.unwrap();
+    assert!(underway.is_none());
+    let other = ledger.settle_replacement(&page, &another, Replacement::Serves, SETTLE);
+    assert!(other.await.unwrap().is_none());
+    let after = settle(Replacement::Stands).await.unwrap().unwrap();
+    assert!(!after.grants.holds(&"etcd-0".into()));
 }

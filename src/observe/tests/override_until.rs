@@ -66,7 +66,7 @@ fn rule_6_the_pods_own_override_comes_first() {
     ];
     for (on_pod, on_set, on_budget, expected) in cases {
         let found = of_pod(
-            &pod(&on_pod),
+            Some(&pod(&on_pod)),
             Some(&set(&on_set)),
             Some(&budget(&on_budget)),
             now(),
@@ -76,11 +76,23 @@ fn rule_6_the_pods_own_override_comes_first() {
 }
 
 #[test]
+fn rule_6_a_member_without_a_pod_has_the_override_of_its_set_or_budget() {
+    let (set, budget) = (set(&until(VALID)), budget(&until(VALID)));
+    let found = |set, budget| of_pod(None, set, budget, now()).map(|lifted| lifted.on);
+    assert_eq!(
+        found(Some(&set), Some(&budget)),
+        Some(OverrideOn::StatefulSet)
+    );
+    assert_eq!(found(None, Some(&budget)), Some(OverrideOn::Budget));
+    assert_eq!(found(None, None), None);
+}
+
+#[test]
 fn rule_6_an_override_that_the_template_sets_is_no_persons_word() {
     let template = set(&json!({"spec": {"template": until(VALID)}}));
     assert_eq!(
         of_pod(
-            &pod(&until(VALID)),
+            Some(&pod(&until(VALID))),
             Some(&template),
             Some(&budget(&json!({}))),
             now()
@@ -93,7 +105,7 @@ fn rule_6_an_override_that_the_template_sets_is_no_persons_word() {
 fn an_override_that_does_not_stand_says_why() {
     let set = set(&until("2025-01-01T00:00:00Z"));
     let found = ignored(
-        &pod(&until("tomorrow")),
+        Some(&pod(&until("tomorrow"))),
         Some(&set),
         &budget(&json!({})),
         now(),
@@ -109,5 +121,8 @@ fn an_override_that_does_not_stand_says_why() {
         on_set.contains("on the StatefulSet") && on_set.contains("has passed"),
         "{on_set}"
     );
-    assert!(ignored(&pod(&until(VALID)), None, &budget(&json!({})), now()).is_empty());
+    let valid = pod(&until(VALID));
+    assert!(ignored(Some(&valid), None, &budget(&json!({})), now()).is_empty());
+    let without_a_pod = ignored(None, Some(&set), &budget(&json!({})), now());
+    assert_eq!(without_a_pod.len(), 1, "{without_a_pod:?}");
 }

@@ -8,7 +8,7 @@ use crate::clock::{Clock, Hands};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
-use crate::observe::{Ages, ObserveError, Observer, World};
+use crate::observe::{Ages, ClaimIdentity, ObserveError, Observer, PodData, World};
 use crate::quorum::evidence::{Round, Target, Unanswered};
 use crate::quorum::pod::Node;
 use crate::quorum::{
@@ -692,4 +692,146 @@ async fn a_spec_that_says_nonsense_is_an_error() {
     let page = site.page().await;
     let world = site.observer.world(&page, None, Kind::Delete).await;
     assert!(matches!(world, Err(ObserveError::Spec(_))), "{world:?}");
+}
+
+fn claim(terminating: bool) -> Value {
+    let mut claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-etcd-0", "namespace": "db", "uid": "c0"},
+    });
+    if terminating {
+        claim["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    }
+    claim
+}
+
+fn using(claim: &str) -> Value {
+    json!({"spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]}})
+}
+
+fn templates(name: &str) -> Value {
+    json!({"spec": {"volumeClaimTemplates": [{"metadata": {"name": name}}]}})
+}
+
+const CLAIM: &str = "/api/v1/namespaces/db/persistentvolumeclaims/data-etcd-0";
+
+#[tokio::test]
+async fn the_claims_of_the_pod_in_question_are_read_and_no_others() {
+    let site = Site::new();
+    for ordinal in 0..3 {
+        site.put_pod(ordinal, &using(&format!("data-etcd-{ordinal}")));
+    }
+    let data = |world: &World| world.data_of(&target());
+    let read = |requests: Vec<String>| -> Vec<String> {
+        let claims = requests
+            .into_iter()
+            .filter(|r| r.contains("/persistentvolumeclaims"));
+        claims.collect()
+    };
+    for (claim, expected) in [
+        (Some(claim(false)), PodData::Stays),
+        (Some(claim(true)), PodData::Goes),
+        // A claim that is gone takes nothing with the pod.
+        (None, PodData::Stays),
+    ] {
+        match claim {
+            Some(claim) => site.api.put(CLAIM, claim),
+            None => site.api.remove(CLAIM),
+        }
+        site.api.take_requests();
+        let (_, world) = site.look().await;
+        assert_eq!(data(&world), expected);
+        assert_eq!(read(site.api.take_requests()), [format!("GET {CLAIM}")]);
+    }
+    site.api.forbid("persistentvolumeclaims");
+    let (_, world) = site.look().await;
+    let PodData::Unknown(why) = data(&world) else {
+        panic!("{:?}", data(&world));
+    };
+    assert!(
+        why.starts_with("could not read the claim data-etcd-0: "),
+        "{why}"
+    );
+}
+
+/// A claim that the last look has found does not wait for the pods.
+#[tokio::test(start_paused = true)]
+async fn a_known_claim_is_read_side_by_side_with_everything_else() {
+    let site = Site::new();
+    site.put_pod(0, &using("data-etcd-0"));
+    site.look().await;
+    site.api.silence("GET /api/v1/namespaces/db/pods");
+    site.api.take_requests();
+    let looked = tokio::time::timeout(Duration::from_secs(1), site.look()).await;
+    assert!(looked.is_err(), "the pods are never read");
+    let requests = site.api.take_requests();
+    assert!(requests.contains(&format!("GET {CLAIM}")), "{requests:#?}");
+}
+
+#[tokio::test]
+async fn without_claims_none_is_read() {
+    let site = Site::new();
+    site.api.forbid("persistentvolumeclaims");
+    let (_, world) = site.look().await;
+    assert_eq!(world.data_of(&target()), PodData::Stays);
+    let requests = site.api.take_requests();
+    assert!(
+        !requests.iter().any(|r| r.contains("claims")),
+        "{requests:#?}"
+    );
+}
+
+async fn whose(site: &Site, claim: &str) -> String {
+    match site.observer.identify_claim("db", claim).await.unwrap() {
+        ClaimIdentity::Foreign => "nobody".to_owned(),
+        ClaimIdentity::Guarded(page, pod) => format!("{pod} of {}", page.cluster.name),
+        ClaimIdentity::Unrecorded(cluster, pod, error) => {
+            let why = error.map_or("no budget".to_owned(), |error| error.to_string());
+            format!("{pod} of {}: {why}", cluster.name)
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_claim_belongs_to_the_member_that_its_name_and_its_template_give() {
+    let site = Site::new();
+    site.put_set(&templates("data"));
+    assert_eq!(whose(&site, "data-etcd-1").await, "etcd-1 of etcd");
+    assert_eq!(whose(&site, "data-etcd-7").await, "etcd-7 of etcd");
+    for other in ["data-etcd", "etcd-1", "data-main-1", "data-etcd-01"] {
+        assert_eq!(whose(&site, other).await, "nobody", "{other}");
+    }
+    // Of another StatefulSet, whose own name ends like this one's.
+    assert_eq!(whose(&site, "data-web-etcd-1").await, "nobody");
+    // A pod may have been adopted, with claims of another template.
+    site.put_pod(1, &using("wal-etcd-1"));
+    assert_eq!(whose(&site, "wal-etcd-1").await, "etcd-1 of etcd");
+    assert_eq!(whose(&site, "wal-etcd-2").await, "nobody");
+    // The claims outlive the StatefulSet.
+    site.api.remove(SET);
+    assert_eq!(whose(&site, "data-etcd-2").await, "etcd-2 of etcd");
+}
+
+#[tokio::test]
+async fn a_claim_of_a_cluster_without_a_usable_budget_is_known_as_such() {
+    let site = Site::new();
+    let mut enrolled = templates("data");
+    enrolled["metadata"]["labels"] = json!({"quorumgate.io/enroll": "true"});
+    site.put_set(&enrolled);
+    site.put_budget(&json!({"status": {"ledger": {"schemaVersion": 999}}}));
+    let unreadable = whose(&site, "data-etcd-1").await;
+    assert!(
+        unreadable.starts_with("etcd-1 of etcd: the budget db/etcd cannot be read"),
+        "{unreadable}"
+    );
+    site.api.remove(BUDGET);
+    assert_eq!(
+        whose(&site, "data-etcd-1").await,
+        "etcd-1 of etcd: no budget"
+    );
+    site.put_set(&templates("data"));
+    assert_eq!(whose(&site, "data-etcd-1").await, "nobody");
+    site.api.undefine("quorumdisruptionbudgets");
+    let undefined = whose(&site, "data-etcd-1").await;
+    assert!(undefined.contains("definition"), "{undefined}");
 }

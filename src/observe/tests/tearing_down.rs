@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{budget, pod, pod_json, set};
 use crate::api::QuorumDisruptionBudgetStatus;
-use crate::observe::teardown::{Around, Owner, of_pod};
+use crate::observe::teardown::{Around, Owner, of_claim, of_pod};
 use crate::quorum::Teardown;
 
 const SETTLE: Duration = Duration::from_secs(120);
@@ -289,4 +289,68 @@ fn rule_3_a_scale_in_frees_recorded_ordinals_that_left_the_range() {
         judge(3, &set_of(3), &super::tearing_down::status(&recreated)),
         None
     );
+}
+
+#[test]
+fn the_data_of_a_member_is_torn_down_with_its_pod() {
+    let member = "etcd-1".into();
+    let (pod, goes) = (pod(&json!({})), going(&[]));
+    let around = around(Some(&goes), Owner::None);
+    assert_eq!(
+        of_claim(&member, Some(&pod), &around),
+        of_pod(&pod, &around)
+    );
+    // A pod that was orphaned keeps its data.
+    let orphan = super::pod(&json!({"metadata": {"ownerReferences": null}}));
+    assert_eq!(of_claim(&member, Some(&orphan), &around), None);
+}
+
+#[test]
+fn without_a_pod_the_data_of_a_member_goes_with_its_set_or_the_owner() {
+    let of = |around: &Around<'_>| of_claim(&"etcd-1".into(), None, around);
+    let (stays, goes, orphans) = (set(&json!({})), going(&[]), going(&["orphan"]));
+    assert_eq!(of(&around(Some(&stays), Owner::Lives)), None);
+    let with_owner = around(Some(&stays), Owner::Goes);
+    assert_eq!(of(&with_owner), Some(Teardown::Owner));
+    let with_set = around(Some(&goes), Owner::None);
+    assert_eq!(of(&with_set), Some(Teardown::StatefulSet));
+    assert_eq!(of(&around(Some(&orphans), Owner::None)), None);
+    let namespace = Around {
+        namespace_terminating: true,
+        ..around(Some(&stays), Owner::Lives)
+    };
+    assert_eq!(of(&namespace), Some(Teardown::Namespace));
+    let asleep = set(&json!({"spec": {"replicas": 0}}));
+    assert_eq!(
+        of(&around(Some(&asleep), Owner::None)),
+        Some(Teardown::Hibernation)
+    );
+}
+
+/// A StatefulSet that was deleted with its pods looks like one that left them, unless the budget
+/// has recorded the delete. Its claims may be all that is left of the cluster.
+#[test]
+fn without_a_pod_and_a_set_only_a_recorded_delete_takes_the_data_along() {
+    let of = |around: &Around<'_>| of_claim(&"etcd-1".into(), None, around);
+    let gone = seen("set-1");
+    let long_gone = Around {
+        status: Some(&gone),
+        set_gone_for: SETTLE,
+        ..around(None, Owner::None)
+    };
+    assert_eq!(of(&long_gone), None);
+    let admitted = budget(&json!({"status": {
+        "statefulSet": {"uid": "set-1"},
+        "recordedDeletes": {"statefulSets": [{"uid": "set-1", "by": "ann", "at": "noon"}]},
+    }}));
+    let recorded = Around {
+        status: admitted.status.as_ref(),
+        ..around(None, Owner::Unknown)
+    };
+    assert_eq!(of(&recorded), Some(Teardown::StatefulSet));
+    let owner_goes = Around {
+        status: Some(&gone),
+        ..around(None, Owner::Goes)
+    };
+    assert_eq!(of(&owner_goes), Some(Teardown::Owner));
 }

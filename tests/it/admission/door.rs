@@ -14,7 +14,7 @@ use quorumgate::admission::mutate::pods::Enrolment;
 use quorumgate::admission::{Admission, Limits, router};
 use quorumgate::features::Features;
 use quorumgate::judge::{
-    Allowed, Answer, Decision, Ground, Judging, Question, Refused, SetQuestion,
+    Allowed, Answer, ClaimQuestion, Decision, Ground, Judging, Question, Refused, SetQuestion,
 };
 use quorumgate::quorum::{ClusterRef, PodUid, Reason, Waiver};
 use quorumgate::telemetry::events::{Notice, Notices};
@@ -26,11 +26,13 @@ pub(crate) const OWN_USERNAME: &str = "system:serviceaccount:quorumgate:quorumga
 
 type Judgement = Box<dyn Fn(&Question) -> Answer + Send + Sync>;
 type SetJudgement = Box<dyn Fn(&SetQuestion) -> Answer + Send + Sync>;
+type ClaimJudgement = Box<dyn Fn(&ClaimQuestion) -> Answer + Send + Sync>;
 
 /// The behaviour of the fakes.
 pub(crate) struct World {
     pub(crate) judgement: Judgement,
     pub(crate) set_judgement: SetJudgement,
+    pub(crate) claim_judgement: ClaimJudgement,
     /// The time that the judge takes for an answer.
     pub(crate) judge_takes: Duration,
     /// The pod that [`Incarnations`] finds.
@@ -47,6 +49,7 @@ impl Default for World {
         Self {
             judgement: Box::new(|_| yes(Waiver::Foreign)),
             set_judgement: Box::new(|question| panic_any(format!("not expected: {question:?}"))),
+            claim_judgement: Box::new(|question| panic_any(format!("not expected: {question:?}"))),
             judge_takes: Duration::ZERO,
             incarnation: Ok(None),
             enrolled: BTreeSet::new(),
@@ -61,6 +64,7 @@ impl Default for World {
 struct Written {
     questions: Mutex<Vec<Question>>,
     set_questions: Mutex<Vec<SetQuestion>>,
+    claim_questions: Mutex<Vec<ClaimQuestion>>,
     notices: Mutex<Vec<Notice>>,
     lookups: Mutex<Vec<String>>,
 }
@@ -177,6 +181,10 @@ impl Door {
         self.written.set_questions.lock().unwrap().clone()
     }
 
+    pub(crate) fn claim_questions(&self) -> Vec<ClaimQuestion> {
+        self.written.claim_questions.lock().unwrap().clone()
+    }
+
     pub(crate) fn notices(&self) -> Vec<Notice> {
         self.written.notices.lock().unwrap().clone()
     }
@@ -204,6 +212,14 @@ impl Judging for Behind {
         Box::pin(async move {
             let answer = (self.world.set_judgement)(&question);
             self.written.set_questions.lock().unwrap().push(question);
+            answer
+        })
+    }
+
+    fn judge_claim(&self, question: ClaimQuestion) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            let answer = (self.world.claim_judgement)(&question);
+            self.written.claim_questions.lock().unwrap().push(question);
             answer
         })
     }

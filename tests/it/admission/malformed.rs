@@ -53,6 +53,7 @@ async fn bodies_that_are_no_review_are_refused() {
             "/validate/pods",
             "/validate/evictions",
             "/validate/statefulsets",
+            "/validate/claims",
             "/validate/restarts",
             "/mutate/evictions",
             "/mutate/pods",
@@ -161,6 +162,14 @@ async fn reviews_that_lack_what_a_verdict_needs_are_refused() {
             with(fixture("scale"), "/request/object/spec/replicas", json!(-1)),
         ),
         (
+            "/validate/claims",
+            with(fixture("claim-delete"), "/request/oldObject", Value::Null),
+        ),
+        (
+            "/validate/claims",
+            with(fixture("claim-delete"), "/request/name", json!("another")),
+        ),
+        (
             "/validate/restarts",
             with(fixture("pod-update"), "/request/object", Value::Null),
         ),
@@ -202,6 +211,7 @@ async fn names_that_no_object_can_have_are_refused_before_anybody_is_asked() {
         ("/validate/evictions", "eviction", "object"),
         ("/validate/statefulsets", "statefulset-delete", "oldObject"),
         ("/validate/statefulsets", "scale", "oldObject"),
+        ("/validate/claims", "claim-delete", "oldObject"),
         ("/validate/restarts", "pod-update", "oldObject"),
         ("/mutate/evictions", "eviction", "object"),
         ("/mutate/statefulsets", "statefulset-update", "object"),
@@ -224,6 +234,7 @@ async fn names_that_no_object_can_have_are_refused_before_anybody_is_asked() {
                 let reply = refused(&door, path, review.to_string()).await;
                 assert_eq!(reply.status, 400, "{path} {pointer} {name}");
                 assert!(door.lookups().is_empty() && door.set_questions().is_empty());
+                assert!(door.claim_questions().is_empty());
             }
         }
     }
@@ -270,6 +281,7 @@ async fn reviews_for_another_webhook_are_refused_with_what_this_one_is_for() {
         "statefulset-delete",
         "statefulset-update",
         "scale",
+        "claim-delete",
         "pod-create",
         "pod-update",
     ];
@@ -280,6 +292,7 @@ async fn reviews_for_another_webhook_are_refused_with_what_this_one_is_for() {
             "/validate/statefulsets",
             &["statefulset-delete", "statefulset-update", "scale"],
         ),
+        ("/validate/claims", &["claim-delete"]),
         ("/validate/restarts", &["pod-update"]),
         ("/mutate/evictions", &["eviction"]),
         ("/mutate/pods", &["pod-create"]),

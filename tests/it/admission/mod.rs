@@ -8,6 +8,7 @@
     reason = "a world that is asked what it does not expect has failed its test"
 )]
 
+mod claims;
 pub(crate) mod door;
 mod evictions;
 mod extremes;

@@ -35,9 +35,9 @@ fn d1_d2_nobody_is_asked_about_connections_leases_or_creations() {
                 }
             }
             for resource in resources {
-                let guarded =
-                    ["pods", "statefulsets"].contains(&resource.split('/').next().unwrap());
-                assert!(guarded, "{resource} in {rule}");
+                let of = resource.split('/').next().unwrap();
+                let guarded = ["pods", "statefulsets", "persistentvolumeclaims"];
+                assert!(guarded.contains(&of), "{resource} in {rule}");
             }
         }
     }

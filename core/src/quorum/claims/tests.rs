@@ -237,6 +237,36 @@ fn a_strangers_replacement_settles_by_the_claim() {
     assert_eq!(unrecorded, Replacement::Stands);
 }
 
+#[test]
+fn without_a_record_a_replacement_waits_for_the_member_and_for_every_claim() {
+    let here = |terminating| ClaimState::Here {
+        uid: "c".into(),
+        terminating,
+    };
+    let of = |observation: &Observation, n: u32, claims: &[ClaimState]| {
+        let name = PodName::new(format!("etcd-{n}"));
+        progress_of_claims(&Snapshot::assemble(observation), &name, claims)
+    };
+    let (whole, broken) = (cluster(3, &[]), cluster(3, &[1]));
+    assert_eq!(of(&whole, 1, &[here(false)]), Replacement::Stands);
+    assert_eq!(of(&whole, 1, &[]), Replacement::Stands);
+    let one_goes = [here(false), here(true)];
+    assert_eq!(of(&whole, 1, &one_goes), Replacement::Underway);
+    let one_is_gone = [here(false), ClaimState::Gone];
+    assert_eq!(of(&whole, 1, &one_is_gone), Replacement::Underway);
+    assert_eq!(of(&broken, 1, &[here(false)]), Replacement::Underway);
+    // etcd lists no member that belongs in such a pod.
+    assert_eq!(of(&whole, 3, &[ClaimState::Gone]), Replacement::Stands);
+    assert_eq!(of(&whole, 3, &[here(true)]), Replacement::Underway);
+}
+
+#[test]
+fn only_the_data_of_a_member_that_comes_back_is_waited_for() {
+    let scaled_in = Basis::Teardown(Teardown::ScaleIn);
+    assert!(!takes_data(scaled_in) && !takes_data(Basis::NotAMember));
+    assert!(takes_data(Basis::Override) && takes_data(Basis::SingleMember));
+}
+
 proptest! {
     /// No permission destroys data unless a majority without the member serves, whatever is down
     /// and whatever has a grant.

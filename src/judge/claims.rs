@@ -1,0 +1,171 @@
+//! The evaluation of a delete of a claim.
+
+use super::decision::{Ground, Refused, unavailable};
+use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
+use super::question::{ClaimQuestion, DryRun};
+use crate::causes::causes;
+use crate::ledger::{LedgerError, Page};
+use crate::observe::{ClaimIdentity, Look, ObserveError, Sooner, World};
+use crate::quorum::{
+    Basis, ClaimDeletion, ClusterRef, Kind, Permission, Permitted, PodName, Reason, Verdict,
+    Waiver, decide_claim, decide_claim_early,
+};
+
+/// A question about the claim of a member that is being evaluated.
+struct ClaimCase<'a> {
+    evaluation: &'a Evaluation<'a>,
+    question: &'a ClaimQuestion,
+    member: PodName,
+}
+
+/// Evaluates the question to its end, however long that takes.
+pub(super) async fn evaluate(
+    evaluation: &Evaluation<'_>,
+    question: &ClaimQuestion,
+) -> Result<Ground, Stop> {
+    evaluation.doing("it was being found out whose claim it is");
+    let ClaimQuestion {
+        namespace, claim, ..
+    } = question;
+    let observer = &evaluation.deps.observer;
+    let case = |member| ClaimCase {
+        evaluation,
+        question,
+        member,
+    };
+    match observer.identify_claim(namespace, claim).await? {
+        ClaimIdentity::Foreign => Ok(Ground::Waived(Waiver::Foreign)),
+        ClaimIdentity::Guarded(page, member) => {
+            let cluster = page.cluster.clone();
+            evaluation.about(&cluster);
+            let ledger = Ok(Some(*page));
+            evaluation.run(&mut case(member), &cluster, ledger).await
+        }
+        ClaimIdentity::Unrecorded(cluster, member, error) => {
+            evaluation.about(&cluster);
+            evaluation.only_warns_unrecorded(error.as_ref());
+            Box::pin(case(member).without_ledger(&cluster, error)).await
+        }
+    }
+}
+
+impl ClaimCase<'_> {
+    fn deletion(&self) -> ClaimDeletion {
+        ClaimDeletion {
+            claim: self.question.claim.clone(),
+            member: Some(self.member.clone()),
+            // The webhook lets these pass unasked.
+            terminating: false,
+            other_uid: false,
+            actor: self.question.asker.actor,
+        }
+    }
+
+    /// Decides where nothing can be recorded. Only a teardown and an override pass.
+    async fn without_ledger(
+        &self,
+        cluster: &ClusterRef,
+        error: Option<LedgerError>,
+    ) -> Result<Ground, Stop> {
+        let because = match error {
+            None => Reason::NoLedger,
+            Some(LedgerError::NoDefinition) => Reason::NoDefinition,
+            Some(error) => unavailable(causes(&error)),
+        };
+        let verdict = self.alone(cluster, None, because).await?;
+        Ok(match permission(verdict)? {
+            Permission::Waived(waiver) => Ground::Waived(waiver),
+            Permission::Grant(basis) if self.question.dry_run == DryRun::Yes => {
+                Ground::DryRun(basis)
+            }
+            Permission::Grant(_) => Ground::Unrecorded,
+        })
+    }
+
+    /// The decision by the member's pod, its namespace and its StatefulSet alone.
+    async fn alone(
+        &self,
+        cluster: &ClusterRef,
+        page: Option<&Page>,
+        because: Reason,
+    ) -> Result<Verdict, ObserveError> {
+        let observer = &self.evaluation.deps.observer;
+        let found = observer.claim_without_ledger(cluster, &self.member, page);
+        let early = decide_claim_early(&found.await?, &self.deletion());
+        Ok(early.unwrap_or(Verdict::Wait(because)))
+    }
+
+    /// Decides after `error`. A teardown and an override pass even then.
+    async fn consider_alone(
+        &self,
+        page: Page,
+        error: ObserveError,
+    ) -> Result<(Facts, Verdict), Stop> {
+        let because = unavailable(causes(&error));
+        // The first error says more than a second one would.
+        let Ok(verdict) = self.alone(&page.cluster, Some(&page), because).await else {
+            return Err(error.into());
+        };
+        Ok((Facts::of_ledger(page), verdict))
+    }
+
+    /// Looks at the cluster, and decides on all facts.
+    async fn judge(&self, page: Page) -> Result<(Facts, Verdict), (Page, ObserveError)> {
+        let (evaluation, deletion) = (self.evaluation, self.deletion());
+        let around = |world: &World| world.circumstances_of_claim(&page, &self.member);
+        let early = |world: &World| decide_claim_early(&around(world), &deletion);
+        let asked = (&self.member, Kind::Replace);
+        let observer = &evaluation.deps.observer;
+        let looked = observer.look_unless(&page, asked, evaluation.latest(), early);
+        let (world, snapshot, verdict) = match Box::pin(looked).await {
+            Err(error) => return Err((page, error)),
+            Ok(Sooner::Early(world, verdict)) => (world, None, verdict),
+            Ok(Sooner::Full(look)) => {
+                let Look {
+                    world,
+                    mut snapshot,
+                    ..
+                } = *look;
+                snapshot.circumstances = around(&world);
+                let verdict = decide_claim(&snapshot, &page.grants, &deletion);
+                (Box::new(world), Some(snapshot), verdict)
+            }
+        };
+        let facts = Facts {
+            page,
+            world: Some(world),
+            snapshot,
+        };
+        evaluation.tell(&facts, &self.member, &verdict);
+        Ok((facts, verdict))
+    }
+}
+
+impl Case for ClaimCase<'_> {
+    type Found = Facts;
+
+    async fn consider(
+        &mut self,
+        _cluster: &ClusterRef,
+        ledger: LedgerRead,
+    ) -> Result<(Facts, Verdict), Stop> {
+        let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
+        self.evaluation.regardless(None);
+        let (facts, verdict) = match self.judge(page).await {
+            Ok(judged) => judged,
+            Err((page, error)) => Box::pin(self.consider_alone(page, error)).await?,
+        };
+        // A claim is only marked by its delete, and the pod that ends it is judged by it. So the
+        // ledger keeps its trust where an override cannot be recorded.
+        let is_overridden = verdict == Verdict::Allow(Permission::Grant(Basis::Override));
+        self.evaluation
+            .regardless(is_overridden.then_some(Ground::Unrecorded));
+        Ok((facts, verdict))
+    }
+
+    async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {
+        let replaced = [Permitted::Replace];
+        let proof = self.evaluation.grant(facts, &self.member, replaced, None);
+        Ok(Ground::Recorded(basis, proof.await?))
+    }
+}
