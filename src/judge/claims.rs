@@ -150,7 +150,6 @@ impl Case for ClaimCase<'_> {
         ledger: LedgerRead,
     ) -> Result<(Facts, Verdict), Stop> {
         let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
-        self.evaluation.regardless(None);
         let (facts, verdict) = match self.judge(page).await {
             Ok(judged) => judged,
             Err((page, error)) => Box::pin(self.consider_alone(page, error)).await?,
