@@ -1,5 +1,6 @@
 //! The order in which a judge reads, asks and writes.
 
+mod defragmentation;
 mod stateful_sets;
 
 use std::sync::Arc;
