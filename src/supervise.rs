@@ -198,6 +198,22 @@ impl Supervisor {
         });
     }
 
+    /// Starts a piece of work that ends by itself and is never begun again. The work is dropped
+    /// when `asked` is cancelled. When it panics, `broke` is told how.
+    pub fn once(
+        &self,
+        asked: CancellationToken,
+        work: impl Future<Output = ()> + Send + 'static,
+        broke: impl FnOnce(&TaskEnd) + Send + 'static,
+    ) {
+        self.tasks.spawn(async move {
+            let ended = asked.run_until_cancelled_owned(caught(work)).await;
+            if let Some(Err(how)) = ended {
+                broke(&how);
+            }
+        });
+    }
+
     /// Waits until every task has ended.
     pub async fn tasks_ended(&self) {
         self.tasks.close();

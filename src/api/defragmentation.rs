@@ -14,9 +14,9 @@ use super::{BadField, QuorumDisruptionBudgetSpec};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DefragmentationSpec {
-    /// Whether the gate looks after defragmentations: `Off`, or `Report`, which says in the
-    /// condition `Defragmented` what is due. `Auto` and the annotation `quorumgate.io/defragment`
-    /// are only reported by this release. Default: `Off`.
+    /// Whether the gate defragments members: `Off`; `Report`, which says in the condition
+    /// `Defragmented` what is due, and makes one run for each new value of the annotation
+    /// `quorumgate.io/defragment`; or `Auto`, which also defragments what is due. Default: `Off`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DefragmentationMode")]
     pub mode: Option<DefragmentationMode>,

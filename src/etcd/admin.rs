@@ -1,6 +1,8 @@
 //! The calls that change something in etcd. No other module makes any.
 
-use etcd_client::Client;
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
 use super::Endpoint;
@@ -59,10 +61,62 @@ impl Admin {
             .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))
     }
 
+    /// Defragments the database of the member at `endpoint`. Returns when the member has answered,
+    /// however long that takes. The member goes on when this call is given up, and a repeated call
+    /// makes it defragment once more.
+    pub async fn defragment(&self, endpoint: &Endpoint) -> Result<(), AdminError> {
+        let call = |client: Client| {
+            async move { client.maintenance_client().defragment().await.map(drop) }.boxed()
+        };
+        self.call(endpoint, call).await
+    }
+
+    /// Disarms the NOSPACE alarm of `member` through the member at `endpoint`.
+    pub async fn disarm_nospace(
+        &self,
+        endpoint: &Endpoint,
+        member: MemberId,
+        deadline: Instant,
+    ) -> Result<(), AdminError> {
+        let call = move |client: Client| {
+            let mut options = AlarmOptions::new();
+            options.with_member(member.0);
+            let (action, kind) = (AlarmAction::Deactivate, AlarmType::Nospace);
+            let mut client = client.maintenance_client();
+            async move { client.alarm(action, kind, Some(options)).await.map(drop) }.boxed()
+        };
+        timeout_at(deadline, Box::pin(self.call(endpoint, call)))
+            .await
+            .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))
+    }
+
     async fn transfer(&self, leader: &Endpoint, to: MemberId) -> Result<(), AdminError> {
+        let call = move |client: Client| {
+            async move {
+                client
+                    .maintenance_client()
+                    .move_leader(to.0)
+                    .await
+                    .map(drop)
+            }
+            .boxed()
+        };
+        self.call(leader, call).await.map_err(|error| match error {
+            AdminError::Refused(text) if text == NOT_LEADER => AdminError::NotLeader,
+            AdminError::Refused(text) if text == BAD_TRANSFEREE => AdminError::BadTransferee(to),
+            other => other,
+        })
+    }
+
+    /// Makes a call, and makes it again as the gate's user where the member refused it without one.
+    async fn call(
+        &self,
+        endpoint: &Endpoint,
+        call: impl Fn(Client) -> BoxFuture<'static, Result<(), etcd_client::Error>>,
+    ) -> Result<(), AdminError> {
         let held = self
             .connections
-            .get(leader)
+            .get(endpoint)
             .await
             .map_err(AdminError::Unanswered)?;
         let client = held
@@ -70,12 +124,16 @@ impl Admin {
             .client()
             .await
             .map_err(AdminError::Unanswered)?;
-        let mut answer = move_to(&client, to).await;
+        let answer = call(client).await;
+        let mut answer = answer.map_err(|error| CallFailure::from_error(&error));
         if let Err(CallFailure::Permission(_)) = &answer
             && let Some(authenticated) = held.connection.authenticated(false).await
         {
             answer = match authenticated {
-                Ok(client) => move_to(&client, to).await,
+                Ok(client) => {
+                    let answer = call(client).await;
+                    answer.map_err(|error| CallFailure::from_error(&error))
+                }
                 Err(failure) => Err(failure),
             };
         }
@@ -84,8 +142,6 @@ impl Admin {
             CallFailure::Permission(text) | CallFailure::NotAdmitted(text) => {
                 AdminError::PermissionDenied(text)
             }
-            CallFailure::Answered(text) if text == NOT_LEADER => AdminError::NotLeader,
-            CallFailure::Answered(text) if text == BAD_TRANSFEREE => AdminError::BadTransferee(to),
             CallFailure::Answered(text) => AdminError::Refused(text),
             failure @ (CallFailure::Transport(_)
             | CallFailure::NoLeader
@@ -93,11 +149,4 @@ impl Admin {
             | CallFailure::Learner) => AdminError::Unanswered(held.connection.explain(failure)),
         })
     }
-}
-
-async fn move_to(client: &Client, to: MemberId) -> Result<(), CallFailure> {
-    let answer = client.maintenance_client().move_leader(to.0).await;
-    answer
-        .map(drop)
-        .map_err(|error| CallFailure::from_error(&error))
 }

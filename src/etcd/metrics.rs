@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -22,8 +22,16 @@ use super::{Endpoint, Prober, failure};
 use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 
-/// The longest page that is read. A member has between 100 and 300 KiB of metrics.
-const LONGEST: usize = 4 << 20;
+/// The longest page that is read. A member has between 100 and 300 KiB of metrics. Nothing of the
+/// page is kept but the line that has not ended, because whoever runs pods can have one answer as a
+/// member.
+const LONGEST: usize = 1 << 20;
+
+/// The longest line that is read whole. The rest of a longer one is skipped.
+const LONGEST_LINE: usize = 256;
+
+const DEFRAGMENTING: &str = "etcd_disk_defrag_inflight";
+const QUOTA: &str = "etcd_server_quota_backend_bytes";
 
 /// The metrics of a member that matter here. A metric that the member does not have is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,29 +103,72 @@ where
             let text = format!("/metrics answers {}", answer.status());
             return Err(Unanswered::Other(text));
         }
-        let body = Limited::new(answer.into_body(), LONGEST).collect().await;
-        let body = body.map_err(|error| Unanswered::Other(error.to_string()))?;
-        Ok(parse(&String::from_utf8_lossy(&body.to_bytes())))
+        let mut body = answer.into_body();
+        let (mut page, mut length) = (Page::default(), 0);
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| other(&error))?;
+            let part = frame.into_data().unwrap_or_default();
+            length += part.len();
+            if length > LONGEST {
+                let text = format!("its metrics are longer than {LONGEST} bytes");
+                return Err(Unanswered::Other(text));
+            }
+            page.take(&part);
+        }
+        Ok(page.end())
     };
     let (answer, _) = tokio::join!(answer, connection);
     answer
 }
 
-fn parse(page: &str) -> MemberMetrics {
-    let value = |name: &str| {
-        let mut lines = page.lines();
-        let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        line.split_whitespace().next()?.parse::<f64>().ok()
-    };
-    let quota = value("etcd_server_quota_backend_bytes");
-    MemberMetrics {
-        defragmenting: value("etcd_disk_defrag_inflight").map(|value| value > 0.0),
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a number of bytes"
-        )]
-        quota: quota.filter(|quota| *quota > 0.0).map(|quota| quota as u64),
+/// A page of metrics that is read part by part.
+#[derive(Default)]
+struct Page {
+    line: Vec<u8>,
+    found: MemberMetrics,
+}
+
+impl Page {
+    fn take(&mut self, mut part: &[u8]) {
+        while let Some(end) = part.iter().position(|byte| *byte == b'\n') {
+            let (line, rest) = part.split_at(end);
+            self.append(line);
+            self.end_line();
+            part = rest.get(1..).unwrap_or_default();
+        }
+        self.append(part);
+    }
+
+    fn append(&mut self, part: &[u8]) {
+        let room = LONGEST_LINE - self.line.len();
+        let (part, _) = part.split_at(part.len().min(room));
+        self.line.extend_from_slice(part);
+    }
+
+    fn end_line(&mut self) {
+        let line = String::from_utf8_lossy(&self.line);
+        let value = |name: &str| {
+            let rest = line.strip_prefix(name)?.strip_prefix(' ')?;
+            rest.split_whitespace().next()?.parse::<f64>().ok()
+        };
+        if let Some(value) = value(DEFRAGMENTING) {
+            self.found.defragmenting = Some(value > 0.0);
+        }
+        if let Some(quota) = value(QUOTA).filter(|quota| *quota > 0.0) {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a number of bytes"
+            )]
+            let bytes = quota as u64;
+            self.found.quota = Some(bytes);
+        }
+        self.line.clear();
+    }
+
+    fn end(mut self) -> MemberMetrics {
+        self.end_line();
+        self.found
     }
 }
 
@@ -136,8 +187,31 @@ mod tests {
             defragmenting: Some(true),
             quota: Some(2 << 30),
         };
-        assert_eq!(parse(page), expected);
-        assert_eq!(parse("up 1\n"), MemberMetrics::default());
+        assert_eq!(parse(page, page.len()), expected);
+        for size in [1, 2, 7, 64] {
+            assert_eq!(parse(page, size), expected, "in parts of {size} bytes");
+        }
+        assert_eq!(parse("up 1\n", 3), MemberMetrics::default());
+    }
+
+    /// The metrics of a page that arrives in parts of so many bytes.
+    fn parse(page: &str, size: usize) -> MemberMetrics {
+        let mut read = Page::default();
+        for part in page.as_bytes().chunks(size) {
+            read.take(part);
+        }
+        read.end()
+    }
+
+    #[test]
+    fn of_a_page_only_the_line_that_has_not_ended_is_kept() {
+        let mut read = Page::default();
+        for _ in 0..1_000 {
+            read.take(&[b'x'; 4_096]);
+        }
+        assert!(read.line.capacity() <= 2 * LONGEST_LINE);
+        read.take(b"\netcd_disk_defrag_inflight 1");
+        assert_eq!(read.end().defragmenting, Some(true));
     }
 
     #[test]

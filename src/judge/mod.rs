@@ -6,6 +6,7 @@
 mod afterwards;
 mod claims;
 mod decision;
+mod defragmentation;
 mod deps;
 mod evaluation;
 mod leadership;
@@ -24,12 +25,15 @@ use tokio::time::Instant;
 
 pub use decision::{Allowed, Answer, Decision, Ground, Refused};
 pub use deps::{Afterwards, JudgeDeps};
-pub use question::{Asker, ClaimQuestion, DryRun, Judging, Question, SetQuestion, Sighting};
+pub use question::{
+    Asker, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question, SetQuestion, Sighting,
+};
 
 use crate::etcd::Admin;
 use crate::ledger::Page;
 use crate::observe::ObserveError;
 use crate::quorum::{Snapshot, rests};
+use defragmentation::DefragmentationCase;
 use evaluation::Evaluation;
 use pods::PodCase;
 pub use stateful_sets::Looking;
@@ -58,6 +62,17 @@ impl Judge {
     /// may move.
     pub fn leadership_rests(&self, page: &Page, snapshot: &Snapshot) -> Option<Duration> {
         rests(snapshot, self.deps.open_move(page, snapshot).as_ref())
+    }
+
+    /// Answers a question about a defragmentation.
+    pub async fn judge_defragmentation(&self, question: DefragmentationQuestion) -> Answer {
+        let (asker, deadline) = (&question.asker, question.deadline);
+        let evaluation = Evaluation::new(&self.deps, asker, DryRun::No, deadline);
+        let case = DefragmentationCase {
+            evaluation: &evaluation,
+            question: &question,
+        };
+        evaluation.answer(case.evaluate()).await
     }
 
     async fn judge_pod(&self, question: Question) -> Answer {

@@ -1,10 +1,13 @@
 //! The questions that the judge answers.
 
+use std::time::Duration;
+
 use futures::future::BoxFuture;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use super::decision::Answer;
+use crate::api::DefragmentationStatus;
 use crate::ledger::Page;
 use crate::observe::{Intents, World};
 use crate::quorum::stateful_set::Change;
@@ -88,9 +91,31 @@ pub struct ClaimQuestion {
     pub deadline: Instant,
 }
 
-/// The facts by which a rollout chose a step. A rollout follows rules that the judge does not know
-/// (`maxUnavailable`, which pods are updated). If one of these facts has changed, another pod may
-/// be next.
+/// A question about the defragmentation of a member, for which only the gate asks.
+#[derive(Debug, Clone)]
+pub struct DefragmentationQuestion {
+    /// The cluster.
+    pub cluster: ClusterRef,
+    /// The pod of the member.
+    pub pod: TargetPod,
+    /// The asker.
+    pub asker: Asker,
+    /// The process that makes the call.
+    pub holder: String,
+    /// The longest time that the defragmentation may take.
+    pub timeout: Duration,
+    /// The record of the run, if the call follows at once. `None` if leadership may have to move
+    /// first; the question is asked again then.
+    pub begins: Option<DefragmentationStatus>,
+    /// The time by which the answer has to be there.
+    pub deadline: Instant,
+    /// The facts by which the asker chose this member.
+    pub seen: Sighting,
+}
+
+/// The facts by which a rollout or a defragmentation chose a step. Both follow rules that the judge
+/// does not know (`maxUnavailable`, which pods are updated). If one of these facts has changed,
+/// another pod may be next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighting {
     /// The number of the latest permission that was ever recorded.

@@ -1,6 +1,7 @@
 //! The order in which a judge reads, asks and writes.
 
 mod claims;
+mod defragmentation;
 mod stateful_sets;
 
 use std::sync::Arc;

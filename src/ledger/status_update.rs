@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use super::Page;
 use super::wire;
-use crate::api::{QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus};
+use crate::api::{
+    DefragmentationStatus, QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus,
+};
 use crate::quorum::{ClusterId, ExpectedVoters, LeaderMove, Tolerance, Trust, TrustEvent};
 
 /// The findings of a look at the cluster. For a finding that is `None` the budget stays as it is.
@@ -31,6 +33,8 @@ pub struct StatusUpdate {
     pub tolerance: Option<Tolerance>,
     /// The move of leadership that begins after this write.
     pub leader_move: Option<LeaderMove>,
+    /// The defragmentation that begins after this write.
+    pub defragmentation: Option<DefragmentationStatus>,
 }
 
 impl StatusUpdate {
@@ -47,7 +51,13 @@ impl StatusUpdate {
             scale_out_settled,
             tolerance,
             leader_move,
+            defragmentation,
         } = self;
+        if let Some(begun) = defragmentation {
+            let runs = &mut status.defragmentations;
+            runs.retain(|run| run.member != begun.member);
+            runs.push(begun);
+        }
         if let Some(begun) = leader_move {
             wire::write_leader_move(begun, status);
         }

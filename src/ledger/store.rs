@@ -13,7 +13,8 @@ use super::error::no_such_resource;
 use super::settlement;
 use super::{Due, LedgerError, Page, Recorded, Seen, StatusUpdate, Turnstile, due, wire};
 use crate::api::{
-    QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete, RecordedScaleIn,
+    DefragmentationStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete,
+    RecordedScaleIn,
 };
 use crate::clock::Clock;
 use crate::quorum::{
@@ -146,6 +147,16 @@ impl Ledger {
 
     /// Removes causes that have ended. `None` if none of them is on the page.
     pub async fn settle(&self, page: &Page, ended: &[Due]) -> Result<Option<Page>, LedgerError> {
+        self.settle_and_note(page, ended, |_| ()).await
+    }
+
+    /// As [`Self::settle`], and changes the record of the runs in the same write.
+    async fn settle_and_note(
+        &self,
+        page: &Page,
+        ended: &[Due],
+        note: impl FnOnce(&mut Vec<DefragmentationStatus>),
+    ) -> Result<Option<Page>, LedgerError> {
         let mut grants = page.grants.clone();
         for Due { member, seq } in ended {
             grants = grants.settle(member, *seq).unwrap_or(grants);
@@ -155,6 +166,7 @@ impl Ledger {
         }
         let (_, mut status) = page.draft();
         wire::write_grants(&grants, &mut status).map_err(|problem| unreadable(page, problem))?;
+        note(&mut status.defragmentations);
         self.put(page, status).await.map(Some)
     }
 
@@ -171,16 +183,21 @@ impl Ledger {
     }
 
     /// Removes the permission to defragment `member` if it has ended by this look at the member,
-    /// which was made after the page was read. `None` if it has not.
+    /// which was made after the page was read. `note` changes the record of the runs in the same
+    /// write. `None` if it has not ended.
     pub async fn settle_defragmentation(
         &self,
         page: &Page,
         member: &PodName,
         look: Defragmentation,
         settle_time: Duration,
+        note: impl FnOnce(&mut Vec<DefragmentationStatus>),
     ) -> Result<Option<Page>, LedgerError> {
         let state = CauseState::Defragmentation(look);
-        self.settle_by(page, member, state, settle_time).await
+        match settlement::ended(page, member, state, &self.seen, settle_time) {
+            Some(ended) => self.settle_and_note(page, &[ended], note).await,
+            None => Ok(None),
+        }
     }
 
     /// Removes the permission to replace `member` if it has ended by this look at the member and
@@ -193,25 +210,15 @@ impl Ledger {
         settle_time: Duration,
     ) -> Result<Option<Page>, LedgerError> {
         let state = CauseState::Replacement(look);
-        self.settle_by(page, member, state, settle_time).await
-    }
-
-    async fn settle_by(
-        &self,
-        page: &Page,
-        member: &PodName,
-        state: CauseState,
-        settle_time: Duration,
-    ) -> Result<Option<Page>, LedgerError> {
         match settlement::ended(page, member, state, &self.seen, settle_time) {
             Some(ended) => self.settle(page, &[ended]).await,
             None => Ok(None),
         }
     }
 
-    /// Changes what the budget shows. Grants, the record of trust, admitted deletions and the move
-    /// of leadership stay as they are on the page, whatever the closure does to them. `None` if
-    /// nothing changes.
+    /// Changes what the budget shows. Grants, the record of trust, admitted deletions, the move of
+    /// leadership and the record of runs stay as they are on the page, whatever the closure does to
+    /// them. `None` if nothing changes.
     pub async fn write_status(
         &self,
         page: &Page,
@@ -224,6 +231,7 @@ impl Ledger {
         status.ledger.clone_from(&before.ledger);
         status.recorded_deletes.clone_from(&before.recorded_deletes);
         status.leader_move.clone_from(&before.leader_move);
+        status.defragmentations.clone_from(&before.defragmentations);
         self.put_changed(page, status).await
     }
 
@@ -347,6 +355,7 @@ impl Ledger {
                 && kept.ledger == written.ledger
                 && kept.recorded_deletes == written.recorded_deletes
                 && kept.leader_move == written.leader_move
+                && kept.defragmentations == written.defragmentations
         });
         if !kept {
             return Err(LedgerError::NotKept);

@@ -6,19 +6,22 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::{Either, select};
+use futures::future::{Either, join_all, select};
 use tokio::time::Instant;
 
 use super::{Ages, ObserveError, Observer, World, pods};
 use crate::etcd::{Endpoint, Pace};
 use crate::ledger::Page;
-use crate::quorum::evidence::{Probe, Round};
+use crate::quorum::evidence::{Probe, Round, Unanswered};
 use crate::quorum::pod::Pod;
 use crate::quorum::{ClusterRef, Kind, PodName, PodUid, Snapshot};
 use crate::telemetry::metrics::Phase;
 
 /// The time for a round that nobody waits for.
 const AT_LEISURE: Duration = Duration::from_secs(2);
+
+/// The time for the metrics of a member that has not answered in time.
+const METRICS: Duration = Duration::from_millis(500);
 
 /// The result of one look.
 #[derive(Debug)]
@@ -57,7 +60,8 @@ impl Observer {
     pub async fn look(&self, page: &Page, latest: Instant) -> Result<Look, ObserveError> {
         let usual = self.pace(page)?;
         let world = self.world(page, None, Kind::Delete).await?;
-        let round = self.ask(world.endpoints(), &usual, latest).await;
+        let mut round = self.ask(world.endpoints(), &usual, latest).await;
+        self.explain_silence(&world, &mut round, latest).await;
         self.count_failures(&round);
         let ages = self.ages(page, self.clock().instant());
         Ok(self.assemble(page, None, world, (round, ages)))
@@ -110,7 +114,7 @@ impl Observer {
         if let Some(early) = early(&world) {
             return Ok(Sooner::Early(Box::new(world), early));
         }
-        let round = if world.confirms(&likely) {
+        let mut round = if world.confirms(&likely) {
             match asked {
                 Either::Left(asked) => asked.await,
                 Either::Right(round) => round,
@@ -118,6 +122,7 @@ impl Observer {
         } else {
             self.ask(world.endpoints(), &usual, latest).await
         };
+        self.explain_silence(&world, &mut round, latest).await;
         self.count_failures(&round);
         let ages = self.ages(page, self.clock().instant());
         let look = self.assemble(page, Some(name), world, (round, ages));
@@ -130,9 +135,10 @@ impl Observer {
         let usual = self.pace(page)?;
         let asked = self.clock().instant();
         let prober = self.prober();
-        let round = prober
-            .round_at_pace(world.endpoints(), &usual, asked + AT_LEISURE)
-            .await;
+        let latest = asked + AT_LEISURE;
+        let round = prober.round_at_pace(world.endpoints(), &usual, latest);
+        let mut round = round.await;
+        self.explain_silence(&world, &mut round, latest).await;
         // The stopwatches count from the beginning of one round to the beginning of the next.
         let ages = self.ages(page, asked);
         let look = self.assemble(page, None, world, (round, ages));
@@ -166,6 +172,27 @@ impl Observer {
         self.metrics()
             .took(Phase::Probe, self.clock().instant() - start);
         round
+    }
+
+    /// Asks the members that have not answered in time whether they are defragmenting. Whoever
+    /// began that, such a member answers nothing else, and is known not to serve.
+    async fn explain_silence(&self, world: &World, round: &mut Round, latest: Instant) {
+        let is_silent = |probe: &&mut Probe| probe.status == Err(Unanswered::Deadline);
+        let asked = round
+            .probes
+            .iter_mut()
+            .filter(is_silent)
+            .map(|probe| async {
+                let Some(endpoint) = world.metrics_endpoint(&probe.target) else {
+                    return;
+                };
+                let left = latest.saturating_duration_since(self.clock().instant());
+                let metrics = self.prober().metrics(&endpoint, left.min(METRICS)).await;
+                if metrics.is_ok_and(|metrics| metrics.defragmenting == Some(true)) {
+                    probe.status = Err(Unanswered::Defragmenting);
+                }
+            });
+        Box::pin(join_all(asked)).await;
     }
 
     fn count_failures(&self, round: &Round) {

@@ -26,15 +26,19 @@ const RESERVED: u64 = 512 << 20;
 impl World {
     /// The endpoint of this pod's member, as a round asks it.
     pub fn endpoint_of(&self, pod: &PodName) -> Option<&Endpoint> {
-        let target = Target::Pod(pods::uid(self.pod(pod)?));
-        self.endpoints().iter().find(|e| e.target == target)
+        self.endpoint_at(&Target::Pod(pods::uid(self.pod(pod)?)))
     }
 
-    /// The endpoint of this pod's metrics: the URL that etcd's settings name, else the container
-    /// port named `metrics`, else the client port, which serves them too.
-    pub fn metrics_endpoint(&self, pod: &PodName) -> Option<Endpoint> {
-        let client = self.endpoint_of(pod)?.clone();
-        let container = containers::etcd(self.pod(pod)?)?;
+    fn endpoint_at(&self, target: &Target) -> Option<&Endpoint> {
+        self.endpoints().iter().find(|e| e.target == *target)
+    }
+
+    /// The endpoint of the metrics of a member in a pod: the URL that etcd's settings name, else
+    /// the container port named `metrics`, else the client port, which serves them too.
+    pub fn metrics_endpoint(&self, target: &Target) -> Option<Endpoint> {
+        let client = self.endpoint_at(target)?.clone();
+        let is_here = |pod: &&Pod| Target::Pod(pods::uid(pod)) == *target;
+        let container = containers::etcd(self.pods().iter().find(is_here)?)?;
         let Some((plain, port)) = told(container).or_else(|| named(container)) else {
             return Some(client);
         };

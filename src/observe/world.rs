@@ -235,6 +235,7 @@ impl World {
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
             tolerance: None,
             leader_move: None,
+            defragmentation: None,
         }
     }
 

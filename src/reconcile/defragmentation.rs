@@ -1,11 +1,14 @@
-//! The report on the defragmentation of one cluster: which members are due, and what holds it
-//! back. Nothing is defragmented yet, neither by itself nor when the annotation asks: the condition
-//! says so.
+//! The defragmentation of one cluster's members: which are due, what holds them back, and the runs.
 //!
-//! Permissions on record, of a release that does defragment, are settled: by any replica, when
-//! their age says that nobody can be at it any more, and the member does not say otherwise.
+//! The leader begins runs, by itself or when the annotation asks, as the planner says
+//! ([`crate::plan::defragmentation`]). The process that holds a grant goes on with its run, also if
+//! it leads no longer. A grant whose holder is gone is settled by any replica, when its age says
+//! that nobody can be at it any more, and the member does not say otherwise.
 
+mod calls;
 mod gather;
+mod runs;
+mod steps;
 mod tell;
 
 use std::sync::Arc;
@@ -13,30 +16,33 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::Run;
 use super::keeper::{RESYNC, Wake};
-use super::look::{Look, Problem};
+use super::look::{self, Look, Problem};
 use crate::api::{cause_kind, condition};
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::observe::{self, ObserveError};
-use crate::plan::defragmentation::{Mode, Next, Refusal, disarm, next, progress};
+use crate::plan::defragmentation::{
+    Call, Disarm, Mode, Next, Refusal, Step, disarm, next, progress,
+};
 use crate::quorum::evidence::AlarmKind;
-use crate::quorum::{ClusterRef, Grants, PodName, Snapshot};
-use gather::{Gathered, gather, open, request};
+use crate::quorum::{ClusterRef, Grants, Snapshot};
+pub(super) use calls::Calls;
+use gather::{Gathered, Known, Open, gather, open, request};
+use steps::STEP;
 use tell::Story;
 
-/// The time for the answers of the members.
-const LOOK: Duration = Duration::from_secs(3);
-/// The longest time between two looks of which the first still says that all have served. Nothing
-/// is done by it yet.
-const GAP: Duration = Duration::from_secs(45);
-/// The pauses: after a settlement, while a permission is open, between two looks at a cluster with
-/// something to report, and after a failure.
-const STEP: Duration = Duration::from_millis(100);
+/// The longest time between two looks of which the first still says that all have served.
+const GAP: Duration = Duration::from_secs(6);
+/// The pauses: while a run of this process is under way, while all members have to serve for a
+/// while, while another process holds the permission, between two looks at a cluster with something
+/// to report, and after a failure.
 const RUNNING: Duration = Duration::from_millis(500);
+const SERVING: Duration = Duration::from_secs(1);
+const OF_ANOTHER: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(30);
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
@@ -51,6 +57,8 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         run,
         cluster,
         served: None,
+        moved: None,
+        leadership_stays_until: None,
         at_work: false,
     };
     let mut woken = false;
@@ -63,15 +71,16 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         };
         woken = false;
         let until = driver.run.clock.instant() + pause;
-        let asked = driver.request();
+        let asked = driver.asked();
         loop {
             tokio::select! {
                 () = wake.for_defragmentation() => woken = true,
                 () = leading.changed() => break,
                 () = tokio::time::sleep_until(until) => break,
             }
-            // The observer wakes at each of its looks. Only a new request shortens a pause.
-            if pause == RESYNC || driver.request() != asked {
+            // The observer wakes at each of its looks. Only a new request and new settings shorten
+            // a pause.
+            if pause == RESYNC || driver.asked() != asked {
                 break;
             }
         }
@@ -127,15 +136,20 @@ struct Driver {
     cluster: ClusterRef,
     /// Since when every voter has served, and the last look that said so.
     served: Option<(Instant, Instant)>,
+    /// The sequence number of the permission under which leadership was moved.
+    moved: Option<u64>,
+    /// The time until which leadership is not moved, because etcd refused to.
+    leadership_stays_until: Option<Instant>,
     /// Whether the last turn left something to do soon.
     at_work: bool,
 }
 
 impl Driver {
-    /// The request on the budget, by the cache.
-    fn request(&self) -> Option<String> {
+    /// The generation of the budget, and the request on it, by the cache.
+    fn asked(&self) -> Option<(Option<i64>, Option<String>)> {
         let ClusterRef { namespace, name } = &self.cluster;
-        request(self.run.watches.budgets.get(namespace, name)?.as_ref())
+        let budget = self.run.watches.budgets.get(namespace, name)?;
+        Some((budget.metadata.generation, request(&budget)))
     }
 
     /// Whether a permission is open, by the cache.
@@ -168,35 +182,94 @@ impl Driver {
 
     async fn look_and_step(&mut self, leads: bool) -> Result<Duration, Problem> {
         let run = Arc::clone(&self.run);
-        let Some(page) = run.ledger().read(&self.cluster).await? else {
+        let Some((page, world)) = look::read(&run, &self.cluster).await? else {
             return Ok(RESYNC);
         };
+        let open = open(&page);
+        let ours = open.as_ref().filter(|open| open.holder == run.me);
+        // The members are asked after this, so one that serves serves after the call.
+        let call = run.calls.of(&self.cluster, ours.map(|open| open.seq));
         let asked = run.clock.instant();
         let observe::Look {
             world,
             snapshot,
             round,
-        } = Box::pin(run.observer.look(&page, asked + LOOK)).await?;
+        } = Box::pin(run.observer.watch(&page, world)).await?;
         let look = Look {
             page,
             world,
             snapshot,
             round,
         };
-        let served_for = self.note_served(&look.snapshot, asked);
-        let gathered = gather(&run, &look, served_for).boxed().await;
+        let known = Known {
+            served_for: self.note_served(&look.snapshot, asked),
+            leadership_stays: self
+                .leadership_stays_until
+                .is_some_and(|until| asked < until),
+            call,
+        };
+        let gathered = gather(&run, &look, known).boxed().await;
         let gathered = gathered.map_err(ObserveError::Spec)?;
-        let next = next(&look.snapshot, &look.page.grants, &gathered.facts);
-        if let Next::Watch { pod, because } = &next {
-            let watch = self.watch(&look, &gathered, pod, because, leads);
-            return watch.boxed().await;
+        match &open {
+            Some(open) if open.holder == run.me => {
+                self.go_on(&look, &gathered, open, leads).boxed().await
+            }
+            Some(open) => self.watch(&look, &gathered, open, leads).boxed().await,
+            None if leads => self.rest_or_begin(&look, &gathered).boxed().await,
+            None => Ok(RESYNC),
         }
-        if !leads {
-            return Ok(RESYNC);
+    }
+
+    /// Goes on with the run under the permission of this process.
+    async fn go_on(
+        &mut self,
+        look: &Look,
+        gathered: &Gathered,
+        open: &Open,
+        leads: bool,
+    ) -> Result<Duration, Problem> {
+        match next(&look.snapshot, &look.page.grants, &gathered.facts) {
+            // Another replica leads, and waits until the permission is gone.
+            Next::Act(Step::MoveLeader { .. } | Step::Begin { .. }) if !leads => {
+                self.give_up(look, &open.pod, None).await
+            }
+            Next::Act(Step::MoveLeader { pod, to }) => self.move_leader(look, open, &pod, to).await,
+            Next::Act(Step::Begin { pod }) => Ok(self.begin(look, gathered, &pod).await),
+            Next::Act(Step::GiveUp { pod, because }) => {
+                self.give_up(look, &pod, Some(&because)).await
+            }
+            Next::Act(Step::Settle { .. } | Step::Grant { .. })
+            | Next::Watch { .. }
+            | Next::Wait { .. }
+            | Next::Nothing => self.watch(look, gathered, open, leads).await,
         }
-        let alarms = disarm(&look.snapshot, &gathered.facts);
+    }
+
+    /// Begins the next run, or says what holds it back.
+    async fn rest_or_begin(
+        &mut self,
+        look: &Look,
+        gathered: &Gathered,
+    ) -> Result<Duration, Problem> {
+        let facts = &gathered.facts;
+        let alarms = disarm(&look.snapshot, facts);
+        if let Disarm::Disarm(members) = &alarms {
+            return Ok(self.disarm(look, members).await);
+        }
+        let mut next = next(&look.snapshot, &look.page.grants, facts);
+        if let Next::Act(Step::Grant { pod, due }) = &next {
+            return Ok(self.grant(look, gathered, pod, *due).await);
+        }
+        if let Next::Wait { because, .. } = &next
+            && matches!(because, Refusal::ServingTooShort { .. })
+        {
+            next = self::next(&look.snapshot, &look.page.grants, &facts.after_a_while());
+            if let Next::Act(_) = next {
+                return Ok(SERVING);
+            }
+        }
         let story = Story::Resting(&next, &alarms);
-        tell::show(&run, &look, &gathered, &story).boxed().await?;
+        tell::show(&self.run, look, gathered, &story).await?;
         Ok(LONG)
     }
 
@@ -215,29 +288,24 @@ impl Driver {
         }
     }
 
-    /// Watches a run, of this process or another one.
+    /// Watches a run, of this process or another one, and settles its permission when it is over.
     async fn watch(
-        &self,
+        &mut self,
         look: &Look,
         gathered: &Gathered,
-        pod: &PodName,
-        because: &Refusal,
+        open: &Open,
         leads: bool,
     ) -> Result<Duration, Problem> {
-        let Some((_, holder)) = open(&look.page) else {
-            return Ok(STEP);
-        };
-        let seen = progress(&look.snapshot, pod, &holder, &gathered.facts);
-        let (ledger, settle_time) = (self.run.ledger(), self.run.settings.settle_time);
-        let settled = ledger.settle_defragmentation(&look.page, pod, seen, settle_time);
-        if settled.await?.is_some() {
-            info!(cluster = %self.cluster, %pod, holder, "the permission to defragment it is given up");
+        let facts = &gathered.facts;
+        let seen = progress(&look.snapshot, &open.pod, &open.holder, facts);
+        if self.settle(look, open, seen).await? {
             return Ok(STEP);
         }
+        let ours = open.holder == self.run.me;
         if leads {
-            let story = Story::Running(pod, because);
+            let story = Story::Running(open, facts.call == Call::Running);
             tell::show(&self.run, look, gathered, &story).await?;
         }
-        Ok(RUNNING)
+        Ok(if ours { RUNNING } else { OF_ANOTHER })
     }
 }

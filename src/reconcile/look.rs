@@ -42,9 +42,13 @@ pub(super) async fn look(run: &Run, cluster: &ClusterRef) -> Result<Option<Look>
     }))
 }
 
-/// The Kubernetes half. Few clusters are read at one time, but members are asked outside of that
-/// limit, so that a cluster that hangs delays no other.
-async fn read(run: &Run, cluster: &ClusterRef) -> Result<Option<(Page, World)>, Problem> {
+/// The ledger and the Kubernetes half. `None` if the cluster has no budget. Few clusters are read at
+/// one time, but members are asked outside of that limit, so that a cluster that hangs delays no
+/// other.
+pub(super) async fn read(
+    run: &Run,
+    cluster: &ClusterRef,
+) -> Result<Option<(Page, World)>, Problem> {
     let _turn = run.reading.acquire().await;
     let Some(page) = run.ledger().read(cluster).await? else {
         return Ok(None);

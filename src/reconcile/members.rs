@@ -167,9 +167,10 @@ impl Members {
                 field_manager: Some(MANAGER.into()),
                 ..PatchParams::default()
             };
-            let owned = json!({"metadata": {"labels": labels(owner), "ownerReferences": [owner]}});
+            let adopted =
+                json!({"metadata": {"labels": labels(owner), "ownerReferences": [owner]}});
             member = api
-                .patch(name.as_str(), &params, &Patch::Merge(owned))
+                .patch(name.as_str(), &params, &Patch::Merge(adopted))
                 .await?;
         }
         let shown = member.status.clone().unwrap_or_default();

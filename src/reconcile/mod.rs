@@ -122,6 +122,12 @@ struct Run {
     reading: Semaphore,
     /// The name of this process in the grants of its defragmentations.
     me: String,
+    /// The calls of this process that make members defragment.
+    calls: defragmentation::Calls,
+    /// The supervisor of work that outlives a keeper.
+    supervisor: Supervisor,
+    /// Cancelled when the process ends.
+    ending: CancellationToken,
 }
 
 impl Run {
@@ -244,6 +250,9 @@ pub async fn run(
     let me = format!("{}/{:016x}", settings.identity, chance());
     let run = Arc::new(Run {
         me,
+        calls: defragmentation::Calls::default(),
+        supervisor: supervisor.clone(),
+        ending: cancel.clone(),
         client,
         observer,
         judge,

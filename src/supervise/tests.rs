@@ -161,6 +161,25 @@ async fn work_that_breaks_is_begun_again_until_it_is_done() {
     assert_eq!(unexpected_ends.next().now_or_never(), None);
 }
 
+#[tokio::test]
+async fn work_that_is_done_once_is_not_begun_again_and_ends_with_the_process() {
+    let (supervisor, mut unexpected_ends) = Supervisor::new();
+    let asked = CancellationToken::new();
+    let (sender, told) = oneshot::channel();
+    let broke = |how: &TaskEnd| sender.send(how.clone()).unwrap();
+    let breaks = async { breaks("no such member") };
+    supervisor.once(asked.clone(), breaks, broke);
+    let panicked = TaskEnd::Panicked("no such member".into());
+    assert_eq!(told.await, Ok(panicked));
+    let (_held, never) = oneshot::channel::<()>();
+    supervisor.once(asked.clone(), never.map(drop), |how| panic!("{how}"));
+    asked.cancel();
+    tokio::time::timeout(SOON, supervisor.tasks_ended())
+        .await
+        .expect("it goes on");
+    assert_eq!(unexpected_ends.next().now_or_never(), None);
+}
+
 #[test]
 fn what_is_said_of_a_lost_task_names_it_and_why() {
     let said = ended(TaskEnd::Panicked("index 3".into())).to_string();

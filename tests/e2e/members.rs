@@ -168,25 +168,25 @@ async fn an_owner_that_adopts_the_stateful_set_adopts_its_etcd_members() -> Resu
         ])
         .await?
         .success()?;
-    let owner = json!({"metadata": {"ownerReferences": [{
+    let reference = json!({"metadata": {"ownerReferences": [{
         "apiVersion": "v1", "kind": "ConfigMap", "name": "app", "uid": uid.trim(), "controller": true,
     }]}});
-    let patch = format!("--patch={owner}");
+    let patch = format!("--patch={reference}");
     world
         .kubectl(&["patch", "statefulset", "etcd", "--type=merge", &patch])
         .await?
         .success()?;
-    let path = "jsonpath={.items[*].metadata.ownerReferences[*].name}";
-    let owned = [
+    let names = "jsonpath={.items[*].metadata.ownerReferences[*].name}";
+    let list = [
         "get",
         "etcdmembers",
         "-l",
         "gardener.cloud/owned-by=app",
         "-o",
-        path,
+        names,
     ];
     eventually(SOON, "the EtcdMembers have the new owner", || async {
-        let owners = world.kubectl(&owned).await?.success()?;
+        let owners = world.kubectl(&list).await?.success()?;
         ensure!(owners.trim() == "app app app", "{owners}");
         Ok(())
     })

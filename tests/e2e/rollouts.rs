@@ -8,7 +8,7 @@ mod dep_07;
 mod druid;
 mod growth;
 mod hung;
-mod kills;
+pub(crate) mod kills;
 mod kills_at_the_leader;
 mod not_listening;
 mod peer_tls;

@@ -1,14 +1,20 @@
-//! Alarms, which one member raises and all members report.
+//! Alarms, which one member raises and all members report, and how the gate mends a full member.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, CompactionOptions, DeleteOptions};
+use quorumgate::clock::Clock;
+use quorumgate::etcd::{Admin, Connections, MemberMetrics};
 use quorumgate::quorum::evidence::{Alarm, AlarmKind};
 use quorumgate_testbed::eventually;
+use tokio::time::Instant;
 
-use crate::cluster::{Builder, Cluster, SOON, prober, round};
+use crate::cluster::{Builder, Cluster, PATIENCE, SOON, probe, prober, round};
 use crate::version::Version;
 
-crate::on_every_version!(alarms_are_seen_on_every_member);
+crate::on_every_version!(
+    alarms_are_seen_on_every_member,
+    a_full_member_is_defragmented_and_its_alarm_disarmed,
+);
 
 const QUOTA: u64 = 1 << 20;
 
@@ -50,6 +56,45 @@ async fn alarms_are_seen_on_every_member(version: Version) -> Result<()> {
             .await?;
     }
     every_member_shows(&cluster, &[]).await
+}
+
+async fn a_full_member_is_defragmented_and_its_alarm_disarmed(version: Version) -> Result<()> {
+    let builder = Builder::new(version).quota_of_the_first(QUOTA);
+    let cluster = builder.start().await?;
+    let (ids, endpoints) = (cluster.ids().await?, cluster.endpoints()?);
+    let (member, endpoint) = ids.first().zip(endpoints.first()).context("no member")?;
+    let mut etcd = cluster.client(0).await?;
+    fill(&mut etcd).await?;
+    let all = DeleteOptions::new().with_all_keys();
+    let deleted = etcd.delete("", Some(all)).await?;
+    let revision = deleted.header().context("no header")?.revision();
+    let physical = CompactionOptions::new().with_physical();
+    etcd.compact(revision, Some(physical)).await?;
+
+    let prober = prober();
+    let before = probe(&prober, endpoint).await?.status?;
+    let metrics = prober.metrics(endpoint, PATIENCE).await?;
+    let expected = MemberMetrics {
+        defragmenting: Some(false),
+        quota: Some(QUOTA),
+    };
+    // etcd 3.4 does not say whether it defragments.
+    ensure!(
+        metrics == expected || metrics.defragmenting.is_none() && metrics.quota == expected.quota,
+        "{metrics:?}"
+    );
+    let admin = Admin::new(Connections::new(Clock::system()));
+    admin.defragment(endpoint).await?;
+    let after = probe(&prober, endpoint).await?.status?;
+    ensure!(
+        after.db_size < before.db_size / 2 && after.db_size >= after.db_size_in_use,
+        "{before:?}, then {after:?}"
+    );
+    let deadline = Instant::now() + PATIENCE;
+    admin.disarm_nospace(endpoint, *member, deadline).await?;
+    every_member_shows(&cluster, &[]).await?;
+    etcd.put("after", "all", None).await?;
+    Ok(())
 }
 
 /// Writes until the first member's space quota is used up.

@@ -50,8 +50,8 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
 
 /// Whether the time may pass: the call is made within a request's life after the renewal.
 pub(crate) fn is_in_time(state: &State) -> bool {
-    let stage = state.defragmentation.map(|run| run.stage);
-    !matches!(stage, Some(Stage::Renewed { age }) if age >= LIFE)
+    let run = state.defragmentation;
+    !run.is_some_and(|run| matches!(run.stage, Stage::Renewed { age } if age >= LIFE))
 }
 
 /// Asks for the grant, and gets it or not.

@@ -52,7 +52,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::panic,
     clippy::print_stdout,
     reason = "a test that cannot go on has failed, what its own fixtures hold is known, and how far it went is to be read"
 )]

@@ -5,8 +5,9 @@
 
 use super::desired::Desired;
 use super::state::{Absent, State};
+use crate::quorum::evidence::Unanswered;
 use crate::quorum::pod::Pod;
-use crate::quorum::{Grants, Member, Ordinal, Permitted, PodName, Role, Snapshot, TargetPod};
+use crate::quorum::{Grants, Member, Ordinal, Permitted, PodName, Role, Snapshot, TargetPod, Why};
 
 /// A target ordinal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,12 +101,15 @@ impl<'a> Slot<'a> {
         }
     }
 
-    /// Whether the rollout may take this pod at all: the pod is outdated, is not terminating, and
-    /// no other asker has a grant for it.
+    /// Whether the rollout may take this pod at all: the pod is outdated, is not terminating, no
+    /// other asker has a grant for it, and its member is not in the middle of a defragmentation.
     pub(super) fn is_open(&self) -> bool {
         self.revision == Revision::Outdated
             && self.pod.is_some()
-            && self.state != State::Terminating
+            && !matches!(
+                self.state,
+                State::Terminating | State::Failing(Why::Silent(Unanswered::Defragmenting))
+            )
             && self.grant != Granted::ToAnother
     }
 

@@ -120,8 +120,8 @@ impl<'a> Consensus<'a> {
 pub(super) fn of_answer(answer: &MemberAnswer<'_>, consensus: &Consensus<'_>) -> Condition {
     match answer {
         MemberAnswer::Heard(heard) => of_heard(heard, consensus),
-        MemberAnswer::Silent(Unanswered::Refused) => {
-            Condition::Failing(Why::Silent(Unanswered::Refused))
+        MemberAnswer::Silent(why @ (Unanswered::Refused | Unanswered::Defragmenting)) => {
+            Condition::Failing(Why::Silent(why.clone()))
         }
         MemberAnswer::Silent(unanswered) => Condition::Unknown(Why::Silent(unanswered.clone())),
         MemberAnswer::Shared { id, with } => Condition::Unknown(Why::SharedIdentity {

@@ -129,6 +129,10 @@ pub enum Unanswered {
     /// No answer came before the deadline. A timeout proves slowness only.
     #[error("it did not answer in time")]
     Deadline,
+    /// No answer came before the deadline, and the member's metrics say that it is defragmenting
+    /// its database. It answers nothing else until it is done, whoever asked for it.
+    #[error("it is defragmenting its database")]
+    Defragmenting,
     /// The TLS handshake failed, or the certificates could not be read.
     #[error("TLS failed: {0}")]
     Tls(String),

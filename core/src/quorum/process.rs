@@ -55,6 +55,7 @@ impl Silence {
             Unanswered::Refused => Self::Refused,
             Unanswered::NoAddress
             | Unanswered::Deadline
+            | Unanswered::Defragmenting
             | Unanswered::Tls(_)
             | Unanswered::Denied(_)
             | Unanswered::NoLeader

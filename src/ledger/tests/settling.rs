@@ -3,9 +3,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{BUDGET, SETTLE, ledger_with, read, yes};
+use crate::api::DefragmentationStatus;
 use crate::fake_api::FakeApi;
 use crate::ledger::{Due, Ledger, LedgerError, Page, StatusUpdate};
-use crate::quorum::{Permitted, Replacement};
+use crate::quorum::{Defragmentation, Permitted, Replacement};
 
 const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
 
@@ -144,4 +145,83 @@ async fn a_replacement_settles_by_its_own_look_only() {
     assert!(other.await.unwrap().is_none());
     let after = settle(Replacement::Stands).await.unwrap().unwrap();
     assert!(!after.grants.holds(&"etcd-0".into()));
+}
+
+fn run(finished: bool) -> DefragmentationStatus {
+    serde_json::from_value(json!({
+        "member": "etcd-0", "reason": "reclaim", "sizeBefore": 9,
+        "started": "2026-01-01T00:00:00Z",
+        "finished": finished.then_some("2026-01-01T00:00:09Z"),
+    }))
+    .unwrap()
+}
+
+/// A ledger with an open grant to defragment `etcd-0`, and the run on record.
+async fn defragmenting() -> (FakeApi, Ledger, crate::clock::Hands, Page) {
+    let (api, ledger, hands) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let what = Permitted::Defragment {
+        holder: "gate-0/1".into(),
+        timeout_seconds: 60,
+    };
+    let member = "etcd-0".into();
+    let grants = page
+        .grants
+        .issue(&member, what, "gate".into(), String::new());
+    let update = StatusUpdate {
+        defragmentation: Some(run(false)),
+        ..StatusUpdate::default()
+    };
+    let (page, _) = ledger.record(&page, &grants, update).await.unwrap();
+    (api, ledger, hands, page)
+}
+
+#[tokio::test]
+async fn a_defragmentation_is_on_record_with_its_grant_and_its_end_with_the_settlement() {
+    let (api, ledger, _, page) = defragmenting().await;
+    let shown = |api: &FakeApi| api.get(BUDGET).unwrap()["status"].clone();
+    assert_eq!(shown(&api)["defragmentations"][0]["member"], "etcd-0");
+    let member = "etcd-0".into();
+    let runs = Defragmentation::Running;
+    let settled = ledger.settle_defragmentation(&page, &member, runs, SETTLE, |_| {
+        panic!("it is not over");
+    });
+    assert!(settled.await.unwrap().is_none());
+    let over = Defragmentation::Returned;
+    let settled = ledger.settle_defragmentation(&page, &member, over, SETTLE, |runs| {
+        *runs = vec![run(true)];
+    });
+    assert!(settled.await.unwrap().is_some());
+    let status = shown(&api);
+    assert!(status["grants"].is_null(), "{status}");
+    let end = &status["defragmentations"][0]["finished"];
+    assert_eq!(end, "2026-01-01T00:00:09Z");
+}
+
+#[tokio::test]
+async fn a_defragmentation_without_its_holder_settles_by_age() {
+    let (_, ledger, hands, page) = defragmenting().await;
+    let member = "etcd-0".into();
+    let settle = || {
+        let look = Defragmentation::NotMine;
+        ledger.settle_defragmentation(&page, &member, look, SETTLE, |_| ())
+    };
+    hands.advance(SETTLE + Duration::from_secs(59));
+    assert!(settle().await.unwrap().is_none());
+    hands.advance(Duration::from_secs(1));
+    assert!(settle().await.unwrap().is_some());
+}
+
+/// A run that nobody remembers would be made again.
+#[tokio::test]
+async fn a_definition_that_does_not_keep_runs_is_out_of_date() {
+    let (api, ledger, _) = ledger_with(&json!({}));
+    api.prune("defragmentations");
+    let page = read(&ledger).await;
+    let update = StatusUpdate {
+        defragmentation: Some(run(false)),
+        ..StatusUpdate::default()
+    };
+    let written = ledger.update(&page, update).await;
+    assert!(matches!(written, Err(LedgerError::NotKept)), "{written:?}");
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::{BoxFuture, join_all};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use crate::api::{
@@ -13,6 +13,7 @@ use crate::api::{
 use crate::ledger::Page;
 use crate::plan::Handover;
 use crate::plan::defragmentation::{Call, Facts, LastRun, MemberFacts, Mode, Settings};
+use crate::quorum::evidence::Target;
 use crate::quorum::{Member, Permitted, PodName};
 use crate::reconcile::Run;
 use crate::reconcile::look::Look;
@@ -21,6 +22,8 @@ use crate::strategy::ON_DELETE;
 
 /// The time for a page of metrics.
 const METRICS: Duration = Duration::from_millis(1500);
+/// The number of members whose metrics and claims are read at one time.
+const ASKED_AT_ONCE: usize = 8;
 
 /// The facts, and for each member whose metrics could not be read the reason.
 pub(super) struct Gathered {
@@ -50,22 +53,42 @@ pub(super) fn request(budget: &QuorumDisruptionBudget) -> Option<String> {
     (!request.is_empty()).then(|| request.clone())
 }
 
-/// The member with an open permission, and the process that holds it.
-pub(super) fn open(page: &Page) -> Option<(PodName, String)> {
+/// An open permission to defragment.
+pub(super) struct Open {
+    /// The pod of the member.
+    pub(super) pod: PodName,
+    /// The process that holds the permission.
+    pub(super) holder: String,
+    /// The sequence number.
+    pub(super) seq: u64,
+}
+
+/// The open permission to defragment a member.
+pub(super) fn open(page: &Page) -> Option<Open> {
     page.grants.iter().find_map(|(pod, grant)| {
         grant.causes.iter().find_map(|cause| match &cause.what {
-            Permitted::Defragment { holder, .. } => Some((pod.clone(), holder.clone())),
+            Permitted::Defragment { holder, .. } => Some(Open {
+                pod: pod.clone(),
+                holder: holder.clone(),
+                seq: cause.seq,
+            }),
             Permitted::Delete { .. } | Permitted::Replace => None,
         })
     })
 }
 
-/// Gathers the facts of this look. `served_for` is the time for which every voter has served.
-pub(super) async fn gather(
-    run: &Run,
-    look: &Look,
-    served_for: Duration,
-) -> Result<Gathered, BadField> {
+/// The facts that the driver knows from before this look.
+pub(super) struct Known {
+    /// The time for which every voter has served.
+    pub(super) served_for: Duration,
+    /// Whether etcd refused to move leadership a short time ago.
+    pub(super) leadership_stays: bool,
+    /// The call under the open permission.
+    pub(super) call: Call,
+}
+
+/// Gathers the facts of this look.
+pub(super) async fn gather(run: &Run, look: &Look, known: Known) -> Result<Gathered, BadField> {
     let page = &look.page;
     let budget = page.budget();
     let wishes = budget.spec.defragmentation()?;
@@ -78,7 +101,8 @@ pub(super) async fn gather(
     }
     let mut facts = BTreeMap::new();
     let mut unread = BTreeMap::new();
-    for (pod, own, why) in join_all(asked).await {
+    let asked = stream::iter(asked).buffer_unordered(ASKED_AT_ONCE);
+    for (pod, own, why) in asked.collect::<Vec<_>>().await {
         if let Some(why) = why {
             unread.insert(pod.clone(), why);
         }
@@ -91,13 +115,14 @@ pub(super) async fn gather(
         in_window: in_window(run, wishes.window),
         other_schedule: look.world.sidecar_schedule(),
         rolling_out: rolls_out(budget, set),
-        all_served_for: served_for,
+        all_served_for: known.served_for,
         handover: match rests {
+            _ if known.leadership_stays => Handover::Refused,
             Some(remaining) => Handover::Resting { remaining },
             None => Handover::Possible,
         },
         me: run.me.clone(),
-        call: Call::NotMade,
+        call: known.call,
         members: facts,
     };
     Ok(Gathered { facts, unread })
@@ -112,7 +137,8 @@ async fn of_member(
     let page = &look.page;
     let database = member.sizes.map_or(0, |sizes| sizes.db);
     let metrics = async {
-        let endpoint = look.world.metrics_endpoint(&pod);
+        let target = member.pod.as_ref().map(|pod| Target::Pod(pod.uid.clone()));
+        let endpoint = target.and_then(|target| look.world.metrics_endpoint(&target));
         let endpoint = endpoint.ok_or("it has no address".to_owned())?;
         let metrics = run.observer.prober().metrics(&endpoint, METRICS).await;
         metrics.map_err(|why| format!("/metrics at {}: {why}", endpoint.address))
@@ -150,7 +176,9 @@ fn last(run: &Run, page: &Page, pod: &PodName) -> Option<LastRun> {
     let natural = |number: i64| u64::try_from(number).unwrap_or_default();
     Some(LastRun {
         ended_ago: Duration::try_from(run.clock.now().duration_since(ended)).unwrap_or_default(),
-        took: Duration::from_millis(natural(last.took_milliseconds.unwrap_or_default())),
+        took: last
+            .took_milliseconds
+            .map(|took| Duration::from_millis(natural(took))),
         size_before: natural(last.size_before),
         size_after: last.size_after.map(natural),
         request: last.request.clone(),

@@ -3,11 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tracing::info;
 
-use super::gather::Gathered;
-use super::is_shown;
-use crate::api::condition;
+use super::gather::{Gathered, Open};
+use crate::api::{DefragmentationStatus, condition};
 use crate::ledger::LedgerError;
-use crate::plan::defragmentation::{Disarm, Facts, Mode, Next, Refusal, due, next};
+use crate::plan::defragmentation::{Disarm, Facts, LastRun, Mode, Next, Refusal, due, next};
 use crate::quorum::PodName;
 use crate::reconcile::Run;
 use crate::reconcile::condition::put;
@@ -15,25 +14,31 @@ use crate::reconcile::look::Look;
 
 /// The state to report.
 pub(super) enum Story<'a> {
-    /// The member that defragments, and why its permission does not settle yet.
-    Running(&'a PodName, &'a Refusal),
+    /// A permission is open. The second part says whether this process waits for its own call.
+    Running(&'a Open, bool),
     /// Nothing runs.
     Resting(&'a Next, &'a Disarm),
 }
 
-/// Writes the condition if its status or reason changed, or its words while nothing runs. A cluster
-/// in which nothing was ever due has no such condition.
+/// Writes the condition if its status, its reason or its words changed. A cluster in which nothing
+/// was ever due has no such condition.
 pub(super) async fn show(
     run: &Run,
     look: &Look,
     gathered: &Gathered,
     story: &Story<'_>,
 ) -> Result<(), LedgerError> {
+    let cluster = &look.page.cluster;
+    // Whoever is judging a disruption would lose the race for the ledger to this write.
+    if run.ledger().turnstile().pending(cluster) > 0 {
+        return Ok(());
+    }
     let shown = look.page.status().and_then(|status| {
         let mut conditions = status.conditions.iter();
         conditions.find(|c| c.type_ == condition::DEFRAGMENTED)
     });
-    if gathered.facts.settings.mode == Mode::Off && shown.is_some() {
+    let runs = matches!(story, Story::Running(..));
+    if gathered.facts.settings.mode == Mode::Off && !runs {
         let forget = run.ledger().write_status(&look.page, |status| {
             let conditions = &mut status.conditions;
             conditions.retain(|c| c.type_ != condition::DEFRAGMENTED);
@@ -44,7 +49,9 @@ pub(super) async fn show(
     let known = shown.is_some_and(|shown| {
         shown.status == is && shown.reason == reason && shown.message == message
     });
-    if known || is == "True" && !is_shown(&look.page) {
+    let status = look.page.status();
+    let never_due = shown.is_none() && status.is_none_or(|s| s.defragmentations.is_empty());
+    if known || is == "True" && never_due {
         return Ok(());
     }
     let generation = look.page.budget().metadata.generation;
@@ -62,7 +69,7 @@ pub(super) async fn show(
     });
     written.await?;
     if is_news {
-        info!(cluster = %look.page.cluster, reason, message, "defragmentation");
+        info!(%cluster, reason, message, "defragmentation");
     }
     Ok(())
 }
@@ -74,9 +81,15 @@ fn said(
 ) -> (&'static str, &'static str, String) {
     let facts = &gathered.facts;
     let (reason, mut message) = match story {
-        Story::Running(pod, because) => {
-            ("Running", format!("{pod} is being defragmented: {because}"))
+        Story::Running(Open { pod, .. }, true) => {
+            ("Running", format!("{pod} is being defragmented"))
         }
+        Story::Running(Open { pod, holder, .. }, false) => (
+            "Running",
+            format!(
+                "{pod} was permitted to be defragmented by {holder}; the permission ends when the member serves and nothing is in flight, or by its age"
+            ),
+        ),
         Story::Resting(_, Disarm::NothingToReclaim { member, percent }) => (
             "NothingToReclaim",
             format!(
@@ -98,18 +111,24 @@ fn said(
             "QuotaUnknown",
             format!("a NOSPACE alarm stands, and the size or the quota of {member} is not known"),
         ),
-        Story::Resting(Next::Act(step), _) => (
-            "NotCarriedOut",
+        Story::Resting(_, Disarm::AfterDefragmentation { member }) => (
+            "NoSpace",
             format!(
-                "{step}. This release only reports: neither spec.defragmentation.mode Auto nor the annotation makes it defragment"
+                "a NOSPACE alarm stands, and {member} has 90 % of its quota or more; less is in use, and too little of it can be freed for a run by itself"
             ),
         ),
-        Story::Resting(_, Disarm::Disarm(_)) => (
-            "NotCarriedOut",
-            "NOSPACE alarms stand although there is room, and this release disarms none: disarm them by hand".to_owned(),
-        ),
-        Story::Resting(Next::Nothing | Next::Watch { .. }, _) => {
-            return ("True", "NothingDue", "no member is due".to_owned());
+        Story::Resting(Next::Nothing | Next::Watch { .. } | Next::Act(_), _) => {
+            let Some(failed) = failed(look, facts) else {
+                return ("True", "NothingDue", "no member is due".to_owned());
+            };
+            (
+                "Failed",
+                format!(
+                    "the defragmentation of {} failed: {}. It is not tried again by itself for 24 hours; a new value of the annotation quorumgate.io/defragment asks for it",
+                    failed.member,
+                    failed.error.as_deref().unwrap_or_default()
+                ),
+            )
         }
     };
     let members = look.snapshot.members.iter();
@@ -124,9 +143,19 @@ fn said(
     ("False", reason, message)
 }
 
+/// A run that failed, was the latest of its member, and keeps the next one waiting.
+fn failed<'l>(look: &'l Look, facts: &Facts) -> Option<&'l DefragmentationStatus> {
+    let runs = &look.page.status()?.defragmentations;
+    runs.iter().find(|run| {
+        let own = facts.members.get(&PodName::new(&run.member));
+        let last = own.and_then(|own| own.last.as_ref());
+        run.error.is_some() && last.is_some_and(LastRun::rests)
+    })
+}
+
 /// The step that would follow if the mode were Auto.
 fn otherwise(look: &Look, facts: &Facts) -> String {
-    let mut facts = facts.clone();
+    let mut facts = facts.after_a_while();
     facts.settings.mode = Mode::Auto;
     match next(&look.snapshot, &look.page.grants, &facts) {
         Next::Act(_) => ". Nothing else holds it back".to_owned(),

@@ -1,12 +1,14 @@
 //! Facts of a member that its cluster's snapshot does not have: the container's history, the member
-//! list's peer URLs, and the Leases of etcd-backup-restore.
+//! list's peer URLs, the Leases of etcd-backup-restore, and the latest defragmentation by the gate.
 
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::super::look::Look;
-use crate::members::{Exit, Facts, Snapshots, Stored};
+use crate::api::DefragmentationStatus;
+use crate::members::{Exit, Facts, LastDefragmentation, RunStatus, Snapshots, Stored, UnixTime};
 use crate::observe::etcd_history;
-use crate::quorum::{MemberId, PodName};
+use crate::quorum::{Cause, Grants, MemberId, Permitted, PodName};
 
 /// The annotation of etcd-backup-restore on the Lease of a member.
 const TLS_ENABLED: &str = "member.etcd.gardener.cloud/tls-enabled";
@@ -23,6 +25,10 @@ pub(super) fn add(facts: &mut Facts, look: &Look, leases: &[Lease], pod: &PodNam
         let annotations = lease.metadata.annotations.as_ref()?;
         annotations.get(TLS_ENABLED)?.parse().ok()
     });
+    let runs = look.page.status().map(|status| &status.defragmentations);
+    let mut runs = runs.into_iter().flatten();
+    let last = runs.find(|run| run.member == pod.as_str());
+    facts.defragmentation = last.map(|last| defragmentation(last, pod, &look.page.grants));
     facts.peer_tls = told.or_else(|| by_urls(look, facts.id?));
     if facts.leads {
         let stored = |kind: &str| revision(leases, &format!("{owner}-{kind}-snap"));
@@ -32,6 +38,33 @@ pub(super) fn add(facts: &mut Facts, look: &Look, leases: &[Lease], pod: &PodNam
             last_delta,
             accumulated_delta_size: None,
         });
+    }
+}
+
+/// A run on record. It is under way while its grant is open, and has failed where nobody saw its
+/// end.
+fn defragmentation(
+    last: &DefragmentationStatus,
+    pod: &PodName,
+    grants: &Grants,
+) -> LastDefragmentation {
+    let is_run = |cause: &Cause| matches!(cause.what, Permitted::Defragment { .. });
+    let causes = grants.of(pod).map(|grant| grant.causes.as_slice());
+    let is_open = causes.unwrap_or_default().iter().any(is_run);
+    let size = |bytes: i64| u64::try_from(bytes).ok();
+    let time = |at: &Time| UnixTime(at.0.as_second());
+    LastDefragmentation {
+        start_time: time(&last.started),
+        end_time: last.finished.as_ref().map(time),
+        status: match (&last.finished, &last.error) {
+            (Some(_), None) => Some(RunStatus::Succeeded),
+            (Some(_), Some(_)) => Some(RunStatus::Failed),
+            (None, _) => (!is_open).then_some(RunStatus::Failed),
+        },
+        reason: Some(last.reason.clone()),
+        message: last.error.clone(),
+        initial_db_size: size(last.size_before),
+        final_db_size: last.size_after.and_then(size),
     }
 }
 
@@ -63,4 +96,49 @@ fn by_urls(look: &Look, id: MemberId) -> Option<bool> {
     let secure = |url: &String| url.starts_with("https://");
     let all = !urls.is_empty() && urls.iter().all(secure);
     (all || !urls.iter().any(secure) && !urls.is_empty()).then_some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn status(finished: bool, error: Option<&str>, open: bool) -> Option<RunStatus> {
+        let at = |second| Time(Timestamp::from_second(second).unwrap());
+        let last = DefragmentationStatus {
+            member: "etcd-1".into(),
+            reason: "reclaim".into(),
+            started: at(5),
+            finished: finished.then(|| at(9)),
+            took_milliseconds: None,
+            size_before: 90,
+            size_after: finished.then_some(40),
+            request: None,
+            error: error.map(str::to_owned),
+        };
+        let what = Permitted::Defragment {
+            holder: "gate".into(),
+            timeout_seconds: 9,
+        };
+        let pod = PodName::new("etcd-1");
+        let none = Grants::default();
+        let grants = none.issue(&pod, what, "gate".into(), String::new());
+        let shown = defragmentation(&last, &pod, if open { &grants } else { &none });
+        assert_eq!(shown.start_time, UnixTime(5));
+        assert_eq!(shown.initial_db_size, Some(90));
+        assert_eq!(shown.end_time, finished.then_some(UnixTime(9)));
+        shown.status
+    }
+
+    #[test]
+    fn a_run_is_under_way_while_its_grant_is_open_and_has_failed_where_nobody_saw_its_end() {
+        assert_eq!(status(false, None, true), None);
+        assert_eq!(status(false, None, false), Some(RunStatus::Failed));
+        assert_eq!(status(true, None, false), Some(RunStatus::Succeeded));
+        assert_eq!(
+            status(true, Some("no room"), false),
+            Some(RunStatus::Failed)
+        );
+    }
 }

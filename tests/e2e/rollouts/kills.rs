@@ -113,7 +113,7 @@ async fn each_goes_once(
 }
 
 /// The index of the replica that drives.
-pub(super) async fn driver(world: &World) -> Result<usize> {
+pub(crate) async fn driver(world: &World) -> Result<usize> {
     let home = format!("{}-gate", world.namespace());
     let leases: Api<Lease> = Api::namespaced(world.sandbox.client(), &home);
     eventually(Duration::from_secs(30), "a replica leads", async || {

@@ -152,7 +152,7 @@ pub(super) fn predicted(in_use: u64, own: &MemberFacts) -> Duration {
     let measured = own.last.as_ref().and_then(|last| {
         let copied = last.size_after.filter(|copied| *copied > 0)?;
         let factor = u32::try_from(in_use.div_ceil(copied)).unwrap_or(u32::MAX);
-        Some(last.took.saturating_mul(factor))
+        Some(last.took?.saturating_mul(factor))
     });
     let assumed = || Duration::from_secs(in_use / BYTES_PER_SECOND);
     measured.unwrap_or_else(assumed).max(Duration::from_secs(1))

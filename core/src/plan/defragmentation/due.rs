@@ -88,7 +88,7 @@ pub fn due(member: &Member, facts: &Facts) -> Option<Due> {
     if asked {
         return Some(Due::Requested);
     }
-    if last.is_some_and(rests) {
+    if last.is_some_and(LastRun::rests) {
         return None;
     }
     no_space(member, &own, sizes)
@@ -119,12 +119,14 @@ fn reclaim(sizes: Sizes, facts: &Facts) -> Option<Due> {
     due.then_some(Due::Reclaim { reclaim, percent })
 }
 
-/// Whether the latest run gained nothing, and was so recent that the next one would not either.
-fn rests(last: &LastRun) -> bool {
-    let freed = last
-        .size_after
-        .map_or(0, |after| last.size_before.saturating_sub(after));
-    freed < LEAST && last.ended_ago < AFTER_NO_GAIN
+impl LastRun {
+    /// Whether the run gained nothing, and was so recent that the next one would not either.
+    pub fn rests(&self) -> bool {
+        let freed = self
+            .size_after
+            .map_or(0, |after| self.size_before.saturating_sub(after));
+        freed < LEAST && self.ended_ago < AFTER_NO_GAIN
+    }
 }
 
 /// The bytes that a defragmentation frees.

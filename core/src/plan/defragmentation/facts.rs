@@ -109,8 +109,8 @@ pub struct MemberFacts {
 pub struct LastRun {
     /// The time since the run ended.
     pub ended_ago: Duration,
-    /// The time that the run took.
-    pub took: Duration,
+    /// The time that the run took. `None` if nobody saw its end.
+    pub took: Option<Duration>,
     /// The size of the file before, in bytes.
     pub size_before: u64,
     /// The size of the file after, in bytes. `None` if nobody knows how the run ended.
@@ -120,6 +120,15 @@ pub struct LastRun {
 }
 
 impl Facts {
+    /// The facts as they will be once all voters have served for long enough.
+    #[must_use]
+    pub fn after_a_while(&self) -> Self {
+        Self {
+            all_served_for: Duration::MAX,
+            ..self.clone()
+        }
+    }
+
     /// The facts about the member in the pod `pod`.
     pub(super) fn of(&self, pod: &PodName) -> MemberFacts {
         self.members.get(pod).cloned().unwrap_or_default()

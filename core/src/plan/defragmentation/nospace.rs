@@ -59,9 +59,9 @@ pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Disarm {
     if let Some(reason) = snapshot.members.iter().find_map(|m| held_up_by(m, facts)) {
         return reason;
     }
-    if facts.settings.mode == Mode::Auto
-        || facts.request.is_some() && facts.settings.mode != Mode::Off
-    {
+    let by_itself = facts.settings.mode == Mode::Auto && facts.other_schedule.is_none();
+    let on_request = facts.settings.mode != Mode::Off && facts.request.is_some();
+    if by_itself || on_request {
         Disarm::Disarm(raised)
     } else {
         Disarm::ReportOnly

@@ -156,11 +156,16 @@ fn last_check(
     })
 }
 
-/// The first step of the next run.
+/// The first step of the next run. A call that outlived its ledger comes to its end first.
 fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
     let mut refused = None;
     for (member, due, pod) in candidates(snapshot, facts) {
-        let because = not_by_itself(due, facts)
+        let runs = facts.call == Call::Running;
+        let because = runs
+            .then(|| Refusal::InFlight {
+                pod: pod.name.clone(),
+            })
+            .or_else(|| not_by_itself(due, facts))
             .or_else(|| refusal(snapshot, grants, facts, &pod, due == Due::Requested))
             .or_else(|| heir(snapshot, grants, facts, &pod).err());
         let Some(because) = because else {

@@ -314,7 +314,11 @@ fn may_serve(member: &Member) -> bool {
             Condition::Serving | Condition::Learning | Condition::Unknown(_) => true,
             Condition::Failing(why) => matches!(
                 why,
-                Why::NoLeader | Why::OtherLeader { .. } | Why::Lagging { .. } | Why::NotReady
+                Why::NoLeader
+                    | Why::OtherLeader { .. }
+                    | Why::Lagging { .. }
+                    | Why::NotReady
+                    | Why::Silent(Unanswered::Defragmenting)
             ),
         }
 }

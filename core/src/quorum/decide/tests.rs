@@ -526,6 +526,15 @@ fn rule_12_those_that_could_not_be_asked_may_serve() {
 }
 
 #[test]
+fn rule_12_one_that_defragments_may_serve_a_moment_later() {
+    let mut o = healthy(3);
+    silent(&mut o, 2, Unanswered::Defragmenting);
+    crashed(&mut o, 1);
+    silent(&mut o, 0, Unanswered::Deadline);
+    assert_waits(&verdict(&o, Kind::Evict, 1), "may-complete");
+}
+
+#[test]
 fn rule_13_an_alive_member_waits_while_quorum_is_lost() {
     let mut o = quorum_lost();
     assert_waits(&verdict(&o, Kind::Evict, 0), "quorum-lost");

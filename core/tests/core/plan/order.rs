@@ -171,6 +171,17 @@ fn step_2_with_quorum_lost_an_alive_one_stays_while_no_updated_one_answers() {
 }
 
 #[test]
+fn step_2_a_member_that_defragments_is_left_alone_until_it_is_done() {
+    let defragments = |m: &mut crate::world::Inhabitant| m.silent(Unanswered::Defragmenting);
+    let scene = Scene::of(3).with("c", defragments);
+    assert_eq!(scene.says(), "wait updated-members");
+    let for_long = scene.out_for("c", minutes(10));
+    assert_eq!(for_long.says(), "wait updated-members");
+    let hangs = Scene::of(3).with("c", hung).out_for("c", minutes(10));
+    assert!(hangs.says().starts_with("delete c"), "{}", hangs.says());
+}
+
+#[test]
 fn step_2_a_leader_that_is_down_has_nothing_to_hand_over() {
     for (state, is) in [(crashed as fn(&mut _), "dead"), (starting, "starting")] {
         let scene = Scene::of(3).with("a", state);

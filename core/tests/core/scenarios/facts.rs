@@ -164,6 +164,7 @@ fn of_etcd(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
     match words {
         ["serves"] => {}
         ["hangs"] => member.silent(Unanswered::Deadline),
+        ["defragments"] => member.silent(Unanswered::Defragmenting),
         ["refuses", "connections"] => member.silent(Unanswered::Refused),
         ["unasked"] => member.answers = Answers::Unasked,
         ["fails", "TLS"] => member.silent(Unanswered::Tls("certificate has expired".into())),

@@ -268,6 +268,15 @@ fn the_grant_of_another_process_is_watched_and_settles_by_age() {
 }
 
 #[test]
+fn a_call_that_outlives_its_ledger_keeps_the_next_run_waiting() {
+    // The budget was deleted and created again, without the grant.
+    let running = with(|f| f.call = Call::Running);
+    assert_eq!(refused(&cluster(3), &running), "in-flight");
+    let over = with(|f| f.call = Call::Returned { done: true });
+    assert_eq!(first(&cluster(3), &over), "grant etcd-2");
+}
+
+#[test]
 fn due_is_what_exceeds_both_floors() {
     let sizes = |db, in_use| {
         let mut observation = cluster(3);
@@ -293,7 +302,7 @@ fn no_gain_means_not_again_for_24_hours_unless_somebody_asks() {
         for own in facts.members.values_mut() {
             own.last = Some(LastRun {
                 ended_ago: Duration::from_secs(hours * 3_600),
-                took: Duration::from_secs(9),
+                took: Some(Duration::from_secs(9)),
                 size_before: 2 * GIB,
                 size_after,
                 request: None,
@@ -453,13 +462,22 @@ fn there_has_to_be_room_and_time() {
         m.liveness = Some(Duration::from_secs(12));
         m.last = Some(LastRun {
             ended_ago: Duration::from_secs(90_000),
-            took: Duration::from_secs(4),
+            took: Some(Duration::from_secs(4)),
             size_before: 3 * GIB,
             size_after: Some(GIB),
             request: None,
         });
     });
     assert_eq!(first(&cluster(3), &measured), "grant etcd-2");
+    let mut unseen = measured;
+    for own in unseen.members.values_mut() {
+        own.last.as_mut().unwrap().took = None;
+    }
+    assert_eq!(
+        refused(&cluster(3), &unseen),
+        "liveness",
+        "an end that nobody saw"
+    );
     let short = with(|f| f.settings.timeout = Duration::from_secs(31));
     assert_eq!(refused(&cluster(3), &short), "timeout");
 }
@@ -505,6 +523,10 @@ fn nospace_is_urgent_and_is_disarmed_when_all_have_room() {
     assert_eq!(decide(&room, &facts()), Disarm::Disarm(vec![MemberId(2)]));
     let report = with(|f| f.settings.mode = Mode::Report);
     assert_eq!(decide(&room, &report), Disarm::ReportOnly);
+    let mut druid = with(|f| f.other_schedule = Some("0 0 */3 * *".into()));
+    assert_eq!(decide(&room, &druid), Disarm::ReportOnly);
+    druid.request = Some("now".into());
+    assert_eq!(decide(&room, &druid), Disarm::Disarm(vec![MemberId(2)]));
     assert_eq!(decide(&cluster(3), &facts()), Disarm::NoAlarm);
     silent(&mut room, 0);
     assert!(matches!(decide(&room, &facts()), Disarm::Unknown { .. }));

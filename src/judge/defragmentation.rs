@@ -1,0 +1,107 @@
+//! The evaluation of a defragmentation, for which the gate itself asks.
+//!
+//! It is asked twice: for the grant, and once more right before the call, which renews the grant.
+//! Leadership is not moved here: the asker has to move it to a follower that is defragmented.
+
+use super::decision::{Ground, Refused};
+use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
+use super::question::{DefragmentationQuestion, Sighting};
+use crate::ledger::{Page, StatusUpdate};
+use crate::observe::Look;
+use crate::quorum::{
+    Actor, Basis, ClusterRef, Disruption, Grace, Grants, Kind, Permitted, Reason, Snapshot,
+    Verdict, decide,
+};
+
+/// A question about a defragmentation that is being evaluated.
+pub(super) struct DefragmentationCase<'a> {
+    pub(super) evaluation: &'a Evaluation<'a>,
+    pub(super) question: &'a DefragmentationQuestion,
+}
+
+/// The facts that a decision about a defragmentation was made on.
+pub(super) struct Found {
+    page: Page,
+    look: Look,
+}
+
+impl DefragmentationCase<'_> {
+    /// Evaluates the question to its end, however long that takes.
+    pub(super) async fn evaluate(mut self) -> Result<Ground, Stop> {
+        let (evaluation, cluster) = (self.evaluation, &self.question.cluster);
+        evaluation.about(cluster);
+        let ledger = evaluation.read_ledger(cluster).await;
+        evaluation.run(&mut self, cluster, ledger).await
+    }
+
+    /// Whether the asker would choose otherwise by these facts: it chose while every voter served,
+    /// and makes no call to a leader that could hand over.
+    fn is_outdated(&self, page: &Page, look: &Look) -> bool {
+        let DefragmentationQuestion {
+            pod, begins, seen, ..
+        } = self.question;
+        let snapshot = &look.snapshot;
+        let leads = snapshot.member(&pod.name).is_some_and(|m| m.leader);
+        let hands_over = begins.is_some() && leads && snapshot.members.len() > 1;
+        Sighting::of(page, &look.world) != *seen || hands_over || !all_serve(snapshot)
+    }
+}
+
+fn all_serve(snapshot: &Snapshot) -> bool {
+    let none = Grants::default();
+    snapshot.serving(&none, None) >= snapshot.voters(&none, None)
+}
+
+impl Case for DefragmentationCase<'_> {
+    type Found = Found;
+
+    async fn consider(
+        &mut self,
+        _cluster: &ClusterRef,
+        ledger: LedgerRead,
+    ) -> Result<(Found, Verdict), Stop> {
+        let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
+        let observer = &self.evaluation.deps.observer;
+        let look = Box::pin(observer.look(&page, self.evaluation.latest())).await?;
+        if self.is_outdated(&page, &look) {
+            return Err(Refused::Outdated.into());
+        }
+        let pod = &self.question.pod;
+        let disruption = Disruption {
+            target: pod.clone(),
+            kind: Kind::Defragment,
+            actor: Actor::Gate,
+            grace: Grace::Graceful,
+            precondition: Some(pod.uid.clone()),
+        };
+        let verdict = decide(&look.snapshot, &page.grants, &disruption);
+        Ok((Found { page, look }, verdict))
+    }
+
+    async fn record(&self, found: &Found, basis: Basis) -> Result<Ground, Stop> {
+        let Found { page, look } = found;
+        let deps = self.evaluation.deps;
+        let DefragmentationQuestion {
+            pod,
+            asker,
+            holder,
+            timeout,
+            begins,
+            ..
+        } = self.question;
+        let permitted = Permitted::Defragment {
+            holder: holder.clone(),
+            timeout_seconds: timeout.as_secs(),
+        };
+        let at = deps.clock.now().to_string();
+        let asker = asker.name.clone();
+        let grants = page.grants.issue(&pod.name, permitted, asker, at);
+        let update = StatusUpdate {
+            tolerance: Some(look.snapshot.tolerance(&grants)),
+            defragmentation: begins.clone(),
+            ..look.world.status_update(Some(&look.snapshot))
+        };
+        let (_, proof) = deps.ledger().record(page, &grants, update).await?;
+        Ok(Ground::Recorded(basis, proof))
+    }
+}

@@ -1,0 +1,98 @@
+//! Defragmentations: what the judge permits, and what members say that are in the middle of one.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::Court;
+use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::{BUDGET, NAMESPACE};
+use crate::judge::{Asker, DefragmentationQuestion, Refused, Sighting};
+use crate::quorum::evidence::Unanswered;
+use crate::quorum::{Actor, ClusterRef, Condition, TargetPod, Why};
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(4)
+}
+
+fn cluster() -> ClusterRef {
+    ClusterRef::new("db", "etcd")
+}
+
+#[tokio::test]
+async fn a_defragmentation_is_not_permitted_while_a_voter_does_not_serve() {
+    let court = Court::new().await;
+    let page = court.judge.deps.ledger().read(&cluster()).await;
+    let page = page.unwrap().unwrap();
+    let look = court.judge.deps.observer.look(&page, soon()).await.unwrap();
+    let question = DefragmentationQuestion {
+        cluster: cluster(),
+        pod: TargetPod {
+            name: "etcd-1".into(),
+            uid: "u1".into(),
+        },
+        asker: Asker {
+            name: "gate".into(),
+            actor: Actor::Gate,
+        },
+        holder: "gate-0/1".into(),
+        timeout: Duration::from_secs(60),
+        begins: None,
+        deadline: soon(),
+        seen: Sighting::of(&page, &look.world),
+    };
+    let answer = court.judge.judge_defragmentation(question).await;
+    assert_eq!(answer.decision.unwrap_err(), Refused::Outdated);
+    let budget = court.api.get(BUDGET).unwrap();
+    assert!(budget["status"]["grants"].is_null(), "{budget}");
+}
+
+/// Serves this page of metrics. Returns the port.
+async fn metrics(page: &'static str) -> u16 {
+    let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let length = page.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
+        }
+    });
+    port
+}
+
+/// Names the port of the metrics in a pod.
+fn serve_metrics_at(api: &FakeApi, pod: &str, port: u16) {
+    let path = format!("{NAMESPACE}/pods/{pod}");
+    let mut pod = api.get(&path).unwrap();
+    let ports = pod["spec"]["containers"][0]["ports"].as_array_mut();
+    let named = json!({"name": "metrics", "containerPort": port});
+    ports.unwrap().push(named);
+    api.put(&path, pod);
+}
+
+#[tokio::test]
+async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_serve() {
+    let court = Court::new().await;
+    let busy = metrics("etcd_disk_defrag_inflight 1\n").await;
+    let idle = metrics("etcd_disk_defrag_inflight 0\n").await;
+    serve_metrics_at(&court.api, "etcd-0", busy);
+    serve_metrics_at(&court.api, "etcd-1", idle);
+    let page = court.judge.deps.ledger().read(&cluster()).await;
+    let page = page.unwrap().unwrap();
+    let look = court.judge.deps.observer.look(&page, soon()).await.unwrap();
+    let conditions = look.snapshot.members.iter().map(|m| m.condition.clone());
+    let silent = Condition::Unknown(Why::Silent(Unanswered::Deadline));
+    let expected = [
+        Condition::Failing(Why::Silent(Unanswered::Defragmenting)),
+        silent.clone(),
+        silent,
+    ];
+    assert_eq!(conditions.collect::<Vec<_>>(), expected);
+    let (answer, _) = court.evict().await;
+    let refused = format!("{:?}", answer.decision.unwrap_err());
+    assert!(refused.contains("Defragmenting"), "{refused}");
+}
