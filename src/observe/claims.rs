@@ -3,6 +3,7 @@
 //! A claim that is deleted stays, terminating, as long as a pod uses it, and its data goes with
 //! that pod.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
@@ -103,19 +104,22 @@ impl Observer {
             defined.is_none() || labels.is_some_and(labels_enrol)
         });
         let enrolled: BTreeSet<String> = sets.filter_map(|set| set.metadata.name).collect();
-        let mut names = enrolled.clone();
-        names.extend(defined.into_iter().flatten());
+        let names: BTreeSet<&String> = enrolled.iter().chain(defined.iter().flatten()).collect();
+        let mut names: Vec<&String> = names.into_iter().collect();
+        // The templates of a StatefulSet that is gone are not known. So those with longer names,
+        // which leave less to the template, come first.
+        names.sort_by_key(|name| Reverse(name.len()));
         for name in names {
-            let Some((template, pod)) = read_as(claim, &name) else {
+            let Some((template, pod)) = read_as(claim, name) else {
                 continue;
             };
-            let cluster = ClusterRef::new(namespace, &name);
+            let cluster = ClusterRef::new(namespace, name);
             if !self.is_claim_of(claim, template, &pod, &cluster).await? {
                 continue;
             }
             match self.ledger().read(&cluster).await {
                 Ok(Some(page)) => return Ok(ClaimIdentity::Guarded(Box::new(page), pod)),
-                Ok(None) if enrolled.contains(&name) => {
+                Ok(None) if enrolled.contains(name) => {
                     return Ok(ClaimIdentity::Unrecorded(cluster, pod, None));
                 }
                 Ok(None) => {}

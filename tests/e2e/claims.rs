@@ -119,7 +119,17 @@ async fn a_pod_whose_claim_is_marked_goes_while_all_others_serve_and_counts_when
     broken.mend();
     world.etcd.serves("etcd-1", SOON).await?;
 
-    world.lets_go(By::Delete, "etcd-2").await?;
+    let dry = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    let pods = world.pods();
+    eventually(SOON, "etcd-2 may go", || pods.delete("etcd-2", &dry)).await?;
+
+    // etcd takes no empty member under its old identity.
+    world.etcd.remove("etcd-2").await?;
+    world.etcd.add_learner("etcd-2").await?;
+    eventually(SOON, "etcd-2 goes", || world.delete("etcd-2")).await?;
     let open = causes(&world, "etcd-2").await?;
     ensure!(open.contains(&"Replace".to_owned()), "{open:?}");
     eventually(SOON, "the data is gone with the pod", || async {
@@ -127,20 +137,6 @@ async fn a_pod_whose_claim_is_marked_goes_while_all_others_serve_and_counts_when
         let uid = claim.context("there is no new claim")?.metadata.uid;
         ensure!(uid != old, "it is the old claim");
         anyhow::Ok(())
-    })
-    .await?;
-    // etcd does not take an empty member under its old identity.
-    world.etcd.remove("etcd-2").await?;
-    world.etcd.add_learner("etcd-2").await?;
-    let uid = world.etcd.pod_uid("etcd-2").await?;
-    eventually(SOON, "etcd-2 may start anew", || world.delete("etcd-2")).await?;
-    let what = "another incarnation of etcd-2 exists";
-    eventually(SOON, what, || async {
-        ensure!(
-            world.etcd.pod_uid("etcd-2").await? != uid,
-            "it is still there"
-        );
-        Ok(())
     })
     .await?;
     eventually(SOON, "etcd-2 is promoted", || world.etcd.promote("etcd-2")).await?;
@@ -218,32 +214,46 @@ async fn the_claims_that_a_deleted_set_left_may_go() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scale_in_takes_its_claims_along_by_the_policy_and_leaves_the_others_to_people()
--> Result<()> {
+async fn a_scale_in_takes_its_claims_along_by_the_retention_policy() -> Result<()> {
     let world = World::new("claim-scale-in").await?;
     retain(&world, "Retain", "Delete").await?;
+    scale_in(&world).await?;
+    no_claim(&world, "etcd-2").await?;
+    nothing_else_goes(&world).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_claim_of_a_removed_member_stays_until_somebody_deletes_it() -> Result<()> {
+    let world = World::new("claim-removed").await?;
+    scale_in(&world).await?;
+    ensure!(!is_marked(&world, "etcd-2").await?, "nobody deleted it");
+    let what = "the claim of a removed member may go";
+    eventually(SOON, what, || delete(&world, "etcd-2")).await?;
+    no_claim(&world, "etcd-2").await?;
+    nothing_else_goes(&world).await?;
+    world.close().await
+}
+
+/// Removes `etcd-2` from etcd, and its pod.
+async fn scale_in(world: &World) -> Result<()> {
     world.etcd.remove("etcd-2").await?;
     eventually(SOON, "the scale-in is accepted", || world.etcd.scale(2)).await?;
-    no_claim(&world, "etcd-2").await?;
-    retain(&world, "Retain", "Retain").await?;
-    world.etcd.remove("etcd-1").await?;
-    eventually(SOON, "the scale-in is accepted", || world.etcd.scale(1)).await?;
-    eventually(SOON, "one pod is left", || async {
+    eventually(SOON, "two pods are left", || async {
         let pods = world.etcd.pods().await?;
-        ensure!(pods.len() == 1, "there are {}", pods.len());
+        ensure!(pods.len() == 2, "there are {}", pods.len());
         anyhow::Ok(())
     })
-    .await?;
-    ensure!(!is_marked(&world, "etcd-1").await?, "nobody deleted it");
-    eventually(SOON, "the claim of a removed member may go", || {
-        delete(&world, "etcd-1")
-    })
-    .await?;
-    no_claim(&world, "etcd-1").await?;
-    let (code, message) = refusal(delete(&world, "etcd-0").await)?;
-    ensure!(code == 403, "{code}: {message}");
-    world.settled().await?;
-    world.close().await
+    .await
+}
+
+/// Checks that the claims of the members that are left stay, and waits until no grant is open.
+async fn nothing_else_goes(world: &World) -> Result<()> {
+    for pod in ["etcd-0", "etcd-1"] {
+        let (code, message) = refusal(delete(world, pod).await)?;
+        ensure!(code == 403, "{code}: {message}");
+    }
+    world.settled().await
 }
 
 fn claims(world: &World) -> Api<PersistentVolumeClaim> {

@@ -810,6 +810,13 @@ async fn a_claim_belongs_to_the_member_that_its_name_and_its_template_give() {
     // The claims outlive the StatefulSet.
     site.api.remove(SET);
     assert_eq!(whose(&site, "data-etcd-2").await, "etcd-2 of etcd");
+    let longer = json!({"metadata": {"name": "web-etcd", "uid": "web"}, "spec": {"statefulSetName": "web-etcd"}});
+    let path = BUDGET.replace("/etcd", "/web-etcd");
+    site.api.put(&path, budget_json(&longer));
+    assert_eq!(
+        whose(&site, "data-web-etcd-2").await,
+        "web-etcd-2 of web-etcd"
+    );
 }
 
 #[tokio::test]
