@@ -32,14 +32,22 @@ struct Court {
 }
 
 impl Court {
+    /// Members that end each connection.
     async fn new() -> Self {
+        Self::of_members(false).await
+    }
+
+    /// Members that end each connection, or keep it and say nothing.
+    async fn of_members(are_silent: bool) -> Self {
         let api = FakeApi::default();
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = api.clone();
         tokio::spawn(async move {
-            while listener.accept().await.is_ok() {
+            let mut kept = Vec::new();
+            while let Ok((connection, _)) = listener.accept().await {
                 asked.note(ASKED);
+                kept.extend(are_silent.then_some(connection));
             }
         });
         api.put(

@@ -42,8 +42,8 @@ pub(super) async fn look(run: &Run, cluster: &ClusterRef) -> Result<Option<Look>
     }))
 }
 
-/// The ledger and the Kubernetes half. `None` if the cluster has no budget. Few clusters are read at
-/// one time, but members are asked outside of that limit, so that a cluster that hangs delays no
+/// The ledger and the Kubernetes half. `None` if the cluster has no budget. Few clusters are read
+/// at one time, but members are asked outside of that limit, so that a cluster that hangs delays no
 /// other.
 pub(super) async fn read(
     run: &Run,

@@ -11,8 +11,9 @@ use super::Court;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE};
 use crate::judge::{Asker, DefragmentationQuestion, Refused, Sighting};
+use crate::observe::{Look, PodLook};
 use crate::quorum::evidence::Unanswered;
-use crate::quorum::{Actor, ClusterRef, Condition, TargetPod, Why};
+use crate::quorum::{Actor, ClusterRef, Condition, Kind, TargetPod, Why};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(4)
@@ -76,23 +77,30 @@ fn serve_metrics_at(api: &FakeApi, pod: &str, port: u16) {
 
 #[tokio::test]
 async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_serve() {
-    let court = Court::new().await;
+    let court = Court::of_members(true).await;
     let busy = metrics("etcd_disk_defrag_inflight 1\n").await;
     let idle = metrics("etcd_disk_defrag_inflight 0\n").await;
     serve_metrics_at(&court.api, "etcd-0", busy);
     serve_metrics_at(&court.api, "etcd-1", idle);
     let page = court.judge.deps.ledger().read(&cluster()).await;
     let page = page.unwrap().unwrap();
-    let look = court.judge.deps.observer.look(&page, soon()).await.unwrap();
-    let conditions = look.snapshot.members.iter().map(|m| m.condition.clone());
     let silent = Condition::Unknown(Why::Silent(Unanswered::Deadline));
     let expected = [
         Condition::Failing(Why::Silent(Unanswered::Defragmenting)),
         silent.clone(),
         silent,
     ];
-    assert_eq!(conditions.collect::<Vec<_>>(), expected);
-    let (answer, _) = court.evict().await;
-    let refused = format!("{:?}", answer.decision.unwrap_err());
-    assert!(refused.contains("Defragmenting"), "{refused}");
+    let conditions = |look: &Look| -> Vec<Condition> {
+        let members = look.snapshot.members.iter();
+        members.map(|member| member.condition.clone()).collect()
+    };
+    let observer = &court.judge.deps.observer;
+    let look = observer.look(&page, soon()).await.unwrap();
+    assert_eq!(conditions(&look), expected);
+    let asked = (&"etcd-1".into(), Kind::Evict);
+    let looked = observer.look_for(&page, asked, soon(), |_, _| None::<()>);
+    let PodLook::Full(look, _) = looked.await.unwrap() else {
+        panic!("no rule answers without the members");
+    };
+    assert_eq!(conditions(&look), expected, "for a verdict");
 }
