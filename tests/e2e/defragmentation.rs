@@ -92,20 +92,18 @@ async fn each_value_of_the_annotation_asks_for_one_run() -> Result<()> {
     wish(&world, "Report").await?;
     says(&world, "ReportOnly").await?;
     each_ran(&world, 0).await?;
-    for (count, value) in [(1, "monday"), (2, "tuesday")] {
-        request(&world, value).await?;
-        all_ran(&world, Some(value)).await?;
-        says(&world, "NothingDue").await?;
-        each_ran(&world, count).await?;
-    }
+    request(&world, "monday").await?;
+    all_ran(&world, Some("monday")).await?;
+    says(&world, "NothingDue").await?;
+    each_ran(&world, 1).await?;
     // Other processes ask for nothing more by a value that was served.
     for replica in world.gate.replicas() {
         replica.restart().await?;
     }
     world.gate.in_force(SOON).await?;
-    request(&world, "wednesday").await?;
-    all_ran(&world, Some("wednesday")).await?;
-    each_ran(&world, 3).await?;
+    request(&world, "tuesday").await?;
+    all_ran(&world, Some("tuesday")).await?;
+    each_ran(&world, 2).await?;
     world.close().await
 }
 
@@ -202,6 +200,7 @@ async fn nospace_is_mended_where_there_is_something_to_free() -> Result<()> {
     let small = |etcd: EtcdClusterBuilder| etcd.claim_size("8Gi").quota_bytes(quota);
     let world = World::builder("defrag-nospace").etcd(small).start().await?;
     let mut etcd = world.etcd.connect().await?;
+    etcd.put("little", "some", None).await?;
     let full = async {
         for piece in 0..200 {
             let put = etcd.put(format!("piece/{piece}"), vec![7_u8; PIECE], None);
@@ -214,6 +213,8 @@ async fn nospace_is_mended_where_there_is_something_to_free() -> Result<()> {
     let why = full.await?;
     ensure!(why.contains("database space exceeded"), "{why}");
     forget(&world, "piece/").await?;
+    // A member counts the pages that a commit has freed from its next commit on.
+    forget(&world, "little").await?;
     wish(&world, "Auto").await?;
     eventually(RUN, "writes pass again", || async {
         let mut etcd = world.etcd.connect().await?;
@@ -236,9 +237,10 @@ async fn a_defragmentation_by_another_client_is_seen_and_keeps_the_others_in_pla
         .start()
         .await?;
     let mut etcd = world.etcd.connect().await?;
-    for piece in 0..200 {
+    for piece in 0..128 {
         etcd.put(format!("kept/{piece}"), vec![7_u8; PIECE], None)
-            .await?;
+            .await
+            .context("cannot write")?;
     }
     let member = world.etcd.followers().await?.remove(0);
     let client = world.etcd.connect_to(&member).await?;
@@ -264,8 +266,9 @@ async fn a_defragmentation_by_another_client_is_seen_and_keeps_the_others_in_pla
     })
     .await?;
     ensure!(world.granted().await?.is_empty(), "something was permitted");
+    // The client gives up before the last of them. The member does not.
     for call in foreign {
-        call.await??;
+        let _ = call.await?;
     }
     world.etcd.serves(&member, SOON).await?;
     world.lets_go(By::Delete, &other).await?;

@@ -105,6 +105,12 @@ fn said(
             "QuotaUnknown",
             format!("a NOSPACE alarm stands, and the size or the quota of {member} is not known"),
         ),
+        Story::Resting(_, Disarm::AfterDefragmentation { member }) => (
+            "NoSpace",
+            format!(
+                "a NOSPACE alarm stands, and {member} has 90 % of its quota or more; less is in use, and too little of it can be freed for a run by itself"
+            ),
+        ),
         Story::Resting(Next::Nothing | Next::Watch { .. } | Next::Act(_), _) => {
             let Some(failed) = failed(look, facts) else {
                 return ("True", "NothingDue", "no member is due".to_owned());
