@@ -270,8 +270,15 @@ async fn a_defragmentation_by_another_client_is_seen_and_keeps_the_others_in_pla
     for call in foreign {
         let _ = call.await?;
     }
-    world.etcd.serves(&member, SOON).await?;
-    world.lets_go(By::Delete, &other).await?;
+    eventually(
+        SOON,
+        "all runs are over, and another one may go",
+        || async {
+            world.delete(&other).await?;
+            anyhow::Ok(())
+        },
+    )
+    .await?;
     world.close().await
 }
 
