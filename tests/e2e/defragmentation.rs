@@ -297,6 +297,19 @@ async fn fragmented(
         etcd.put(key, vec![7_u8; PIECE], None::<PutOptions>).await?;
     }
     forget(&world, "fragment/").await?;
+    // A member counts the pages that a commit has freed from a later commit on.
+    eventually(SOON, "every member counts what can be freed", || async {
+        let mut etcd = world.etcd.connect().await?;
+        etcd.put("little", "some", None::<PutOptions>).await?;
+        for pod in world.etcd.pod_names() {
+            let mut member = world.etcd.connect_to(&pod).await?;
+            let status = member.status().await?;
+            let (size, in_use) = (status.db_size(), status.raft_used_db_size());
+            ensure!(in_use < size / 2, "{pod} has {size} bytes, {in_use} in use");
+        }
+        Ok(())
+    })
+    .await?;
     Ok(world)
 }
 
