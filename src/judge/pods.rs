@@ -6,7 +6,7 @@ use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
 use super::leadership::{self, Transfer};
 use super::question::{DryRun, Question, Sighting};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page, Recorded};
+use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World};
 use crate::quorum::pod::Pod;
 use crate::quorum::{
@@ -237,8 +237,12 @@ impl<'a> PodCase<'a> {
             Succession::Move(begun) => Some(*begun),
             Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
         };
+        let begins = StatusUpdate {
+            leader_move,
+            ..StatusUpdate::default()
+        };
         let permitted = std::iter::once(deleted).chain(replaced);
-        let grant = self.evaluation.grant(facts, pod, permitted, leader_move);
+        let grant = self.evaluation.grant(facts, pod, permitted, begins);
         grant.await
     }
 

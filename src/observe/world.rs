@@ -221,6 +221,11 @@ impl World {
 
     /// The facts that the budget should record. `snapshot` is the judged cluster, if it was judged.
     pub fn status_update(&self, snapshot: Option<&Snapshot>) -> StatusUpdate {
+        self.complete(StatusUpdate::default(), snapshot)
+    }
+
+    /// Completes an update by the facts that the budget should record.
+    pub fn complete(&self, update: StatusUpdate, snapshot: Option<&Snapshot>) -> StatusUpdate {
         let set = self.objects.set.as_ref();
         let grace = self.policy.scale_out_grace;
         StatusUpdate {
@@ -233,9 +238,7 @@ impl World {
             selector: self.objects.selector.clone(),
             trust: Some(self.objects.trust),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
-            tolerance: None,
-            leader_move: None,
-            defragmentation: None,
+            ..update
         }
     }
 
