@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::settings::Settings;
-use super::{containers, pods, scope};
+use super::{belonging, containers, pods};
 use crate::api::{MemberStatus, MembersSpec};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
@@ -97,7 +97,7 @@ fn dns_name(pod: &Pod, manner: &Manner<'_>) -> Option<String> {
         .filter(|service| !service.is_empty())?;
     Some(format!(
         "{}.{service}.{}.svc",
-        scope::name(pod),
+        belonging::name(pod),
         manner.namespace
     ))
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Ages;
-use super::volumes::TlsSecrets;
+use super::access::TlsSecrets;
 use crate::api::OwnerStatus;
 use crate::etcd::{Endpoint, Pace};
 use crate::quorum::evidence::Round;

@@ -238,7 +238,7 @@ async fn a_recreated_stateful_set_with_another_selector_is_looked_up_by_that() {
 }
 
 fn names(world: &World) -> Vec<String> {
-    let names = world.pods().iter().map(crate::observe::scope::name);
+    let names = world.pods().iter().map(crate::observe::belonging::name);
     names.map(|name| name.to_string()).collect()
 }
 
