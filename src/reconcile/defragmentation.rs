@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Run;
-use super::keeper::{RESYNC, Wake};
 use super::look::{self, Look, Problem};
+use super::workers::{RESYNC, Wake};
 use crate::api::{cause_kind, condition};
 use crate::causes::causes;
 use crate::ledger::Page;

@@ -25,9 +25,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tracing::{info, warn};
 
 use super::Run;
-use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Problem, look};
 use super::strategy::kind;
+use super::workers::{RESYNC, Wake};
 use crate::causes::causes;
 use crate::judge::Sighting;
 use crate::ledger::LedgerError;
