@@ -5,7 +5,7 @@
 
 use super::decision::{Ground, Refused};
 use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
-use super::question::{DefragmentationQuestion, Sighting};
+use super::question::{DefragmentationQuestion, SeenVersions};
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::Look;
 use crate::quorum::{Basis, ClusterRef, Disruption, Kind, Permitted, Reason, Verdict, decide};
@@ -34,7 +34,7 @@ impl DefragmentationCase<'_> {
         let snapshot = &look.snapshot;
         let leads = snapshot.member(&pod.name).is_some_and(|m| m.leader);
         let hands_over = begins.is_some() && leads && snapshot.members.len() > 1;
-        Sighting::of(page, &look.world) != *seen || hands_over || !snapshot.all_voters_serve()
+        SeenVersions::of(page, &look.world) != *seen || hands_over || !snapshot.all_voters_serve()
     }
 }
 

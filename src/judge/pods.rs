@@ -4,7 +4,7 @@ use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
 use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
 use super::leadership::{self, Transfer};
-use super::question::{DryRun, Question, Sighting};
+use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World};
@@ -20,7 +20,7 @@ pub(super) struct PodCase<'a> {
     evaluation: &'a Evaluation<'a>,
     deps: &'a JudgeDeps,
     question: &'a Question,
-    seen: Option<Sighting>,
+    seen: Option<SeenVersions>,
     /// Whether a move of leadership was tried. One request moves it once at most.
     moved_leadership: bool,
 }
@@ -192,7 +192,7 @@ impl<'a> PodCase<'a> {
         let (world, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
         let is_outdated = self
             .seen
-            .is_some_and(|seen| seen != Sighting::of(&page, &world));
+            .is_some_and(|seen| seen != SeenVersions::of(&page, &world));
         let facts = Facts {
             page,
             world: Some(world),
