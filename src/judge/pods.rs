@@ -235,7 +235,7 @@ impl<'a> PodCase<'a> {
         // replica begins one meanwhile.
         let leader_move = match succession {
             Succession::Move(begun) => Some(*begun),
-            Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
+            Succession::Unneeded | Succession::Wait(_) | Succession::GoesAsLeader => None,
         };
         let begins = StatusUpdate {
             leader_move,
@@ -252,7 +252,7 @@ impl<'a> PodCase<'a> {
         let evaluation = self.evaluation;
         let (to, world) = match (found.succession, &found.facts.world) {
             (Succession::Move(begun), Some(world)) => (begun.to, world),
-            (Succession::NotNow, _) => {
+            (Succession::GoesAsLeader, _) => {
                 evaluation.warn(
                     "it leads the cluster, and leadership moved a moment ago: it goes as leader",
                 );
@@ -321,7 +321,7 @@ impl Case for PodCase<'_> {
             Succession::Wait(remaining) => {
                 Err(Refused::Wait(Reason::LeadershipMoved { remaining }).into())
             }
-            Succession::Unneeded | Succession::Move(_) | Succession::NotNow => Ok(()),
+            Succession::Unneeded | Succession::Move(_) | Succession::GoesAsLeader => Ok(()),
         }
     }
 
