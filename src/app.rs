@@ -283,7 +283,7 @@ impl Parts {
         .context("cannot ask other replicas by TLS")?;
         let view = worker.view();
         let keeping = worker.run(ending.clone());
-        supervisor.spawn("keeper of the endpoint", ending.clone(), keeping);
+        supervisor.spawn("worker of the endpoint", ending.clone(), keeping);
         Ok(view)
     }
 

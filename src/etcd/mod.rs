@@ -15,9 +15,9 @@ mod external;
 mod failure;
 mod fault;
 mod metrics;
-mod pace;
 mod probe;
 mod read_after_hangup;
+mod time_limit;
 mod tls;
 
 pub use admin::{Admin, AdminError};
@@ -25,6 +25,6 @@ pub use attention::{WatchedMember, same as same_watched};
 pub use connect::Connections;
 pub use endpoint::Endpoint;
 pub use metrics::MemberMetrics;
-pub use pace::Pace;
 pub use probe::Prober;
+pub use time_limit::TimeLimit;
 pub use tls::{TlsError, TlsIdentity, User};

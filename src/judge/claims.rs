@@ -4,7 +4,7 @@ use super::decision::{Ground, Refused, unavailable};
 use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
 use super::question::{ClaimQuestion, DryRun};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page};
+use crate::ledger::{LedgerError, Page, StatusUpdate};
 use crate::observe::{ClaimIdentity, Look, ObserveError, Sooner, World};
 use crate::quorum::{
     Basis, ClaimDeletion, ClusterRef, Kind, Permission, Permitted, PodName, Reason, Verdict,
@@ -163,8 +163,9 @@ impl Case for ClaimCase<'_> {
     }
 
     async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {
-        let replaced = [Permitted::Replace];
-        let proof = self.evaluation.grant(facts, &self.member, replaced, None);
+        let (member, replaced) = (&self.member, [Permitted::Replace]);
+        let begins = StatusUpdate::default();
+        let proof = self.evaluation.grant(facts, member, replaced, begins);
         Ok(Ground::Recorded(basis, proof.await?))
     }
 }

@@ -16,8 +16,8 @@ use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{ObserveError, World};
 use crate::quorum::{
-    Actor, Basis, ClusterRef, EvidenceMode, Grants, LeaderMove, Permission, Permitted, PodName,
-    Reason, Snapshot, Verdict,
+    Actor, Basis, ClusterRef, EvidenceMode, Grants, Permission, Permitted, PodName, Reason,
+    Snapshot, Verdict,
 };
 use crate::telemetry::metrics::Phase;
 
@@ -284,13 +284,14 @@ impl<'a> Evaluation<'a> {
         done
     }
 
-    /// Records the permission of all of `permitted` for `member`.
+    /// Records the permission of all of `permitted` for `member`. `begins` says what begins after
+    /// this write, and is completed by what was found out about the cluster.
     pub(super) async fn grant(
         &self,
         facts: &Facts,
         member: &PodName,
         permitted: impl IntoIterator<Item = Permitted>,
-        leader_move: Option<LeaderMove>,
+        begins: StatusUpdate,
     ) -> Result<Recorded, LedgerError> {
         let Facts {
             page,
@@ -302,11 +303,13 @@ impl<'a> Evaluation<'a> {
         let issue = |grants: Grants, what| grants.issue(member, what, asker.clone(), at.clone());
         let grants = permitted.into_iter().fold(page.grants.clone(), issue);
         let snapshot = snapshot.as_ref();
-        let update = world.as_ref().map(|world| world.status_update(snapshot));
         let update = StatusUpdate {
             tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
-            leader_move,
-            ..update.unwrap_or_default()
+            ..begins
+        };
+        let update = match world {
+            Some(world) => world.complete(update, snapshot),
+            None => update,
         };
         let recorded = self.deps.ledger().record(page, &grants, update).await;
         recorded.map(|(_, proof)| proof)

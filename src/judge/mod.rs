@@ -26,7 +26,8 @@ use tokio::time::Instant;
 pub use decision::{Allowed, Answer, Decision, Ground, Refused};
 pub use deps::{Afterwards, JudgeDeps};
 pub use question::{
-    Asker, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question, SetQuestion, Sighting,
+    Asker, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question, SeenVersions,
+    SetQuestion,
 };
 
 use crate::etcd::Admin;

@@ -4,9 +4,9 @@ use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
 use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
 use super::leadership::{self, Transfer};
-use super::question::{DryRun, Question, Sighting};
+use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page, Recorded};
+use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World};
 use crate::quorum::pod::Pod;
 use crate::quorum::{
@@ -20,7 +20,7 @@ pub(super) struct PodCase<'a> {
     evaluation: &'a Evaluation<'a>,
     deps: &'a JudgeDeps,
     question: &'a Question,
-    seen: Option<Sighting>,
+    seen: Option<SeenVersions>,
     /// Whether a move of leadership was tried. One request moves it once at most.
     moved_leadership: bool,
 }
@@ -192,7 +192,7 @@ impl<'a> PodCase<'a> {
         let (world, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
         let is_outdated = self
             .seen
-            .is_some_and(|seen| seen != Sighting::of(&page, &world));
+            .is_some_and(|seen| seen != SeenVersions::of(&page, &world));
         let facts = Facts {
             page,
             world: Some(world),
@@ -235,10 +235,14 @@ impl<'a> PodCase<'a> {
         // replica begins one meanwhile.
         let leader_move = match succession {
             Succession::Move(begun) => Some(*begun),
-            Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
+            Succession::Unneeded | Succession::Wait(_) | Succession::GoesAsLeader => None,
+        };
+        let begins = StatusUpdate {
+            leader_move,
+            ..StatusUpdate::default()
         };
         let permitted = std::iter::once(deleted).chain(replaced);
-        let grant = self.evaluation.grant(facts, pod, permitted, leader_move);
+        let grant = self.evaluation.grant(facts, pod, permitted, begins);
         grant.await
     }
 
@@ -248,7 +252,7 @@ impl<'a> PodCase<'a> {
         let evaluation = self.evaluation;
         let (to, world) = match (found.succession, &found.facts.world) {
             (Succession::Move(begun), Some(world)) => (begun.to, world),
-            (Succession::NotNow, _) => {
+            (Succession::GoesAsLeader, _) => {
                 evaluation.warn(
                     "it leads the cluster, and leadership moved a moment ago: it goes as leader",
                 );
@@ -317,7 +321,7 @@ impl Case for PodCase<'_> {
             Succession::Wait(remaining) => {
                 Err(Refused::Wait(Reason::LeadershipMoved { remaining }).into())
             }
-            Succession::Unneeded | Succession::Move(_) | Succession::NotNow => Ok(()),
+            Succession::Unneeded | Succession::Move(_) | Succession::GoesAsLeader => Ok(()),
         }
     }
 

@@ -10,7 +10,6 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
 use super::error::no_such_resource;
-use super::settlement;
 use super::{Due, LedgerError, Page, Recorded, Seen, StatusUpdate, Turnstile, due, wire};
 use crate::api::{
     DefragmentationStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete,
@@ -194,7 +193,7 @@ impl Ledger {
         note: impl FnOnce(&mut Vec<DefragmentationStatus>),
     ) -> Result<Option<Page>, LedgerError> {
         let state = CauseState::Defragmentation(look);
-        match settlement::ended(page, member, state, &self.seen, settle_time) {
+        match due::ended(page, member, state, &self.seen, settle_time) {
             Some(ended) => self.settle_and_note(page, &[ended], note).await,
             None => Ok(None),
         }
@@ -210,7 +209,7 @@ impl Ledger {
         settle_time: Duration,
     ) -> Result<Option<Page>, LedgerError> {
         let state = CauseState::Replacement(look);
-        match settlement::ended(page, member, state, &self.seen, settle_time) {
+        match due::ended(page, member, state, &self.seen, settle_time) {
             Some(ended) => self.settle(page, &[ended]).await,
             None => Ok(None),
         }

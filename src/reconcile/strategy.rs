@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use super::Run;
 use super::enrol::Bounds;
-use super::keeper::RESYNC;
+use super::workers::RESYNC;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::api::{StrategyChoice, UpdateStrategyStatus, Updater};
 use crate::features::Features;
@@ -138,7 +138,7 @@ enum Problem {
 
 /// Repairs until cancelled, while this replica leads. Changes of StatefulSets and budgets wake it.
 pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
-    let keeper = Keeper {
+    let repairer = Repairer {
         client: run.client.clone(),
         ledger: run.ledger().clone(),
         features: run.settings.features,
@@ -148,7 +148,7 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
         },
     };
     let mut leading = run.leading.begun_now();
-    let mut paces = Paces::default();
+    let mut backoffs = Backoffs::default();
     loop {
         let mut next = RESYNC;
         if leading.now() {
@@ -157,16 +157,16 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
                 let ClusterRef { namespace, name } = cluster;
                 run.watches.budgets.get(namespace, name).is_some()
             };
-            let due = keeper.due(&sets, guarded);
-            let (ready, wait) = paces.take(due, run.clock.instant());
+            let due = repairer.due(&sets, guarded);
+            let (ready, wait) = backoffs.take(due, run.clock.instant());
             next = wait.unwrap_or(RESYNC).min(RESYNC);
             futures::stream::iter(ready)
                 .for_each_concurrent(AT_ONCE, |cluster| {
-                    let (keeper, metrics) = (&keeper, &run.metrics);
+                    let (repairer, metrics) = (&repairer, &run.metrics);
                     async move {
                         // A panic over one StatefulSet must not keep others from their repair. The
                         // StatefulSet has its turn again after its pause.
-                        if let Err(how) = caught(keeper.repair(cluster.clone())).await {
+                        if let Err(how) = caught(repairer.repair(cluster.clone())).await {
                             error!(%cluster, %how, "the repair of its update strategy broke off: a bug, so report it");
                             metrics.duty_broke("repair of an update strategy");
                         }
@@ -185,49 +185,50 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
 
 /// The pauses of all StatefulSets that were repaired.
 #[derive(Debug, Default)]
-struct Paces(HashMap<ClusterRef, Pace>);
+struct Backoffs(HashMap<ClusterRef, Backoff>);
 
 #[derive(Debug)]
-struct Pace {
+struct Backoff {
     last: Instant,
     pause: Duration,
 }
 
-impl Paces {
+impl Backoffs {
     /// The StatefulSets that may be repaired now, and the time until the next of the others may be.
     fn take(&mut self, due: Vec<ClusterRef>, now: Instant) -> (Vec<ClusterRef>, Option<Duration>) {
-        let since = |pace: &Pace| now.saturating_duration_since(pace.last);
+        let since = |backoff: &Backoff| now.saturating_duration_since(backoff.last);
         // A StatefulSet that needed no repair for twice its pause starts without history.
-        self.0.retain(|_, pace| since(pace) < pace.pause * 2);
+        self.0
+            .retain(|_, backoff| since(backoff) < backoff.pause * 2);
         let mut wait: Option<Duration> = None;
         let mut ready = Vec::new();
         for cluster in due {
             let pause = match self.0.get(&cluster) {
-                Some(pace) if since(pace) < pace.pause => {
-                    let left = pace.pause.saturating_sub(since(pace));
+                Some(backoff) if since(backoff) < backoff.pause => {
+                    let left = backoff.pause.saturating_sub(since(backoff));
                     wait = Some(wait.map_or(left, |wait| wait.min(left)));
                     continue;
                 }
-                Some(pace) => (pace.pause * 2).min(LONGEST_PAUSE),
+                Some(backoff) => (backoff.pause * 2).min(LONGEST_PAUSE),
                 None => PAUSE,
             };
             // A failed repair is tried again after the same pause.
             wait = Some(wait.map_or(pause, |wait| wait.min(pause)));
-            self.0.insert(cluster.clone(), Pace { last: now, pause });
+            self.0.insert(cluster.clone(), Backoff { last: now, pause });
             ready.push(cluster);
         }
         (ready, wait)
     }
 }
 
-struct Keeper {
+struct Repairer {
     client: Client,
     ledger: Ledger,
     features: Features,
     bounds: Bounds,
 }
 
-impl Keeper {
+impl Repairer {
     /// The StatefulSets that seem to need a repair, by the caches.
     fn due(
         &self,

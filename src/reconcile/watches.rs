@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::enrol::is_gated;
-use super::force::{self, OutOfForce};
+use super::in_force::{self, OutOfForce};
 use super::slim_pod::SlimPod;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};
@@ -377,11 +377,11 @@ pub(super) fn open(
         }),
         nodes: opening.everywhere(any(), |node: &Node| Some(Change::Node(node.name_any()))),
         validating: opening.everywhere(ours.clone(), |hooks| {
-            let outage = force::validating(hooks, None).err();
+            let outage = in_force::validating(hooks, None).err();
             Some(Change::Webhooks { outage })
         }),
         mutating: opening.everywhere(ours, |hooks| {
-            let outage = force::mutating(hooks, None).err();
+            let outage = in_force::mutating(hooks, None).err();
             Some(Change::Webhooks { outage })
         }),
     };

@@ -20,7 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 pub use reachability::ReachabilityMetrics;
 pub use rollout::RolloutMetrics;
 
-use super::strangers::STRANGERS;
+use super::unauthenticated::UNAUTHENTICATED;
 use crate::quorum::ClusterRef;
 
 /// Bucket bounds in seconds. A judgement ends within the 4.5 s that the webhook has; a decision
@@ -422,7 +422,7 @@ impl Metrics {
             counter.store(dropped(), Ordering::Relaxed);
         }
         let left_out = self.log_lines_left_out.inner();
-        left_out.store(STRANGERS.left_out(), Ordering::Relaxed);
+        left_out.store(UNAUTHENTICATED.left_out(), Ordering::Relaxed);
         let mut page = String::new();
         text::encode(&mut page, &self.registry)?;
         Ok(page)

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::state::State;
-use crate::quorum::{Actor, Disruption, Grace, Kind, MemberId, TargetPod};
+use crate::quorum::{Disruption, Kind, MemberId, TargetPod};
 
 /// The next thing to do to one pod, and the reason. `Display` is a sentence.
 ///
@@ -127,13 +127,7 @@ impl Because {
 
 /// The request of a rollout to take a pod.
 pub(super) fn disruption(target: TargetPod, departure: Departure) -> Disruption {
-    Disruption {
-        precondition: Some(target.uid.clone()),
-        target,
-        kind: departure.kind(),
-        actor: Actor::Gate,
-        grace: Grace::Graceful,
-    }
+    Disruption::of_gate(target, departure.kind())
 }
 
 impl fmt::Display for Step {

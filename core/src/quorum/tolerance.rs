@@ -102,6 +102,12 @@ impl Snapshot {
         count(serving)
     }
 
+    /// Whether every voter that counts serves, grants left aside.
+    pub fn all_voters_serve(&self) -> bool {
+        let all = self.tolerance(&Grants::default());
+        all.serving >= all.voters
+    }
+
     /// The number of voters that count, grants left aside.
     ///
     /// An unconfirmed member list may be old, so the pods that may be voters are counted too.

@@ -4,8 +4,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::Selector;
 
-use super::volumes::{self, Access, TlsSecrets};
-use super::{ObserveError, owner, scope, teardown};
+use super::access::{self, Access, TlsSecrets};
+use super::{ObserveError, belonging, owner, teardown};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
 use crate::quorum::{EvidenceMode, PodName, Policy};
@@ -52,7 +52,7 @@ pub(super) fn pods<'a>(
 /// The owners whose state may matter: that of the StatefulSet, and that of the last recorded
 /// StatefulSet if it is another.
 pub(super) fn owners(set: Option<&StatefulSet>, page: &Page) -> Vec<OwnerStatus> {
-    let current = set.and_then(|set| scope::controller(&set.metadata));
+    let current = set.and_then(|set| belonging::controller(&set.metadata));
     let mut owners: Vec<OwnerStatus> = current.map(owner::recorded).into_iter().collect();
     let last_seen = page.status().and_then(|s| s.stateful_set.as_ref());
     if let Some(owner) = last_seen.and_then(|set| set.owner.as_ref())
@@ -82,5 +82,5 @@ pub fn access(page: &Page, set: Option<&StatefulSet>, pods: &[Pod]) -> Access {
     let template = set.and_then(|set| set.spec.as_ref());
     let template = template.and_then(|spec| spec.template.spec.as_ref());
     let pod = || pods.iter().find_map(|pod| pod.spec.as_ref());
-    volumes::access(&page.budget().spec.members, template.or_else(pod))
+    access::access(&page.budget().spec.members, template.or_else(pod))
 }

@@ -15,10 +15,10 @@ use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Problem, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
+use super::workers::{RESYNC, Wake};
 use super::{Run, companion, defragmentation, redrive, strategy};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;

@@ -1,4 +1,4 @@
-//! The keeper of one ledger. It settles grants, records whether the gate is in force, and records
+//! The worker of one ledger. It settles grants, records whether the gate is in force, and records
 //! that the ledger is trusted. Every replica has one for each cluster, each by its own clock, so
 //! that nothing on which a verdict rests waits for a leader.
 
@@ -16,8 +16,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::warn;
 
 use super::Run;
-use super::force::{OutOfForce, WebhookSetup};
-use super::keeper::{RESYNC, Wake};
+use super::in_force::{OutOfForce, WebhookSetup};
+use super::workers::{RESYNC, Wake};
 use crate::causes::causes;
 use crate::ledger::{Ledger, LedgerError, Page, Pass, Turnstile};
 use crate::quorum::{ClusterRef, Trust, TrustEvent};
@@ -26,7 +26,7 @@ use crate::quorum::{ClusterRef, Trust, TrustEvent};
 const PAUSE: Duration = Duration::from_millis(100);
 /// The pause after a failure that time may cure.
 const AFTER_FAILURE: Duration = Duration::from_secs(3);
-/// How often a pod is looked at that terminates. Its end wakes the keeper; this is for an event
+/// How often a pod is looked at that terminates. Its end wakes the worker; this is for an event
 /// that was lost.
 const WHILE_TERMINATING: Duration = Duration::from_secs(15);
 

@@ -1,4 +1,4 @@
-//! Keepers: a keeper of a cluster has one task per duty. The task looks at the cluster, acts, and
+//! Workers: a worker of a cluster has one task per duty. The task looks at the cluster, acts, and
 //! sleeps until it is woken or its time has come.
 //!
 //! The tasks have no order among each other, and share only the ledger. A wake that comes while a
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::force::OutOfForce;
+use super::in_force::OutOfForce;
 use crate::quorum::ClusterRef;
 use crate::supervise::{Supervisor, TaskEnd};
 
@@ -55,7 +55,7 @@ impl Wake {
         self.defragmentation.notified().await;
     }
 
-    /// Wakes the ledger's keeper: the gate was out of force at some moment.
+    /// Wakes the ledger's worker: the gate was out of force at some moment.
     pub(super) fn out_of_force(&self, why: OutOfForce) {
         *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         self.ledger();
@@ -120,21 +120,21 @@ impl Drop for Outage<'_> {
 /// starts again.
 pub(super) type Broke = Arc<dyn Fn(&ClusterRef, &'static str, &TaskEnd, Duration) + Send + Sync>;
 
-/// The keepers of all clusters.
-pub(super) struct Keepers {
-    of: BTreeMap<ClusterRef, Keeper>,
+/// The workers of all clusters.
+pub(super) struct Workers {
+    of: BTreeMap<ClusterRef, Worker>,
     supervisor: Supervisor,
     broke: Broke,
     cancel: CancellationToken,
 }
 
-struct Keeper {
+struct Worker {
     wake: Arc<Wake>,
-    /// A guard that ends the duties with the keeper.
+    /// A guard that ends the duties with the worker.
     _end: DropGuard,
 }
 
-impl Keepers {
+impl Workers {
     pub(super) fn new(supervisor: Supervisor, broke: Broke, cancel: CancellationToken) -> Self {
         Self {
             of: BTreeMap::new(),
@@ -144,7 +144,7 @@ impl Keepers {
         }
     }
 
-    /// Keeps exactly one keeper for each of these clusters, and none for others.
+    /// Keeps exactly one worker for each of these clusters, and none for others.
     pub(super) fn keep<F, B, D>(&mut self, clusters: &[ClusterRef], duties: F)
     where
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
@@ -158,7 +158,7 @@ impl Keepers {
         }
     }
 
-    /// Keeps exactly one keeper for this cluster. Each of its duties has a name, and is started
+    /// Keeps exactly one worker for this cluster. Each of its duties has a name, and is started
     /// again if it ends.
     pub(super) fn tend<F, B, D>(&mut self, cluster: &ClusterRef, duties: F)
     where
@@ -177,21 +177,21 @@ impl Keepers {
             self.supervisor
                 .spawn_again(name, cancel.clone(), duty, broke);
         }
-        let keeper = Keeper {
+        let worker = Worker {
             wake,
             _end: cancel.drop_guard(),
         };
-        self.of.insert(cluster.clone(), keeper);
+        self.of.insert(cluster.clone(), worker);
     }
 
-    /// Ends the keeper of this cluster.
+    /// Ends the worker of this cluster.
     pub(super) fn leave(&mut self, cluster: &ClusterRef) {
         self.of.remove(cluster);
     }
 
     /// The signals for this cluster's tasks.
     pub(super) fn of(&self, cluster: &ClusterRef) -> Option<&Wake> {
-        self.of.get(cluster).map(|keeper| keeper.wake.as_ref())
+        self.of.get(cluster).map(|worker| worker.wake.as_ref())
     }
 
     /// The signals for the tasks of all clusters in a namespace.
@@ -199,12 +199,12 @@ impl Keepers {
         self.of
             .range(ClusterRef::new(namespace, "")..)
             .take_while(move |(cluster, _)| cluster.namespace == namespace)
-            .map(|(_, keeper)| keeper.wake.as_ref())
+            .map(|(_, worker)| worker.wake.as_ref())
     }
 
     /// The signals for the tasks of all clusters.
     pub(super) fn all(&self) -> impl Iterator<Item = &Wake> {
-        self.of.values().map(|keeper| keeper.wake.as_ref())
+        self.of.values().map(|worker| worker.wake.as_ref())
     }
 }
 

@@ -2,7 +2,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::clock::{Clock, Hands};
+use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, budget_json, pod_json};
 use crate::ledger::StatusUpdate;
@@ -13,14 +13,14 @@ const POD: &str = "/api/v1/namespaces/db/pods/etcd-0";
 const BY: &str = "one,other";
 
 /// A ledger with this status, and the pod `etcd-0`.
-async fn ledger_with(status: &Value) -> (FakeApi, Ledger, Hands, Page) {
+async fn ledger_with(status: &Value) -> (FakeApi, Ledger, ClockHand, Page) {
     let api = FakeApi::default();
     api.put(BUDGET, budget_json(&json!({"status": status})));
     api.put(POD, pod_json(0, &json!({})));
-    let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
+    let (clock, hand) = Clock::frozen(Timestamp::UNIX_EPOCH);
     let ledger = Ledger::new(api.client(), clock);
     let page = ledger.read(&ClusterRef::new("db", "etcd")).await;
-    (api, ledger, hands, page.unwrap().unwrap())
+    (api, ledger, hand, page.unwrap().unwrap())
 }
 
 /// A trusted ledger that was in force by [`BY`], with `change` laid over its status.
@@ -60,8 +60,8 @@ async fn whoever_queues_at_a_busy_ledger_keeps_nobody_from_reading_another() {
 }
 
 /// The same, with the delete of `etcd-0` permitted.
-async fn granted() -> (FakeApi, Ledger, Hands, Page) {
-    let (api, ledger, hands, page) = ledger_with(&json!({})).await;
+async fn granted() -> (FakeApi, Ledger, ClockHand, Page) {
+    let (api, ledger, hand, page) = ledger_with(&json!({})).await;
     let delete = Permitted::Delete {
         uid: "u0".into(),
         rollout: false,
@@ -73,7 +73,7 @@ async fn granted() -> (FakeApi, Ledger, Hands, Page) {
         .record(&page, &grants, StatusUpdate::default())
         .await
         .unwrap();
-    (api, ledger, hands, page)
+    (api, ledger, hand, page)
 }
 
 #[tokio::test]
@@ -86,20 +86,20 @@ async fn a_ledger_without_grants_is_looked_at_without_asking_for_any_pod() {
 
 #[tokio::test]
 async fn an_open_grant_is_looked_at_again_when_it_may_end_by_its_age() {
-    let (_, ledger, hands, page) = granted().await;
+    let (_, ledger, hand, page) = granted().await;
     let (page, next) = settle(&ledger, page, SETTLE).await.unwrap();
     assert_eq!(next, Some(SETTLE));
-    hands.advance(Duration::from_secs(50));
+    hand.advance(Duration::from_secs(50));
     let (_, next) = settle(&ledger, page, SETTLE).await.unwrap();
     assert_eq!(next, Some(Duration::from_secs(70)));
 }
 
 #[tokio::test]
 async fn a_pod_that_terminates_for_long_is_looked_at_again_and_again() {
-    let (api, ledger, hands, page) = granted().await;
+    let (api, ledger, hand, page) = granted().await;
     let going = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:01Z"}});
     api.put(POD, pod_json(0, &going));
-    hands.advance(SETTLE * 10);
+    hand.advance(SETTLE * 10);
     let (page, next) = settle(&ledger, page, SETTLE).await.unwrap();
     assert!(page.grants.holds(&"etcd-0".into()));
     assert_eq!(next, Some(WHILE_TERMINATING));
@@ -179,12 +179,12 @@ async fn a_trust_copied_from_another_budget_is_none() {
 
 #[tokio::test]
 async fn an_untrusted_ledger_says_when_to_look_again_and_trust_is_recorded() {
-    let (api, ledger, hands, page) = ledger_with(&json!({})).await;
+    let (api, ledger, hand, page) = ledger_with(&json!({})).await;
     let left = Duration::from_secs(17);
-    hands.advance(SETTLE.saturating_sub(left));
+    hand.advance(SETTLE.saturating_sub(left));
     let next = note_watched(&ledger, &page, SETTLE).await.unwrap();
     assert_eq!(next, Some(left));
-    hands.advance(left);
+    hand.advance(left);
     let next = note_watched(&ledger, &page, SETTLE).await.unwrap();
     assert_eq!(next, None);
     assert_eq!(

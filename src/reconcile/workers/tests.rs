@@ -9,19 +9,19 @@ fn cluster(name: &str) -> ClusterRef {
     ClusterRef::new("db", name)
 }
 
-fn keepers() -> (Keepers, CancellationToken) {
+fn workers() -> (Workers, CancellationToken) {
     let cancel = CancellationToken::new();
     let (supervisor, _) = Supervisor::new();
     let broke: Broke = Arc::new(|_, _, _, _| ());
-    (Keepers::new(supervisor, broke, cancel.clone()), cancel)
+    (Workers::new(supervisor, broke, cancel.clone()), cancel)
 }
 
 #[tokio::test]
 async fn a_cluster_has_one_keeper_however_often_it_is_named() {
-    let (mut keepers, _) = keepers();
+    let (mut workers, _) = workers();
     let begun = AtomicUsize::new(0);
     for _ in 0..3 {
-        keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
+        workers.keep(&[cluster("a"), cluster("b")], |_, _| {
             begun.fetch_add(1, Ordering::Relaxed);
             vec![("duty", std::future::pending::<()>)]
         });
@@ -31,9 +31,9 @@ async fn a_cluster_has_one_keeper_however_often_it_is_named() {
 
 #[tokio::test]
 async fn all_duties_of_a_cluster_that_left_end() {
-    let (mut keepers, _) = keepers();
+    let (mut workers, _) = workers();
     let (held, mut all_dropped) = mpsc::channel::<()>(1);
-    keepers.keep(&[cluster("a")], |_, _| {
+    workers.keep(&[cluster("a")], |_, _| {
         let duty = |held: mpsc::Sender<()>| {
             move || {
                 let held = held.clone();
@@ -46,19 +46,19 @@ async fn all_duties_of_a_cluster_that_left_end() {
         vec![("one", duty(held.clone())), ("other", duty(held.clone()))]
     });
     drop(held);
-    keepers.keep(&[], |_, _| {
+    workers.keep(&[], |_, _| {
         Vec::<(&str, fn() -> std::future::Ready<()>)>::new()
     });
-    assert!(keepers.of(&cluster("a")).is_none());
+    assert!(workers.of(&cluster("a")).is_none());
     let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
     assert_eq!(ended, Ok(None));
 }
 
 #[tokio::test]
 async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
-    let (mut keepers, _) = keepers();
+    let (mut workers, _) = workers();
     let (held, mut all_dropped) = mpsc::channel::<()>(1);
-    keepers.tend(&cluster("a"), |_, _| {
+    workers.tend(&cluster("a"), |_, _| {
         let held = held.clone();
         let duty = move || {
             let held = held.clone();
@@ -72,16 +72,16 @@ async fn one_cluster_is_left_and_the_others_are_not_begun_anew() {
     drop(held);
     let begun = AtomicUsize::new(0);
     for _ in 0..2 {
-        keepers.tend(&cluster("b"), |_, _| {
+        workers.tend(&cluster("b"), |_, _| {
             begun.fetch_add(1, Ordering::Relaxed);
             vec![("duty", std::future::pending::<()>)]
         });
-        keepers.leave(&cluster("a"));
+        workers.leave(&cluster("a"));
     }
     let ended = tokio::time::timeout(Duration::from_secs(10), all_dropped.recv()).await;
     assert_eq!(ended, Ok(None));
-    assert!(keepers.of(&cluster("a")).is_none());
-    assert!(keepers.of(&cluster("b")).is_some());
+    assert!(workers.of(&cluster("a")).is_none());
+    assert!(workers.of(&cluster("b")).is_some());
     assert_eq!(begun.into_inner(), 1);
 }
 
@@ -92,11 +92,11 @@ async fn a_duty_that_ends_starts_again_and_is_reported_with_its_cluster() {
     let broke: Broke = Arc::new(move |cluster, duty, how, rest| {
         let _ = sender.send((cluster.clone(), duty, how.clone(), rest.as_secs()));
     });
-    let mut keepers = Keepers::new(supervisor.clone(), broke, CancellationToken::new());
-    keepers.keep(&[cluster("a")], |_, _| {
+    let mut workers = Workers::new(supervisor.clone(), broke, CancellationToken::new());
+    workers.keep(&[cluster("a")], |_, _| {
         vec![("stays", std::future::pending::<()>)]
     });
-    keepers.keep(&[cluster("a"), cluster("b")], |_, _| {
+    workers.keep(&[cluster("a"), cluster("b")], |_, _| {
         vec![("panics", || async { panic!("no such member") })]
     });
     let panicked = TaskEnd::Panicked("no such member".into());
@@ -104,7 +104,7 @@ async fn a_duty_that_ends_starts_again_and_is_reported_with_its_cluster() {
         let expected = (cluster("b"), "panics", panicked.clone(), rest);
         assert_eq!(told.recv().await, Some(expected));
     }
-    keepers.keep(&[], |_, _| vec![("none", std::future::pending::<()>)]);
+    workers.keep(&[], |_, _| vec![("none", std::future::pending::<()>)]);
     supervisor.tasks_ended().await;
     assert_eq!(losses.next().now_or_never(), None, "the process ends");
 }
@@ -149,15 +149,15 @@ fn an_outage_that_was_not_written_down_comes_back_and_gives_way_to_a_newer_one()
 
 #[tokio::test]
 async fn keepers_of_a_namespace_are_woken_and_no_others() {
-    let (mut keepers, _) = keepers();
+    let (mut workers, _) = workers();
     let clusters = [
         cluster("a"),
         cluster("b"),
         ClusterRef::new("d", "z"),
         ClusterRef::new("db-2", "a"),
     ];
-    keepers.keep(&clusters, |_, _| vec![("duty", std::future::pending::<()>)]);
-    assert_eq!(keepers.within("db").count(), 2);
-    assert_eq!(keepers.within("nowhere").count(), 0);
-    assert_eq!(keepers.all().count(), 4);
+    workers.keep(&clusters, |_, _| vec![("duty", std::future::pending::<()>)]);
+    assert_eq!(workers.within("db").count(), 2);
+    assert_eq!(workers.within("nowhere").count(), 0);
+    assert_eq!(workers.all().count(), 4);
 }

@@ -15,7 +15,7 @@ const ROOM: u32 = 4;
 
 /// The time limit of one cluster's rounds, with the recent latency. There is one of it per cluster.
 #[derive(Debug)]
-pub struct Pace {
+pub struct TimeLimit {
     base: Duration,
     lately: Mutex<Duration>,
 }
@@ -33,13 +33,13 @@ pub(super) enum LatencySample {
     Learner,
 }
 
-impl Default for Pace {
+impl Default for TimeLimit {
     fn default() -> Self {
         Self::new(BASE)
     }
 }
 
-impl Pace {
+impl TimeLimit {
     /// A time limit of `base` (400 ms by default) while reads are quick. The limit is never shorter
     /// than `base`, also where that exceeds the 1.5 s that a slow cluster gets otherwise.
     pub fn new(base: Duration) -> Self {
@@ -100,11 +100,11 @@ mod tests {
     }
 
     fn after(rounds: &[&[LatencySample]]) -> Duration {
-        let pace = Pace::default();
+        let limit = TimeLimit::default();
         for samples in rounds {
-            pace.learn(samples);
+            limit.learn(samples);
         }
-        pace.timeout()
+        limit.timeout()
     }
 
     #[test]
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn a_base_above_the_ceiling_is_kept() {
-        let pace = Pace::new(ms(2000));
-        pace.learn(&[TimedOut(ms(2000))]);
-        assert_eq!(pace.timeout(), ms(2000));
+        let limit = TimeLimit::new(ms(2000));
+        limit.learn(&[TimedOut(ms(2000))]);
+        assert_eq!(limit.timeout(), ms(2000));
     }
 }

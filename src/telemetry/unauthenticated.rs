@@ -20,11 +20,11 @@ const AT_ONCE: u32 = 32;
 const ONE_MORE: Duration = Duration::from_secs(1);
 
 /// The limit of this process, which has one log.
-pub static STRANGERS: Strangers = Strangers::new();
+pub static UNAUTHENTICATED: LineLimit = LineLimit::new();
 
 /// A token bucket for log lines.
 #[derive(Debug)]
-pub struct Strangers {
+pub struct LineLimit {
     share: Mutex<Share>,
     left_out: AtomicU64,
 }
@@ -38,7 +38,7 @@ struct Share {
     left_out: u64,
 }
 
-impl Strangers {
+impl LineLimit {
     /// A full bucket.
     const fn new() -> Self {
         let share = Share {
@@ -106,32 +106,32 @@ impl Share {
 mod tests {
     use super::*;
 
-    fn taken(strangers: &Strangers, now: Instant, times: u32) -> Vec<u64> {
-        let lines = (0..times).filter_map(|_| strangers.take(now));
+    fn taken(limit: &LineLimit, now: Instant, times: u32) -> Vec<u64> {
+        let lines = (0..times).filter_map(|_| limit.take(now));
         lines.collect()
     }
 
     #[tokio::test]
     async fn a_crowd_of_strangers_writes_so_many_lines_and_one_more_each_second() {
-        let (strangers, start) = (Strangers::new(), Instant::now());
+        let (limit, start) = (LineLimit::new(), Instant::now());
         let all = usize::try_from(AT_ONCE).unwrap();
-        assert_eq!(taken(&strangers, start, 10_000), vec![0; all]);
+        assert_eq!(taken(&limit, start, 10_000), vec![0; all]);
         let later = start + Duration::from_millis(1_900);
         let left_out = 10_000 - u64::from(AT_ONCE);
-        assert_eq!(taken(&strangers, later, 5), [left_out], "and says so");
+        assert_eq!(taken(&limit, later, 5), [left_out], "and says so");
         let later = start + Duration::from_millis(2_100);
-        assert_eq!(taken(&strangers, later, 5), [4]);
+        assert_eq!(taken(&limit, later, 5), [4]);
         let much_later = start + Duration::from_secs(3600);
-        assert_eq!(taken(&strangers, much_later, 10_000).len(), all);
+        assert_eq!(taken(&limit, much_later, 10_000).len(), all);
     }
 
     #[test]
     fn what_is_left_out_is_counted_and_its_number_told_with_the_next_line() {
-        let (strangers, mut written) = (Strangers::new(), 0);
+        let (limit, mut written) = (LineLimit::new(), 0);
         for _ in 0..AT_ONCE + 7 {
-            strangers.tell(|| written += 1);
+            limit.tell(|| written += 1);
         }
         assert!(written >= AT_ONCE);
-        assert_eq!(strangers.left_out(), u64::from(AT_ONCE + 7 - written));
+        assert_eq!(limit.left_out(), u64::from(AT_ONCE + 7 - written));
     }
 }
