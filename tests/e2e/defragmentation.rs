@@ -1,21 +1,22 @@
 //! Defragmentations of real members: what would be freed is reported, runs are carried out one
 //! member after the other, and those of others are respected.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_client::{CompactionOptions, DeleteOptions, PutOptions};
+use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use quorumgate::api::DefragmentationStatus;
 use quorumgate_testbed::etcd_cluster::EtcdClusterBuilder;
 use quorumgate_testbed::eventually;
-use quorumgate_testbed::faults::{Frozen, PodFaults};
+use quorumgate_testbed::faults::{Held, PodFaults};
 use quorumgate_testbed::writer::Writer;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::Instant;
 
 use crate::asking::By;
 use crate::rollouts::kills::driver;
@@ -31,6 +32,9 @@ const RUN: Duration = Duration::from_secs(120);
 /// for a request.
 const PIECES: u32 = 64;
 const PIECE: usize = 1 << 20;
+
+/// The number of little values that can be deleted one by one while nothing can be written.
+const DELETES: u32 = 200;
 
 /// The shortest time that a defragmentation may be expected to take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -110,8 +114,9 @@ async fn each_value_of_the_annotation_asks_for_one_run() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_member_is_defragmented_no_other_one_may_go() -> Result<()> {
     let world = fragmented("defrag-delete", |etcd| etcd).await?;
+    let all = hold_all(&world).await?;
     wish(&world, "Auto").await?;
-    let (member, frozen) = caught_in_the_middle(&world).await?;
+    let (member, held) = first_to_begin(all).await?;
     let others = world.etcd.pod_names().into_iter();
     let others: Vec<_> = others.filter(|other| *other != member).collect();
     for other in &others {
@@ -121,7 +126,7 @@ async fn while_a_member_is_defragmented_no_other_one_may_go() -> Result<()> {
         world.granted().await? == [member.as_str()],
         "the grant holds"
     );
-    frozen.thaw();
+    held.release();
     let runs = eventually(RUN, "the run is over", || async {
         let runs = runs(&world).await?;
         let run = runs.get(&member).context("no record")?;
@@ -141,34 +146,32 @@ async fn while_a_member_is_defragmented_no_other_one_may_go() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_whose_gate_is_killed_is_waited_out_and_is_not_repeated() -> Result<()> {
     let world = fragmented("defrag-killed", |etcd| etcd).await?;
+    let all = hold_all(&world).await?;
     wish(&world, "Auto").await?;
     let gate = driver(&world).await?;
-    let (member, frozen) = caught_in_the_middle(&world).await?;
+    let (member, held) = first_to_begin(all).await?;
     world.gate.replica(gate).kill().await?;
-    let killed = Instant::now();
-    frozen.thaw();
-    world.etcd.serves(&member, SOON).await?;
-    ensure!(
-        world.granted().await? == [member.as_str()],
-        "the grant is gone, and nobody saw the end of the run"
-    );
     let mut other = world.etcd.pod_names().into_iter();
     let other = other.rfind(|other| *other != member);
     let other = other.context("no other member")?;
     world.has_to_wait(&other, &[&member]).await?;
-    let waited = eventually(RUN, "the grant has ended by its age", || async {
-        let runs = runs(&world).await?;
-        let run = runs.get(&member).context("no record")?;
+    held.release();
+    world.etcd.serves(&member, SOON).await?;
+    // Nobody saw the end of the run.
+    let (run, ended) = eventually(RUN, "the grant has ended by its age", || async {
+        let mut runs = runs(&world).await?;
+        let run = runs.remove(&member).context("no record")?;
         ensure!(run.size_after.is_some(), "{run:?}");
-        ensure!(run.finished.is_none(), "nobody saw its end: {run:?}");
-        Ok(killed.elapsed())
+        Ok((run, Timestamp::now()))
     })
     .await?;
+    ensure!(run.finished.is_none(), "nobody saw its end: {run:?}");
+    let waited = Duration::try_from(ended.duration_since(run.started.0))?;
     ensure!(
-        waited + Duration::from_secs(2) > TIMEOUT + SETTLE_TIME,
+        waited >= TIMEOUT + SETTLE_TIME,
         "the grant was waited out for {waited:?}"
     );
-    ensure!(count(&world, &member).await? <= 1, "the call was repeated");
+    ensure!(count(&world, &member).await? == 1, "the call was repeated");
     world.close().await
 }
 
@@ -200,7 +203,9 @@ async fn nospace_is_mended_where_there_is_something_to_free() -> Result<()> {
     let small = |etcd: EtcdClusterBuilder| etcd.claim_size("8Gi").quota_bytes(quota);
     let world = World::builder("defrag-nospace").etcd(small).start().await?;
     let mut etcd = world.etcd.connect().await?;
-    etcd.put("little", "some", None).await?;
+    for key in 0..DELETES {
+        etcd.put(format!("little/{key}"), "some", None).await?;
+    }
     let full = async {
         for piece in 0..200 {
             let put = etcd.put(format!("piece/{piece}"), vec![7_u8; PIECE], None);
@@ -213,8 +218,17 @@ async fn nospace_is_mended_where_there_is_something_to_free() -> Result<()> {
     let why = full.await?;
     ensure!(why.contains("database space exceeded"), "{why}");
     forget(&world, "piece/").await?;
-    // A member counts the pages that a commit has freed from its next commit on.
-    forget(&world, "little").await?;
+    // Nothing can be written, and deletes are committed too.
+    let deletes = Cell::new(0..DELETES);
+    what_can_be_freed_is_counted(&world, async || {
+        let mut left = deletes.take();
+        let key = left.next().context("all are deleted")?;
+        deletes.set(left);
+        let mut etcd = world.etcd.connect().await?;
+        etcd.delete(format!("little/{key}"), None).await?;
+        Ok(())
+    })
+    .await?;
     wish(&world, "Auto").await?;
     eventually(RUN, "writes pass again", || async {
         let mut etcd = world.etcd.connect().await?;
@@ -229,56 +243,27 @@ async fn nospace_is_mended_where_there_is_something_to_free() -> Result<()> {
     world.close().await
 }
 
-/// Many runs are queued, so that the member is blocked for long enough to be seen.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_defragmentation_by_another_client_is_seen_and_keeps_the_others_in_place() -> Result<()> {
-    let world = World::builder("defrag-foreign")
-        .etcd(|etcd| etcd.claim_size("8Gi"))
-        .start()
-        .await?;
-    let mut etcd = world.etcd.connect().await?;
-    for piece in 0..128 {
-        etcd.put(format!("kept/{piece}"), vec![7_u8; PIECE], None)
-            .await
-            .context("cannot write")?;
-    }
+    let world = World::new("defrag-foreign").await?;
     let member = world.etcd.followers().await?.remove(0);
-    let client = world.etcd.connect_to(&member).await?;
-    let foreign: Vec<_> = (0..24)
-        .map(|_| {
-            let mut maintenance = client.maintenance_client();
-            tokio::spawn(async move { maintenance.defragment().await.map(drop) })
-        })
-        .collect();
+    let held = hold(&world, &member).await?;
+    let client = world.etcd.dialer().await?;
+    let client = client.dial(world.etcd.pod_ip(&member).await?, SOON).await?;
+    let mut client = client.maintenance_client();
+    let foreign = tokio::spawn(async move { client.defragment().await });
+    eventually(SOON, "it has begun", async || held.has_begun()).await?;
     let mut other = world.etcd.pod_names().into_iter();
     let other = other.rfind(|other| *other != member);
     let other = other.context("no other member")?;
     let seen = format!("{member} (it is defragmenting its database)");
-    eventually(SOON, "it is seen by a verdict", || async {
-        ensure!(
-            foreign.iter().any(|call| !call.is_finished()),
-            "all runs are over"
-        );
-        let dry = ["delete", "pod", &other, "--dry-run=server", "--wait=false"];
-        let said = world.kubectl(&dry).await?;
-        ensure!(!said.succeeded() && said.stderr.contains(&seen), "{said:?}");
-        Ok(())
-    })
-    .await?;
+    world.has_to_wait(&other, &[&seen]).await?;
     ensure!(world.granted().await?.is_empty(), "something was permitted");
-    // The client gives up before the last of them. The member does not.
-    for call in foreign {
-        let _ = call.await?;
-    }
-    eventually(
-        SOON,
-        "all runs are over, and another one may go",
-        || async {
-            world.delete(&other).await?;
-            anyhow::Ok(())
-        },
-    )
-    .await?;
+    held.release();
+    foreign.await??;
+    world.etcd.serves(&member, SOON).await?;
+    ensure!(count(&world, &member).await? == 1, "it ran more than once");
+    world.lets_go(By::Delete, &other).await?;
     world.close().await
 }
 
@@ -297,10 +282,23 @@ async fn fragmented(
         etcd.put(key, vec![7_u8; PIECE], None::<PutOptions>).await?;
     }
     forget(&world, "fragment/").await?;
-    // A member counts the pages that a commit has freed from a later commit on.
-    eventually(SOON, "every member counts what can be freed", || async {
+    what_can_be_freed_is_counted(&world, async || {
         let mut etcd = world.etcd.connect().await?;
         etcd.put("little", "some", None::<PutOptions>).await?;
+        Ok(())
+    })
+    .await?;
+    Ok(world)
+}
+
+/// Waits until every member counts what can be freed. A member counts the pages that a commit has
+/// freed from a later commit on, so `commit` brings another one about.
+async fn what_can_be_freed_is_counted(
+    world: &World,
+    commit: impl AsyncFn() -> Result<()>,
+) -> Result<()> {
+    eventually(SOON, "every member counts what can be freed", async || {
+        commit().await?;
         for pod in world.etcd.pod_names() {
             let mut member = world.etcd.connect_to(&pod).await?;
             let status = member.status().await?;
@@ -309,8 +307,7 @@ async fn fragmented(
         }
         Ok(())
     })
-    .await?;
-    Ok(world)
+    .await
 }
 
 /// Deletes what begins like this, and compacts.
@@ -404,23 +401,29 @@ async fn count(world: &World, pod: &str) -> Result<u32> {
     Ok(value.context("no such metric")?.trim().parse()?)
 }
 
-/// Waits for the record of the first call, and makes the member hang then. Whether the run is over
-/// by then or not: nobody can see that before the member goes on.
-async fn caught_in_the_middle(world: &World) -> Result<(String, Frozen)> {
-    let mut faults = BTreeMap::new();
+/// Holds the next defragmentation of this member.
+async fn hold(world: &World, pod: &str) -> Result<Held> {
+    let faults = PodFaults::of(&world.sandbox, pod).await?;
+    faults.hold_defragmentation()
+}
+
+/// Holds the next defragmentation of each member.
+async fn hold_all(world: &World) -> Result<BTreeMap<String, Held>> {
+    let mut all = BTreeMap::new();
     for pod in world.etcd.pod_names() {
-        faults.insert(pod.clone(), PodFaults::of(&world.sandbox, &pod).await?);
+        let held = hold(world, &pod).await?;
+        all.insert(pod, held);
     }
-    let deadline = Instant::now() + RUN;
-    loop {
-        let runs = runs(world).await?;
-        if let Some(member) = runs.keys().next() {
-            let frozen = faults.get(member).context("no such pod")?.freeze()?;
-            let granted = world.granted().await?;
-            ensure!(granted == [member.as_str()], "too late: {granted:?}");
-            return Ok((member.clone(), frozen));
-        }
-        ensure!(Instant::now() < deadline, "no run began");
-        tokio::task::yield_now().await;
-    }
+    Ok(all)
+}
+
+/// Waits for the first defragmentation. Those of the others are not held any more.
+async fn first_to_begin(mut all: BTreeMap<String, Held>) -> Result<(String, Held)> {
+    let began = eventually(RUN, "a run has begun", async || {
+        let mut began = all.iter().filter(|(_, held)| held.has_begun());
+        began.next().map(|(pod, _)| pod.clone())
+    })
+    .await?;
+    let held = all.remove(&began).context("it began a moment ago")?;
+    Ok((began, held))
 }
