@@ -23,6 +23,7 @@ mod rollout;
 mod slim_pod;
 mod status_worker;
 mod strategy;
+mod volumes;
 mod watches;
 mod workers;
 
