@@ -1,5 +1,7 @@
 //! The `EtcdMember`s that the gate keeps (DEP-04), with the feature `EtcdMembers` on.
 
+mod sidecar;
+
 use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::{eventually, faults};
 use serde_json::json;
@@ -26,6 +28,13 @@ async fn reasons(world: &World, member: &str) -> Result<Vec<String>> {
         .await?;
     let text = output.success()?;
     Ok(text.split_whitespace().map(str::to_owned).collect())
+}
+
+/// A field of the member's status, as kubectl prints it. Empty if it is absent.
+async fn field(world: &World, member: &str, path: &str) -> Result<String> {
+    let path = format!("jsonpath={{.status.{path}}}");
+    let output = world.kubectl(&["get", "etcdmember", member, "-o", &path]);
+    output.await?.success()
 }
 
 fn with_members(name: &str) -> WorldBuilder {
