@@ -31,6 +31,7 @@ mod recorded;
 mod rollout;
 mod status;
 mod tls;
+mod volume;
 
 pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
@@ -54,6 +55,7 @@ pub use status::{
     condition,
 };
 pub use tls::{CaSecret, ClientSecret, TlsSpec};
+pub use volume::VolumeStatus;
 
 /// An invalid value in the `spec` of a budget. The schema refuses such values too, unless the
 /// object is older than the schema.

@@ -13,6 +13,7 @@ use super::is_default;
 use super::member::MemberStatus;
 use super::progress::RolloutStatus;
 use super::recorded::{LeaderMoveStatus, RecordedDeletes, ScaleOutStatus, StatefulSetStatus};
+use super::volume::VolumeStatus;
 
 /// The cluster as the gate last saw it, and the ledger of open grants. A grant is the recorded
 /// permission for one disruption.
@@ -95,6 +96,11 @@ pub struct QuorumDisruptionBudgetStatus {
     /// The members, as the gate last saw them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<MemberStatus>,
+    /// The volume on which each member last served. Do not edit: a member with another volume than
+    /// the one recorded here does not start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
+    pub volumes: Vec<VolumeStatus>,
     /// The latest defragmentation of each member by the gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]

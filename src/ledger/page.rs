@@ -9,7 +9,7 @@ use crate::api::{
 };
 use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, LeaderMove, MemberId, PodName, PodUid, Policy,
-    TrustEvent, TrustRecord,
+    TrustEvent, TrustRecord, Volume, VolumeRecords,
 };
 
 /// The UID of a budget. A budget that is created again is another ledger.
@@ -132,6 +132,17 @@ impl Page {
                 .find(|m| m.pod.as_deref() == Some(pod.as_str()))
         };
         by_uid.or_else(by_name)?.member_id.as_ref()?.parse().ok()
+    }
+
+    /// The volume on which each member last served.
+    pub fn volume_records(&self) -> VolumeRecords {
+        self.status().map(wire::read_volumes).unwrap_or_default()
+    }
+
+    /// The volumes alone, to compare with ([`crate::quorum::volume_finding`]).
+    pub fn recorded_volumes(&self) -> BTreeMap<PodName, Volume> {
+        let records = self.volume_records().into_iter();
+        records.map(|(pod, record)| (pod, record.volume)).collect()
     }
 
     /// Whether the cluster is known to have worked at some time.

@@ -7,7 +7,9 @@ use super::wire;
 use crate::api::{
     DefragmentationStatus, QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus,
 };
-use crate::quorum::{ClusterId, ExpectedVoters, LeaderMove, Tolerance, Trust, TrustEvent};
+use crate::quorum::{
+    ClusterId, ExpectedVoters, LeaderMove, Tolerance, Trust, TrustEvent, VolumeRecords,
+};
 
 /// The findings of a look at the cluster. For a finding that is `None` the budget stays as it is.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +37,8 @@ pub struct StatusUpdate {
     pub leader_move: Option<LeaderMove>,
     /// The defragmentation that begins after this write.
     pub defragmentation: Option<DefragmentationStatus>,
+    /// The volumes of the members.
+    pub volumes: Option<VolumeRecords>,
 }
 
 impl StatusUpdate {
@@ -52,7 +56,11 @@ impl StatusUpdate {
             tolerance,
             leader_move,
             defragmentation,
+            volumes,
         } = self;
+        if let Some(volumes) = volumes {
+            wire::write_volumes(volumes, status);
+        }
         if let Some(begun) = defragmentation {
             let runs = &mut status.defragmentations;
             runs.retain(|run| run.member != begun.member);

@@ -217,7 +217,7 @@ impl Ledger {
     }
 
     /// Changes what the budget shows. Grants, the record of trust, admitted deletions, the move of
-    /// leadership and the record of runs stay as they are on the page, whatever the closure does to
+    /// leadership and the records of runs and volumes stay as they are on the page, whatever the closure does to
     /// them. `None` if nothing changes.
     pub async fn write_status(
         &self,
@@ -232,6 +232,7 @@ impl Ledger {
         status.recorded_deletes.clone_from(&before.recorded_deletes);
         status.leader_move.clone_from(&before.leader_move);
         status.defragmentations.clone_from(&before.defragmentations);
+        status.volumes.clone_from(&before.volumes);
         self.put_changed(page, status).await
     }
 
@@ -356,6 +357,7 @@ impl Ledger {
                 && kept.recorded_deletes == written.recorded_deletes
                 && kept.leader_move == written.leader_move
                 && kept.defragmentations == written.defragmentations
+                && kept.volumes == written.volumes
         });
         if !kept {
             return Err(LedgerError::NotKept);

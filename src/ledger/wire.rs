@@ -5,16 +5,17 @@ use std::collections::BTreeMap;
 
 use crate::api::{
     CauseStatus, GrantStatus, LeaderMoveStatus, QuorumDisruptionBudget,
-    QuorumDisruptionBudgetStatus, cause_kind,
+    QuorumDisruptionBudgetStatus, VolumeStatus, cause_kind,
 };
 use crate::quorum::{
     Cause, ExpectedVoters, Grant, Grants, LeaderMove, Permitted, PodName, PodUid, TrustRecord,
+    Volume, VolumeRecord, VolumeRecords,
 };
 
 /// The version of the ledger that this release reads and writes. It has to be raised whenever a
 /// verdict comes to rest on a new field of the status. An older release drops that field, and this
 /// must not look as if the field had never been there.
-const SCHEMA: i64 = 2;
+const SCHEMA: i64 = 3;
 
 /// The version of ledgers that name none.
 const FIRST_SCHEMA: i64 = 1;
@@ -153,6 +154,35 @@ pub(super) fn write_leader_move(begun: LeaderMove, status: &mut QuorumDisruption
         to: begun.to.to_string(),
         term: i64::try_from(begun.term).unwrap_or(i64::MAX),
     }));
+}
+
+/// The volumes of the members in a status. A record whose member id is no number is left out: its
+/// member is recorded anew when it serves.
+pub(super) fn read_volumes(status: &QuorumDisruptionBudgetStatus) -> VolumeRecords {
+    let records = status.volumes.iter().filter_map(|entry| {
+        let record = VolumeRecord {
+            id: entry.member_id.parse().ok()?,
+            pod: PodUid::new(&entry.pod_uid),
+            volume: Volume {
+                claim_uid: entry.claim_uid.clone(),
+                volume_id: entry.volume_id.clone(),
+            },
+        };
+        Some((PodName::new(&entry.member), record))
+    });
+    records.collect()
+}
+
+/// Puts the volumes of the members into a status, in place of those that it held.
+pub(super) fn write_volumes(records: VolumeRecords, status: &mut QuorumDisruptionBudgetStatus) {
+    let entry = |(member, record): (PodName, VolumeRecord)| VolumeStatus {
+        member: member.to_string(),
+        member_id: record.id.to_string(),
+        pod_uid: record.pod.to_string(),
+        claim_uid: record.volume.claim_uid,
+        volume_id: record.volume.volume_id,
+    };
+    status.volumes = records.into_iter().map(entry).collect();
 }
 
 fn read_grant(entry: &GrantStatus) -> Result<(PodName, Grant), String> {

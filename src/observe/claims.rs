@@ -203,7 +203,7 @@ pub(super) fn claims_of(pod: &Pod) -> impl Iterator<Item = &str> {
 }
 
 /// The names of the StatefulSet's claim templates.
-fn templates(set: &StatefulSet) -> impl Iterator<Item = &str> {
+pub(super) fn templates(set: &StatefulSet) -> impl Iterator<Item = &str> {
     let spec = set.spec.iter();
     let templates = spec.flat_map(|spec| spec.volume_claim_templates.iter().flatten());
     templates.filter_map(|template| template.metadata.name.as_deref())

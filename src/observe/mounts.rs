@@ -29,19 +29,17 @@ pub(super) fn behind(
     in_volume(volume, &file).map_err(|why| format!("{path} is on volume {}, {why}", volume.name))
 }
 
-/// The volume on which `path` is, if it is on one.
-pub(super) fn mounted<'a>(
-    path: &str,
-    container: &Container,
-    pod: &'a PodSpec,
-) -> Option<&'a Volume> {
-    let (mount, _) = mount_over(path, container)?;
-    volume_of(mount, pod)
+/// The innermost mount over `path`, if there is one.
+pub(super) fn mount_of<'a>(path: &str, container: &'a Container) -> Option<&'a VolumeMount> {
+    mount_over(path, container).map(|(mount, _)| mount)
 }
 
 /// The mount over `path`, and the part of `path` below the mount. Of nested mounts, the innermost
 /// is visible.
-fn mount_over<'a>(path: &'a str, container: &'a Container) -> Option<(&'a VolumeMount, &'a str)> {
+fn mount_over<'a, 'p>(
+    path: &'p str,
+    container: &'a Container,
+) -> Option<(&'a VolumeMount, &'p str)> {
     let mounts = container.volume_mounts.iter().flatten();
     let mut over = mounts.filter_map(|mount| Some((mount, inside(path, &mount.mount_path)?)));
     let first = over.next();

@@ -6,7 +6,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
-use super::mounts::mounted;
 use super::settings::Settings;
 use super::{Observer, World, containers, pods, sidecar};
 use crate::etcd::Endpoint;
@@ -72,17 +71,6 @@ impl World {
         let schedule = flag.unwrap_or(SIDECAR_SCHEDULE).trim_matches(['"', '\'']);
         (!schedule.is_empty()).then(|| schedule.to_owned())
     }
-
-    /// The name of the claim that has the data of this pod's member.
-    fn claim_of(&self, pod: &PodName) -> Option<String> {
-        let pod: &Pod = self.pod(pod)?;
-        let spec = pod.spec.as_ref()?;
-        let container = containers::etcd(pod)?;
-        let directory = Settings::of(container).get("data-dir")?.value;
-        let volume = mounted(&directory, container, spec)?;
-        let claim = volume.persistent_volume_claim.as_ref()?;
-        Some(claim.claim_name.clone())
-    }
 }
 
 impl Observer {
@@ -96,7 +84,7 @@ impl Observer {
         pod: &PodName,
         database: u64,
     ) -> Option<u64> {
-        let claim = world.claim_of(pod)?;
+        let claim = world.data_claim(pod)?;
         let claims: Api<PersistentVolumeClaim> =
             Api::namespaced(self.client().clone(), &cluster.namespace);
         let claim = claims.get_opt(&claim).await.ok()??;

@@ -242,6 +242,7 @@ impl World {
             tolerance: None,
             leader_move: None,
             defragmentation: None,
+            volumes: None,
         }
     }
 

@@ -19,10 +19,10 @@ use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Problem, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
-use super::{Run, companion, defragmentation, redrive, strategy};
+use super::{Run, companion, defragmentation, redrive, strategy, volumes};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
-use crate::ledger::Page;
+use crate::ledger::{Page, StatusUpdate};
 use crate::observe::access;
 use crate::quorum::{ClusterRef, PodName, Role, Snapshot, Trust, progress_of_claims};
 use crate::telemetry::events::{Notice, Severity};
@@ -189,7 +189,10 @@ impl Eyes {
         if run.ledger().turnstile().pending(&self.cluster) > 0 {
             return Ok(Some(POLITE));
         }
-        let update = look.world.status_update(Some(&look.snapshot));
+        let update = StatusUpdate {
+            volumes: volumes::recorded(run, look).await,
+            ..look.world.status_update(Some(&look.snapshot))
+        };
         let page = match run.ledger().update(&look.page, update).await? {
             Some(page) => page,
             None => look.page.clone(),

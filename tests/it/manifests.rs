@@ -350,6 +350,7 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
         "persistentvolumeclaims",
         &["get"],
     ),
+    ("PersistentVolume", "", "persistentvolumes", &["get"]),
     (
         "StatefulSet",
         "apps",

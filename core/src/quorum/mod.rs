@@ -57,6 +57,7 @@ mod tolerance;
 mod trust;
 mod verdict;
 mod volume;
+mod volume_record;
 mod why;
 
 pub use circumstances::{Circumstances, EvictionBudget, Override, OverrideOn, Scope, Teardown};
@@ -72,7 +73,7 @@ pub use expected_voters::ExpectedVoters;
 pub use grants::{Cause, Grant, Grants, Permitted};
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 pub use leader::leader_to_move;
-pub use membership::Membership;
+pub use membership::{Membership, confirmed_list};
 pub use policy::{EvidenceMode, Policy, SmallCluster};
 pub use process::ProcessState;
 pub use settlement::{
@@ -85,4 +86,5 @@ pub use tolerance::{Tolerance, majority};
 pub use trust::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
 pub use verdict::{Basis, Count, NotServing, Permission, Reason, Verdict, Waiver};
 pub use volume::{Difference, Volume, VolumeFinding, volume_finding};
+pub use volume_record::{VolumeRecord, VolumeRecords, record_volumes, unrecorded_volumes};
 pub use why::Why;

@@ -95,7 +95,7 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
     let (_, proof) = ledger.record(&page, &grants, moving).await.unwrap();
     assert_eq!(proof.seq(), 5);
     let stored = api.get(BUDGET).unwrap();
-    assert_eq!(stored["status"]["ledger"]["schemaVersion"], 2);
+    assert_eq!(stored["status"]["ledger"]["schemaVersion"], 3);
     assert_eq!(read(&ledger).await.leader_move(), Some(MOVE));
 
     // Back: the release before reads all three, says yes again, and writes what it knows, which is
@@ -128,7 +128,7 @@ async fn what_the_release_before_granted_is_kept_and_what_this_one_grants_it_rea
     let (_, proof) = recorded.unwrap();
     assert_eq!(proof.seq(), 7);
     let stored = api.get(BUDGET).unwrap();
-    assert_eq!(stored["status"]["ledger"]["schemaVersion"], 2);
+    assert_eq!(stored["status"]["ledger"]["schemaVersion"], 3);
     let recorded = &of_the_release_before()["recordedDeletes"];
     assert!(recorded["scaleIn"].is_object());
     assert_eq!(&stored["status"]["recordedDeletes"], recorded);
@@ -158,7 +158,7 @@ async fn under_the_definition_of_the_release_before_nothing_is_permitted_and_no_
 #[tokio::test]
 async fn a_ledger_of_a_newer_release_is_not_written() {
     for (change, words) in [
-        (json!({"ledger": {"schemaVersion": 3}}), "schema version 3"),
+        (json!({"ledger": {"schemaVersion": 4}}), "schema version 4"),
         (json!({"reservations": []}), "status.reservations"),
         (json!({"ledger": {"lease": "x"}}), "status.ledger.lease"),
         (

@@ -1,0 +1,43 @@
+//! The volumes on record: the leader's report says on which volume each member serves.
+//!
+//! What may change the record, and when, is the core's to say ([`crate::quorum::record_volumes`]).
+
+use std::collections::BTreeMap;
+
+use tracing::{info, warn};
+
+use super::Run;
+use super::look::Look;
+use crate::quorum::{VolumeRecords, confirmed_list, record_volumes, unrecorded_volumes};
+
+/// The records after this look. `None` if they stay as they are. A claim that cannot be read is
+/// recorded at a later look.
+pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
+    let Look {
+        page,
+        world,
+        snapshot,
+        round,
+    } = look;
+    let cluster = &page.cluster;
+    let records = page.volume_records();
+    let mut read = BTreeMap::new();
+    for pod in unrecorded_volumes(snapshot, &page.grants, &records) {
+        match run.observer.member_claim(cluster, world, &pod).await {
+            Ok(claim) => read.extend(claim.and_then(|c| c.volume).map(|volume| (pod, volume))),
+            Err(because) => {
+                warn!(%cluster, %pod, because, "its volume is not recorded yet");
+            }
+        }
+    }
+    let list = confirmed_list(snapshot, round);
+    let after = record_volumes(snapshot, &page.grants, list.as_deref(), &records, &read);
+    for (pod, record) in &after {
+        let before = records.get(pod);
+        if before.is_some_and(|before| before.volume != record.volume) {
+            let (id, volume) = (record.id, &record.volume.volume_id);
+            info!(%cluster, %pod, member = %id, ?volume, "it serves on another volume");
+        }
+    }
+    (after != records).then_some(after)
+}
