@@ -7,6 +7,7 @@
 mod evidence;
 mod record;
 mod sidecar;
+mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,6 +34,7 @@ use crate::plan::MOST_REPLICAS;
 use crate::quorum::PodName;
 use crate::telemetry::events::{Notice, Severity};
 use sidecar::Sidecars;
+use volume::Volumes;
 
 /// The label of DEP-04: the name of the owner.
 const OWNED_BY: &str = "gardener.cloud/owned-by";
@@ -47,6 +49,7 @@ pub(super) struct Members {
     /// The complaint about each member that was last said.
     said: BTreeMap<PodName, Complaint>,
     sidecars: Sidecars,
+    volumes: Volumes,
     /// The reason, last said, why the latest snapshots could not be asked for.
     unlisted: Option<String>,
 }
@@ -142,7 +145,10 @@ impl Members {
         if existing.is_empty() {
             return Ok(());
         }
-        self.sidecars.read_metrics(run, look).await;
+        tokio::join!(
+            self.sidecars.read_metrics(run, look),
+            self.volumes.read(run, look),
+        );
         let leases: Api<Lease> = Api::namespaced(run.client.clone(), namespace);
         let leases = leases.list(&ListParams::default()).await?.items;
         for (name, member) in existing {
@@ -188,6 +194,7 @@ impl Members {
         let mut facts = Facts::of(&look.snapshot, name, UnixTime(run.clock.now().as_second()));
         evidence::add(&mut facts, look, leases, name, &owner.name);
         self.sidecars.add(&mut facts, name);
+        self.volumes.add(&mut facts, look, name);
         self.ask_for_snapshots(run, look, &member, &mut facts).await;
         facts.create_as_learner = member.annotations().contains_key(CREATE_AS_LEARNER);
         if let Some(at) = self.sizes_written.get(name) {

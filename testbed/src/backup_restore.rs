@@ -196,7 +196,10 @@ impl Counts {
         for (labels, count) in [
             (r#"restore="single_member",succeeded="false""#, 0),
             (r#"restore="single_member",succeeded="true""#, self.given_up),
-            (r#"restore="single_node",succeeded="false""#, self.not_restored),
+            (
+                r#"restore="single_node",succeeded="false""#,
+                self.not_restored,
+            ),
             (r#"restore="single_node",succeeded="true""#, self.restored),
         ] {
             histogram(restoration, labels, count);

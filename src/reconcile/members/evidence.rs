@@ -24,10 +24,12 @@ pub(super) fn add(facts: &mut Facts, look: &Look, leases: &[Lease], pod: &PodNam
     // A Lease is named like the member, which may have a prefix before the name of its pod.
     let member = look.snapshot.member(pod).map(|member| member.name.as_str());
     let names = member.into_iter().chain([pod.as_str()]);
-    let told = names.filter_map(|name| lease(leases, name)).find_map(|lease| {
-        let annotations = lease.metadata.annotations.as_ref()?;
-        annotations.get(TLS_ENABLED)?.parse().ok()
-    });
+    let told = names
+        .filter_map(|name| lease(leases, name))
+        .find_map(|lease| {
+            let annotations = lease.metadata.annotations.as_ref()?;
+            annotations.get(TLS_ENABLED)?.parse().ok()
+        });
     let runs = look.page.status().map(|status| &status.defragmentations);
     let mut runs = runs.into_iter().flatten();
     let last = runs.find(|run| run.member == pod.as_str());
@@ -142,7 +144,8 @@ mod tests {
     }
 
     fn snapshot_lease(name: &str, holder: &str) -> Lease {
-        let lease = serde_json::json!({"metadata": {"name": name}, "spec": {"holderIdentity": holder}});
+        let lease =
+            serde_json::json!({"metadata": {"name": name}, "spec": {"holderIdentity": holder}});
         serde_json::from_value(lease).unwrap()
     }
 

@@ -100,7 +100,8 @@ impl Sidecars {
     /// nothing is counted any more until etcd's container starts again.
     pub(super) async fn read_metrics(&mut self, run: &Run, look: &Look) {
         let now = run.clock.instant();
-        self.initialised.retain(|pod, _| look.world.pod(pod).is_some());
+        self.initialised
+            .retain(|pod, _| look.world.pod(pod).is_some());
         for pod in &look.snapshot.pods {
             let Some(starts) = look.world.pod(&pod.name).and_then(starts) else {
                 continue;
@@ -183,7 +184,9 @@ async fn counts(
     pod: &PodName,
 ) -> Result<Option<InitialisationCounts>, String> {
     let observer = &run.observer;
-    let endpoint = observer.sidecar(&look.page.cluster, &look.world, pod).await?;
+    let endpoint = observer
+        .sidecar(&look.page.cluster, &look.world, pod)
+        .await?;
     let Some(endpoint) = endpoint else {
         return Ok(None);
     };

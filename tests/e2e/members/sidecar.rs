@@ -85,7 +85,11 @@ async fn the_latest_snapshots_are_asked_for_once_per_change_of_the_leases_and_no
     snapshot(&world, "full", 7).await?;
     snapshot(&world, "delta", 0).await?;
     shows(&world, &leader, "snapshots.lastFull.endRevision", "7").await?;
-    ensure!(field(&world, &leader, "snapshots.lastDelta").await?.is_empty());
+    ensure!(
+        field(&world, &leader, "snapshots.lastDelta")
+            .await?
+            .is_empty()
+    );
     ensure!(asked()? == 0);
 
     let full = stored("Full", 0, 7);
@@ -114,7 +118,11 @@ async fn the_latest_snapshots_are_asked_for_once_per_change_of_the_leases_and_no
     stand_ins.lists(&json!({"fullSnapshot": full, "deltaSnapshots": [delta]}))?;
     snapshot(&world, "delta", 12).await?;
     shows(&world, &leader, "snapshots.lastDelta.name", "Incr-8-12").await?;
-    ensure!(field(&world, &leader, "snapshots.lastDelta.size").await?.is_empty());
+    ensure!(
+        field(&world, &leader, "snapshots.lastDelta.size")
+            .await?
+            .is_empty()
+    );
 
     // Looks come and go without another question: the member leads, follows and leads again.
     let other = world.etcd.pod_names();
@@ -128,7 +136,8 @@ async fn the_latest_snapshots_are_asked_for_once_per_change_of_the_leases_and_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_data_of_the_only_member_is_told_as_its_restoration_also_within_one_pod() -> Result<()> {
+async fn bad_data_of_the_only_member_is_told_as_its_restoration_also_within_one_pod() -> Result<()>
+{
     let world = with_members("members-restored")
         .etcd(|etcd| etcd.replicas(1).backup_restore(Tls::None))
         .start()

@@ -253,10 +253,26 @@ fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
     };
     let mut status = after(&[at(10, 20, StageResult::Succeeded)]);
     for (facts, told, end) in [
-        (at(10, 30, StageResult::Failed), RestorationStatus::Success, 20),
-        (at(40, 50, StageResult::Failed), RestorationStatus::Failed, 50),
-        (at(40, 60, StageResult::Failed), RestorationStatus::Failed, 50),
-        (at(40, 70, StageResult::Succeeded), RestorationStatus::Success, 70),
+        (
+            at(10, 30, StageResult::Failed),
+            RestorationStatus::Success,
+            20,
+        ),
+        (
+            at(40, 50, StageResult::Failed),
+            RestorationStatus::Failed,
+            50,
+        ),
+        (
+            at(40, 60, StageResult::Failed),
+            RestorationStatus::Failed,
+            50,
+        ),
+        (
+            at(40, 70, StageResult::Succeeded),
+            RestorationStatus::Success,
+            70,
+        ),
     ] {
         status = derive(&status, &facts).status;
         let last = status.last_restoration.as_ref().unwrap();

@@ -52,7 +52,11 @@ pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
     if spec.waits_for_initialisation() {
         volumes.push(json!({"name": INITIALISED_VOLUME, "emptyDir": {}}));
     }
-    if spec.backup_restore.as_ref().is_some_and(|it| it.tls == Tls::Mutual) {
+    if spec
+        .backup_restore
+        .as_ref()
+        .is_some_and(|it| it.tls == Tls::Mutual)
+    {
         volumes.push(json!({
             "name": BACKUP_RESTORE_CA,
             "secret": {"secretName": format!("{}-ca", spec.name)},
