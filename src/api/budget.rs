@@ -11,7 +11,7 @@ use super::auth::AuthSpec;
 use super::defragmentation::DefragmentationSpec;
 use super::duration::Bounds;
 use super::enforcement::Enforcement;
-use super::policy::{EvidenceSource, PolicySpec};
+use super::policy::{EvidenceSource, PolicySpec, SnapshotSource};
 use super::rollout::RolloutSpec;
 use super::status::QuorumDisruptionBudgetStatus;
 use super::tls::TlsSpec;
@@ -124,6 +124,12 @@ pub struct MembersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "probe_timeout_schema")]
     pub probe_timeout: Option<String>,
+    /// Source of the snapshots in the `EtcdMember` of the leader: the snapshot Leases (`Leases`),
+    /// or the etcd-backup-restore beside it (`Metadata`). Only with the feature `EtcdMembers`.
+    /// Default: `Leases`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "SnapshotSource")]
+    pub snapshots: Option<SnapshotSource>,
 }
 
 /// The maximum leaves time for two rounds within the 5 s that the API server waits: a judgement

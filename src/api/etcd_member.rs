@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
     plural = "etcdmembers",
     singular = "etcdmember",
     namespaced,
+    no_spec,
     status = "EtcdMemberStatus",
     derive = "Default",
     derive = "PartialEq",

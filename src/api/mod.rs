@@ -43,7 +43,7 @@ pub use defragmentation::{
 pub use enforcement::Enforcement;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};
 pub use member::{MemberRole, MemberStatus};
-pub use policy::{EvidenceSource, PolicySpec, WhoMay};
+pub use policy::{EvidenceSource, PolicySpec, SnapshotSource, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
 pub use recorded::{
     LeaderMoveStatus, OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn,

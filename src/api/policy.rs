@@ -55,6 +55,17 @@ pub enum EvidenceSource {
     Readiness,
 }
 
+/// Source of the snapshots in the `EtcdMember` of the leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum SnapshotSource {
+    /// The snapshot Leases, which tell the revisions.
+    #[default]
+    Leases,
+    /// The etcd-backup-restore beside the leader, which is asked for its latest snapshots once for
+    /// each change of the snapshot Leases, and lists its backup store then.
+    Metadata,
+}
+
 impl From<WhoMay> for SmallCluster {
     fn from(who: WhoMay) -> Self {
         match who {

@@ -350,14 +350,11 @@ fn pair_in(secret: &str) -> ClientRef {
 }
 
 fn by_convention(pod: &PodSpec) -> Option<Access> {
-    let ca = secret_of(pod, CA_VOLUME)?;
-    let mut keys: Vec<String> = mounted_file(pod, CA_VOLUME).into_iter().collect();
-    for usual in ["ca.crt", "bundle.crt"] {
-        if !keys.iter().any(|key| key == usual) {
-            keys.push(usual.to_owned());
-        }
-    }
-    let mut told = format!("volume {CA_VOLUME}: the authority is in Secret {ca}");
+    let ca = authority_in(pod, CA_VOLUME)?;
+    let mut told = format!(
+        "volume {CA_VOLUME}: the authority is in Secret {}",
+        ca.secret
+    );
     let client = secret_of(pod, CLIENT_VOLUME);
     if let Some(client) = &client {
         let _ = write!(
@@ -366,11 +363,23 @@ fn by_convention(pod: &PodSpec) -> Option<Access> {
         );
     }
     let secrets = TlsSecrets {
-        ca: Some(CaRef { secret: ca, keys }),
+        ca: Some(ca),
         client: client.as_deref().map(pair_in),
         ..TlsSecrets::default()
     };
     Some(tls(secrets, told))
+}
+
+/// The authority in the Secret of this volume.
+pub(super) fn authority_in(pod: &PodSpec, volume: &str) -> Option<CaRef> {
+    let secret = secret_of(pod, volume)?;
+    let mut keys: Vec<String> = mounted_file(pod, volume).into_iter().collect();
+    for usual in ["ca.crt", "bundle.crt"] {
+        if !keys.iter().any(|key| key == usual) {
+            keys.push(usual.to_owned());
+        }
+    }
+    Some(CaRef { secret, keys })
 }
 
 fn secret_of(pod: &PodSpec, volume: &str) -> Option<String> {

@@ -37,7 +37,7 @@ pub(super) fn of_pod(pod: &Pod, shared: &SharedSettings<'_>) -> Option<Endpoint>
     Some(Endpoint {
         target: Target::Pod(pods::uid(pod)),
         address: with_port(pods::address(pod)?, port),
-        server_name: named.or_else(|| dns_name(pod, shared)),
+        server_name: named.or_else(|| dns_name(pod, shared.service, shared.namespace)),
         tls: shared.tls.clone(),
     })
 }
@@ -90,19 +90,14 @@ fn named_port(pod: &Pod) -> Option<u16> {
     u16::try_from(port.container_port).ok()
 }
 
-fn dns_name(pod: &Pod, shared: &SharedSettings<'_>) -> Option<String> {
+/// The DNS name of a pod, by its own governing Service or else by `service`.
+pub(super) fn dns_name(pod: &Pod, service: Option<&str>, namespace: &str) -> Option<String> {
     let own = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref());
-    let service = own
-        .or(shared.service)
-        .filter(|service| !service.is_empty())?;
-    Some(format!(
-        "{}.{service}.{}.svc",
-        belonging::name(pod),
-        shared.namespace
-    ))
+    let service = own.or(service).filter(|service| !service.is_empty())?;
+    Some(format!("{}.{service}.{namespace}.svc", belonging::name(pod)))
 }
 
-fn with_port(address: &str, port: u16) -> String {
+pub(super) fn with_port(address: &str, port: u16) -> String {
     if address.contains(':') {
         format!("[{address}]:{port}")
     } else {

@@ -35,6 +35,7 @@ mod reads;
 mod secrets;
 mod set_surroundings;
 mod settings;
+mod sidecar;
 mod teardown;
 mod upkeep;
 mod world;
@@ -54,6 +55,7 @@ pub use needed::access;
 pub use observer::{Observer, Sources};
 pub use overrides::{OverrideState, standing};
 pub use set_surroundings::{SetOwner, SetSurroundings};
+pub use sidecar::{SidecarStarts, starts};
 pub use teardown::first_ordinal;
 pub use world::{Ages, World};
 

@@ -7,13 +7,10 @@ use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
 use super::settings::Settings;
-use super::{Observer, World, containers, pods};
+use super::{Observer, World, containers, pods, sidecar};
 use crate::etcd::Endpoint;
 use crate::quorum::evidence::Target;
 use crate::quorum::{ClusterRef, PodName};
-
-/// The name of etcd-druid's sidecar.
-const SIDECAR: &str = "backup-restore";
 
 /// The schedule by which that sidecar defragments where no flag names another.
 const SIDECAR_SCHEDULE: &str = "0 0 */3 * *";
@@ -68,9 +65,7 @@ impl World {
 
     /// The schedule by which a sidecar of druid's defragments, if there is one.
     pub fn sidecar_schedule(&self) -> Option<String> {
-        let containers = self.pods().iter().filter_map(|pod| pod.spec.as_ref());
-        let mut containers = containers.flat_map(|spec| &spec.containers);
-        let sidecar = containers.find(|container| container.name == SIDECAR)?;
+        let sidecar = self.pods().iter().find_map(sidecar::container)?;
         let mut words = sidecar.command.iter().chain(&sidecar.args).flatten();
         let flag = words.find_map(|word| word.strip_prefix("--defragmentation-schedule="));
         let schedule = flag.unwrap_or(SIDECAR_SCHEDULE).trim_matches(['"', '\'']);

@@ -93,6 +93,12 @@ impl World {
         self.objects.set.as_ref()
     }
 
+    /// The StatefulSet's governing Service.
+    pub(super) fn service(&self) -> Option<&str> {
+        let spec = self.objects.set.as_ref()?.spec.as_ref()?;
+        spec.service_name.as_deref()
+    }
+
     /// The cluster's pods.
     pub fn pods(&self) -> &[PodObject] {
         &self.objects.pods

@@ -6,6 +6,8 @@
 
 mod evidence;
 mod record;
+mod sidecar;
+mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,7 +24,7 @@ use tracing::{info, warn};
 use super::look::Look;
 use super::{MANAGER, Run};
 use crate::api::etcd_member::{EtcdMember, EtcdMemberSpec};
-use crate::api::{QuorumDisruptionBudget, names};
+use crate::api::{QuorumDisruptionBudget, SnapshotSource, names};
 use crate::members::{
     CREATE_AS_LEARNER, Facts, Impossible, NewMember, PreviousSizes, Resources, UnixTime, derive,
     resources,
@@ -31,6 +33,8 @@ use crate::observe::first_ordinal;
 use crate::plan::MOST_REPLICAS;
 use crate::quorum::PodName;
 use crate::telemetry::events::{Notice, Severity};
+use sidecar::Sidecars;
+use volume::Volumes;
 
 /// The label of DEP-04: the name of the owner.
 const OWNED_BY: &str = "gardener.cloud/owned-by";
@@ -44,6 +48,10 @@ pub(super) struct Members {
     sizes_written: HashMap<PodName, Instant>,
     /// The complaint about each member that was last said.
     said: BTreeMap<PodName, Complaint>,
+    sidecars: Sidecars,
+    volumes: Volumes,
+    /// The reason, last said, why the latest snapshots could not be asked for.
+    unlisted: Option<String>,
 }
 
 /// A reason for which the status of an `EtcdMember` is not written, or only in part.
@@ -137,6 +145,10 @@ impl Members {
         if existing.is_empty() {
             return Ok(());
         }
+        tokio::join!(
+            self.sidecars.read_metrics(run, look),
+            self.volumes.read(run, look),
+        );
         let leases: Api<Lease> = Api::namespaced(run.client.clone(), namespace);
         let leases = leases.list(&ListParams::default()).await?.items;
         for (name, member) in existing {
@@ -181,6 +193,9 @@ impl Members {
         let now = run.clock.instant();
         let mut facts = Facts::of(&look.snapshot, name, UnixTime(run.clock.now().as_second()));
         evidence::add(&mut facts, look, leases, name, &owner.name);
+        self.sidecars.add(&mut facts, name);
+        self.volumes.add(&mut facts, look, name);
+        self.ask_for_snapshots(run, look, &member, &mut facts).await;
         facts.create_as_learner = member.annotations().contains_key(CREATE_AS_LEARNER);
         if let Some(at) = self.sizes_written.get(name) {
             facts.previous_sizes = PreviousSizes::WrittenFor(now.saturating_duration_since(*at));
@@ -220,6 +235,46 @@ impl Members {
                 .await?;
         }
         Ok(())
+    }
+
+    /// Replaces the snapshots of the Leases by those of the backup store, where the budget asks for
+    /// it. Where they cannot be had, those of the Leases stay.
+    async fn ask_for_snapshots(
+        &mut self,
+        run: &Run,
+        look: &Look,
+        member: &EtcdMember,
+        facts: &mut Facts,
+    ) {
+        let source = look.page.budget().spec.members.snapshots;
+        let is_asked = source == Some(SnapshotSource::Metadata);
+        let Some(leases) = facts.snapshots.take_if(|_| is_asked) else {
+            return;
+        };
+        let leader = PodName::new(member.name_any());
+        match self.sidecars.latest(run, look, &leader, &leases).await {
+            Ok(latest) => {
+                self.unlisted = None;
+                facts.snapshots = Some(latest);
+            }
+            Err(why) => {
+                facts.snapshots = Some(leases);
+                if self.unlisted.as_ref() != Some(&why) {
+                    let note = format!(
+                        "the latest snapshots could not be asked for, so only their revisions are shown: {why}"
+                    );
+                    warn!(cluster = %look.page.cluster, member = %leader, note);
+                    run.events.notify(Notice {
+                        regarding: member.object_ref(&()),
+                        severity: Severity::Warning,
+                        reason: "SnapshotsNotListed".into(),
+                        action: "Observe",
+                        note,
+                    });
+                    self.unlisted = Some(why);
+                }
+            }
+        }
     }
 
     /// Says a complaint once, until it is another one or has ended.

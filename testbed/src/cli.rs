@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 
 use crate::agent;
+use crate::backup_restore::BackupRestoreCommand;
 use crate::builder::{self, tell};
 use crate::control_plane::ControlPlane;
 use crate::kubeconfig;
@@ -60,6 +61,8 @@ enum Subcommands {
         /// The pod's name.
         pod: String,
     },
+    #[command(hide = true)]
+    BackupRestore(BackupRestoreCommand),
     #[command(hide = true)]
     Agent(Box<agent::Args>),
     /// Run one container to its end; started by the agent.
@@ -124,6 +127,7 @@ impl Subcommands {
             Self::ContainerInit { .. } | Self::ContainerExec { .. } | Self::Agent(_) => {
                 anyhow::bail!("not a command that runs asynchronously")
             }
+            Self::BackupRestore(command) => command.run().await.map(|()| ExitCode::SUCCESS),
             Self::Build { etcd } => build(kubernetes, &etcd),
             Self::Up => up(&ControlPlane::with_kubernetes(kubernetes)?).await,
             Self::Down => down(&ControlPlane::with_kubernetes(kubernetes)?).await,

@@ -10,6 +10,7 @@
 //! a crash of the test or of the shell that started it.
 
 pub mod agent;
+pub mod backup_restore;
 pub mod balancer;
 pub mod bed;
 pub mod builder;

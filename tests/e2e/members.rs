@@ -1,6 +1,11 @@
 //! The `EtcdMember`s that the gate keeps (DEP-04), with the feature `EtcdMembers` on.
 
+mod sidecar;
+mod volumes;
+
 use anyhow::{Context as _, Result, ensure};
+use quorumgate_testbed::etcd_cluster::EtcdVersion;
+use quorumgate_testbed::faults::Standing;
 use quorumgate_testbed::{eventually, faults};
 use serde_json::json;
 
@@ -28,6 +33,15 @@ async fn reasons(world: &World, member: &str) -> Result<Vec<String>> {
     Ok(text.split_whitespace().map(str::to_owned).collect())
 }
 
+/// A field of the member's status, as kubectl prints it. Empty if it is absent.
+async fn field(world: &World, member: &str, path: &str) -> Result<String> {
+    let path = format!("jsonpath={{.status.{path}}}");
+    let output = world
+        .kubectl(&["get", "etcdmember", member, "-o", &path])
+        .await?;
+    output.success()
+}
+
 fn with_members(name: &str) -> WorldBuilder {
     World::builder(name)
         .feature("EtcdMembers")
@@ -44,14 +58,13 @@ async fn is_now(world: &World, member: &str, state: &str) -> Result<()> {
     .await
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_states_of_a_new_cluster_follow_in_order_and_leadership_is_gained_once() -> Result<()> {
-    let world = with_members("members-new").start().await?;
+/// Checks the states of a new cluster and of one that lost its leader.
+async fn states_follow_in_order(world: &World) -> Result<()> {
     let leader = world.etcd.leader().await?;
     for member in world.etcd.pod_names() {
         let leads = member == leader;
-        is_now(&world, &member, if leads { "Leader" } else { "Follower" }).await?;
-        let states = passed(&world, &member).await?;
+        is_now(world, &member, if leads { "Leader" } else { "Follower" }).await?;
+        let states = passed(world, &member).await?;
         ensure!(states.first().context("none")? == "New", "{states:?}");
     }
     let shown = world.kubectl(&["get", "etcdmembers"]).await?.success()?;
@@ -61,12 +74,12 @@ async fn the_states_of_a_new_cluster_follow_in_order_and_leadership_is_gained_on
     );
 
     let uid = world.etcd.pod_uid(&leader).await?;
-    let before = reasons(&world, &leader).await?.len();
+    let before = reasons(world, &leader).await?.len();
     world.lets_go(By::Delete, &leader).await?;
     world.replaced(&leader, &uid).await?;
     world.whole().await?;
-    is_now(&world, &leader, "Follower").await?;
-    let told = reasons(&world, &leader).await?;
+    is_now(world, &leader, "Follower").await?;
+    let told = reasons(world, &leader).await?;
     let lost = |told: &[String]| {
         told.iter()
             .filter(|r| *r == "LostClusterLeadership")
@@ -74,49 +87,56 @@ async fn the_states_of_a_new_cluster_follow_in_order_and_leadership_is_gained_on
     };
     ensure!(lost(&told) <= 1 && told.len() > before, "{told:?}");
     let next = world.etcd.leader().await?;
-    is_now(&world, &next, "Leader").await?;
-    let told = reasons(&world, &next).await?;
+    is_now(world, &next, "Leader").await?;
+    let told = reasons(world, &next).await?;
     let gained = told.iter().filter(|r| *r == "GainedClusterLeadership");
     ensure!(gained.count() == 1, "{told:?}");
-    world.close().await
+    Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_is_added_is_told_as_learner_until_its_promotion() -> Result<()> {
-    let world = with_members("members-growth").nodes(4).start().await?;
-    let held = faults::hold_in_container_creating(&world.sandbox, "etcd-3")?;
-    world.etcd.scale(4).await?;
-    scheduled(&world, "etcd-3").await?;
+/// Adds the member in `pod`, which does not start before `held` is mended. Checks that it is told as
+/// a learner until it is promoted.
+async fn is_told_as_learner(world: &World, pod: &str, held: Standing) -> Result<()> {
+    scheduled(world, pod).await?;
     let annotations = || async {
         let path = "jsonpath={.metadata.annotations}";
         let output = world
-            .kubectl(&["get", "etcdmember", "etcd-3", "-o", path])
+            .kubectl(&["get", "etcdmember", pod, "-o", path])
             .await?;
         output.success()
     };
-    eventually(SOON, "the new member is told as learner", || async {
+    eventually(SOON, format!("{pod} is told as learner"), || async {
         let annotations = annotations().await?;
         ensure!(annotations.contains("create-as-learner"), "{annotations}");
         Ok(())
     })
     .await?;
-    joins_as_learner(&world, "etcd-3", held).await?;
-    is_now(&world, "etcd-3", "Learner").await?;
-    promote(&world, "etcd-3").await?;
-    is_now(&world, "etcd-3", "Follower").await?;
+    joins_as_learner(world, pod, held).await?;
+    is_now(world, pod, "Learner").await?;
+    promote(world, pod).await?;
+    is_now(world, pod, "Follower").await?;
     eventually(SOON, "the annotation is gone", || async {
         let annotations = annotations().await?;
         ensure!(!annotations.contains("create-as-learner"), "{annotations}");
         Ok(())
     })
     .await?;
-    world.close().await
+    let told = reasons(world, pod).await?;
+    let joined = told.starts_with(
+        &[
+            "ClusterScaledUp",
+            "WaitingToJoinAsLearner",
+            "JoinedAsLearner",
+            "PromotedAsVotingMember",
+        ]
+        .map(str::to_owned),
+    );
+    ensure!(joined, "{told:?}");
+    Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn hibernation_ends_every_etcd_member_and_another_writer_ends_the_gates_writes() -> Result<()>
-{
-    let world = with_members("members-sleep").start().await?;
+/// Hibernates the cluster and wakes it.
+async fn sleeps_and_wakes(world: &World) -> Result<()> {
     world.etcd.scale(0).await?;
     eventually(SOON, "no EtcdMember is left", || async {
         let output = world.kubectl(&["get", "etcdmembers", "-o", "name"]).await?;
@@ -128,8 +148,40 @@ async fn hibernation_ends_every_etcd_member_and_another_writer_ends_the_gates_wr
     world.etcd.scale(3).await?;
     world.whole().await?;
     let leader = world.etcd.leader().await?;
-    is_now(&world, &leader, "Leader").await?;
+    is_now(world, &leader, "Leader").await
+}
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_states_of_a_new_cluster_follow_in_order_and_leadership_is_gained_once() -> Result<()> {
+    let world = with_members("members-new").start().await?;
+    states_follow_in_order(&world).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_that_are_added_to_one_are_told_as_learners_until_their_promotion() -> Result<()> {
+    let world = with_members("members-growth")
+        .etcd(|etcd| etcd.replicas(1))
+        .start()
+        .await?;
+    is_now(&world, "etcd-0", "Leader").await?;
+    let told = reasons(&world, "etcd-0").await?;
+    ensure!(told[0] == "NewSingleNodeClusterCreated", "{told:?}");
+    let second = faults::hold_in_container_creating(&world.sandbox, "etcd-1")?;
+    let third = faults::hold_in_container_creating(&world.sandbox, "etcd-2")?;
+    world.etcd.scale(3).await?;
+    is_told_as_learner(&world, "etcd-1", second).await?;
+    is_told_as_learner(&world, "etcd-2", third).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hibernation_ends_every_etcd_member_and_another_writer_ends_the_gates_writes() -> Result<()>
+{
+    let world = with_members("members-sleep").start().await?;
+    sleeps_and_wakes(&world).await?;
+    let leader = world.etcd.leader().await?;
+    an_impossible_change_is_an_event(&world, &leader).await?;
     world
         .kubectl(&[
             "patch",
@@ -142,16 +194,76 @@ async fn hibernation_ends_every_etcd_member_and_another_writer_ends_the_gates_wr
         ])
         .await?
         .success()?;
-    eventually(SOON, "the gate says that it stopped", || async {
-        let output = world
-            .kubectl(&["get", "events", "--field-selector", "reason=ForeignWriter"])
-            .await?;
-        let events = output.success()?;
-        ensure!(events.contains("somebody-else"), "{events}");
+    is_said(&world, "ForeignWriter", "somebody-else").await?;
+    world.close().await
+}
+
+/// Waits for an Event with this reason that mentions `part`.
+async fn is_said(world: &World, reason: &str, part: &str) -> Result<()> {
+    eventually(SOON, format!("the gate says {reason}"), || async {
+        let selector = format!("reason={reason}");
+        let list = ["get", "events", "--field-selector", &selector];
+        let events = world.kubectl(&list).await?.success()?;
+        ensure!(events.contains(part), "{events}");
         Ok(())
     })
-    .await?;
+    .await
+}
+
+/// Records one of several members as restored from the backup, in the gate's name: no way leads from
+/// there to where it is.
+async fn an_impossible_change_is_an_event(world: &World, leader: &str) -> Result<()> {
+    let pods = world.etcd.pod_names();
+    let member = pods.iter().find(|pod| *pod != leader).context("none")?;
+    is_now(world, member, "Follower").await?;
+    let last = json!({"status": {"transitions": [{
+        "state": "Initializing", "subState": "Restoration", "reason": "DBValidationFailed",
+        "transitionTime": "2026-01-01T00:00:00Z",
+    }]}});
+    let patch = format!("--patch={last}");
+    world
+        .kubectl(&[
+            "patch",
+            "etcdmember",
+            member,
+            "--subresource=status",
+            "--type=merge",
+            "--field-manager=quorumgate",
+            &patch,
+        ])
+        .await?
+        .success()?;
+    is_said(world, "ImpossibleTransition", "which cannot follow").await
+}
+
+/// A life on an older etcd; the tests above run the newest.
+async fn is_told_on(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = with_members(name)
+        .nodes(4)
+        .etcd(|etcd| etcd.version(version))
+        .start()
+        .await?;
+    states_follow_in_order(&world).await?;
+    sleeps_and_wakes(&world).await?;
+    let held = faults::hold_in_container_creating(&world.sandbox, "etcd-3")?;
+    world.etcd.scale(4).await?;
+    is_told_as_learner(&world, "etcd-3", held).await?;
     world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_life_of_members_is_told_on_etcd_3_4() -> Result<()> {
+    is_told_on(EtcdVersion::V3_4, "members-v3-4").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_life_of_members_is_told_on_etcd_3_5() -> Result<()> {
+    is_told_on(EtcdVersion::V3_5, "members-v3-5").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_life_of_members_is_told_on_etcd_3_6() -> Result<()> {
+    is_told_on(EtcdVersion::V3_6, "members-v3-6").await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::facts::{Etcd, Facts, PreviousSizes, StageResult};
+use super::facts::{Etcd, Facts, PreviousSizes, Restoration, StageResult};
 use super::path::{Impossible, way};
 use super::state::State;
 use super::status::{
@@ -58,7 +58,7 @@ pub fn derive(recorded: &Status, facts: &Facts) -> Derived {
     for transition in &new {
         restored(&mut status.last_restoration, transition);
     }
-    failed_restoration(&mut status.last_restoration, facts);
+    note_restoration(&mut status.last_restoration, facts);
     status.id = facts.id.or(status.id);
     status.cluster_id = facts.cluster_id.or(status.cluster_id);
     status.peer_tls_enabled = facts.peer_tls.or(status.peer_tls_enabled);
@@ -92,16 +92,25 @@ fn append_transitions(status: &mut Status, facts: &Facts) -> Result<(), Impossib
     };
     // No time lies before the last one, or before the start of the process: otherwise that start
     // would be taken for a restart again and again where the clock of the node is ahead.
-    let started = match facts.etcd {
-        Etcd::Started { since, .. } => since,
-        Etcd::NotStarted => None,
-    };
-    let time = facts.now.max(last.time).max(started.unwrap_or(facts.now));
+    let time = not_before_start(facts).max(last.time);
     let steps = way(&last, facts)?.into_iter();
     status
         .transitions
         .extend(steps.map(|(reason, state)| transition(reason, state, time, facts)));
     Ok(())
+}
+
+/// The start of etcd's container, if it is known.
+fn started(facts: &Facts) -> Option<UnixTime> {
+    match facts.etcd {
+        Etcd::Started { since, .. } => since,
+        Etcd::NotStarted => None,
+    }
+}
+
+/// The time of the observation, which is not before the start of etcd's container.
+fn not_before_start(facts: &Facts) -> UnixTime {
+    facts.now.max(started(facts).unwrap_or(facts.now))
 }
 
 /// The reason for the first entry.
@@ -165,14 +174,8 @@ fn restored(last: &mut Option<LastRestoration>, transition: &Transition) {
                 *last = Some(begun(RestorationType::FromSnapshot));
             }
         }
-        Reason::PromotedAsVotingMember | Reason::RestorationSucceeded => {
-            if let Some(last) = last.as_mut().filter(|last| last.end_time.is_none()) {
-                last.status = RestorationStatus::Success;
-                last.reason = Some(transition.reason.to_string());
-                last.message = Some(transition.message.clone());
-                last.end_time = Some(transition.time);
-            }
-        }
+        Reason::PromotedAsVotingMember => succeed(last, RestorationType::FromLeader, transition),
+        Reason::RestorationSucceeded => succeed(last, RestorationType::FromSnapshot, transition),
         Reason::ClusterScaledUp
         | Reason::NewSingleNodeClusterCreated
         | Reason::NewMultiNodeClusterCreated
@@ -185,16 +188,59 @@ fn restored(last: &mut Option<LastRestoration>, transition: &Transition) {
     }
 }
 
-/// Notes that a restoration from the backup failed. backup-restore then tries again by itself.
-fn failed_restoration(last: &mut Option<LastRestoration>, facts: &Facts) {
-    let open = last.as_mut().filter(|last| {
-        last.from == RestorationType::FromSnapshot && last.status == RestorationStatus::InProgress
-    });
-    if let (Some(last), Some(StageResult::Failed)) = (open, facts.restoration) {
-        last.status = RestorationStatus::Failed;
-        last.message = Some("backup-restore reports a failed restoration".into());
-        last.end_time = Some(facts.now);
+fn succeed(last: &mut Option<LastRestoration>, from: RestorationType, transition: &Transition) {
+    let is_open = |last: &&mut LastRestoration| {
+        last.from == from && last.status != RestorationStatus::Success
+    };
+    if let Some(last) = last.as_mut().filter(is_open) {
+        last.status = RestorationStatus::Success;
+        last.reason = Some(transition.reason.to_string());
+        last.message = Some(transition.message.clone());
+        last.end_time = Some(transition.time);
     }
+}
+
+/// Notes a restoration from the backup that backup-restore has counted, once for each start of
+/// etcd's container and result. A failure is not told after a success, which came later.
+fn note_restoration(last: &mut Option<LastRestoration>, facts: &Facts) {
+    let Some(Restoration { result, took }) = facts.restoration else {
+        return;
+    };
+    let is_of_this_start = |time: UnixTime| started(facts).is_none_or(|since| time >= since);
+    let is_told = |last: &LastRestoration| match (last.from, last.end_time) {
+        (RestorationType::FromLeader, _) => is_of_this_start(last.start_time),
+        (RestorationType::FromSnapshot, None) => false,
+        (RestorationType::FromSnapshot, Some(end)) => {
+            is_of_this_start(end)
+                && (last.status == RestorationStatus::Success || result == StageResult::Failed)
+        }
+    };
+    if last.as_ref().is_some_and(is_told) {
+        return;
+    }
+    let (status, reason, message) = match result {
+        StageResult::Succeeded => (
+            RestorationStatus::Success,
+            Reason::RestorationSucceeded.to_string(),
+            "backup-restore has restored the data from the backup; where the backup is empty, it has removed the data",
+        ),
+        StageResult::Failed => (
+            RestorationStatus::Failed,
+            "RestorationFailed".into(),
+            "backup-restore could not restore the data from the backup, and tries again by itself",
+        ),
+    };
+    let end = not_before_start(facts);
+    let seconds = i64::try_from(took.as_secs()).unwrap_or(i64::MAX);
+    let begun = UnixTime(end.0.saturating_sub(seconds));
+    *last = Some(LastRestoration {
+        from: RestorationType::FromSnapshot,
+        status,
+        reason: Some(reason),
+        message: Some(message.into()),
+        start_time: begun.max(started(facts).unwrap_or(begun)),
+        end_time: Some(end),
+    });
 }
 
 /// Takes the sizes over if they are new, have changed by 5 %, or were written 10 minutes ago.

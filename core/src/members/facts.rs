@@ -44,12 +44,12 @@ pub struct Facts {
     /// The way in which the process before ended, if that was seen. The caller fills it in, from
     /// the container's last termination.
     pub exit: Option<Exit>,
-    /// The result of the validation of the data, since etcd's container started. The caller fills
-    /// it in, from backup-restore's metric `etcdbr_validation_duration_seconds{succeeded}`.
+    /// The result of the validation of the data, since etcd's container started.
+    /// [`Facts::initialised`] fills it in.
     pub validation: Option<StageResult>,
-    /// The result of the restoration, since etcd's container started. The caller fills it in, from
-    /// backup-restore's metric `etcdbr_restoration_duration_seconds{succeeded}`.
-    pub restoration: Option<StageResult>,
+    /// The latest restoration from the backup, since etcd's container started.
+    /// [`Facts::initialised`] fills it in.
+    pub restoration: Option<Restoration>,
     /// Whether the peer URLs use TLS. The caller fills it in, from the member's Lease or from the
     /// peer URLs in the member list.
     pub peer_tls: Option<bool>,
@@ -121,6 +121,55 @@ pub enum StageResult {
     Failed,
 }
 
+/// A restoration from the backup that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Restoration {
+    /// How it ended. A failed one is tried again by backup-restore itself.
+    pub result: StageResult,
+    /// The time that all attempts took together.
+    pub took: Duration,
+}
+
+/// What backup-restore has counted, by its own metrics.
+///
+/// A validation counts as succeeded when it came to an end, also where it found bad data; it failed
+/// if it could not be carried out (a wrong volume, a locked database). That the data was bad is
+/// told by what backup-restore does next: it restores the only member, or any member of a cluster
+/// that starts from a backup (`single_node`), and it removes the data and the membership of one of
+/// several (`single_member`). (`pkg/initializer` of etcd-backup-restore, v0.43.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InitialisationCounts {
+    /// Validations that came to an end.
+    pub validated: u64,
+    /// Validations that could not be carried out.
+    pub not_validated: u64,
+    /// Restorations from the backup that succeeded.
+    pub restored: u64,
+    /// Restorations from the backup that failed.
+    pub not_restored: u64,
+    /// Removals of the data and of the membership of one member of several that succeeded.
+    pub given_up: u64,
+    /// Removals that failed.
+    pub not_given_up: u64,
+    /// The time that all restorations from the backup took together.
+    pub restoring: Duration,
+}
+
+impl InitialisationCounts {
+    /// What was counted since `earlier`. `None` if the counts began anew in between.
+    pub fn since(self, earlier: &Self) -> Option<Self> {
+        Some(Self {
+            validated: self.validated.checked_sub(earlier.validated)?,
+            not_validated: self.not_validated.checked_sub(earlier.not_validated)?,
+            restored: self.restored.checked_sub(earlier.restored)?,
+            not_restored: self.not_restored.checked_sub(earlier.not_restored)?,
+            given_up: self.given_up.checked_sub(earlier.given_up)?,
+            not_given_up: self.not_given_up.checked_sub(earlier.not_given_up)?,
+            restoring: self.restoring.checked_sub(earlier.restoring)?,
+        })
+    }
+}
+
 /// The age of the recorded sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PreviousSizes {
@@ -157,6 +206,28 @@ impl Facts {
             restarts: 0,
             defragmentation: None,
         }
+    }
+
+    /// Takes over what backup-restore has counted since etcd's container started.
+    ///
+    /// The restoration of a member of several from the backup, in a cluster that starts from one,
+    /// is no failed validation: DEP-04 has the state `Restoration` for the only member alone.
+    pub fn initialised(&mut self, counts: &InitialisationCounts) {
+        let from_backup = counts.restored > 0 || counts.not_restored > 0;
+        let given_up = counts.given_up > 0 || counts.not_given_up > 0;
+        self.validation = if given_up || self.single && from_backup {
+            Some(StageResult::Failed)
+        } else {
+            (counts.validated > 0).then_some(StageResult::Succeeded)
+        };
+        self.restoration = from_backup.then_some(Restoration {
+            result: if counts.restored > 0 {
+                StageResult::Succeeded
+            } else {
+                StageResult::Failed
+            },
+            took: counts.restoring,
+        });
     }
 }
 
@@ -286,6 +357,80 @@ mod tests {
         silence(&mut cluster, 1);
         cluster.round.probes[0].read = Err(Unanswered::Deadline);
         assert_eq!(listing(&cluster), Listing::Unknown);
+    }
+
+    fn initialised(single: bool, counts: InitialisationCounts) -> Facts {
+        let members = if single { 1 } else { 3 };
+        let mut facts = facts(&example::healthy("etcd", members), "etcd-0");
+        facts.initialised(&counts);
+        facts
+    }
+
+    #[test]
+    fn a_validation_that_came_to_an_end_says_nothing_bad_of_the_data() {
+        let counts = InitialisationCounts {
+            validated: 1,
+            ..InitialisationCounts::default()
+        };
+        let facts = initialised(true, counts);
+        assert_eq!(facts.validation, Some(StageResult::Succeeded));
+        assert_eq!(facts.restoration, None);
+    }
+
+    #[test]
+    fn a_validation_that_could_not_be_carried_out_is_no_failed_one() {
+        let counts = InitialisationCounts {
+            not_validated: 3,
+            ..InitialisationCounts::default()
+        };
+        let facts = initialised(true, counts);
+        assert_eq!((facts.validation, facts.restoration), (None, None));
+    }
+
+    #[test]
+    fn a_restoration_shows_that_the_data_of_the_only_member_was_bad() {
+        let took = Duration::from_secs(7);
+        let mut counts = InitialisationCounts {
+            validated: 1,
+            not_restored: 1,
+            restoring: took,
+            ..InitialisationCounts::default()
+        };
+        let failed = initialised(true, counts);
+        assert_eq!(failed.validation, Some(StageResult::Failed));
+        let result = StageResult::Failed;
+        assert_eq!(failed.restoration, Some(Restoration { result, took }));
+        counts.restored = 1;
+        let result = StageResult::Succeeded;
+        let restored = initialised(true, counts);
+        assert_eq!(restored.restoration, Some(Restoration { result, took }));
+        // One of several is restored where the cluster starts from a backup.
+        let of_several = initialised(false, counts);
+        assert_eq!(of_several.validation, Some(StageResult::Succeeded));
+        assert_eq!(of_several.restoration, Some(Restoration { result, took }));
+    }
+
+    #[test]
+    fn data_that_was_given_up_is_a_failed_validation_and_no_restoration_from_the_backup() {
+        let counts = InitialisationCounts {
+            validated: 1,
+            given_up: 1,
+            ..InitialisationCounts::default()
+        };
+        let facts = initialised(false, counts);
+        assert_eq!(facts.validation, Some(StageResult::Failed));
+        assert_eq!(facts.restoration, None);
+    }
+
+    #[test]
+    fn counts_that_began_anew_are_not_compared() {
+        let counts = |validated, restored| InitialisationCounts {
+            validated,
+            restored,
+            ..InitialisationCounts::default()
+        };
+        assert_eq!(counts(5, 1).since(&counts(3, 1)), Some(counts(2, 0)));
+        assert_eq!(counts(1, 0).since(&counts(3, 0)), None);
     }
 
     #[test]

@@ -18,7 +18,9 @@ mod status;
 mod transition;
 
 pub use derive::{Derived, derive};
-pub use facts::{Etcd, Exit, Facts, Listing, PreviousSizes, StageResult};
+pub use facts::{
+    Etcd, Exit, Facts, InitialisationCounts, Listing, PreviousSizes, Restoration, StageResult,
+};
 pub use path::Impossible;
 pub use resources::{NewMember, Resources, resources};
 pub use state::State;

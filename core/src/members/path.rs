@@ -145,7 +145,9 @@ fn supports(reason: Reason, at: State, next: State, last: &Transition, facts: &F
         }
         Reason::DbValidationFailed if next == State::Restoration => facts.single && failed,
         Reason::DbValidationFailed => !facts.single && (failed || gave_up),
-        Reason::DbValidationSucceeded => facts.serves && facts.leads == (next == State::Leader),
+        Reason::DbValidationSucceeded => {
+            !failed && facts.serves && facts.leads == (next == State::Leader)
+        }
         Reason::RestorationSucceeded => facts.single && facts.serves,
         Reason::WaitingToJoinAsLearner => !facts.single && (gave_up || joins && is_member),
         Reason::JoinedAsLearner => is_member,

@@ -20,9 +20,12 @@ pub struct Volume {
 }
 
 impl Volume {
+    /// Whether both have the same data: it is on the volume, whichever claim is bound to it.
     fn is_same_as(&self, other: &Self) -> bool {
-        let unbound = self.volume_id.is_none() || other.volume_id.is_none();
-        self.claim_uid == other.claim_uid && (unbound || self.volume_id == other.volume_id)
+        match (&self.volume_id, &other.volume_id) {
+            (Some(own), Some(other)) => own == other,
+            _ => self.claim_uid == other.claim_uid,
+        }
     }
 }
 
@@ -150,6 +153,12 @@ mod tests {
             with: "etcd-1".into(),
         };
         assert_eq!(find("etcd-0", Some(&volume("c0", "v1"))), Some(swapped));
+    }
+
+    #[test]
+    fn a_new_claim_on_the_recorded_volume_has_the_data_of_the_member() {
+        let again = volume("c9", "v0");
+        assert_eq!(find("etcd-0", Some(&again)), None);
     }
 
     #[test]

@@ -21,24 +21,35 @@ pub(super) fn add(facts: &mut Facts, look: &Look, leases: &[Lease], pod: &PodNam
         facts.exit = exit.map(Exit::of_code);
         facts.restarts = restarts;
     }
-    let told = lease(leases, pod.as_str()).and_then(|lease| {
-        let annotations = lease.metadata.annotations.as_ref()?;
-        annotations.get(TLS_ENABLED)?.parse().ok()
-    });
+    // A Lease is named like the member, which may have a prefix before the name of its pod.
+    let member = look.snapshot.member(pod).map(|member| member.name.as_str());
+    let names = member.into_iter().chain([pod.as_str()]);
+    let told = names
+        .filter_map(|name| lease(leases, name))
+        .find_map(|lease| {
+            let annotations = lease.metadata.annotations.as_ref()?;
+            annotations.get(TLS_ENABLED)?.parse().ok()
+        });
     let runs = look.page.status().map(|status| &status.defragmentations);
     let mut runs = runs.into_iter().flatten();
     let last = runs.find(|run| run.member == pod.as_str());
     facts.defragmentation = last.map(|last| defragmentation(last, pod, &look.page.grants));
     facts.peer_tls = told.or_else(|| by_urls(look, facts.id?));
     if facts.leads {
-        let stored = |kind: &str| revision(leases, &format!("{owner}-{kind}-snap"));
-        let (last_full, last_delta) = (stored("full"), stored("delta"));
-        facts.snapshots = (last_full.is_some() || last_delta.is_some()).then_some(Snapshots {
-            last_full,
-            last_delta,
-            accumulated_delta_size: None,
-        });
+        facts.snapshots = snapshots(leases, owner);
     }
+}
+
+/// The snapshots that the snapshot Leases tell of. `None` if there are no such Leases, or nothing
+/// is in them yet.
+fn snapshots(leases: &[Lease], owner: &str) -> Option<Snapshots> {
+    let stored = |kind: &str| revision(leases, &format!("{owner}-{kind}-snap"));
+    let (last_full, last_delta) = (stored("full"), stored("delta"));
+    (last_full.is_some() || last_delta.is_some()).then_some(Snapshots {
+        last_full,
+        last_delta,
+        accumulated_delta_size: None,
+    })
 }
 
 /// A run on record. It is under way while its grant is open, and has failed where nobody saw its
@@ -74,11 +85,12 @@ fn lease<'l>(leases: &'l [Lease], name: &str) -> Option<&'l Lease> {
 }
 
 /// The snapshot that a snapshot Lease tells of. The Lease holds the revision and nothing else; its
-/// renewal is not the time of the snapshot.
+/// renewal is not the time of the snapshot. The revision 0 says that there is no such snapshot.
 fn revision(leases: &[Lease], name: &str) -> Option<Stored> {
     let holder = lease(leases, name)?.spec.as_ref()?.holder_identity.as_ref();
-    Some(Stored {
-        end_revision: Some(holder?.parse().ok()?),
+    let revision: u64 = holder?.parse().ok()?;
+    (revision > 0).then(|| Stored {
+        end_revision: Some(revision),
         ..Stored::default()
     })
 }
@@ -129,6 +141,24 @@ mod tests {
         assert_eq!(shown.initial_db_size, Some(90));
         assert_eq!(shown.end_time, finished.then_some(UnixTime(9)));
         shown.status
+    }
+
+    fn snapshot_lease(name: &str, holder: &str) -> Lease {
+        let lease =
+            serde_json::json!({"metadata": {"name": name}, "spec": {"holderIdentity": holder}});
+        serde_json::from_value(lease).unwrap()
+    }
+
+    #[test]
+    fn a_snapshot_lease_tells_the_revision_and_0_says_that_there_is_none() {
+        let leases = [
+            snapshot_lease("etcd-full-snap", "7"),
+            snapshot_lease("etcd-delta-snap", "0"),
+        ];
+        let told = snapshots(&leases, "etcd").unwrap();
+        assert_eq!(told.last_full.unwrap().end_revision, Some(7));
+        assert_eq!(told.last_delta, None);
+        assert_eq!(snapshots(&leases, "other"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The builder of an etcd cluster.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -8,11 +9,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value};
 
 use super::spec::{
-    Auth, Initialisation, PodManagement, Readiness, Shape, Spec, Storage, Tls, TlsTold,
+    Auth, Initialisation, PodManagement, Readiness, Shape, Spec, StandIn, Storage, Tls, TlsTold,
     UpdateStrategy, claim_size,
 };
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
-use crate::Sandbox;
+use crate::backup_restore::BackupRestore;
+use crate::{Sandbox, executable};
 
 /// The common name in the gate's client certificate, unless another was chosen.
 const GATE_USER: &str = "quorumgate";
@@ -51,6 +53,7 @@ impl EtcdClusterBuilder {
                 clients_by_address: false,
                 initialisation: Initialisation::default(),
                 container: Map::new(),
+                backup_restore: None,
             },
         }
     }
@@ -188,6 +191,17 @@ impl EtcdClusterBuilder {
         self
     }
 
+    /// Puts a stand-in for etcd-backup-restore beside each member, with TLS or without. A test talks
+    /// to it by [`BackupRestore`].
+    pub fn backup_restore(mut self, tls: Tls) -> Self {
+        self.spec.backup_restore = Some(StandIn {
+            tls,
+            program: PathBuf::new(),
+            directory: PathBuf::new(),
+        });
+        self
+    }
+
     /// Adds a field to the etcd container, such as `resources`.
     pub fn container_field(mut self, name: &str, value: Value) -> Self {
         self.spec.container.insert(name.to_owned(), value);
@@ -196,7 +210,11 @@ impl EtcdClusterBuilder {
 
     /// Applies all objects in the sandbox's namespace by server-side apply, and returns at once.
     /// [`EtcdCluster::quorate`] waits for the members.
-    pub async fn apply(self, sandbox: &Sandbox) -> Result<EtcdCluster> {
+    pub async fn apply(mut self, sandbox: &Sandbox) -> Result<EtcdCluster> {
+        if let Some(stand_in) = &mut self.spec.backup_restore {
+            stand_in.program = executable::find().await?;
+            stand_in.directory = BackupRestore::of(sandbox).directory().to_owned();
+        }
         self.apply_in(sandbox.client(), sandbox.namespace()).await
     }
 

@@ -1,6 +1,7 @@
 //! The properties of an etcd cluster, which [`EtcdClusterBuilder`](super::EtcdClusterBuilder) sets.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -180,6 +181,18 @@ pub(crate) struct Spec {
     pub(crate) initialisation: Initialisation,
     #[serde(default)]
     pub(crate) container: Map<String, Value>,
+    #[serde(default)]
+    pub(crate) backup_restore: Option<StandIn>,
+}
+
+/// The stand-in for etcd-backup-restore beside each member.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct StandIn {
+    pub(crate) tls: Tls,
+    /// The program of the test bed.
+    pub(crate) program: PathBuf,
+    /// The directory of [`crate::backup_restore::BackupRestore`].
+    pub(crate) directory: PathBuf,
 }
 
 /// The size of claims, unless another was chosen.
@@ -188,6 +201,11 @@ pub(super) fn claim_size() -> String {
 }
 
 impl Spec {
+    /// Whether etcd waits in each pod until the container beside it has initialised the data.
+    pub(crate) fn waits_for_initialisation(&self) -> bool {
+        self.initialisation != Initialisation::None || self.backup_restore.is_some()
+    }
+
     /// The headless Service that gives members their names.
     pub(crate) fn service(&self) -> String {
         match self.shape {

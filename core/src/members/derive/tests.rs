@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::members::{CREATE_AS_LEARNER, Exit, Listing, is_permitted};
-use crate::members::{LastDefragmentation, RunStatus};
+use crate::members::{LastDefragmentation, Restoration, RunStatus};
 use crate::quorum::{Difference, Snapshot, Volume, example};
 
 /// A follower that serves, of a cluster of three.
@@ -46,6 +46,12 @@ fn single(facts: Facts) -> Facts {
         leads: facts.serves,
         ..facts
     }
+}
+
+/// A restoration from the backup that took 4 seconds.
+fn ended(result: StageResult) -> Option<Restoration> {
+    let took = Duration::from_secs(4);
+    Some(Restoration { result, took })
 }
 
 /// The states and reasons of all transitions, while each of these is observed.
@@ -153,7 +159,7 @@ fn each_transition_says_what_happened() {
 #[test]
 fn only_an_open_restoration_from_the_backup_fails_with_it() {
     let learner = [Facts {
-        restoration: Some(StageResult::Failed),
+        restoration: ended(StageResult::Failed),
         create_as_learner: true,
         ..listed(Listing::Learner, 10)
     }];
@@ -167,7 +173,7 @@ fn only_an_open_restoration_from_the_backup_fails_with_it() {
     };
     let served = single(listed(Listing::Voter, 20));
     let late = Facts {
-        restoration: Some(StageResult::Failed),
+        restoration: ended(StageResult::Failed),
         ..served.clone()
     };
     let restored = after(&[bad_data, served, late]).last_restoration.unwrap();
@@ -178,7 +184,7 @@ fn only_an_open_restoration_from_the_backup_fails_with_it() {
 fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
     let fails = Facts {
         validation: Some(StageResult::Failed),
-        restoration: Some(StageResult::Failed),
+        restoration: ended(StageResult::Failed),
         ..single(initializing(10))
     };
     let failed = after(std::slice::from_ref(&fails));
@@ -187,6 +193,118 @@ fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
     assert_eq!(derive(&failed, &fails).status, failed, "told once");
     let restored = derive(&failed, &single(listed(Listing::Voter, 30)));
     assert_eq!(restored.status.state(), Some(State::Leader));
+}
+
+#[test]
+fn a_restoration_that_is_seen_when_all_is_over_is_told_in_full() {
+    let restored = Facts {
+        exit: Some(Exit::Unclean),
+        validation: Some(StageResult::Failed),
+        restoration: ended(StageResult::Succeeded),
+        etcd: Etcd::Started {
+            since: Some(UnixTime(90)),
+            initializes: false,
+        },
+        ..single(listed(Listing::Voter, 100))
+    };
+    let seen = [single(listed(Listing::Voter, 20)), restored.clone()];
+    assert_eq!(
+        life(&seen)[3..],
+        [
+            ("DBValidationFull", "DetectedPreviousUncleanExit"),
+            ("Restoration", "DBValidationFailed"),
+            ("Leader", "RestorationSucceeded"),
+        ]
+    );
+    let status = after(&seen);
+    let told = status.last_restoration.clone().unwrap();
+    assert_eq!(told.from, RestorationType::FromSnapshot);
+    assert_eq!(told.status, RestorationStatus::Success);
+    assert_eq!(told.end_time, Some(UnixTime(100)));
+    assert_eq!(derive(&status, &restored).status, status, "told once");
+}
+
+#[test]
+fn a_restoration_begins_as_long_before_its_end_as_it_took_and_not_before_the_start_of_etcd() {
+    let began = |since| {
+        let facts = Facts {
+            restoration: ended(StageResult::Succeeded),
+            etcd: Etcd::Started {
+                since: Some(UnixTime(since)),
+                initializes: false,
+            },
+            ..listed(Listing::Voter, 100)
+        };
+        after(&[facts]).last_restoration.unwrap().start_time
+    };
+    assert_eq!(began(50), UnixTime(96));
+    assert_eq!(began(98), UnixTime(98));
+}
+
+#[test]
+fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
+    let at = |since, now, result| Facts {
+        restoration: ended(result),
+        etcd: Etcd::Started {
+            since: Some(UnixTime(since)),
+            initializes: false,
+        },
+        ..listed(Listing::Voter, now)
+    };
+    let mut status = after(&[at(10, 20, StageResult::Succeeded)]);
+    for (facts, told, end) in [
+        (
+            at(10, 30, StageResult::Failed),
+            RestorationStatus::Success,
+            20,
+        ),
+        (
+            at(40, 50, StageResult::Failed),
+            RestorationStatus::Failed,
+            50,
+        ),
+        (
+            at(40, 60, StageResult::Failed),
+            RestorationStatus::Failed,
+            50,
+        ),
+        (
+            at(40, 70, StageResult::Succeeded),
+            RestorationStatus::Success,
+            70,
+        ),
+    ] {
+        status = derive(&status, &facts).status;
+        let last = status.last_restoration.as_ref().unwrap();
+        assert_eq!((last.status, last.end_time), (told, Some(UnixTime(end))));
+    }
+}
+
+#[test]
+fn one_of_several_whose_data_was_given_up_is_not_told_as_valid_although_it_serves_again() {
+    let again = Facts {
+        exit: Some(Exit::Unclean),
+        validation: Some(StageResult::Failed),
+        etcd: Etcd::Started {
+            since: Some(UnixTime(20)),
+            initializes: false,
+        },
+        ..listed(Listing::Voter, 30)
+    };
+    let seen = [listed(Listing::Voter, 10), again];
+    assert_eq!(
+        life(&seen)[3..],
+        [
+            ("DBValidationFull", "DetectedPreviousUncleanExit"),
+            ("New", "DBValidationFailed"),
+            ("PendingLearner", "WaitingToJoinAsLearner"),
+            ("Learner", "JoinedAsLearner"),
+            ("Follower", "PromotedAsVotingMember"),
+        ]
+    );
+    let from_leader = after(&seen).last_restoration.unwrap();
+    assert_eq!(from_leader.from, RestorationType::FromLeader);
+    assert_eq!(from_leader.status, RestorationStatus::Success);
 }
 
 #[test]
@@ -473,7 +591,8 @@ fn any_facts() -> impl Strategy<Value = Facts> {
         })
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0_i64..300);
-    (listing, exit, outcome(), outcome(), etcd, flags).prop_map(
+    let restoration = outcome().prop_map(|result| result.and_then(ended));
+    (listing, exit, outcome(), restoration, etcd, flags).prop_map(
         |(listing, exit, validation, restoration, etcd, (single, grown, leads, now))| Facts {
             now: UnixTime(now),
             single,

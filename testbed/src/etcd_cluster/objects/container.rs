@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::volumes::{self, DATA, JOIN};
-use crate::etcd_cluster::spec::{Initialisation, Readiness, Spec, Tls, TlsTold};
+use crate::etcd_cluster::spec::{Readiness, Spec, Tls, TlsTold};
 
 /// The container's name, which all clients expect for etcd's container.
 pub(in crate::etcd_cluster) const CONTAINER: &str = "etcd";
@@ -52,7 +52,7 @@ pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
         "volumeMounts": volumes::mounts(spec),
     });
     if let Some(variables) = container.get_mut("env").and_then(Value::as_array_mut) {
-        if spec.initialisation != Initialisation::None {
+        if spec.waits_for_initialisation() {
             let file = volumes::INITIALISED_FILE;
             variables.push(json!({"name": volumes::INITIALISED, "value": file}));
         }

@@ -6,7 +6,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{container, labels, volumes};
-use crate::etcd_cluster::spec::{Initialisation, PodManagement, Shape, Spec, UpdateStrategy};
+use crate::etcd_cluster::spec::{
+    Initialisation, PodManagement, Shape, Spec, StandIn, Tls, UpdateStrategy,
+};
 
 /// The annotation that holds the cluster's [`Spec`].
 pub(in crate::etcd_cluster) const SPEC_ANNOTATION: &str = "testbed.quorumgate.io/cluster";
@@ -98,7 +100,9 @@ fn annotations(namespace: &str, spec: &Spec) -> BTreeMap<String, String> {
 
 fn containers(namespace: &str, spec: &Spec) -> Result<Vec<Value>> {
     let mut containers = vec![container::etcd(namespace, spec)?];
-    if spec.initialisation != Initialisation::None {
+    if let Some(it) = &spec.backup_restore {
+        containers.push(stand_in(it));
+    } else if spec.initialisation != Initialisation::None {
         containers.push(json!({
             "name": INITIALISER,
             "image": "busybox",
@@ -121,4 +125,30 @@ fn containers(namespace: &str, spec: &Spec) -> Result<Vec<Value>> {
         }));
     }
     Ok(containers)
+}
+
+/// The stand-in for etcd-backup-restore, told about port and certificate as druid tells that.
+fn stand_in(it: &StandIn) -> Value {
+    let mut arguments = vec!["--server-port=8080".to_owned()];
+    let mut mounts = vec![volumes::initialised_mount()];
+    if it.tls == Tls::Mutual {
+        let directory = volumes::SERVER_CERTIFICATE;
+        arguments.push(format!("--server-cert={directory}/tls.crt"));
+        arguments.push(format!("--server-key={directory}/tls.key"));
+        mounts.push(volumes::server_certificate_mount());
+    }
+    json!({
+        "name": INITIALISER,
+        "image": "host",
+        "command": [it.program, "backup-restore"],
+        "args": arguments,
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": volumes::INITIALISED, "value": volumes::INITIALISED_FILE},
+            {"name": "BACKUP_RESTORE", "value": it.directory},
+        ],
+        "ports": [{"name": "server", "containerPort": 8080}],
+        "volumeMounts": mounts,
+    })
 }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::join_config_name;
-use crate::etcd_cluster::spec::{Initialisation, Spec, Storage, Tls, TlsTold};
+use crate::etcd_cluster::spec::{Spec, Storage, Tls, TlsTold};
 
 /// The mount path of the data.
 pub(super) const DATA: &str = "/var/etcd/data";
@@ -19,10 +19,22 @@ const INITIALISED_VOLUME: &str = "initialised";
 /// The name of the data volume and of the claim template.
 const DATA_VOLUME: &str = "data";
 
+/// The volume with the authority of the certificate of the container beside etcd's, which etcd's
+/// wrapper trusts.
+const BACKUP_RESTORE_CA: &str = "backup-restore-ca";
+
+/// The mount with the members' certificate, with which the container beside etcd's serves.
+pub(super) fn server_certificate_mount() -> Value {
+    json!({"name": "etcd-server-tls", "mountPath": SERVER_CERTIFICATE, "readOnly": true})
+}
+
+/// The mount path of the members' certificate.
+pub(super) const SERVER_CERTIFICATE: &str = "/var/etcd/ssl/server";
+
 /// The volumes of Secrets: name, suffix of the Secret's name, mount path.
 const TLS_VOLUMES: [(&str, &str, &str); 5] = [
     ("etcd-ca", "ca", "/var/etcd/ssl/ca"),
-    ("etcd-server-tls", "server", "/var/etcd/ssl/server"),
+    ("etcd-server-tls", "server", SERVER_CERTIFICATE),
     ("etcd-client-tls", "client", "/var/etcd/ssl/client"),
     ("etcd-peer-ca", "ca", "/var/etcd/ssl/peer/ca"),
     ("etcd-peer-server-tls", "peer", "/var/etcd/ssl/peer/server"),
@@ -37,8 +49,18 @@ pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
     if spec.storage == Storage::EmptyDir {
         volumes.push(json!({"name": DATA_VOLUME, "emptyDir": {}}));
     }
-    if spec.initialisation != Initialisation::None {
+    if spec.waits_for_initialisation() {
         volumes.push(json!({"name": INITIALISED_VOLUME, "emptyDir": {}}));
+    }
+    if spec
+        .backup_restore
+        .as_ref()
+        .is_some_and(|it| it.tls == Tls::Mutual)
+    {
+        volumes.push(json!({
+            "name": BACKUP_RESTORE_CA,
+            "secret": {"secretName": format!("{}-ca", spec.name)},
+        }));
     }
     if spec.tls == Tls::Mutual {
         volumes.extend(tls_volumes(spec).map(|(name, suffix, _)| {
@@ -59,7 +81,7 @@ pub(super) fn mounts(spec: &Spec) -> Vec<Value> {
         json!({"name": DATA_VOLUME, "mountPath": DATA}),
         json!({"name": "join", "mountPath": JOIN, "readOnly": true}),
     ];
-    if spec.initialisation != Initialisation::None {
+    if spec.waits_for_initialisation() {
         mounts.push(initialised_mount());
     }
     if spec.tls == Tls::Mutual {

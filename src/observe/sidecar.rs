@@ -1,0 +1,148 @@
+//! The container of etcd-backup-restore beside a member: where it listens, and which of its starts
+//! it runs in.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
+
+use super::settings::Settings;
+use super::access::{CaRef, TlsSecrets, authority_in};
+use super::{Observer, World, containers, endpoints, pods};
+use crate::etcd::{Endpoint, TlsIdentity};
+use crate::quorum::evidence::Target;
+use crate::quorum::{ClusterRef, PodName};
+
+/// The container's name, by etcd-druid's convention.
+const NAME: &str = "backup-restore";
+
+/// The volume with the authority of the container's own certificate, by etcd-druid's convention.
+const CA_VOLUME: &str = "backup-restore-ca";
+
+/// The port of the container where no flag names another.
+const PORT: u16 = 8080;
+
+/// The starts of etcd's container and of the one beside it, in one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SidecarStarts {
+    /// The UID of the pod.
+    pub pod: String,
+    /// The restarts of etcd's container.
+    pub etcd: i32,
+    /// The restarts of the container beside it, in which it counts from 0.
+    pub sidecar: i32,
+    /// Whether the container beside it cannot have counted anything for an earlier start of etcd's
+    /// container.
+    pub is_first: bool,
+}
+
+/// The container of etcd-backup-restore, by etcd-druid's convention.
+pub(super) fn container(pod: &Pod) -> Option<&Container> {
+    let mut containers = pod.spec.as_ref()?.containers.iter();
+    containers.find(|container| container.name == NAME)
+}
+
+/// The starts of etcd's container and of etcd-backup-restore's. `None` if the pod has none of them,
+/// or one of them does not run.
+pub fn starts(pod: &Pod) -> Option<SidecarStarts> {
+    let etcd = containers::etcd_status(pod)?;
+    let reported = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let sidecar = reported.iter().find(|status| status.name == NAME)?;
+    let (etcd_began, sidecar_began) = (began(etcd)?, began(sidecar)?);
+    Some(SidecarStarts {
+        pod: pods::uid(pod).to_string(),
+        etcd: etcd.restart_count,
+        sidecar: sidecar.restart_count,
+        is_first: etcd.restart_count == 0 || sidecar_began > etcd_began,
+    })
+}
+
+fn began(status: &ContainerStatus) -> Option<Timestamp> {
+    let running = status.state.as_ref()?.running.as_ref()?;
+    Some(running.started_at.as_ref()?.0)
+}
+
+impl Observer {
+    /// The endpoint of the etcd-backup-restore in this pod. `None` if the pod has none or no
+    /// address. The error says for people why it cannot be asked.
+    pub async fn sidecar(
+        &self,
+        cluster: &ClusterRef,
+        world: &World,
+        pod: &PodName,
+    ) -> Result<Option<Endpoint>, String> {
+        let Some(found) = world.pod(pod) else {
+            return Ok(None);
+        };
+        let (Some(container), Some(address)) = (container(found), pods::address(found)) else {
+            return Ok(None);
+        };
+        let settings = Settings::of(container);
+        let port = settings.get("server-port");
+        let port = port
+            .and_then(|port| port.value.parse().ok())
+            .unwrap_or(PORT);
+        let tls = match settings.get("server-cert") {
+            None => None,
+            Some(_) => Some(self.sidecar_identity(cluster, found).await?),
+        };
+        Ok(Some(Endpoint {
+            target: Target::Pod(pods::uid(found)),
+            address: endpoints::with_port(address, port),
+            server_name: endpoints::dns_name(found, world.service(), &cluster.namespace),
+            tls,
+        }))
+    }
+
+    /// The authority of the container's certificate, which the wrapper of etcd trusts. The container
+    /// asks for no client certificate.
+    async fn sidecar_identity(
+        &self,
+        cluster: &ClusterRef,
+        pod: &Pod,
+    ) -> Result<Arc<TlsIdentity>, String> {
+        let spec = pod.spec.as_ref();
+        let ca: Option<CaRef> = spec.and_then(|spec| authority_in(spec, CA_VOLUME));
+        let Some(ca) = ca else {
+            return Err(format!("it serves TLS, and there is no volume {CA_VOLUME}"));
+        };
+        let secrets = TlsSecrets {
+            ca: Some(ca),
+            ..TlsSecrets::default()
+        };
+        self.tls_identities()
+            .read(&cluster.namespace, &secrets)
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn with(etcd: (i32, &str), sidecar: &Value) -> Option<SidecarStarts> {
+        let running = |at: &str| json!({"running": {"startedAt": format!("2026-01-01T00:{at}Z")}});
+        let pod = json!({
+            "metadata": {"uid": "u"},
+            "spec": {"containers": [{"name": "etcd"}, {"name": NAME}]},
+            "status": {"containerStatuses": [
+                {"name": "etcd", "ready": true, "restartCount": etcd.0, "image": "", "imageID": "", "state": running(etcd.1)},
+                {"name": NAME, "ready": true, "restartCount": sidecar["restarts"], "image": "", "imageID": "",
+                 "state": sidecar["began"].as_str().map_or(json!({}), running)},
+            ]},
+        });
+        starts(&serde_json::from_value(pod).unwrap())
+    }
+
+    #[test]
+    fn counts_belong_to_the_first_start_of_etcd_or_to_that_before_which_nothing_was_counted() {
+        let is_first = |etcd, sidecar| with(etcd, &sidecar).map(|starts| starts.is_first);
+        let began = |at: &str| json!({"restarts": 0, "began": at});
+        assert_eq!(is_first((0, "00:09"), began("00:01")), Some(true));
+        assert_eq!(is_first((2, "00:09"), began("00:01")), Some(false));
+        assert_eq!(is_first((2, "00:09"), began("00:10")), Some(true));
+        assert_eq!(is_first((0, "00:09"), json!({"restarts": 1})), None);
+    }
+}

@@ -1,0 +1,140 @@
+//! Members whose volumes were swapped.
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use quorumgate_testbed::eventually;
+use serde_json::json;
+
+use super::{field, with_members};
+use crate::world::{SOON, World};
+
+/// The members whose volumes are swapped.
+const SWAPPED: [&str; 2] = ["etcd-1", "etcd-2"];
+
+/// The name of the volume behind a member's claim.
+async fn volume(world: &World, pod: &str) -> Result<String> {
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let claim = claims.get(&format!("data-{pod}")).await?;
+    let spec = claim.spec.context("a claim without spec")?;
+    spec.volume_name.context("it is not bound")
+}
+
+/// Gives both members new claims on these volumes. The StatefulSet is away meanwhile, so that it
+/// makes neither pods nor claims.
+async fn mount(world: &World, volumes: [&str; 2]) -> Result<()> {
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    let mut set = sets.get("etcd").await?;
+    sets.delete("etcd", &DeleteParams::orphan()).await?;
+    gone("the StatefulSet", || async {
+        Ok(sets.get_opt("etcd").await?.is_some())
+    })
+    .await?;
+    let (pods, claims) = (world.pods(), world.sandbox.api::<PersistentVolumeClaim>());
+    let all: Api<PersistentVolume> = Api::all(world.sandbox.client());
+    for (pod, volume) in SWAPPED.into_iter().zip(volumes) {
+        let keep = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        all.patch(volume, &PatchParams::default(), &Patch::Merge(keep))
+            .await?;
+        pods.delete(pod, &DeleteParams::default()).await?;
+    }
+    let mut made = Vec::new();
+    for (pod, volume) in SWAPPED.into_iter().zip(volumes) {
+        let name = format!("data-{pod}");
+        let mut claim = claims.get(&name).await?;
+        gone(pod, || async { Ok(pods.get_opt(pod).await?.is_some()) }).await?;
+        claims.delete(&name, &DeleteParams::default()).await?;
+        gone(&name, || async {
+            Ok(claims.get_opt(&name).await?.is_some())
+        })
+        .await?;
+        claim.metadata.uid = None;
+        claim.metadata.resource_version = None;
+        claim.metadata.annotations = None;
+        claim.status = None;
+        claim.spec.get_or_insert_default().volume_name = Some(volume.to_owned());
+        made.push(claim);
+    }
+    for (claim, volume) in made.iter().zip(volumes) {
+        let free = json!({"spec": {"claimRef": null}});
+        all.patch(volume, &PatchParams::default(), &Patch::Merge(free))
+            .await?;
+        claims.create(&PostParams::default(), claim).await?;
+    }
+    set.metadata.uid = None;
+    set.metadata.resource_version = None;
+    set.status = None;
+    sets.create(&PostParams::default(), &set).await?;
+    Ok(())
+}
+
+async fn gone<F: Future<Output = Result<bool>>>(
+    what: &str,
+    is_there: impl Fn() -> F,
+) -> Result<()> {
+    eventually(SOON, format!("{what} is gone"), || async {
+        ensure!(!is_there().await?, "it is still there");
+        Ok(())
+    })
+    .await
+}
+
+/// What the `EtcdMember` says of the volume `wrong`: when it was identified, and when it was fixed.
+async fn mismatch(world: &World, pod: &str, wrong: &str) -> Result<(String, String)> {
+    let entry = format!("volumeMismatches[?(@.volumeID==\"{wrong}\")]");
+    let identified = field(world, pod, &format!("{entry}.identifiedAt")).await?;
+    let fixed = field(world, pod, &format!("{entry}.fixedAt")).await?;
+    Ok((identified, fixed))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn swapped_volumes_are_told_for_both_members_until_they_are_put_right() -> Result<()> {
+    let world = with_members("members-swapped").start().await?;
+    eventually(SOON, "every volume is on record", async || {
+        let status = world.budget().await?.status.context("no status")?;
+        ensure!(status.volumes.len() == 3, "{:?}", status.volumes);
+        Ok(())
+    })
+    .await?;
+    let until = Timestamp::now().checked_add(SignedDuration::from_mins(10))?;
+    let lifted = format!("quorumgate.io/override-until={until}");
+    let annotate = ["annotate", "qdb", "etcd", &lifted];
+    world.kubectl(&annotate).await?.success()?;
+    let own = [
+        volume(&world, "etcd-1").await?,
+        volume(&world, "etcd-2").await?,
+    ];
+    let [one, two] = [own[0].as_str(), own[1].as_str()];
+
+    mount(&world, [two, one]).await?;
+    for (pod, wrong) in SWAPPED.into_iter().zip([two, one]) {
+        eventually(SOON, format!("{pod} has a wrong volume"), async || {
+            let (identified, fixed) = mismatch(&world, pod, wrong).await?;
+            ensure!(!identified.is_empty() && fixed.is_empty(), "{fixed:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    mount(&world, [one, two]).await?;
+    for (pod, wrong) in SWAPPED.into_iter().zip([two, one]) {
+        eventually(SOON, format!("{pod} has its own volume"), async || {
+            let (_, fixed) = mismatch(&world, pod, wrong).await?;
+            ensure!(!fixed.is_empty(), "it is open");
+            let ids = field(&world, pod, "volumeMismatches[*].volumeID").await?;
+            ensure!(ids == wrong, "{ids}");
+            Ok(())
+        })
+        .await?;
+    }
+    world.etcd.quorate(SOON).await?;
+    let all: Api<PersistentVolume> = Api::all(world.sandbox.client());
+    for volume in own {
+        let discard = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
+        all.patch(&volume, &PatchParams::default(), &Patch::Merge(discard))
+            .await?;
+    }
+    world.close().await
+}
