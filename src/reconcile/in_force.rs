@@ -15,8 +15,12 @@ use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
-use super::enrol::is_gated;
 use crate::api::names;
+
+/// Whether the webhooks select a namespace.
+pub(super) fn is_gated(namespace: &Namespace) -> bool {
+    namespace.labels().get(names::GATED).map(String::as_str) == Some(names::TRUE)
+}
 
 /// Why the API server does not ask the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]

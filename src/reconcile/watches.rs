@@ -24,8 +24,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use super::enrol::is_gated;
-use super::in_force::{self, OutOfForce};
+use super::in_force::{self, OutOfForce, is_gated};
 use super::slim_pod::SlimPod;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};

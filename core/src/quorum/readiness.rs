@@ -5,10 +5,10 @@
 //! last report of such a node is out of date.
 
 use super::condition::Condition;
+use super::expected_voters::{count, majority};
 use super::pod::{LeaseRole, Node, Pod};
 use super::process::{self, ProcessState, Silence};
 use super::snapshot::{Member, MemberPod, Role, Snapshot};
-use super::tolerance::{count, majority};
 use super::why::Why;
 
 /// Builds the members from the snapshot's pods.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::circumstances::Teardown;
 use super::disruption::InPlace;
+use super::expected_voters::majority;
 use super::id::{ClusterRef, PodName};
 use super::policy::SmallCluster;
 use super::process::ProcessState;
-use super::tolerance::majority;
 use super::why::Why;
 
 /// The answer of [`super::decide()`] to a disruption, or of [`super::stateful_set::decide`] to a

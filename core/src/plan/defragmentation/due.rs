@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::facts::{Facts, LastRun, MemberFacts};
-use super::nospace::is_below_limit;
+use super::nospace::{is_below_limit, percent};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{Member, Sizes};
 
@@ -132,10 +132,4 @@ impl LastRun {
 /// The bytes that a defragmentation frees.
 pub(super) fn reclaimable(sizes: Sizes) -> u64 {
     sizes.db.saturating_sub(sizes.in_use)
-}
-
-/// The share of `part` in `whole`, in percent, rounded down.
-pub(super) fn percent(part: u64, whole: u64) -> u64 {
-    let percent = u128::from(part) * 100 / u128::from(whole.max(1));
-    u64::try_from(percent).unwrap_or(u64::MAX)
 }

@@ -3,11 +3,12 @@
 use super::Request;
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::Unanswered;
+use crate::quorum::expected_voters::majority;
 use crate::quorum::membership::Membership;
 use crate::quorum::policy::{EvidenceMode, SmallCluster};
 use crate::quorum::process::ProcessState;
 use crate::quorum::snapshot::{Member, Role};
-use crate::quorum::tolerance::{in_flight, majority};
+use crate::quorum::tolerance::in_flight;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
 use crate::quorum::why::Why;
 
