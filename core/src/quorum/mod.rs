@@ -70,6 +70,7 @@ pub use decide::{decide, decide_early, decide_without_ledger};
 pub use disruption::{Actor, Disruption, Grace, InPlace, Kind, TargetPod};
 pub use expected_voters::{ExpectedVoters, majority};
 pub use grants::{Cause, Grant, Grants, Permitted};
+pub(crate) use id::list;
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 pub use leader::leader_to_move;
 pub use membership::Membership;
