@@ -88,11 +88,11 @@ impl Change {
 
 /// The cached objects of one namespaced kind, from one watch of all namespaces, or from one watch
 /// for each named namespace.
-pub(super) struct Shelf<K>(Vec<Store<K>>)
+pub(super) struct Cache<K>(Vec<Store<K>>)
 where
     K: Resource<DynamicType = ()> + 'static;
 
-impl<K> Shelf<K>
+impl<K> Cache<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + 'static,
 {
@@ -123,10 +123,10 @@ where
 
 /// The caches, one per kind.
 pub(super) struct Watches {
-    pub(super) budgets: Shelf<QuorumDisruptionBudget>,
-    pub(super) stateful_sets: Shelf<StatefulSet>,
-    pub(super) pods: Shelf<SlimPod>,
-    pub(super) disruption_budgets: Shelf<PodDisruptionBudget>,
+    pub(super) budgets: Cache<QuorumDisruptionBudget>,
+    pub(super) stateful_sets: Cache<StatefulSet>,
+    pub(super) pods: Cache<SlimPod>,
+    pub(super) disruption_budgets: Cache<PodDisruptionBudget>,
     pub(super) namespaces: Store<Namespace>,
     pub(super) nodes: Store<Node>,
     pub(super) validating: Store<ValidatingWebhookConfiguration>,
@@ -151,25 +151,25 @@ impl Watches {
         &self,
         ledger: &Ledger,
     ) -> Result<(), reflector::store::WriterDropped> {
-        /// Waits for each store of a shelf.
-        async fn shelf<K>(shelf: &Shelf<K>) -> Result<(), reflector::store::WriterDropped>
+        /// Waits for each store of a cache.
+        async fn listed<K>(cache: &Cache<K>) -> Result<(), reflector::store::WriterDropped>
         where
             K: Resource<DynamicType = ()> + Clone + 'static,
         {
-            for store in &shelf.0 {
+            for store in &cache.0 {
                 store.wait_until_ready().await?;
             }
             Ok(())
         }
         tokio::select! {
-            listed = shelf(&self.budgets) => listed?,
+            done = listed(&self.budgets) => done?,
             () = until_undefined(ledger) => warn!(
                 "the definition of QuorumDisruptionBudgets is missing: nothing that is enrolled can be told from anything else, so every pod of a StatefulSet has to stay; install it again (`quorumgate crds | kubectl apply -f -`)"
             ),
         }
-        shelf(&self.stateful_sets).await?;
-        shelf(&self.pods).await?;
-        shelf(&self.disruption_budgets).await?;
+        listed(&self.stateful_sets).await?;
+        listed(&self.pods).await?;
+        listed(&self.disruption_budgets).await?;
         self.namespaces.wait_until_ready().await?;
         self.nodes.wait_until_ready().await?;
         self.validating.wait_until_ready().await?;
@@ -206,11 +206,11 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn shelf<K>(
+    fn cache<K>(
         &mut self,
         config: &watcher::Config,
         change: impl Fn(&K) -> Option<Change> + Clone + Send + 'static,
-    ) -> Shelf<K>
+    ) -> Cache<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -220,16 +220,16 @@ impl Opening<'_> {
             + Sync
             + 'static,
     {
-        self.shelf_of(config, convert::identity, change)
+        self.cache_of(config, convert::identity, change)
     }
 
-    /// A shelf of the values that `read` makes of the objects.
-    fn shelf_of<K, Kept>(
+    /// A cache of the values that `read` makes of the objects.
+    fn cache_of<K, Kept>(
         &mut self,
         config: &watcher::Config,
         read: fn(K) -> Kept,
         change: impl Fn(&Kept) -> Option<Change> + Clone + Send + 'static,
-    ) -> Shelf<Kept>
+    ) -> Cache<Kept>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -247,7 +247,7 @@ impl Opening<'_> {
             self.namespaces.iter().map(of).collect()
         };
         let follow = |api| self.follow(api, config.clone(), read, change.clone());
-        Shelf(apis.into_iter().map(follow).collect())
+        Cache(apis.into_iter().map(follow).collect())
     }
 
     fn everywhere<K>(
@@ -364,10 +364,10 @@ pub(super) fn open(
     let in_namespace =
         |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
     let watches = Watches {
-        budgets: opening.shelf_of(&any(), or_empty, |budget| named(budget).map(Change::Budget)),
-        stateful_sets: opening.shelf(&any(), |set| named(set).map(Change::StatefulSet)),
-        pods: opening.shelf(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
-        disruption_budgets: opening.shelf(&any(), in_namespace),
+        budgets: opening.cache_of(&any(), or_empty, |budget| named(budget).map(Change::Budget)),
+        stateful_sets: opening.cache(&any(), |set| named(set).map(Change::StatefulSet)),
+        pods: opening.cache(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
+        disruption_budgets: opening.cache(&any(), in_namespace),
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
             Some(Change::Namespace {
                 name: namespace.name_any(),
