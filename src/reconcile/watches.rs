@@ -2,8 +2,8 @@
 //! budgets report the same etcd. No verdict and no settlement depends on them.
 
 use std::convert;
+use std::fmt::Debug;
 use std::future::Future;
-use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +85,14 @@ impl Change {
         }
     }
 }
+
+/// A kind of objects that a cache can keep.
+pub(super) trait Kept:
+    Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static
+{
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static> Kept for K {}
 
 /// The cached objects of one namespaced kind, from one watch of all namespaces, or from one watch
 /// for each named namespace.
@@ -212,32 +220,21 @@ impl Opening<'_> {
         change: impl Fn(&K) -> Option<Change> + Clone + Send + 'static,
     ) -> Cache<K>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
+        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
     {
         self.cache_of(config, convert::identity, change)
     }
 
     /// A cache of the values that `read` makes of the objects.
-    fn cache_of<K, Kept>(
+    fn cache_of<K, V>(
         &mut self,
         config: &watcher::Config,
-        read: fn(K) -> Kept,
-        change: impl Fn(&Kept) -> Option<Change> + Clone + Send + 'static,
-    ) -> Cache<Kept>
+        read: fn(K) -> V,
+        change: impl Fn(&V) -> Option<Change> + Clone + Send + 'static,
+    ) -> Cache<V>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-        Kept: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
+        V: Kept,
     {
         let client = self.client;
         let apis: Vec<Api<K>> = if self.namespaces.is_empty() {
@@ -256,29 +253,22 @@ impl Opening<'_> {
         change: impl Fn(&K) -> Option<Change> + Send + 'static,
     ) -> Store<K>
     where
-        K: Resource<DynamicType = (), Scope = ClusterResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
+        K: Kept + DeserializeOwned + Resource<Scope = ClusterResourceScope>,
     {
         let api = Api::all(self.client.clone());
         self.follow(api, config, convert::identity, change)
     }
 
-    fn follow<K, Kept>(
+    fn follow<K, V>(
         &mut self,
         api: Api<K>,
         config: watcher::Config,
-        read: fn(K) -> Kept,
-        change: impl Fn(&Kept) -> Option<Change> + Send + 'static,
-    ) -> Store<Kept>
+        read: fn(K) -> V,
+        change: impl Fn(&V) -> Option<Change> + Send + 'static,
+    ) -> Store<V>
     where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
-        Kept: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
-        Kept::DynamicType: Hash + Eq,
+        K: Kept + DeserializeOwned,
+        V: Kept,
     {
         let (store, writer) = reflector::store();
         let told = Arc::clone(self.told);
@@ -298,19 +288,19 @@ impl Opening<'_> {
                         }
                     }
                     Err(error) => {
-                        warn!(kind = %Kept::kind(&()), %error, "a watch failed and is opened again");
+                        warn!(kind = %V::kind(&()), %error, "a watch failed and is opened again");
                     }
                 }
             }
         });
         self.following
-            .push((Kept::kind(&()).into_owned(), following));
+            .push((V::kind(&()).into_owned(), following));
         store
     }
 }
 
 /// The event with the value that `read` makes of its object.
-fn each<K, Kept>(event: Event<K>, read: fn(K) -> Kept) -> Event<Kept> {
+fn each<K, V>(event: Event<K>, read: fn(K) -> V) -> Event<V> {
     match event {
         Event::Apply(object) => Event::Apply(read(object)),
         Event::Delete(object) => Event::Delete(read(object)),
