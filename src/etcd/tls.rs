@@ -17,8 +17,8 @@ use crate::quorum::evidence::Unanswered;
 /// The authorities that sign the members' certificates, with an optional client certificate; or a
 /// user; or both.
 ///
-/// It has to be parsed only once per content of the Secrets: two identities with the same
-/// fingerprint share connections.
+/// The Secrets have to be parsed only once per content: two identities with the same fingerprint
+/// share connections.
 pub struct TlsIdentity {
     config: Option<Arc<ClientConfig>>,
     user: Option<User>,

@@ -1,5 +1,5 @@
 //! The members by `evidence: Readiness`, for clusters whose etcd cannot be asked (DEP-07's rule).
-//! This evidence is weaker and up to 30 s behind.
+//! Such evidence is weaker and up to 30 s behind.
 //!
 //! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because the
 //! last report of such a node is out of date.

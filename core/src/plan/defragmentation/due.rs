@@ -1,4 +1,4 @@
-//! Which members are due.
+//! The members that are due, and why.
 
 use std::time::Duration;
 

@@ -54,7 +54,7 @@ pub(super) fn rule_11_learner(case: &Request<'_>) -> Option<Verdict> {
 /// a step of the gate, whose delete carries the judged resourceVersion and so fails if the pod has
 /// changed.
 ///
-/// That precondition does not help where etcd's container runs and does not listen at its client
+/// The precondition does not help where etcd's container runs and does not listen at its client
 /// port yet, because the pod does not change when etcd begins to talk to its peers. Such a member
 /// goes only if all others are known to be without a quorum.
 pub(super) fn rule_12_costs_nothing(case: &Request<'_>) -> Option<Verdict> {
