@@ -1,5 +1,6 @@
-//! The majority of voters, and the expected voters: the size that the cluster is known to have had. The majority is computed
-//! from at least so many voters, so that losing members does not lower the majority.
+//! The majority of voters, and the expected voters: the size that the cluster is known to have had.
+//! The majority is computed from at least so many voters, so that losing members does not lower
+//! it.
 
 /// The smallest number of voters that is more than half of `voters`.
 pub fn majority(voters: u32) -> u32 {
