@@ -177,12 +177,7 @@ impl MemberSources<'_, '_> {
             alarms: id.map(|id| self.consensus.alarms(id)).unwrap_or_default(),
             condition,
             pod_name: Some(pod.name.clone()),
-            pod: Some(MemberPod {
-                name: pod.name.clone(),
-                uid: pod.uid.clone(),
-                terminating: pod.terminating,
-                revision: pod.revision.clone(),
-            }),
+            pod: Some(MemberPod::of(pod)),
         }
     }
 

@@ -37,12 +37,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
         id: pod.recorded_id,
         name: pod.name.to_string(),
         pod_name: Some(pod.name.clone()),
-        pod: Some(MemberPod {
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            terminating: pod.terminating,
-            revision: pod.revision.clone(),
-        }),
+        pod: Some(MemberPod::of(pod)),
         role: Role::Voter,
         leader,
         condition,
