@@ -5,7 +5,6 @@ mod descriptors;
 mod end;
 mod kubernetes;
 mod listen;
-mod signals;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -178,7 +177,7 @@ async fn run(options: cli::Run) -> Result<()> {
         leave_time: options.leave_time,
         drain_time: options.drain_time,
     };
-    end.after(signals::termination()).await
+    end.after(end::termination()).await
 }
 
 /// The readiness conditions: the watches have synced, the certificate is valid, and the process has

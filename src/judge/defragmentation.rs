@@ -1,6 +1,7 @@
 //! The evaluation of a defragmentation, for which the gate itself asks.
 //!
-//! It is asked twice: for the grant, and once more right before the call, which renews the grant.
+//! The question comes twice: for the grant, and once more right before the call, which renews the
+//! grant.
 //! Leadership is not moved here: the asker has to move it to a follower that is defragmented.
 
 use super::decision::{Ground, Refused};

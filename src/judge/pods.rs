@@ -2,7 +2,7 @@
 
 use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
-use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
+use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
 use super::leadership::{self, Transfer};
 use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
@@ -63,9 +63,8 @@ impl<'a> PodCase<'a> {
             Identity::Foreign => return Ok(Ground::Waived(Waiver::Foreign)),
             Identity::NoSuchPod => return Err(self.no_such_pod()),
             Identity::Unrecorded(cluster, error) => {
-                evaluation.about(&cluster);
-                evaluation.only_warns_unrecorded(error.as_ref());
-                return Box::pin(self.without_ledger(&cluster, error)).await;
+                let because = evaluation.about_unrecorded(&cluster, error);
+                return Box::pin(self.without_ledger(&cluster, because)).await;
             }
         };
         let cluster = page.cluster.clone();
@@ -74,30 +73,15 @@ impl<'a> PodCase<'a> {
     }
 
     /// Decides where nothing can be recorded. Only a request that needs no record may pass, or one
-    /// that a person takes responsibility for. `error` is `None` if there is no budget.
-    async fn without_ledger(
-        &self,
-        cluster: &ClusterRef,
-        error: Option<LedgerError>,
-    ) -> Result<Ground, Stop> {
-        let because = match error {
-            None => Reason::NoLedger,
-            Some(LedgerError::NoDefinition) => Reason::NoDefinition,
-            Some(error) => unavailable(causes(&error)),
-        };
+    /// that a person takes responsibility for.
+    async fn without_ledger(&self, cluster: &ClusterRef, because: Reason) -> Result<Ground, Stop> {
         let observer = &self.deps.observer;
         let found = observer
             .without_ledger(cluster, &self.question.pod, None)
             .await?
             .ok_or_else(|| self.no_such_pod())?;
         let (_, verdict) = self.alone(&found, self.question.kind, because);
-        Ok(match permission(verdict)? {
-            Permission::Waived(waiver) => Ground::Waived(waiver),
-            Permission::Grant(basis) if self.question.dry_run == DryRun::Yes => {
-                Ground::DryRun(basis)
-            }
-            Permission::Grant(_) => Ground::Ungranted,
-        })
+        self.evaluation.unrecorded(verdict, Ground::Ungranted)
     }
 
     /// The decision by the pod, its namespace and its StatefulSet alone.

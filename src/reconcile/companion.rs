@@ -70,7 +70,7 @@ impl Evictions {
 
 /// The number of members that must stay Ready for the gate to permit an eviction.
 ///
-/// This is the majority, less the voters that have no pod here. The number is 0 if the budget's
+/// The number is the majority, less the voters that have no pod here; it is 0 if the budget's
 /// policy lets the only member go, and 1 if the policy lets one of two members go.
 pub(super) fn min_available(
     voters: u32,

@@ -2,7 +2,6 @@
 //! label and the two webhook configurations decide that.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::LazyLock;
 
 use k8s_openapi::api::admissionregistration::v1::{
@@ -15,22 +14,33 @@ use kube::ResourceExt as _;
 use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
-use super::enrol::is_gated;
 use crate::api::names;
 
+/// Whether the webhooks select a namespace.
+pub(super) fn is_gated(namespace: &Namespace) -> bool {
+    namespace.labels().get(names::GATED).map(String::as_str) == Some(names::TRUE)
+}
+
 /// Why the API server does not ask the gate.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub(super) enum OutOfForce {
     /// The namespace does not exist, or has no label.
+    #[display("the namespace has no label {}=true", names::GATED)]
     NotGated,
     /// A webhook configuration is missing.
+    #[display("the gate's {_0} is missing")]
     NoConfiguration(&'static str),
     /// A configuration has no webhook that asks on this path and refuses if nobody answers.
+    #[display("no webhook asks the gate on {_0} with failurePolicy Fail for what it guards")]
     NoHook(&'static str),
     /// The webhook on this path does not select the namespace.
+    #[display("the webhook on {_0} does not select the namespace")]
     NotSelected(&'static str),
     /// The webhook on this path has a condition that the gate does not ship. Nobody can tell which
     /// requests pass it.
+    #[display(
+        "the webhook on {path} has a matchCondition that this version of the gate does not know ({condition}), so requests may pass without asking it; apply the webhook configurations of this version"
+    )]
     Narrowed {
         /// The path of the webhook.
         path: &'static str,
@@ -48,26 +58,6 @@ impl OutOfForce {
             Self::NoHook(_) => "WebhookMissing",
             Self::NotSelected(_) => "NamespaceNotSelected",
             Self::Narrowed { .. } => "WebhookNarrowed",
-        }
-    }
-}
-
-impl fmt::Display for OutOfForce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotGated => write!(f, "the namespace has no label {}=true", names::GATED),
-            Self::NoConfiguration(kind) => write!(f, "the gate's {kind} is missing"),
-            Self::NoHook(path) => write!(
-                f,
-                "no webhook asks the gate on {path} with failurePolicy Fail for what it guards"
-            ),
-            Self::NotSelected(path) => {
-                write!(f, "the webhook on {path} does not select the namespace")
-            }
-            Self::Narrowed { path, condition } => write!(
-                f,
-                "the webhook on {path} has a matchCondition that this version of the gate does not know ({condition}), so requests may pass without asking it; apply the webhook configurations of this version"
-            ),
         }
     }
 }
@@ -120,6 +110,22 @@ struct Hook<'a> {
     namespaces: Option<&'a LabelSelector>,
     objects: Option<&'a LabelSelector>,
     conditions: &'a [MatchCondition],
+}
+
+/// The webhooks of a configuration. The two kinds have the same fields, and no type in common.
+macro_rules! hooks {
+    ($configuration:ident) => {{
+        let hooks = $configuration.webhooks.iter().flatten();
+        let hooks = hooks.map(|hook| Hook {
+            client: &hook.client_config,
+            failure_policy: hook.failure_policy.as_deref(),
+            rules: hook.rules.as_deref().unwrap_or_default(),
+            namespaces: hook.namespace_selector.as_ref(),
+            objects: hook.object_selector.as_ref(),
+            conditions: hook.match_conditions.as_deref().unwrap_or_default(),
+        });
+        hooks.collect::<Vec<_>>()
+    }};
 }
 
 /// The conditions with which the webhooks are shipped, by path and expression. Any other condition
@@ -242,18 +248,7 @@ pub(super) fn validating(
     configuration: &ValidatingWebhookConfiguration,
     namespace: Option<&Namespace>,
 ) -> Result<(), OutOfForce> {
-    let hooks = configuration.webhooks.iter().flatten();
-    let hooks: Vec<_> = hooks
-        .map(|hook| Hook {
-            client: &hook.client_config,
-            failure_policy: hook.failure_policy.as_deref(),
-            rules: hook.rules.as_deref().unwrap_or_default(),
-            namespaces: hook.namespace_selector.as_ref(),
-            objects: hook.object_selector.as_ref(),
-            conditions: hook.match_conditions.as_deref().unwrap_or_default(),
-        })
-        .collect();
-    check(&hooks, &VALIDATING, namespace)
+    check(&hooks!(configuration), &VALIDATING, namespace)
 }
 
 /// Whether the mutating configuration asks all that it must, in `namespace` if that is given.
@@ -261,18 +256,7 @@ pub(super) fn mutating(
     configuration: &MutatingWebhookConfiguration,
     namespace: Option<&Namespace>,
 ) -> Result<(), OutOfForce> {
-    let hooks = configuration.webhooks.iter().flatten();
-    let hooks: Vec<_> = hooks
-        .map(|hook| Hook {
-            client: &hook.client_config,
-            failure_policy: hook.failure_policy.as_deref(),
-            rules: hook.rules.as_deref().unwrap_or_default(),
-            namespaces: hook.namespace_selector.as_ref(),
-            objects: hook.object_selector.as_ref(),
-            conditions: hook.match_conditions.as_deref().unwrap_or_default(),
-        })
-        .collect();
-    check(&hooks, &MUTATING, namespace)
+    check(&hooks!(configuration), &MUTATING, namespace)
 }
 
 /// The objects that decide whether the API server asks the gate about a namespace.

@@ -101,7 +101,7 @@ async fn turn<'a>(
     turnstile: &Turnstile,
     cluster: &ClusterRef,
 ) -> (Pass, Option<SemaphorePermit<'a>>) {
-    // Nobody closes it.
+    // The semaphore is never closed.
     let permit = reading.acquire().await.ok();
     let mut pass = pin!(turnstile.enter(cluster));
     let Some(pass) = pass.as_mut().now_or_never() else {

@@ -216,7 +216,7 @@ pub async fn run(
         move |change: Change| {
             // Verdicts go by it from now on, however long it takes until it is recorded.
             change.note_outage(ledger.seen());
-            // Nobody listens any more while the process ends.
+            // The receiver is gone while the process ends.
             let _ = changes.send(change);
         }
     });

@@ -23,7 +23,7 @@ use tower::ServiceExt;
 
 use super::Shutdown;
 use super::body::TrackedBody;
-use super::handshake::Handshake;
+use super::peer::Handshake;
 use super::stage::{SharedStage, Stage, TrackedStream};
 use super::traffic::Calls;
 use crate::clock::monotonic_now;

@@ -17,11 +17,11 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ("causes", &[]),
     ("clock", &[]),
     ("features", &[]),
-    ("pem", &[]),
+    ("crypto", &[]),
     ("strategy", &["api"]),
     ("supervise", &["clock"]),
     ("telemetry", &["quorum", "clock"]),
-    ("etcd", &["quorum", "causes", "clock", "pem"]),
+    ("etcd", &["quorum", "causes", "clock", "crypto"]),
     // Evidence belongs to the ledger page that was read before it.
     (
         "observe",
@@ -49,8 +49,8 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "telemetry",
         ],
     ),
-    ("serve", &["clock", "pem", "telemetry"]),
-    ("reachability", &["clock", "serve", "telemetry"]),
+    ("serve", &["clock", "crypto", "telemetry"]),
+    ("reachability", &["clock", "crypto", "serve", "telemetry"]),
     (
         "admission",
         &[
@@ -96,7 +96,7 @@ const EVERYTHING: [&str; 20] = [
     "causes",
     "clock",
     "features",
-    "pem",
+    "crypto",
     "strategy",
     "supervise",
     "telemetry",

@@ -10,12 +10,12 @@
 use super::circumstances::{Circumstances, Scope, Teardown};
 use super::decide::{count_for, decide};
 use super::disruption::{Actor, Disruption, Grace, Kind, TargetPod};
+use super::expected_voters::majority;
 use super::grants::Grants;
 use super::id::{PodName, PodUid};
 use super::membership::Membership;
 use super::settlement::Replacement;
 use super::snapshot::{Member, Snapshot};
-use super::tolerance::majority;
 use super::trust::Trust;
 use super::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 use super::volume::Volume;

@@ -9,7 +9,6 @@ use serde_json::json;
 use tokio::time::timeout_at;
 
 use super::patch::set;
-use crate::admission::actor;
 use crate::admission::asked::{About, Asked, Context, Subject, What};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
@@ -60,10 +59,7 @@ pub(in crate::admission) async fn asked(
     enrolment: &dyn Enrolment,
 ) -> Result<Asked, Malformed> {
     let mut request = body.read(|body| Request::<Pod>::read(Hook::MutatePods, body))?;
-    let pod = request
-        .object
-        .take()
-        .ok_or_else(|| request.incomplete("has no object"))?;
+    let pod = request.take_object()?;
     let (namespace, name) = request.place(&pod.metadata)?;
     let subject = Subject::pod(namespace, name, None);
     let patch = match stateful_set_of(&pod.metadata) {
@@ -78,14 +74,8 @@ pub(in crate::admission) async fn asked(
         }
         Some(_) | None => None,
     };
-    let dry_run = request.dry_run();
     Ok(Asked {
-        about: About {
-            subject,
-            asker: actor::asker(request.user_info, context.own_username),
-            review: request.uid,
-            dry_run,
-        },
+        about: About::of(&mut request, subject, context),
         what: What::Patch(Ok(patch)),
     })
 }

@@ -1,13 +1,11 @@
 //! The facts and settings of a replacement that a snapshot does not have.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
 use crate::plan::{Handover, Version};
 use crate::quorum::evidence::{AlarmKind, ListedMember};
 use crate::quorum::{
     ClaimState, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `spec.dataProtection.replace` of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,16 +89,20 @@ pub struct Record {
 
 /// The proof that a member's data is lost. `Display` completes the sentence "the member is
 /// replaced: …".
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Proof {
     /// The claim or its volume is gone.
+    #[display("its claim or its volume is gone")]
     VolumeLost,
     /// The member has another volume than the one on record.
+    #[display("it has {_0}")]
     VolumeChanged(Difference),
     /// A CORRUPT alarm stands against the member's own id.
+    #[display("a CORRUPT alarm stands against it")]
     Corrupt,
     /// The id of the member is gone from etcd's list.
+    #[display("etcd does not list it any more")]
     Removed,
 }
 
@@ -140,16 +142,5 @@ impl Proof {
             return Some(Self::Corrupt);
         }
         (by_gate && was_member && snapshot.not_members.contains(pod)).then_some(Self::Removed)
-    }
-}
-
-impl fmt::Display for Proof {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::VolumeLost => f.write_str("its claim or its volume is gone"),
-            Self::VolumeChanged(difference) => write!(f, "it has {difference}"),
-            Self::Corrupt => f.write_str("a CORRUPT alarm stands against it"),
-            Self::Removed => f.write_str("etcd does not list it any more"),
-        }
     }
 }

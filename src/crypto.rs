@@ -1,11 +1,20 @@
-//! Certificates and keys from PEM files.
+//! Cryptography: the provider that this process uses everywhere, and certificates and keys from PEM
+//! files.
 //!
-//! The library's errors quote the line that cannot be parsed, and a private key that lost its line
+//! The library's errors of PEM quote the line that cannot be parsed, and a private key that lost its line
 //! breaks is one such line. The errors here describe the problem and quote nothing, also where a
 //! certificate was expected: the file may hold a key.
 
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The provider that this process uses everywhere.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
 
 /// Every certificate in the file, in its order; possibly none.
 pub(crate) fn certificates(file: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemProblem> {
