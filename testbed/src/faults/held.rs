@@ -27,8 +27,8 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// goes on when the value is dropped.
 ///
 /// etcd is in the middle of it then: its database is locked, so it answers nothing but
-/// `MemberList` and `/metrics`, which say that a defragmentation is in flight (not those of etcd
-/// 3.4). Unlike a frozen process it takes part in raft.
+/// `MemberList` and `/metrics`, which say that a defragmentation is in flight. Unlike a frozen
+/// process it takes part in raft.
 #[derive(Debug)]
 #[must_use = "the defragmentation goes on when this is dropped"]
 pub struct Held {

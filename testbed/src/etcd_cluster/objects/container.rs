@@ -98,6 +98,10 @@ pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<St
     if let Some(quota) = spec.quota_bytes {
         arguments.push(format!("--quota-backend-bytes={quota}"));
     }
+    if let Some(entries) = spec.entries_kept {
+        arguments.push(format!("--snapshot-catchup-entries={entries}"));
+        arguments.push(format!("--snapshot-count={entries}"));
+    }
     if spec.version.can_skip_fsync() {
         arguments.push("--unsafe-no-fsync".to_owned());
     }
