@@ -24,6 +24,7 @@ mod rollout;
 mod slim_pod;
 mod status;
 mod strategy;
+pub mod undo;
 mod watches;
 
 use std::hash::{BuildHasher as _, RandomState};
