@@ -36,12 +36,12 @@ pub enum Command {
         #[arg(long)]
         etcd_members: bool,
     },
-    /// Ask the gate for its health as API servers reach it: at the address and by the authority that
-    /// the webhook configurations name. For `helm test`.
+    /// Ask the gate for its health as API servers reach it: at the address and by the authority
+    /// that the webhook configurations name. For `helm test`.
     Check(Check),
-    /// Take the gate out of the cluster: the webhook configurations first, then its replicas, then
-    /// give back the update strategies, and remove what it made in namespaces of others. Budgets and
-    /// definitions stay. May be repeated. For the removal by helm.
+    /// Take the gate out of the cluster: the webhook configurations first, then its replicas; then
+    /// give back the update strategies, and remove what it made in namespaces of others. Budgets
+    /// and definitions stay. May be repeated. For the removal by helm.
     Uninstall(Uninstall),
     /// Print the version.
     Version,

@@ -1,5 +1,5 @@
-//! `quorumgate check`: asks the gate for its health the way API servers reach it, at the address and
-//! by the authority that the webhook configurations name.
+//! `quorumgate check`: asks the gate for its health the way API servers reach it, at the address
+//! and by the authority that the webhook configurations name.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -44,7 +44,10 @@ async fn all_answer(client: &Client, configuration: &str) -> Result<()> {
         ask(&door)
             .await
             .with_context(|| format!("the gate is not well at {}", door.address))?;
-        print(&format!("{} answers by TLS that it is ready\n", door.address))?;
+        print(&format!(
+            "{} answers by TLS that it is ready\n",
+            door.address
+        ))?;
     }
     Ok(())
 }
@@ -88,7 +91,10 @@ fn door(client: WebhookClientConfig) -> Result<Door> {
         ),
         (None, Some(url)) => {
             let url: http::Uri = url.parse()?;
-            format!("https://{}", url.authority().context("has a URL without a host")?)
+            format!(
+                "https://{}",
+                url.authority().context("has a URL without a host")?
+            )
         }
         (None, None) => bail!("has neither a Service nor a URL"),
     };

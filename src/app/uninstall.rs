@@ -42,9 +42,10 @@ pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
         .step("no replica runs any more", || removal.replicas())
         .await?;
     removal
-        .step("every StatefulSet has the update strategy of its owner", || {
-            undo::update_strategies(client)
-        })
+        .step(
+            "every StatefulSet has the update strategy of its owner",
+            || undo::update_strategies(client),
+        )
         .await?;
     removal
         .step("the PodDisruptionBudgets for planners are gone", || {

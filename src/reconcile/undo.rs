@@ -1,4 +1,4 @@
-//! What the controllers leave behind in other people's namespaces, undone: for the removal of the
+//! The undoing of what the controllers leave behind in namespaces of others, for the removal of the
 //! gate. No replica may run any more, since its leader would do it all again.
 //!
 //! Each function makes one pass and returns the names of what is still there, so that the caller
@@ -22,10 +22,13 @@ pub async fn update_strategies(client: &Client) -> Result<Vec<String>, Error> {
         let sets = sets.list_metadata(&ListParams::default()).await?;
         let changed = sets.items.into_iter().filter(|set| {
             let leaves = set.metadata.deletion_timestamp.is_some();
-            let remembers = set.annotations().contains_key(names::PREVIOUS_UPDATE_STRATEGY);
+            let remembers = set
+                .annotations()
+                .contains_key(names::PREVIOUS_UPDATE_STRATEGY);
             remembers && !leaves
         });
-        let changed = changed.filter_map(|set| Some(ClusterRef::new(set.namespace()?, set.name_any())));
+        let changed =
+            changed.filter_map(|set| Some(ClusterRef::new(set.namespace()?, set.name_any())));
         Ok::<Vec<ClusterRef>, Error>(changed.collect())
     };
     for cluster in changed().await? {
@@ -69,17 +72,21 @@ pub async fn labels_of_namespaces(client: &Client, own: &str) -> Result<Vec<Stri
     let gated = || async {
         let list = ListParams::default().labels(names::GATED);
         let gated = namespaces.list_metadata(&list).await?;
-        let gated = gated.items.into_iter().map(|namespace| namespace.name_any());
+        let gated = gated
+            .items
+            .into_iter()
+            .map(|namespace| namespace.name_any());
         let others = gated.filter(|name| name != own && name != "kube-system");
         Ok::<Vec<String>, Error>(others.collect())
     };
     let without = json!({"metadata": {"labels": {names::GATED: Value::Null}}});
+    let without = Patch::Merge(without);
     let params = PatchParams {
         field_manager: Some(MANAGER.to_owned()),
         ..PatchParams::default()
     };
     for name in gated().await? {
-        let patched = namespaces.patch_metadata(&name, &params, &Patch::Merge(&without));
+        let patched = namespaces.patch_metadata(&name, &params, &without);
         allowing_races(patched.await)?;
     }
     gated().await
