@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
@@ -43,7 +43,7 @@ async fn life(bed: Bed) -> Result<()> {
     let before = release.surroundings().await?;
     let objects_before = release.objects().await?;
 
-    release.install().await?.success()?;
+    release.install().await?;
     release.is_at_work().await?;
     release.is_well().await?;
     release.is_alone().await?;
@@ -74,6 +74,15 @@ async fn life(bed: Bed) -> Result<()> {
     release.is_well().await?;
     release.is_at_work().await?;
 
+    // Nothing proxies cluster IPs here, so the API server cannot ask the gate: members are stuck
+    // unless the webhooks go first.
+    let pods = release.sandbox.api::<Pod>();
+    let only_ask = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    let asked = pods.delete("etcd-0", &only_ask).await;
+    ensure!(asked.is_err(), "nobody was asked about a member");
     release.run(&["uninstall", RELEASE, "--wait"]).await?;
     let after = release.surroundings().await?;
     ensure!(after == before, "before: {before:?}\nafter: {after:?}");
@@ -96,9 +105,6 @@ async fn life(bed: Bed) -> Result<()> {
         Ok(())
     })
     .await?;
-    // Nothing asks a gate that is gone: while the release was there, nobody could be asked, because
-    // no cluster IP leads anywhere here.
-    let pods = release.sandbox.api::<k8s_openapi::api::core::v1::Pod>();
     pods.delete("etcd-0", &DeleteParams::default()).await?;
     release.sandbox.close().await
 }
@@ -155,22 +161,25 @@ impl Release {
         Ok(release)
     }
 
+    /// Runs a command that changes something and waits for it.
     async fn run(&self, args: &[&str]) -> Result<String> {
-        self.helm(args).await?.success()
+        let mut args = args.to_vec();
+        args.push("--timeout=150s");
+        self.helm(&args).await?.success()
     }
 
     async fn helm(&self, args: &[&str]) -> Result<quorumgate_testbed::kubectl::Output> {
         helm(&self.bed, args)
-            .args(["--namespace", HOME, "--timeout=150s"])
+            .args(["--namespace", HOME])
             .timeout(Duration::from_secs(160))
             .await
     }
 
-    async fn install(&self) -> Result<quorumgate_testbed::kubectl::Output> {
+    async fn install(&self) -> Result<()> {
         let authority = self.sandbox.directory().join("ca.crt");
         std::fs::write(&authority, &self.authority)?;
         let authority = format!("--set-file=certificates.caBundle={}", authority.display());
-        self.helm(&[
+        let args = [
             "install",
             RELEASE,
             &chart(),
@@ -184,8 +193,8 @@ impl Release {
             "--set=certificates.certManager.enabled=false",
             &authority,
             "--set=featureGates.QuorumAwareUpdatesWithOnDelete=true",
-        ])
-        .await
+        ];
+        self.run(&args).await.map(drop)
     }
 
     async fn change(&self, values: &[&str]) -> Result<()> {

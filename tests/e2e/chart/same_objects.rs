@@ -108,7 +108,7 @@ async fn the_api_server_accepts_every_object_of_the_chart() -> Result<()> {
         ],
     ] {
         let created = bed.kubectl(command).await?;
-        let is_there = created.succeeded() || created.stderr.contains("AlreadyExists");
+        let is_there = created.succeeded() || created.stderr.contains("already exists");
         ensure!(is_there, "{}", created.stderr);
     }
     every_object_is_accepted(&bed, "quorumgate", &objects).await
