@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::kubectl::Invocation;
 use quorumgate_testbed::pki::{Authority, Request, Usage};
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 use serde_json::json;
@@ -106,6 +107,19 @@ async fn life(bed: Bed) -> Result<()> {
     })
     .await?;
     pods.delete("etcd-0", &DeleteParams::default()).await?;
+    // As an administrator runs it, and a second time: there is nothing left to do.
+    let said = Invocation::new(program)
+        .kubeconfig(&bed.admin_kubeconfig())
+        .args(["uninstall", "--timeout=20s"])
+        .args([
+            format!("--webhook-configuration={NAME}"),
+            format!("--lease-namespace={HOME}"),
+            format!("--lease-name={NAME}"),
+            format!("--deployment={NAME}"),
+        ])
+        .await?
+        .success()?;
+    ensure!(said.lines().count() == 6, "{said}");
     release.sandbox.close().await
 }
 
