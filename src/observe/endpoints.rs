@@ -94,7 +94,10 @@ fn named_port(pod: &Pod) -> Option<u16> {
 pub(super) fn dns_name(pod: &Pod, service: Option<&str>, namespace: &str) -> Option<String> {
     let own = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref());
     let service = own.or(service).filter(|service| !service.is_empty())?;
-    Some(format!("{}.{service}.{namespace}.svc", belonging::name(pod)))
+    Some(format!(
+        "{}.{service}.{namespace}.svc",
+        belonging::name(pod)
+    ))
 }
 
 pub(super) fn with_port(address: &str, port: u16) -> String {

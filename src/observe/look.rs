@@ -155,7 +155,7 @@ impl Observer {
     pub fn forget(&self, cluster: &ClusterRef) {
         self.memory().forget(cluster);
         self.ledger().seen().forget(cluster);
-        self.metrics().forget(cluster);
+        self.metrics().clusters.forget(cluster);
     }
 
     fn time_limit(&self, page: &Page) -> Result<Arc<TimeLimit>, ObserveError> {

@@ -34,7 +34,16 @@ enum Step {
 /// The name of a cluster's companion. It differs from the cluster's name, which operators use for
 /// their own budgets.
 fn name_of(cluster: &ClusterRef) -> String {
-    format!("quorumgate-{}", cluster.name)
+    format!("{PREFIX}{}", cluster.name)
+}
+
+/// The beginning of every companion's name.
+const PREFIX: &str = "quorumgate-";
+
+/// Whether a `PodDisruptionBudget` is the companion of any cluster.
+pub(super) fn is_companion(pdb: &PodDisruptionBudget) -> bool {
+    let name = pdb.name_any();
+    name.starts_with(PREFIX) && is_ours(pdb, &name)
 }
 
 /// Evictions that the companion must permit in addition to those of planners.

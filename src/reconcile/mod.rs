@@ -23,6 +23,7 @@ mod rollout;
 mod slim_pod;
 mod status_worker;
 mod strategy;
+pub mod undo;
 mod volumes;
 mod watches;
 mod workers;

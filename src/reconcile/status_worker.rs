@@ -26,7 +26,7 @@ use crate::ledger::{Page, StatusUpdate};
 use crate::observe::access;
 use crate::quorum::{ClusterRef, PodName, Role, Snapshot, Trust, progress_of_claims};
 use crate::telemetry::events::{Notice, Severity};
-use crate::telemetry::metrics::ClusterNumbers;
+use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
 
 /// The shortest time between two writes of numbers.
 const NUMBERS: Duration = Duration::from_secs(10);
@@ -178,7 +178,7 @@ impl Eyes {
     async fn show(&mut self, look: &Look) -> Result<Option<Duration>, Problem> {
         let run = &self.run;
         let tolerance = look.snapshot.tolerance(&look.page.grants);
-        run.metrics.cluster(
+        run.metrics.clusters.numbers(
             &self.cluster,
             ClusterNumbers {
                 disruptions_allowed: tolerance.disruptions_allowed().into(),
@@ -199,6 +199,8 @@ impl Eyes {
         };
         let before = page.status().cloned().unwrap_or_default();
         let after = self.shown(look, &page, &before);
+        let state = state(page.budget(), &after);
+        run.metrics.clusters.state(&self.cluster, state);
         let now = run.clock.instant();
         match report::urgency(&before, &after) {
             Urgency::None => return Ok(None),
@@ -352,6 +354,19 @@ impl Eyes {
             redrive::ask(&run.client, pod).await;
         }
         Some(UNEASY)
+    }
+}
+
+/// The facts that the metrics show of a budget besides the numbers of its cluster.
+fn state(budget: &QuorumDisruptionBudget, status: &QuorumDisruptionBudgetStatus) -> ClusterState {
+    let causes = status.grants.iter().flat_map(|grant| &grant.causes);
+    let conditions = status.conditions.iter();
+    let conditions = conditions.map(|c| [&c.type_, &c.status, &c.reason].map(Clone::clone));
+    ClusterState {
+        enforced: !budget.only_warns(),
+        open_grants: i64::try_from(status.grants.len()).unwrap_or(i64::MAX),
+        oldest_grant: causes.filter_map(|cause| cause.at.parse().ok()).min(),
+        conditions: conditions.collect(),
     }
 }
 

@@ -267,12 +267,8 @@ impl Repairer {
 
     /// Repairs one StatefulSet, based on the version that is read now.
     async fn bring_in_line(&self, cluster: &ClusterRef) -> Result<(), Problem> {
-        let kind = ApiResource::erase::<StatefulSet>(&());
-        // The object is untyped, since its strategy may have fields that this version does not
-        // know.
-        let sets: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &cluster.namespace, &kind);
-        let Some(mut set) = sets.get_opt(&cluster.name).await? else {
+        let sets = untyped(&self.client, cluster);
+        let Some(set) = sets.get_opt(&cluster.name).await? else {
             return Ok(());
         };
         if set.metadata.deletion_timestamp.is_some() {
@@ -281,27 +277,7 @@ impl Repairer {
         let Some(order) = self.order(cluster, &set).await? else {
             return Ok(());
         };
-        if sight(&set).obey(order, None).is_none() {
-            return Ok(());
-        }
-        let by: &str = order.into();
-        let params = PatchParams {
-            field_manager: Some(by.to_owned()),
-            ..PatchParams::default()
-        };
-        let as_it_is = at_version(&set, json!({}));
-        set = sets
-            .patch(&cluster.name, &params, &Patch::Merge(&as_it_is))
-            .await?;
-        if let Some(change) = sight(&set).obey(order, None) {
-            info!(%cluster, "the webhook was not asked about its update strategy");
-            let direct = at_version(&set, change.merge_patch(strategy(&set)));
-            set = sets
-                .patch(&cluster.name, &params, &Patch::Merge(&direct))
-                .await?;
-        }
-        let SetStrategy { memory, .. } = sight(&set);
-        info!(%cluster, strategy = sight(&set).kind(), previous = memory, "brought its update strategy in line");
+        carry_out(&sets, cluster, set, order).await?;
         Ok(())
     }
 
@@ -336,6 +312,54 @@ impl Repairer {
             },
         ))
     }
+}
+
+/// Gives a StatefulSet the strategy of its owner back, where the gate had replaced it. Does nothing
+/// to any other.
+pub(super) async fn give_back(client: &Client, cluster: &ClusterRef) -> Result<(), Error> {
+    let sets = untyped(client, cluster);
+    match sets.get_opt(&cluster.name).await? {
+        Some(set) => carry_out(&sets, cluster, set, LeaderCommand::GiveBack).await,
+        None => Ok(()),
+    }
+}
+
+/// The StatefulSets beside this one. The objects are untyped, since a strategy may have fields that
+/// this version does not know.
+fn untyped(client: &Client, cluster: &ClusterRef) -> Api<DynamicObject> {
+    let kind = ApiResource::erase::<StatefulSet>(&());
+    Api::namespaced_with(client.clone(), &cluster.namespace, &kind)
+}
+
+/// Makes the change that `order` asks for to this version of a StatefulSet, if it needs one.
+async fn carry_out(
+    sets: &Api<DynamicObject>,
+    cluster: &ClusterRef,
+    mut set: DynamicObject,
+    order: LeaderCommand,
+) -> Result<(), Error> {
+    if sight(&set).obey(order, None).is_none() {
+        return Ok(());
+    }
+    let by: &str = order.into();
+    let params = PatchParams {
+        field_manager: Some(by.to_owned()),
+        ..PatchParams::default()
+    };
+    let as_it_is = at_version(&set, json!({}));
+    set = sets
+        .patch(&cluster.name, &params, &Patch::Merge(&as_it_is))
+        .await?;
+    if let Some(change) = sight(&set).obey(order, None) {
+        info!(%cluster, "the webhook was not asked about its update strategy");
+        let direct = at_version(&set, change.merge_patch(strategy(&set)));
+        set = sets
+            .patch(&cluster.name, &params, &Patch::Merge(&direct))
+            .await?;
+    }
+    let SetStrategy { memory, .. } = sight(&set);
+    info!(%cluster, strategy = sight(&set).kind(), previous = memory, "brought its update strategy in line");
+    Ok(())
 }
 
 /// Whether every member served at the budget's last write, and no pod may be terminating. A

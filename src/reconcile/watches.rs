@@ -293,8 +293,7 @@ impl Opening<'_> {
                 }
             }
         });
-        self.following
-            .push((V::kind(&()).into_owned(), following));
+        self.following.push((V::kind(&()).into_owned(), following));
         store
     }
 }

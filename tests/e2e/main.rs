@@ -13,6 +13,7 @@ mod authentication;
 mod budgets;
 mod bystanders;
 mod chaos;
+mod chart;
 mod claims;
 mod conformance;
 mod defragmentation;

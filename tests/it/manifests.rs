@@ -629,7 +629,9 @@ fn every_kind_that_the_code_reads_or_writes_is_in_the_table_of_calls() {
     }
     // A DynamicObject is the owner of a StatefulSet, for which there is a role of its own. `K` is a
     // type parameter, which the callers name. Every account may create a SelfSubjectReview.
-    let elsewhere = ["Dynamic", "K", "SelfSubjectReview"];
+    // A Deployment is the gate's own, scaled to 0 by the hook of the chart under an account of its
+    // own.
+    let elsewhere = ["Dynamic", "K", "SelfSubjectReview", "Deployment"];
     let unknown: Vec<&String> = used
         .iter()
         .filter(|kind| !known.contains(kind.as_str()) && !elsewhere.contains(&kind.as_str()))
