@@ -140,10 +140,19 @@ impl Members {
     /// The connection to a member. A member that is away has none.
     async fn client(&self, number: usize) -> Option<Client> {
         let pod = self.names.get(number % self.names.len())?;
-        let address = self.pods.borrow().get(pod)?.address?;
+        let (address, is_ready) = {
+            let pods = self.pods.borrow();
+            let pod = pods.get(pod)?;
+            (pod.address?, pod.ready)
+        };
         let mut clients = self.clients.lock().await;
         if let Some(client) = clients.get(&address) {
             return Some(client.clone());
+        }
+        // The port listens before etcd serves. etcd's own client does not take that for a
+        // connection.
+        if !is_ready {
+            return None;
         }
         // A channel of this kind says at once that it cannot connect.
         let endpoint = Endpoint::from_shared(format!("http://{address}:2379")).ok()?;

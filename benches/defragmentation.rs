@@ -49,7 +49,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     let bed = Bed::up_with(plane.clone()).await?;
     let (plain, gated) = tokio::try_join!(sandbox(&bed, "plain"), sandbox(&bed, "gated"))?;
     let mut clusters = Vec::new();
-    for way in Way::ALL {
+    for way in chosen() {
         let sandbox = if way.is_gated() { &gated } else { &plain };
         clusters.push((way, cluster(sandbox, way).await?));
     }
@@ -83,6 +83,17 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     gated.close().await?;
     plain.close().await?;
     Ok(report.print(begun.elapsed())?)
+}
+
+/// The ways that the command line names by their clusters, or all.
+fn chosen() -> Vec<Way> {
+    let words: Vec<_> = std::env::args().skip(1).collect();
+    let mut ways = Way::ALL.to_vec();
+    ways.retain(|way| words.iter().any(|word| word == way.cluster()));
+    if ways.is_empty() {
+        ways = Way::ALL.to_vec();
+    }
+    ways
 }
 
 async fn sandbox(bed: &Bed, name: &str) -> Result<Sandbox> {

@@ -14,7 +14,7 @@ use quorumgate_testbed::{eventually, versions};
 use serde_json::json;
 use tokio::process::Command;
 
-use crate::incarnations::{Incarnation, Watch};
+use crate::incarnations::{Pods, Watch};
 
 /// The time limit for all members.
 const RUN: Duration = Duration::from_secs(240);
@@ -133,13 +133,10 @@ async fn in_place(etcd: &EtcdCluster, round: usize) -> Result<()> {
 /// Changes the template so that members defragment when they start, and waits until all did.
 async fn restarts(etcd: &EtcdCluster, round: usize) -> Result<()> {
     let watch = Watch::start(etcd);
-    let members = etcd.pod_names().len();
-    let before = watch.until("all pods exist", RUN, |pods| pods.len() == members);
-    let before: Vec<_> = before
-        .await?
-        .into_values()
-        .map(|pod| pod.revision)
-        .collect();
+    // Other clusters are in the same namespace.
+    let members = etcd.pod_names();
+    let all = |pods: &Pods| members.iter().all(|pod| pods.contains_key(pod));
+    let before = watch.until("all pods exist", RUN, all).await?;
     let threshold = json!({
         "name": "ETCD_BOOTSTRAP_DEFRAG_THRESHOLD_MEGABYTES", "value": format!("{}", 100 + round),
     });
@@ -150,10 +147,11 @@ async fn restarts(etcd: &EtcdCluster, round: usize) -> Result<()> {
         .await?;
     watch
         .until("all are updated and Ready", RUN, |pods| {
-            let updated = |pod: &&Incarnation| {
-                !before.contains(&pod.revision) && pod.ready && !pod.terminating
-            };
-            pods.values().filter(updated).count() == members
+            members.iter().all(|name| {
+                let old = before.get(name).map(|pod| &pod.revision);
+                pods.get(name)
+                    .is_some_and(|pod| Some(&pod.revision) != old && pod.ready && !pod.terminating)
+            })
         })
         .await?;
     Ok(())

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 
 use anyhow::{Context as _, Result, ensure};
+use etcd_client::{Txn, TxnOp};
 use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion};
 use quorumgate_testbed::eventually;
 
@@ -13,8 +14,10 @@ use crate::world::World;
 const QUOTA: u64 = 96 << 20;
 const LIMIT: i64 = 86 << 20;
 
-/// The size in bytes of the values that fill it. Larger ones would leave gaps that can be freed.
-const PIECE: u64 = 128 << 10;
+/// The values that fill it, so many in a request, and the size of each in bytes. Large values would
+/// leave gaps that a defragmentation frees.
+const VALUES: u64 = 100;
+const VALUE: u64 = 4000;
 
 /// The number of little values that can be deleted one by one while nothing can be written.
 const DELETES: u32 = 200;
@@ -32,13 +35,11 @@ async fn is_mended(version: EtcdVersion, name: &str) -> Result<()> {
         etcd.put(format!("little/{key}"), "some", None).await?;
     }
     let full = async {
-        for piece in 0..2 * QUOTA / PIECE {
-            let put = etcd.put(
-                format!("piece/{piece}"),
-                vec![7_u8; usize::try_from(PIECE)?],
-                None,
-            );
-            if let Err(error) = put.await {
+        for piece in 0..2 * QUOTA / (VALUES * VALUE) {
+            let value = vec![7_u8; usize::try_from(VALUE)?];
+            let put = |n| TxnOp::put(format!("piece/{piece}/{n}"), value.clone(), None);
+            let puts: Vec<_> = (0..VALUES).map(put).collect();
+            if let Err(error) = etcd.txn(Txn::new().and_then(puts)).await {
                 return Ok(error.to_string());
             }
         }
