@@ -236,6 +236,7 @@ impl World {
             tolerance: None,
             leader_move: None,
             defragmentation: None,
+            replacement: None,
             volumes: None,
         }
     }

@@ -15,7 +15,7 @@ use tracing::error;
 use super::enrol::{Bounds, Enrolment};
 use super::keeper::{Broke, Keepers, RESYNC, Wake};
 use super::watches::Change;
-use super::{Run, defragmentation, guard, rollout, status};
+use super::{Run, defragmentation, guard, replacement, rollout, status};
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::{Notice, Severity};
@@ -279,6 +279,10 @@ fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str
             (
                 "defragmentation of a cluster",
                 begins(|run, cluster, wake| Box::pin(defragmentation::keep(run, cluster, wake))),
+            ),
+            (
+                "replacement of members",
+                begins(|run, cluster, wake| Box::pin(replacement::keep(run, cluster, wake))),
             ),
         ]
     }

@@ -19,6 +19,7 @@ mod lease;
 mod look;
 mod members;
 mod redrive;
+mod replacement;
 mod report;
 mod rollout;
 mod slim_pod;

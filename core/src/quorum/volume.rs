@@ -54,6 +54,8 @@ pub enum Difference {
     },
     /// The claim is a new one, so its volume is empty.
     NewClaim,
+    /// The claim could not be seen.
+    Unseen,
     /// The claim is the same and is bound to a volume that is nobody's.
     Foreign,
 }
@@ -70,6 +72,7 @@ impl fmt::Display for Difference {
         match self {
             Self::Swapped { with } => write!(f, "the volume of {with}"),
             Self::NewClaim => f.write_str("a new claim, whose volume is empty"),
+            Self::Unseen => f.write_str("a claim that could not be seen"),
             Self::Foreign => f.write_str("a volume that was never a member's"),
         }
     }

@@ -16,7 +16,7 @@ pub enum Refusal {
     NotRequested,
     /// The owner of the StatefulSet changes the member list.
     Owner,
-    /// The annotated pod is not one of a member.
+    /// The pod is not one of a member.
     NoSuchMember,
     /// No member list that proves anything could be read.
     NoList,
@@ -81,7 +81,7 @@ impl fmt::Display for Refusal {
             Self::Hindered(hindrance) => write!(f, "{hindrance}"),
             Self::Off => f.write_str("spec.dataProtection.replace is Off"),
             Self::NotRequested => f.write_str(
-                "spec.dataProtection.replace is Manual; annotate the pod with quorumgate.io/replace",
+                "spec.dataProtection.replace is Manual; annotate the budget with quorumgate.io/replace and the id of the member",
             ),
             Self::Owner => f.write_str(
                 "the owner of the StatefulSet changes the member list and would take the removal for a scale-in; \
