@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use super::decision::Answer;
-use crate::api::DefragmentationStatus;
+use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::ledger::Page;
 use crate::observe::{Intents, World};
 use crate::quorum::stateful_set::Change;
@@ -107,6 +107,23 @@ pub struct DefragmentationQuestion {
     /// The record of the run, if the call follows at once. `None` if leadership may have to move
     /// first; the question is asked again then.
     pub begins: Option<DefragmentationStatus>,
+    /// The time by which the answer has to be there.
+    pub deadline: Instant,
+    /// The facts by which the asker chose this member.
+    pub seen: SeenVersions,
+}
+
+/// A question about the replacement of a member, for which only the gate asks.
+#[derive(Debug, Clone)]
+pub struct ReplacementQuestion {
+    /// The cluster.
+    pub cluster: ClusterRef,
+    /// The pod of the member, which need not exist.
+    pub member: PodName,
+    /// The asker.
+    pub asker: Asker,
+    /// The record of the replacement, if it begins. `None` if the member is removed from etcd next.
+    pub begins: Option<ReplacementStatus>,
     /// The time by which the answer has to be there.
     pub deadline: Instant,
     /// The facts by which the asker chose this member.

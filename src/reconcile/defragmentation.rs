@@ -6,7 +6,7 @@
 //! that nobody can be at it any more, and the member does not say otherwise.
 
 mod calls;
-mod gather;
+pub(super) mod gather;
 mod runs;
 mod steps;
 mod tell;

@@ -15,7 +15,7 @@ use tracing::error;
 use super::enrol::{Bounds, Enrolment};
 use super::watches::Change;
 use super::workers::{Broke, RESYNC, Wake, Workers};
-use super::{Run, defragmentation, ledger_worker, rollout, status_worker};
+use super::{Run, defragmentation, ledger_worker, replacement, rollout, status_worker};
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::{Notice, Severity};
@@ -279,6 +279,10 @@ fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str
             (
                 "defragmentation of a cluster",
                 begins(|run, cluster, wake| Box::pin(defragmentation::keep(run, cluster, wake))),
+            ),
+            (
+                "replacement of members",
+                begins(|run, cluster, wake| Box::pin(replacement::keep(run, cluster, wake))),
             ),
         ]
     }

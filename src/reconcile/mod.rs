@@ -18,6 +18,7 @@ mod ledger_worker;
 mod look;
 mod members;
 mod redrive;
+mod replacement;
 mod report;
 mod rollout;
 mod slim_pod;

@@ -19,7 +19,7 @@ use super::look::{Look, Problem, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
 use super::workers::{RESYNC, Wake};
-use super::{Run, companion, defragmentation, redrive, strategy, volumes};
+use super::{Run, companion, defragmentation, redrive, replacement, strategy, volumes};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
@@ -115,6 +115,9 @@ impl Eyes {
             if defragmentation::is_worth_a_look(&look) {
                 self.wake.defragmentation();
             }
+            if replacement::is_worth_a_look(&look) {
+                self.wake.replacement();
+            }
             if let Some(soon) = self.show(&look).await? {
                 next = next.min(soon);
             }
@@ -131,7 +134,10 @@ impl Eyes {
     async fn settle_replacements(&self, look: &Look) -> Result<Replaced, Problem> {
         let (run, page) = (&self.run, &look.page);
         let members = page.grants.iter().map(|(member, _)| member.clone());
-        let is_open = |member: &PodName| page.grants.permit_replacement(member);
+        // A replacement of the gate's own ends by its record.
+        let is_open = |member: &PodName| {
+            page.grants.permit_replacement(member) && !replacement::is_under_way(page, member)
+        };
         let open: Vec<PodName> = members.filter(is_open).collect();
         if open.is_empty() {
             return Ok(Replaced::None);
@@ -149,9 +155,9 @@ impl Eyes {
             };
             let seen = progress_of_claims(&look.snapshot, member, &claims);
             let settle_time = run.settings.settle_time;
-            let settled = run
-                .ledger()
-                .settle_replacement(page, member, seen, settle_time);
+            let settled =
+                run.ledger()
+                    .settle_replacement(page, member, seen, settle_time, |_, _| ());
             if settled.await?.is_some() {
                 info!(cluster = %self.cluster, %member, "the permission to replace it has ended");
                 return Ok(Replaced::Settled);

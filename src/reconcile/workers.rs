@@ -26,6 +26,7 @@ pub(super) struct Wake {
     observer: Notify,
     rollout: Notify,
     defragmentation: Notify,
+    replacement: Notify,
     outage: Mutex<Option<OutOfForce>>,
 }
 
@@ -53,6 +54,16 @@ impl Wake {
     /// Returns when the defragmentation is woken.
     pub(super) async fn for_defragmentation(&self) {
         self.defragmentation.notified().await;
+    }
+
+    /// Wakes the replacement of members, which may have something to do.
+    pub(super) fn replacement(&self) {
+        self.replacement.notify_one();
+    }
+
+    /// Returns when the replacement of members is woken.
+    pub(super) async fn for_replacement(&self) {
+        self.replacement.notified().await;
     }
 
     /// Wakes the ledger's worker: the gate was out of force at some moment.

@@ -73,6 +73,11 @@ struct ReasonLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReplacementLabel {
+    step: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DutyLabel {
     duty: &'static str,
 }
@@ -105,6 +110,7 @@ pub struct Metrics {
     certificate_failures: Counter,
     events_dropped: Counter,
     duties_broken: Family<DutyLabel, Counter>,
+    replacement_steps: Family<ReplacementLabel, Counter>,
     log_lines_dropped: Counter,
     log_lines_left_out: Counter,
     log: OnceLock<LinesDropped>,
@@ -143,6 +149,7 @@ impl Metrics {
             certificate_failures: Counter::default(),
             events_dropped: Counter::default(),
             duties_broken: Family::default(),
+            replacement_steps: Family::default(),
             log_lines_dropped: Counter::default(),
             log_lines_left_out: Counter::default(),
             log: OnceLock::new(),
@@ -216,6 +223,11 @@ impl Metrics {
             "duties_broken",
             "Times that what is done for one cluster broke off by a bug and was begun again, by duty; the log names the cluster",
             self.duties_broken.clone(),
+        );
+        registry.register(
+            "replacement_steps",
+            "Steps by which members were replaced, by what was done",
+            self.replacement_steps.clone(),
         );
         registry.register(
             "log_lines_dropped",
@@ -301,6 +313,12 @@ impl Metrics {
     /// Counts a task of one cluster that broke off by a bug and was begun again.
     pub fn duty_broke(&self, duty: &'static str) {
         self.duties_broken.get_or_create(&DutyLabel { duty }).inc();
+    }
+
+    /// Counts a step of the replacement of a member.
+    pub fn replacement_step(&self, step: &'static str) {
+        let label = ReplacementLabel { step };
+        self.replacement_steps.get_or_create(&label).inc();
     }
 
     /// Sets the function that returns the number of lines the log has dropped since the process

@@ -36,6 +36,7 @@ mod quorum_lost;
 mod reachable;
 mod rejected;
 mod relabelled;
+mod replacement;
 mod restarts;
 mod rollouts;
 mod scale_out;

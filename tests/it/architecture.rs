@@ -27,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
         "observe",
         &[
             "quorum",
+            "plan",
             "api",
             "etcd",
             "ledger",
@@ -55,6 +56,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
         "admission",
         &[
             "quorum",
+            "plan",
             "api",
             "judge",
             "observe",

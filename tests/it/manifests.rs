@@ -334,7 +334,12 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
 /// The calls that the code makes, for each kind its API group, resource and verbs. `rbac.yaml` has
 /// the reason of each verb.
 const CALLS: &[(&str, &str, &str, &[&str])] = &[
-    ("Pod", "", "pods", &["get", "list", "watch", "delete"]),
+    (
+        "Pod",
+        "",
+        "pods",
+        &["get", "list", "watch", "delete", "patch"],
+    ),
     ("Pod", "", "pods/eviction", &["create"]),
     ("Node", "", "nodes", &["get", "list", "watch"]),
     (
@@ -348,7 +353,7 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
         "PersistentVolumeClaim",
         "",
         "persistentvolumeclaims",
-        &["get"],
+        &["get", "delete"],
     ),
     ("PersistentVolume", "", "persistentvolumes", &["get"]),
     (

@@ -193,8 +193,9 @@ fn is_no_member(snapshot: &Snapshot, pod: &PodName) -> bool {
     snapshot.not_members.contains(pod) || (confirmed && !snapshot.members.iter().any(known))
 }
 
-/// The disruption that the replacement of a member is.
-pub(crate) fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
+/// The disruption that the replacement of a member is. It belongs to the member, so it holds for
+/// whatever pod there is.
+pub fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
     let uid = snapshot.pod(member).map(|pod| pod.uid.clone());
     Disruption {
         target: TargetPod {

@@ -61,10 +61,10 @@ mod why;
 pub use circumstances::{
     Circumstances, EvictionBudget, Override, OverrideOn, Scope, Switch, Teardown,
 };
-pub(crate) use claims::replacement;
+
 pub use claims::{
     ClaimDeletion, ClaimState, decide_claim, decide_claim_early, decide_with_terminating_claim,
-    progress_of_claim, progress_of_claims, takes_data,
+    progress_of_claim, progress_of_claims, replacement, takes_data,
 };
 pub use condition::Condition;
 pub use decide::{decide, decide_early, decide_without_ledger};

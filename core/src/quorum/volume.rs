@@ -57,6 +57,9 @@ pub enum Difference {
     /// The claim is a new one, so its volume is empty.
     #[display("a new claim, whose volume is empty")]
     NewClaim,
+    /// The claim could not be seen.
+    #[display("a claim that could not be seen")]
+    Unseen,
     /// The claim is the same and is bound to a volume that is nobody's.
     #[display("a volume that was never a member's")]
     Foreign,

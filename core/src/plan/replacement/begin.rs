@@ -71,7 +71,8 @@ fn record(snapshot: &Snapshot, facts: &Facts, pod: &PodName) -> Result<Record, R
     let seen = snapshot.pod(pod);
     let id = known
         .and_then(|member| member.id)
-        .or_else(|| seen.and_then(|pod| pod.recorded_id));
+        .or_else(|| seen.and_then(|pod| pod.recorded_id))
+        .or_else(|| facts.recorded.get(pod).copied());
     if known.is_none() && id.is_none() {
         return Err(Refusal::NoSuchMember);
     }

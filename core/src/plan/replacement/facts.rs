@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Mode {
     /// Never.
     Off,
-    /// The member whose pod carries the annotation.
+    /// The member that the annotation on the budget names.
     Manual,
     /// Also a member whose data is proven to be lost.
     Auto,
@@ -36,9 +36,11 @@ pub struct Facts {
     pub mode: Mode,
     /// The one who changes etcd's member list.
     pub membership: MembershipBy,
-    /// The pod that carries the annotation `quorumgate.io/replace`, or whose claim does. The
-    /// annotation goes with the pod or the claim, so that it asks for one replacement.
+    /// The pod of the member whose id the annotation `quorumgate.io/replace` on the budget names.
+    /// `None` if no member has that id any more: so it asks for one replacement.
     pub request: Option<PodName>,
+    /// The member ids that are recorded with the volumes, by pod.
+    pub recorded: BTreeMap<PodName, MemberId>,
     /// Whether a rollout is under way.
     pub rolling_out: bool,
     /// Whether leadership can be moved now.
@@ -59,6 +61,25 @@ pub struct Facts {
     pub has_backup: bool,
     /// The replacement on record, which was written together with its grant.
     pub record: Option<Record>,
+}
+
+impl Facts {
+    /// Whether the id on record for the member is out of etcd's list, and no entry of the list
+    /// leads to its pod.
+    fn lists_no_more(&self, pod: &PodName, snapshot: &Snapshot) -> bool {
+        let (Some(list), Some(id)) = (&self.list, self.recorded.get(pod)) else {
+            return false;
+        };
+        let set = &snapshot.cluster.name;
+        let leads_here = |listed: &ListedMember| {
+            let mut urls = listed.peer_urls.iter();
+            pod.names(&listed.name)
+                || urls.any(|url| PodName::of_url(set, url).as_ref() == Some(pod))
+        };
+        !list
+            .iter()
+            .any(|listed| listed.id == *id || leads_here(listed))
+    }
 }
 
 /// The claim of a member.
@@ -119,7 +140,8 @@ impl Proof {
     /// never a member's has no data to lose: it may be about to join. Where the pod changes the
     /// member list, it joins again by itself with another volume or after its removal.
     pub(super) fn against(pod: &PodName, snapshot: &Snapshot, facts: &Facts) -> Option<Self> {
-        let was_member = snapshot.pod(pod).is_some_and(|p| p.recorded_id.is_some());
+        let by_pod = snapshot.pod(pod).is_some_and(|p| p.recorded_id.is_some());
+        let was_member = by_pod || facts.recorded.contains_key(pod);
         let is_member = snapshot.members.iter().any(|m| m.pod_name() == Some(pod));
         if !is_member && !was_member {
             return None;
@@ -141,6 +163,7 @@ impl Proof {
         if snapshot.member(pod).is_some_and(corrupt) {
             return Some(Self::Corrupt);
         }
-        (by_gate && was_member && snapshot.not_members.contains(pod)).then_some(Self::Removed)
+        let is_out = snapshot.not_members.contains(pod) || facts.lists_no_more(pod, snapshot);
+        (by_gate && was_member && is_out).then_some(Self::Removed)
     }
 }

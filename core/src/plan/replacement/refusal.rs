@@ -13,7 +13,9 @@ pub enum Refusal {
     #[display("spec.dataProtection.replace is Off")]
     Off,
     /// The mode is Manual, and nobody asked.
-    #[display("spec.dataProtection.replace is Manual; annotate the pod with quorumgate.io/replace")]
+    #[display(
+        "spec.dataProtection.replace is Manual; annotate the budget with quorumgate.io/replace and the id of the member"
+    )]
     NotRequested,
     /// The owner of the StatefulSet changes the member list.
     #[display(
@@ -21,7 +23,7 @@ pub enum Refusal {
                  let the owner replace the member: scale its cluster out by one, delete the pod and claim of this member, scale in again"
     )]
     Owner,
-    /// The annotated pod is not one of a member.
+    /// The pod is not one of a member.
     #[display("it is not the pod of a member")]
     NoSuchMember,
     /// No member list that proves anything could be read.

@@ -18,12 +18,11 @@ if [ -n "${INITIALISED:-}" ]; then
   while [ ! -e "$INITIALISED" ]; do sleep 0.2; done
 fi
 cluster=$INITIAL_CLUSTER
-state=new
 if [ -s "$JOIN_FILE" ]; then
   read -r cluster <"$JOIN_FILE"
-  state=existing
+  export ETCD_INITIAL_CLUSTER_STATE=existing
 fi
-exec etcd --initial-cluster="$cluster" --initial-cluster-state="$state" "$@""#;
+exec etcd --initial-cluster="$cluster" "$@""#;
 
 /// The container as JSON.
 pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {

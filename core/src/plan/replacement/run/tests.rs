@@ -35,6 +35,7 @@ impl World {
                 mode: Mode::Manual,
                 membership: MembershipBy::Gate,
                 request: Some(TARGET.into()),
+                recorded: BTreeMap::new(),
                 rolling_out: false,
                 handover: Handover::Possible,
                 list: Some(list.clone()),
