@@ -14,9 +14,9 @@ use crate::quorum::evidence::ListedMember;
 use crate::quorum::stateful_set::Intent;
 use crate::quorum::{ClusterRef, Difference, PodName, Volume, VolumeFinding, volume_finding};
 
-/// The kind and the API group of etcd-operator's owner.
-const OPERATOR: (&str, &str) = ("EtcdCluster", "operator.etcd.io");
-/// The kind and the API group of etcd-druid's owner.
+/// The kind of the owner with etcd-operator, and with others of that name.
+const OPERATOR: &str = "EtcdCluster";
+/// The kind and the API group of the owner with etcd-druid.
 const DRUID: (&str, &str) = ("Etcd", "druid.gardener.cloud");
 
 /// Who changes etcd's member list: what the budget says, or else by what owns the StatefulSet.
@@ -37,7 +37,7 @@ pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) ->
     let labels = set.and_then(|set| set.metadata.labels.as_ref());
     if is(DRUID) || labels.is_some_and(enrolment::are_of_druid) {
         MembershipBy::Pod
-    } else if is(OPERATOR) {
+    } else if owner.is_some_and(|owner| owner.kind == OPERATOR) {
         MembershipBy::Owner
     } else {
         MembershipBy::Gate
@@ -138,4 +138,36 @@ fn found(page: &Page, pod: &PodName, present: Option<Volume>) -> VolumeFinding {
         };
     }
     volume_finding(&recorded, pod, present.as_ref())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn by(labels: &serde_json::Value, owner: &serde_json::Value) -> MembershipBy {
+        let metadata = json!({"labels": labels, "ownerReferences": owner});
+        let set: StatefulSet = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        let budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        membership(&budget, Some(&set))
+    }
+
+    #[test]
+    fn the_member_list_is_changed_by_who_owns_the_stateful_set_unless_the_budget_says_so() {
+        let owner = |version: &str, kind: &str| json!([{"apiVersion": version, "kind": kind, "name": "a", "uid": "b", "controller": true}]);
+        let none = json!({});
+        assert_eq!(by(&none, &json!([])), MembershipBy::Gate);
+        let druid = owner("druid.gardener.cloud/v1alpha1", "Etcd");
+        assert_eq!(by(&none, &druid), MembershipBy::Pod);
+        let labels = json!({"app.kubernetes.io/managed-by": "etcd-druid", "app.kubernetes.io/component": "etcd-statefulset"});
+        assert_eq!(by(&labels, &json!([])), MembershipBy::Pod);
+        for group in ["operator.etcd.io/v1alpha1", "etcd.example.org/v1"] {
+            let operator = owner(group, "EtcdCluster");
+            assert_eq!(by(&none, &operator), MembershipBy::Owner, "{group}");
+        }
+        let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        budget.spec.data_protection.membership = Some(Membership::Owner);
+        assert_eq!(membership(&budget, None), MembershipBy::Owner);
+    }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Run;
@@ -46,6 +47,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         run,
         cluster,
         leadership_stays_until: None,
+        members_stay: None,
     };
     let mut at_work = false;
     loop {
@@ -108,7 +110,9 @@ struct Driver {
     run: Arc<Run>,
     cluster: ClusterRef,
     /// The time until which leadership is not moved, because etcd refused to.
-    leadership_stays_until: Option<tokio::time::Instant>,
+    leadership_stays_until: Option<Instant>,
+    /// The time until which no member is removed, and the words with which etcd refused to.
+    members_stay: Option<(Instant, String)>,
 }
 
 impl Driver {
@@ -151,6 +155,19 @@ impl Driver {
             return Ok(pause);
         }
         let next = next(&look.snapshot, &look.page.grants, &gathered.facts);
+        let refused = self.members_stay.as_ref().filter(|(until, _)| now < *until);
+        if let Some((_, because)) = refused.cloned() {
+            match &next {
+                Next::Act(Step::RemoveMember { pod, .. }) => {
+                    return self.undo(&look, pod, &because).await;
+                }
+                Next::Act(Step::Grant { .. }) => {
+                    warn!(cluster = %self.cluster, because, "no member is replaced: etcd refused to remove one");
+                    return Ok(LONG);
+                }
+                Next::Act(_) | Next::Wait { .. } | Next::Nothing => {}
+            }
+        }
         // A pod that etcd expects starts, also where a person changed the member list.
         let released = if matches!(next, Next::Act(_)) {
             None
@@ -187,7 +204,9 @@ impl Driver {
             Step::Release { pod, uid } => self.release(look, &pod, &uid).await,
             Step::Promote { pod, id } => self.promote(look, &pod, id).await,
             Step::Settle { pod } => return self.settle(look, gathered, &pod).await,
-            Step::Undo { pod, because } => return self.undo(look, &pod, &because).await,
+            Step::Undo { pod, because } => {
+                return self.undo(look, &pod, &because.to_string()).await;
+            }
         };
         Ok(match done {
             Ok(()) => {

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use etcd_client::GetOptions;
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, GetOptions};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use quorumgate::api::ReplacementStatus;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion, Shape};
 use quorumgate_testbed::faults::{self, PodFaults};
@@ -18,6 +19,7 @@ use quorumgate_testbed::writer::{Report, Writer};
 use quorumgate_testbed::{Sandbox, eventually};
 use serde_json::{Value, json};
 
+use crate::asking::refusal;
 use crate::rollouts::kills::driver;
 use crate::world::{SOON, World};
 
@@ -167,6 +169,153 @@ async fn without_the_gate_two_lost_volumes_lose_every_write_on_etcd_3_5() -> Res
     let lost = before.assert_nothing_lost(&bare).await;
     ensure!(lost.is_err(), "no write was lost");
     world.close().await
+}
+
+/// Where quorum is lost and every volume is there, pods come back on their claims, and nobody is
+/// removed or kept from starting.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_quorum_lost_pods_come_back_on_their_claims_and_nothing_is_removed() -> Result<()> {
+    let world = protected("replace-none", EtcdVersion::V3_7, "Auto").await?;
+    let before = write_some(&world.etcd).await?;
+    let (ids, claims) = identities(&world).await?;
+    let broken = world.crash_all(&["etcd-0", "etcd-1"]).await?;
+    world
+        .reported("QuorumHealthy", |c| c.status == "False")
+        .await?;
+    drop(broken);
+    world.whole().await?;
+    ensure!(
+        identities(&world).await? == (ids, claims),
+        "a member or a claim is another one"
+    );
+    let status = world.budget().await?.status.unwrap_or_default();
+    ensure!(status.replacements.is_empty(), "{:?}", status.replacements);
+    before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_owner_changes_the_members_nothing_is_replaced_and_it_is_said_why() -> Result<()>
+{
+    let world = protected("replace-owner", EtcdVersion::V3_7, "Auto").await?;
+    wish(&world, &json!({"membership": "Owner"})).await?;
+    let member = world.etcd.member("etcd-1").await?;
+    request(&world, &format!("{:x}", member.id)).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.reason == "Owner" && c.message.contains("scale-in")
+        })
+        .await?;
+    let (code, message) = refusal(world.etcd.scale(2).await)?;
+    ensure!(code == 403, "a scale-in: {code}: {message}");
+    ensure!(world.last_seq().await? == 0, "something was permitted");
+    world.close().await
+}
+
+/// As with etcd-druid, whose sidecar changes the member list: the gate gives up claim and pod, and
+/// calls nothing in etcd.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_pod_changes_the_members_its_claim_goes_and_only_with_a_trace_of_it() -> Result<()>
+{
+    let world = protected("replace-pod", EtcdVersion::V3_7, "Manual").await?;
+    wish(&world, &json!({"membership": "Pod"})).await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let pod = world.etcd.followers().await?.remove(0);
+    let id = world.etcd.member(&pod).await?.id;
+    request(&world, &format!("{id:x}")).await?;
+    world
+        .reported("DataProtected", |c| c.reason == "NoTrace")
+        .await?;
+    ensure!(world.last_seq().await? == 0, "something was permitted");
+
+    let (_, before) = identities(&world).await?;
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": {"name": pod},
+        "spec": {"holderIdentity": format!("{id:x}:1:Member")},
+    }))?;
+    let leases: Api<Lease> = world.sandbox.api();
+    leases.create(&PostParams::default(), &lease).await?;
+    eventually(REPLACED, "the claim is a new one", || async {
+        let (_, after) = identities(&world).await?;
+        let others = before.difference(&after).count();
+        ensure!(
+            after.len() == 3 && others == 1,
+            "{before:?} became {after:?}"
+        );
+        Ok(())
+    })
+    .await?;
+    let listed = world.etcd.member(&pod).await?;
+    ensure!(listed.id == id, "the gate changed the members: {listed:?}");
+    ensure!(
+        gates(&world, &pod).await?.is_empty(),
+        "it is kept from starting"
+    );
+    // The sidecar's part.
+    world.etcd.remove(&pod).await?;
+    world.etcd.add_learner(&pod).await?;
+    eventually(REPLACED, format!("{pod} is promoted"), || {
+        world.etcd.promote(&pod)
+    })
+    .await?;
+    finished(&world, &pod).await?;
+    is_whole_without(&world, id).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+/// etcd refuses writes while the alarm stands, whoever raised it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_with_a_corrupt_alarm_is_replaced_and_of_two_none_is() -> Result<()> {
+    let world = protected("replace-corrupt", EtcdVersion::V3_7, "Auto").await?;
+    let before = write_some(&world.etcd).await?;
+    let member = world.etcd.followers().await?.remove(0);
+    let id = world.etcd.member(&member).await?.id;
+    accuse(&world, id).await?;
+    let replacement = finished(&world, &member).await?;
+    ensure!(replacement.reason == "corrupt", "{replacement:?}");
+    is_whole_without(&world, id).await?;
+    ensure!(world.etcd.alarms().await?.is_empty(), "an alarm stands");
+    write_some(&world.etcd)
+        .await?
+        .assert_nothing_lost(&world.etcd)
+        .await?;
+    before.assert_nothing_lost(&world.etcd).await?;
+
+    wish(&world, &json!({"replace": "Off"})).await?;
+    let seq = world.last_seq().await?;
+    for pod in ["etcd-0", "etcd-1"] {
+        accuse(&world, world.etcd.member(pod).await?.id).await?;
+    }
+    wish(&world, &json!({"replace": "Auto"})).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.status == "False" && c.message.contains("nobody knows whose data is right")
+                || c.reason == "NotAllServing"
+        })
+        .await?;
+    ensure!(world.last_seq().await? == seq, "something was permitted");
+    world.close().await
+}
+
+/// Raises a CORRUPT alarm against a member, as etcd's own check does.
+async fn accuse(world: &World, id: u64) -> Result<()> {
+    let mut options = AlarmOptions::new();
+    options.with_member(id);
+    let mut client = world.etcd.connect().await?;
+    let (action, kind) = (AlarmAction::Activate, AlarmType::Corrupt);
+    client.alarm(action, kind, Some(options)).await?;
+    Ok(())
+}
+
+/// The ids of the members, and the UIDs of their claims.
+async fn identities(world: &World) -> Result<(BTreeSet<u64>, BTreeSet<String>)> {
+    let members = world.etcd.members().await?;
+    let ids = members.iter().map(|member| member.id).collect();
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let claims = claims.list(&ListParams::default()).await?.items.into_iter();
+    let uids = claims.filter_map(|claim| claim.metadata.uid).collect();
+    Ok((ids, uids))
 }
 
 /// A world of this version whose budget says when members are replaced, and whose volumes are on

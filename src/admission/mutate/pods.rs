@@ -222,6 +222,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::replacement::Hold;
+    use crate::quorum::Difference;
 
     fn annotated(mut pod: serde_json::Value) -> serde_json::Value {
         let read: Pod = serde_json::from_value(pod.clone()).unwrap();
@@ -242,5 +244,51 @@ mod tests {
         );
         let own = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
         assert_eq!(annotated(json!({"metadata": {"annotations": own}})), own);
+    }
+
+    #[test]
+    fn a_pod_of_a_formed_cluster_joins_it_and_waits_with_another_volume() {
+        let held = Guard {
+            existing: true,
+            hold: Some(Hold {
+                difference: Difference::NewClaim,
+            }),
+        };
+        let start = |guard: &Guard, spec: serde_json::Value| {
+            let mut pod = json!({"spec": spec});
+            let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).unwrap();
+            json_patch::patch(&mut pod, &guarded(&spec, guard)).unwrap();
+            pod["spec"].take()
+        };
+        let containers = |etcd: serde_json::Value| json!([{"name": "sidecar"}, etcd]);
+        let flag = |state: &str| json!({"name": "etcd", "args": ["--name=a", format!("--initial-cluster-state={state}")]});
+        let after = start(&held, json!({"containers": containers(flag("new"))}));
+        assert_eq!(after["containers"], containers(flag("existing")));
+        let gates = json!([{"name": "quorumgate.io/identity"}]);
+        assert_eq!(after["schedulingGates"], gates);
+        let again = start(&held, after.clone());
+        assert_eq!(again, after);
+
+        let joins = Guard {
+            hold: None,
+            ..held.clone()
+        };
+        let env = json!([{"name": "A", "value": "b"}]);
+        let plain = json!({"containers": [{"name": "etcd", "env": env}], "schedulingGates": [{"name": "other"}]});
+        let after = start(&joins, plain.clone());
+        assert_eq!(after["containers"][0]["env"][1]["value"], "existing");
+        assert_eq!(after["schedulingGates"], plain["schedulingGates"]);
+        let after = start(&held, plain);
+        assert_eq!(
+            after["schedulingGates"],
+            json!([{"name": "other"}, {"name": "quorumgate.io/identity"}])
+        );
+
+        let free = Guard {
+            existing: false,
+            hold: None,
+        };
+        let spec = json!({"containers": [{"name": "etcd"}]});
+        assert_eq!(start(&free, spec.clone()), spec);
     }
 }

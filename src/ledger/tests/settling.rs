@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{BUDGET, SETTLE, ledger_with, read, yes};
-use crate::api::DefragmentationStatus;
+use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::fake_api::FakeApi;
 use crate::ledger::{Due, Ledger, LedgerError, Page, StatusUpdate};
 use crate::quorum::{Defragmentation, Permitted, Replacement};
@@ -138,10 +138,10 @@ async fn a_replacement_settles_by_its_own_look_only() {
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
 
     let (member, another) = ("etcd-0".into(), "etcd-1".into());
-    let settle = |look| ledger.settle_replacement(&page, &member, look, SETTLE);
+    let settle = |look| ledger.settle_replacement(&page, &member, look, SETTLE, |_, _| ());
     let underway = settle(Replacement::Underway).await.unwrap();
     assert!(underway.is_none());
-    let other = ledger.settle_replacement(&page, &another, Replacement::Serves, SETTLE);
+    let other = ledger.settle_replacement(&page, &another, Replacement::Serves, SETTLE, |_, _| ());
     assert!(other.await.unwrap().is_none());
     let after = settle(Replacement::Stands).await.unwrap().unwrap();
     assert!(!after.grants.holds(&"etcd-0".into()));
@@ -224,4 +224,81 @@ async fn a_definition_that_does_not_keep_runs_is_out_of_date() {
     };
     let written = ledger.update(&page, update).await;
     assert!(matches!(written, Err(LedgerError::NotKept)), "{written:?}");
+}
+
+fn replacement(finished: bool) -> ReplacementStatus {
+    serde_json::from_value(json!({
+        "member": "etcd-2", "reason": "volume-lost", "oldMemberID": "3",
+        "started": "2026-01-01T00:00:00Z",
+        "finished": finished.then_some("2026-01-01T00:00:09Z"),
+    }))
+    .unwrap()
+}
+
+/// A ledger with an open grant to replace `etcd-2`, and the replacement on record.
+async fn replacing() -> (FakeApi, Ledger, Page) {
+    let (api, ledger, _) = ledger_with(&json!({"volumes": [{
+        "member": "etcd-2", "memberID": "3", "podUID": "u2", "claimUID": "c2", "volumeID": "v2",
+    }]}));
+    let page = read(&ledger).await;
+    let (what, by) = (Permitted::Replace, "gate".to_owned());
+    let grants = page.grants.issue(&"etcd-2".into(), what, by, String::new());
+    let update = StatusUpdate {
+        replacement: Some(replacement(false)),
+        ..StatusUpdate::default()
+    };
+    let (page, _) = ledger.record(&page, &grants, update).await.unwrap();
+    (api, ledger, page)
+}
+
+#[tokio::test]
+async fn a_replacement_is_on_record_with_its_grant_and_its_end_and_volume_with_the_settlement() {
+    let (api, ledger, page) = replacing().await;
+    let shown = |api: &FakeApi| api.get(BUDGET).unwrap()["status"].clone();
+    assert_eq!(shown(&api)["replacements"][0]["oldMemberID"], "3");
+    // What the budget shows is written without touching either.
+    let showing = ledger.write_status(&page, |status| {
+        status.replacements.clear();
+        status.volumes.clear();
+        status.leader = Some("etcd-0".into());
+    });
+    let page = showing.await.unwrap().unwrap();
+    assert_eq!(shown(&api)["replacements"][0]["member"], "etcd-2");
+    assert_eq!(shown(&api)["volumes"][0]["claimUID"], "c2");
+
+    let member = "etcd-2".into();
+    let underway = Replacement::Underway;
+    let settled = ledger.settle_replacement(&page, &member, underway, SETTLE, |_, _| {
+        panic!("it is not over");
+    });
+    assert!(settled.await.unwrap().is_none());
+    let serves = Replacement::Serves;
+    let settled = ledger.settle_replacement(&page, &member, serves, SETTLE, |all, volumes| {
+        *all = vec![replacement(true)];
+        let record = volumes.get_mut(&"etcd-2".into()).unwrap();
+        record.volume.claim_uid = "c9".into();
+    });
+    assert!(settled.await.unwrap().is_some());
+    let status = shown(&api);
+    assert!(status["grants"].is_null(), "{status}");
+    assert_eq!(status["volumes"][0]["claimUID"], "c9");
+    let end = &status["replacements"][0]["finished"];
+    assert_eq!(end, "2026-01-01T00:00:09Z");
+}
+
+/// A replacement that nobody remembers would be left half done.
+#[tokio::test]
+async fn a_definition_that_keeps_no_replacements_or_volumes_is_out_of_date() {
+    for field in ["replacements", "volumes"] {
+        let (api, ledger, page) = replacing().await;
+        api.prune(field);
+        let grants = page.grants.issue(
+            &"etcd-2".into(),
+            Permitted::Replace,
+            "gate".into(),
+            String::new(),
+        );
+        let written = ledger.record(&page, &grants, StatusUpdate::default()).await;
+        assert!(matches!(written, Err(LedgerError::NotKept)), "{written:?}");
+    }
 }

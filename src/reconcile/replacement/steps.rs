@@ -18,7 +18,7 @@ use crate::causes::causes;
 use crate::etcd::{AdminError, Endpoint};
 use crate::judge::{Asker, Ground, Refused, ReplacementQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
-use crate::plan::replacement::{Proof, Record, Refusal};
+use crate::plan::replacement::{Proof, Record};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::look::{Look, Problem};
@@ -49,7 +49,7 @@ impl Driver {
     }
 
     /// Renews the grant, and removes the member from etcd.
-    pub(super) async fn remove(&self, look: &Look, pod: &PodName, id: MemberId) -> Done {
+    pub(super) async fn remove(&mut self, look: &Look, pod: &PodName, id: MemberId) -> Done {
         let latest = self.run.clock.instant() + PATIENCE;
         self.ask(look, pod, None).await?;
         // A process that was held up after its permission removes nothing.
@@ -59,8 +59,11 @@ impl Driver {
         }
         let endpoint = other(look, pod)?;
         let admin = self.run.judge.admin();
-        let removing = admin.remove_member(endpoint, id, now + CALL);
-        removing.await.map_err(|error| causes(&error))
+        let removed = admin.remove_member(endpoint, id, now + CALL).await;
+        if let Err(error @ AdminError::PermissionDenied(_)) = &removed {
+            self.members_stay = Some((now + AFTER_REFUSAL, causes(error)));
+        }
+        removed.map_err(|error| causes(&error))
     }
 
     async fn ask(&self, look: &Look, member: &PodName, begins: Option<ReplacementStatus>) -> Done {
@@ -287,7 +290,7 @@ impl Driver {
         &self,
         look: &Look,
         pod: &PodName,
-        because: &Refusal,
+        because: &str,
     ) -> Result<Duration, Problem> {
         let run = &self.run;
         let page = &look.page;
@@ -306,7 +309,7 @@ impl Driver {
         );
         settling.await?;
         self.run.metrics.replacement_step("undo");
-        info!(cluster = %self.cluster, %pod, %because, "it is not replaced after all");
+        info!(cluster = %self.cluster, %pod, because, "it is not replaced after all");
         Ok(WAITING)
     }
 
