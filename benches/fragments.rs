@@ -7,6 +7,7 @@ use etcd_client::{Client, CompactionOptions, DeleteOptions, Txn, TxnOp};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::eventually;
+use tokio::process::Command;
 
 /// The number of requests that fill the database. Each has 1 MiB, below etcd's limit.
 const REQUESTS: usize = 1024;
@@ -53,7 +54,11 @@ pub(crate) async fn make(etcd: &EtcdCluster, is_new: bool) -> Result<()> {
         }
         anyhow::Ok(())
     })
-    .await
+    .await?;
+    // What is left to be written to the disk would slow down whoever comes next.
+    let written = Command::new("sync").status().await?;
+    ensure!(written.success(), "sync: {written}");
+    Ok(())
 }
 
 /// The sizes of the members' databases in bytes, together.

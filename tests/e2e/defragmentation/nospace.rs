@@ -7,7 +7,7 @@ use etcd_client::{Txn, TxnOp};
 use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion};
 use quorumgate_testbed::eventually;
 
-use super::{RUN, each_ran, forget, says, what_can_be_freed_is_counted, wish};
+use super::{RUN, each_ran, forget, patient, says, what_can_be_freed_is_counted, wish};
 use crate::world::World;
 
 /// The quota of each member in bytes, and the size that leaves room.
@@ -30,7 +30,7 @@ async fn is_mended(version: EtcdVersion, name: &str) -> Result<()> {
         etcd.quota_bytes(QUOTA)
     };
     let world = World::builder(name).etcd(small).start().await?;
-    let mut etcd = world.etcd.connect().await?;
+    let mut etcd = patient(&world).await?;
     for key in 0..DELETES {
         etcd.put(format!("little/{key}"), "some", None).await?;
     }
