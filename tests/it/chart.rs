@@ -105,7 +105,7 @@ fn every_value_is_in_the_schema_and_described_in_the_read_me() {
     }
 }
 
-/// Whoever depends on the chart passes `global` values, and mistypes nothing else.
+/// A chart that depends on this one passes `global` values, and mistypes nothing else.
 #[test]
 fn unknown_values_are_refused_but_for_global() {
     let schema = schema();

@@ -1,5 +1,5 @@
-//! The metrics, as the program registers them: `docs/metrics.md` is generated from the exposition and
-//! from the table below, and the alerts are held against it.
+//! The metrics, as the program registers them: `docs/metrics.md` is generated from the exposition
+//! and from the table below, and the alerts are held against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

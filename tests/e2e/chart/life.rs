@@ -1,5 +1,5 @@
-//! A release from its installation to its end, on a control plane of its own: the gate runs in pods,
-//! and the hooks of helm run as pods do.
+//! A release from its installation to its end, on a control plane of its own: the gate runs in
+//! pods, and the hooks of helm run as pods do.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -123,7 +123,7 @@ async fn life(bed: Bed) -> Result<()> {
     release.sandbox.close().await
 }
 
-/// What belongs to others and what the gate changes of it.
+/// The fields of others that the gate changes.
 #[derive(Debug, PartialEq, Eq)]
 struct Surroundings {
     strategy: serde_json::Value,
