@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -134,8 +135,8 @@ pub struct BackupRestoreCommand {
 impl BackupRestoreCommand {
     /// Serves and initialises without end.
     pub async fn run(self) -> Result<()> {
-        let counts = std::sync::Arc::new(std::sync::Mutex::new(Counts::default()));
-        let serve = server::serve(self.clone(), std::sync::Arc::clone(&counts));
+        let counts = Arc::new(Mutex::new(Counts::default()));
+        let serve = server::serve(self.clone(), Arc::clone(&counts));
         let initialise = async {
             let mut ticks = interval(PAUSE);
             loop {
@@ -144,10 +145,8 @@ impl BackupRestoreCommand {
                     continue;
                 }
                 let outcome = Outcome::read(&self.directory, &self.pod);
-                let mut counts = counts
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                counts.add(outcome);
+                let counts = counts.lock();
+                counts.unwrap_or_else(PoisonError::into_inner).add(outcome);
                 if outcome != Outcome::NotRestored {
                     fs::write(&self.initialised, "")?;
                 }

@@ -99,8 +99,8 @@ fn of(status: StatusCode, body: String) -> Response<Full<Bytes>> {
 fn record(command: &BackupRestoreCommand, request: &Request<Incoming>) -> Result<()> {
     fs::create_dir_all(&command.directory)?;
     let path = command.directory.join(format!("{}.requests", command.pod));
-    let mut file = OpenOptions::new().create(true).append(true).open(&path);
-    let file = file.as_mut().ok().context("cannot record")?;
+    let file = OpenOptions::new().create(true).append(true).open(&path);
+    let mut file = file.with_context(|| format!("cannot record in {}", path.display()))?;
     let line = format!("{} {}\n", request.method(), request.uri());
     Ok(file.write_all(line.as_bytes())?)
 }

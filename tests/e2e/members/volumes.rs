@@ -1,7 +1,6 @@
 //! Members whose volumes were swapped.
 
 use anyhow::{Context as _, Result, ensure};
-use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
@@ -9,7 +8,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
-use super::{field, with_members};
+use super::{field, lift, with_members};
 use crate::world::{SOON, World};
 
 /// The members whose volumes are swapped.
@@ -99,15 +98,12 @@ async fn swapped_volumes_are_told_for_both_members_until_they_are_put_right() ->
         Ok(())
     })
     .await?;
-    let until = Timestamp::now().checked_add(SignedDuration::from_mins(10))?;
-    let lifted = format!("quorumgate.io/override-until={until}");
-    let annotate = ["annotate", "qdb", "etcd", &lifted];
-    world.kubectl(&annotate).await?.success()?;
-    let own = [
+    lift(&world).await?;
+    let own = (
         volume(&world, "etcd-1").await?,
         volume(&world, "etcd-2").await?,
-    ];
-    let [one, two] = [own[0].as_str(), own[1].as_str()];
+    );
+    let (one, two) = (own.0.as_str(), own.1.as_str());
 
     mount(&world, [two, one]).await?;
     for (pod, wrong) in SWAPPED.into_iter().zip([two, one]) {
@@ -131,9 +127,9 @@ async fn swapped_volumes_are_told_for_both_members_until_they_are_put_right() ->
     }
     world.etcd.quorate(SOON).await?;
     let all: Api<PersistentVolume> = Api::all(world.sandbox.client());
-    for volume in own {
+    for volume in [one, two] {
         let discard = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
-        all.patch(&volume, &PatchParams::default(), &Patch::Merge(discard))
+        all.patch(volume, &PatchParams::default(), &Patch::Merge(discard))
             .await?;
     }
     world.close().await
