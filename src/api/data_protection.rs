@@ -17,10 +17,10 @@ pub struct DataProtectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ReplaceMode")]
     pub replace: Option<ReplaceMode>,
-    /// Who changes etcd's member list: the gate (`Gate`), which also keeps a member with an empty
-    /// volume from starting under its old identity; the member's own pod (`Pod`), as a sidecar of
-    /// etcd-druid does; or the owner of the StatefulSet (`Owner`), as etcd-operator does. Default:
-    /// `Pod` for etcd-druid, `Owner` for etcd-operator, `Gate` otherwise.
+    /// The one who changes etcd's member list: the gate (`Gate`), which also keeps a member with an
+    /// empty volume from starting under its old identity; the member's own pod (`Pod`), as a
+    /// sidecar of etcd-druid does; or the owner of the StatefulSet (`Owner`), as etcd-operator
+    /// does. Default: `Pod` for etcd-druid, `Owner` for etcd-operator, `Gate` otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Membership")]
     pub membership: Option<Membership>,
@@ -38,7 +38,7 @@ pub enum ReplaceMode {
     Auto,
 }
 
-/// Who changes etcd's member list.
+/// The one who changes etcd's member list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Membership {
     /// The gate.

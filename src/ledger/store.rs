@@ -230,8 +230,8 @@ impl Ledger {
     }
 
     /// Changes what the budget shows. Grants, the record of trust, admitted deletions, the move of
-    /// leadership and the records of runs, replacements and volumes stay as they are on the page, whatever the closure does to
-    /// them. `None` if nothing changes.
+    /// leadership and the records of runs, replacements and volumes stay as they are on the page,
+    /// whatever the closure does to them. `None` if nothing changes.
     pub async fn write_status(
         &self,
         page: &Page,

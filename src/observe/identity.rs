@@ -19,7 +19,8 @@ const OPERATOR: &str = "EtcdCluster";
 /// The kind and the API group of the owner with etcd-druid.
 const DRUID: (&str, &str) = ("Etcd", "druid.gardener.cloud");
 
-/// Who changes etcd's member list: what the budget says, or else by what owns the StatefulSet.
+/// The one who changes etcd's member list: by what the budget says, or else by what owns the
+/// StatefulSet.
 pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> MembershipBy {
     match budget.spec.data_protection.membership {
         Some(Membership::Gate) => return MembershipBy::Gate,
@@ -72,7 +73,7 @@ impl Observer {
             return Ok(None);
         };
         let volume = match self.claim_named(cluster, claim).await {
-            Ok(claim) => found(&page, pod, claim.volume),
+            Ok(claim) => found(&page, pod, claim.volume.as_ref()),
             Err(_) => found(&page, pod, None),
         };
         Ok(Some(self.guard(&page, set.as_ref(), pod, &volume, None)))
@@ -87,7 +88,7 @@ impl Observer {
         claim: Option<&MemberClaim>,
         list: Option<&[ListedMember]>,
     ) -> Guard {
-        let volume = found(page, pod, claim.and_then(|claim| claim.volume.clone()));
+        let volume = found(page, pod, claim.and_then(|claim| claim.volume.as_ref()));
         self.guard(page, world.stateful_set(), pod, &volume, list)
     }
 
@@ -126,7 +127,7 @@ impl Observer {
 
 /// Compares the volume of a pod with the one on record for its member. Where there is a record and
 /// nothing was seen, the volume may be another one.
-fn found(page: &Page, pod: &PodName, present: Option<Volume>) -> VolumeFinding {
+fn found(page: &Page, pod: &PodName, present: Option<&Volume>) -> VolumeFinding {
     let recorded = page.recorded_volumes();
     if present.is_none() && recorded.contains_key(pod) {
         return VolumeFinding::Wrong {
@@ -137,7 +138,7 @@ fn found(page: &Page, pod: &PodName, present: Option<Volume>) -> VolumeFinding {
             difference: Difference::Unseen,
         };
     }
-    volume_finding(&recorded, pod, present.as_ref())
+    volume_finding(&recorded, pod, present)
 }
 
 #[cfg(test)]

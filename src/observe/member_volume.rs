@@ -77,7 +77,7 @@ enum Directory<'a> {
     On(&'a str),
     /// On no volume.
     Elsewhere,
-    /// Its settings do not say where.
+    /// Unknown: etcd's settings do not say where.
     Untold,
 }
 

@@ -2,8 +2,9 @@
 //! starting meanwhile.
 //!
 //! Only the leader acts. It makes one step per look, as the planner says
-//! ([`crate::plan::replacement`]), and looks again. A replacement goes on from what is seen and from
-//! its record in the budget's status, so a replica that ends between any two effects loses nothing.
+//! ([`crate::plan::replacement`]), and looks again. A replacement goes on from what is seen and
+//! from the record in the budget's status, so a replica that ends between any two effects loses
+//! nothing.
 
 mod gather;
 mod record;
@@ -179,9 +180,8 @@ impl Driver {
         }
         tell::show(&run, &look, &gathered, &next).await?;
         match next {
-            Next::Nothing => Ok(LONG),
             Next::Wait { .. } if gathered.facts.record.is_some() => Ok(WAITING),
-            Next::Wait { .. } => Ok(LONG),
+            Next::Wait { .. } | Next::Nothing => Ok(LONG),
             Next::Act(step) => self.act(&look, &gathered, step).boxed().await,
         }
     }

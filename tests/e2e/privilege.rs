@@ -513,7 +513,7 @@ async fn of_a_pod_the_account_takes_its_own_scheduling_gate_off_only() -> Result
             "and nothing else",
         ),
         (
-            json!({"spec": {"containers": [{"name": "a", "image": "b"}]}}),
+            json!({"spec": {"activeDeadlineSeconds": 7}}),
             "and nothing else",
         ),
     ] {

@@ -179,6 +179,13 @@ fn every_condition_and_each_of_its_reasons_is_told() {
     let told_of_runs = read("src/reconcile/defragmentation/tell.rs");
     let (_, reasons) = told_of_runs.split_once("fn said(").unwrap();
     known.extend(camel_case_literals(reasons));
+    let told_of_members = read("src/reconcile/replacement/tell.rs");
+    let (_, reasons) = told_of_members.split_once("fn said(").unwrap();
+    known.extend(
+        camel_case_literals(reasons)
+            .into_iter()
+            .filter(|r| r != "Off"),
+    );
     known.extend(["Complete", "Stepping"].map(str::to_owned));
     assert_eq!(told, known);
 }

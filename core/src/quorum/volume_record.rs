@@ -21,7 +21,7 @@ pub struct VolumeRecord {
     pub id: MemberId,
     /// The incarnation of its pod.
     pub pod: PodUid,
-    /// Its claim and volume.
+    /// The claim and the volume.
     pub volume: Volume,
 }
 

@@ -8,7 +8,8 @@ use super::gather::Gathered;
 use crate::api::condition;
 use crate::api::names::REPLACE;
 use crate::ledger::LedgerError;
-use crate::plan::replacement::{Mode, Next};
+use crate::plan::replacement::{Mode, Next, Refusal};
+use crate::quorum::{PodName, VolumeFinding};
 use crate::reconcile::Run;
 use crate::reconcile::condition::put;
 use crate::reconcile::look::Look;
@@ -42,7 +43,7 @@ pub(super) async fn show(
     let condition = Condition {
         type_: condition::DATA_PROTECTED.into(),
         status: is.into(),
-        reason: reason.clone(),
+        reason: reason.into(),
         message: message.clone(),
         last_transition_time: Time(run.clock.now()),
         observed_generation: look.page.budget().metadata.generation,
@@ -57,20 +58,13 @@ pub(super) async fn show(
     Ok(())
 }
 
-fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, String, String) {
+fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, &'static str, String) {
     let facts = &gathered.facts;
-    let held: Vec<String> = gathered
-        .held
-        .iter()
-        .filter_map(|(pod, _)| {
-            let claim = facts.claims.get(pod).map(|claim| &claim.volume);
-            let difference = match claim {
-                Some(crate::quorum::VolumeFinding::Wrong { difference, .. }) => difference,
-                _ => return Some(pod.to_string()),
-            };
-            Some(format!("{pod} (it has {difference})"))
-        })
-        .collect();
+    let told = |(pod, _): &(PodName, _)| match facts.claims.get(pod).map(|c| &c.volume) {
+        Some(VolumeFinding::Wrong { difference, .. }) => format!("{pod} (it has {difference})"),
+        Some(VolumeFinding::Unknown | VolumeFinding::AsRecorded) | None => pod.to_string(),
+    };
+    let held: Vec<String> = gathered.held.iter().map(told).collect();
     let mut more = String::new();
     if !held.is_empty() {
         more = format!(
@@ -80,11 +74,10 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, String,
             held.join(", ")
         );
     }
-    let reason_of = |slug: &str| camel(slug);
     match next {
         Next::Wait { pod, because, .. } if facts.record.is_some() => (
             "False",
-            "Replacing".to_owned(),
+            "Replacing",
             format!("{pod} is being replaced: {because}.{more}"),
         ),
         // What nobody is to mend is said only where pods wait for it.
@@ -97,45 +90,51 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, String,
                 .as_ref()
                 .map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
             let text = format!("{pod} is to be replaced: {why}. It waits: {because}.{more}");
-            ("False", reason_of(because.slug()), text)
+            ("False", reason_of(because), text)
         }
         Next::Wait { .. } | Next::Nothing | Next::Act(_) => {
             if let Some(asked) = &gathered.unknown_request {
                 let text = format!(
                     "the annotation {REPLACE} asks for the member {asked:?}, and etcd has no member of this id.{more}"
                 );
-                return ("False", "NoSuchMember".to_owned(), text);
+                return ("False", "NoSuchMember", text);
             }
             if !held.is_empty() {
-                return (
-                    "False",
-                    "KeptFromStarting".to_owned(),
-                    more.trim().to_owned(),
-                );
+                return ("False", "KeptFromStarting", more.trim().to_owned());
             }
             if let Some(why) = &gathered.cannot_join {
                 let text = format!(
                     "a member without data cannot be kept from starting a cluster of its own, because initial-cluster-state cannot be set: {why}"
                 );
-                return ("False", "StateNotSet".to_owned(), text);
+                return ("False", "StateNotSet", text);
             }
             let members = look.snapshot.members.len();
             (
                 "True",
-                "NothingToReplace".to_owned(),
+                "NothingToReplace",
                 format!("none of {members} members has to be replaced"),
             )
         }
     }
 }
 
-/// A reason as a condition has it: `volume-lost` is `VolumeLost`.
-fn camel(slug: &str) -> String {
-    slug.split('-')
-        .map(|word| {
-            let mut letters = word.chars();
-            let first = letters.next().map(|c| c.to_ascii_uppercase());
-            first.into_iter().chain(letters).collect::<String>()
-        })
-        .collect()
+/// The reason of the condition while a member that is to be replaced waits.
+fn reason_of(because: &Refusal) -> &'static str {
+    match because {
+        Refusal::Hindered(_) => "Hindered",
+        Refusal::Off => "Off",
+        Refusal::NotRequested => "NotRequested",
+        Refusal::Owner => "Owner",
+        Refusal::NoSuchMember => "NoSuchMember",
+        Refusal::NoList => "NoList",
+        Refusal::TooFewVoters { .. } => "TooFewVoters",
+        Refusal::NotAllServing { .. } => "NotAllServing",
+        Refusal::Learner { .. } => "Learner",
+        Refusal::Corrupt { .. } => "Corrupt",
+        Refusal::VersionUnknown => "VersionUnknown",
+        Refusal::NoTrace => "NoTrace",
+        Refusal::PeerUrlsUnknown => "PeerURLsUnknown",
+        Refusal::NoHeir => "NoHeir",
+        Refusal::Recreation | Refusal::Joining { .. } => "Replacing",
+    }
 }
