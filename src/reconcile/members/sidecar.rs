@@ -1,5 +1,5 @@
-//! Facts from the etcd-backup-restore beside a member: how the data was initialised, by its metrics,
-//! and which snapshots the backup store has.
+//! Facts from the etcd-backup-restore beside a member: how the data was initialised, by its
+//! metrics, and which snapshots the backup store has.
 //!
 //! Both are only read ([`Page`]). Whatever else it serves acts, or consumes what it tells.
 
