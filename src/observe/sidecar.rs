@@ -94,8 +94,8 @@ impl Observer {
         }))
     }
 
-    /// The authority of the container's certificate, which the wrapper of etcd trusts. The container
-    /// asks for no client certificate.
+    /// The authority of the container's certificate, which the wrapper of etcd trusts. No client
+    /// certificate is asked for.
     async fn sidecar_identity(
         &self,
         cluster: &ClusterRef,

@@ -115,7 +115,7 @@ pub struct BackupRestoreCommand {
     /// The certificate to serve with; without it, in plaintext.
     #[arg(long, requires = "server_key")]
     server_cert: Option<PathBuf>,
-    /// Its private key.
+    /// The private key for the certificate.
     #[arg(long)]
     server_key: Option<PathBuf>,
     /// The address to listen at.
@@ -159,7 +159,7 @@ impl BackupRestoreCommand {
     }
 }
 
-/// What was counted since the start.
+/// The counts since the start.
 #[derive(Debug, Default)]
 struct Counts {
     validated: u32,

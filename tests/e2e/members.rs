@@ -103,8 +103,8 @@ async fn states_follow_in_order(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Adds the member in `pod`, which does not start before `held` is mended. Checks that it is told as
-/// a learner until it is promoted.
+/// Adds the member in `pod`, which does not start before `held` is mended. Checks that it is told
+/// as a learner until it is promoted.
 async fn is_told_as_learner(world: &World, pod: &str, held: Standing) -> Result<()> {
     scheduled(world, pod).await?;
     let annotations = || async {
@@ -222,8 +222,8 @@ async fn is_said(world: &World, reason: &str, part: &str) -> Result<()> {
     .await
 }
 
-/// Records one of several members as restored from the backup, in the gate's name: no way leads from
-/// there to where it is.
+/// Records one of several members as restored from the backup, in the gate's name: no way leads
+/// from there to where it is.
 async fn an_impossible_change_is_an_event(world: &World, leader: &str) -> Result<()> {
     let pods = world.etcd.pod_names();
     let member = pods.iter().find(|pod| *pod != leader).context("none")?;

@@ -66,7 +66,8 @@ pub(crate) async fn joins_as_learner(world: &World, pod: &str, held: Standing) -
     // No member runs in the pod yet, so the delete costs nothing. The next incarnation reads which
     // cluster to join.
     let uid = world.etcd.pod_uid(pod).await?;
-    world.delete(pod).await?;
+    let again = format!("the pod of {pod} is made anew");
+    eventually(SOON, again, || world.delete(pod)).await?;
     another(world, pod, &uid).await?;
     held.mend();
     learns(world, pod).await

@@ -130,7 +130,7 @@ pub struct Restoration {
     pub took: Duration,
 }
 
-/// What backup-restore has counted, by its own metrics.
+/// The counts of backup-restore, by its own metrics.
 ///
 /// A validation counts as succeeded when it came to an end, also where it found bad data; it failed
 /// if it could not be carried out (a wrong volume, a locked database). That the data was bad is
@@ -156,7 +156,7 @@ pub struct InitialisationCounts {
 }
 
 impl InitialisationCounts {
-    /// What was counted since `earlier`. `None` if the counts began anew in between.
+    /// The counts since `earlier`. `None` if the counts began anew in between.
     pub fn since(self, earlier: &Self) -> Option<Self> {
         Some(Self {
             validated: self.validated.checked_sub(earlier.validated)?,

@@ -1,4 +1,4 @@
-//! What the etcd-backup-restore beside a member tells: how the data was initialised, by its
+//! Facts from the etcd-backup-restore beside a member: how the data was initialised, by its
 //! metrics, and which snapshots the backup store has.
 //!
 //! Both are only read ([`Page`]). Whatever else it serves acts, or consumes what it tells.
@@ -32,7 +32,7 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// container starts again: a network policy may keep the gate from that port for ever.
 const MOST_FAILURES: u32 = 5;
 
-/// What was read from the containers beside the members, from one look to the next.
+/// The facts that were read from the containers beside the members, from one look to the next.
 #[derive(Debug, Default)]
 pub(super) struct Sidecars {
     initialised: HashMap<PodName, Initialised>,
@@ -43,9 +43,9 @@ pub(super) struct Sidecars {
 #[derive(Debug)]
 struct Initialised {
     starts: SidecarStarts,
-    /// What had been counted when etcd's container started. `None` if nobody looked then.
+    /// The counts when etcd's container started. `None` if nobody looked then.
     before: Option<InitialisationCounts>,
-    /// What was counted when the metrics were last read.
+    /// The counts when the metrics were last read.
     last: Option<InitialisationCounts>,
     /// Whether they were read after the initialisation had ended.
     is_complete: bool,
@@ -89,7 +89,7 @@ impl Initialised {
         !self.is_complete && self.again.is_none_or(|again| now >= again)
     }
 
-    /// What was counted since etcd's container started.
+    /// The counts since etcd's container started.
     fn counts(&self) -> Option<InitialisationCounts> {
         self.last?.since(self.before.as_ref()?)
     }
@@ -177,7 +177,7 @@ impl Sidecars {
     }
 }
 
-/// What the container beside this member has counted. `None` if there is no such container.
+/// The counts of the container beside this member. `None` if there is no such container.
 async fn counts(
     run: &Run,
     look: &Look,

@@ -199,7 +199,7 @@ impl EtcdClusterBuilder {
         self
     }
 
-    /// Puts a stand-in for etcd-backup-restore beside each member, with TLS or without. A test talks
+    /// Puts a stand-in for etcd-backup-restore beside each member, with TLS or without. Tests talk
     /// to it by [`BackupRestore`].
     pub fn backup_restore(mut self, tls: Tls) -> Self {
         self.spec.backup_restore = Some(StandIn {

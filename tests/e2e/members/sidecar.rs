@@ -1,5 +1,5 @@
-//! What the etcd-backup-restore beside a member tells of it, and that it is never asked for
-//! anything that acts. The container is the test bed's stand-in, which records every request.
+//! The etcd-backup-restore beside a member: what it tells of the member, and that it is never asked
+//! for anything that acts. The container is the test bed's stand-in, which records every request.
 
 use std::collections::BTreeSet;
 

@@ -81,7 +81,7 @@ async fn gone<F: Future<Output = Result<bool>>>(
     .await
 }
 
-/// What the `EtcdMember` says of the volume `wrong`: when it was identified, and when it was fixed.
+/// The times at which the wrong volume was identified and fixed, by the `EtcdMember`.
 async fn mismatch(world: &World, pod: &str, wrong: &str) -> Result<(String, String)> {
     let entry = format!("volumeMismatches[?(@.volumeID==\"{wrong}\")]");
     let identified = field(world, pod, &format!("{entry}.identifiedAt")).await?;
