@@ -235,9 +235,10 @@ impl WaitingOn {
 }
 
 fn unless_serving(lower: &Absent) -> String {
-    match &lower.state {
-        State::Serving => String::new(),
-        state => format!(", which {state}"),
+    if lower.state == State::Serving {
+        String::new()
+    } else {
+        format!(", which {}", lower.state)
     }
 }
 

@@ -112,8 +112,9 @@ impl Why {
 }
 
 fn unconfirmed(unanswered: &Unanswered) -> String {
-    match unanswered {
-        Unanswered::Deadline => "was not answered in time".to_owned(),
-        other => format!("failed: {other}"),
+    if *unanswered == Unanswered::Deadline {
+        "was not answered in time".to_owned()
+    } else {
+        format!("failed: {unanswered}")
     }
 }
