@@ -6,16 +6,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::calls::CallEnd;
 use crate::api::DefragmentationStatus;
 use crate::plan::defragmentation::{Facts, due};
-use crate::quorum::{Member, PodName};
+use crate::quorum::{Member, PodName, Snapshot};
 
 /// The record of a run that begins now.
 pub(super) fn begun(
+    snapshot: &Snapshot,
     member: &Member,
     pod: &PodName,
     facts: &Facts,
     now: Timestamp,
 ) -> DefragmentationStatus {
-    let due = due(member, facts);
+    let due = due(snapshot, member, facts);
     let size = member.sizes.map(|sizes| sizes.db).unwrap_or_default();
     DefragmentationStatus {
         member: pod.to_string(),

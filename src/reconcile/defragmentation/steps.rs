@@ -61,7 +61,7 @@ impl Driver {
         };
         let latest = self.run.clock.instant() + PATIENCE;
         let now = self.run.clock.now();
-        let begins = runs::begun(member, &pod.name, &gathered.facts, now);
+        let begins = runs::begun(&look.snapshot, member, &pod.name, &gathered.facts, now);
         let (reason, size) = (begins.reason.clone(), begins.size_before);
         let allowed = match self.ask(look, gathered, pod, Some(begins)).await {
             Ok(allowed) => allowed,

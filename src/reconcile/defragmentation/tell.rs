@@ -132,7 +132,7 @@ fn said(
         }
     };
     let members = look.snapshot.members.iter();
-    let all = members.filter(|member| due(member, facts).is_some());
+    let all = members.filter(|member| due(&look.snapshot, member, facts).is_some());
     let all: Vec<&str> = all.map(|member| member.name.as_str()).collect();
     if all.len() > 1 {
         message = format!("{message}. Due are {}", all.join(", "));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::facts::{Facts, LastRun, MemberFacts};
 use super::nospace::{is_below_limit, percent};
 use crate::quorum::evidence::AlarmKind;
-use crate::quorum::{Member, Sizes};
+use crate::quorum::{Member, Sizes, Snapshot};
 
 /// The bytes that a run has to free at least under quota pressure. A run that frees less has
 /// gained nothing.
@@ -18,9 +18,10 @@ const AFTER_NO_GAIN: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Due {
-    /// A NOSPACE alarm stands against the member, so the cluster refuses writes, and a
-    /// defragmentation brings it below the limit at which the alarm can be disarmed.
-    #[display("it raised NOSPACE, and {} MiB can be freed", reclaim >> 20)]
+    /// A NOSPACE alarm stands, whoever raised it, so the cluster refuses writes. The member is one
+    /// that holds it up, and a defragmentation brings it below the limit at which the alarm can be
+    /// disarmed.
+    #[display("a NOSPACE alarm stands, and {} MiB can be freed", reclaim >> 20)]
     NoSpace {
         /// The bytes to free.
         reclaim: u64,
@@ -59,7 +60,7 @@ impl Due {
 }
 
 /// The reason why a member is due. `None` if it is not, or if its sizes are not known.
-pub fn due(member: &Member, facts: &Facts) -> Option<Due> {
+pub fn due(snapshot: &Snapshot, member: &Member, facts: &Facts) -> Option<Due> {
     let own = member.pod_name().map(|pod| facts.of(pod))?;
     let sizes = member.sizes?;
     let last = own.last.as_ref();
@@ -71,7 +72,10 @@ pub fn due(member: &Member, facts: &Facts) -> Option<Due> {
     if last.is_some_and(LastRun::rests) {
         return None;
     }
+    let mut all = snapshot.members.iter();
+    let alarm = all.any(|member| member.alarms.contains(&AlarmKind::NoSpace));
     no_space(member, &own, sizes)
+        .filter(|_| alarm)
         .or_else(|| quota_pressure(member, &own, sizes, facts))
         .or_else(|| reclaim(sizes, facts))
 }
@@ -79,7 +83,7 @@ pub fn due(member: &Member, facts: &Facts) -> Option<Due> {
 fn no_space(member: &Member, own: &MemberFacts, sizes: Sizes) -> Option<Due> {
     let quota = own.quota_of(member)?;
     let helps = !is_below_limit(sizes.db, quota) && is_below_limit(sizes.in_use, quota);
-    (member.alarms.contains(&AlarmKind::NoSpace) && helps).then(|| Due::NoSpace {
+    helps.then(|| Due::NoSpace {
         reclaim: reclaimable(sizes),
     })
 }

@@ -142,7 +142,7 @@ fn last_check(
     let (Some(member), Some(pod)) = (member, target) else {
         return Err(not_all_serving(snapshot));
     };
-    let on_request = due(member, facts) == Some(Due::Requested);
+    let on_request = due(snapshot, member, facts) == Some(Due::Requested);
     if let Some(because) = refusal(snapshot, grants, facts, &pod, on_request) {
         return Err(because);
     }
@@ -178,8 +178,8 @@ fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
     refused.unwrap_or(Next::Nothing)
 }
 
-/// The members that are due, in the order in which they go: followers before the leader; members
-/// that raised NOSPACE first, then those of which the most can be freed.
+/// The members that are due, in the order in which they go: followers before the leader; those that
+/// hold up a NOSPACE alarm first, then those of which the most can be freed.
 fn candidates<'a>(snapshot: &'a Snapshot, facts: &Facts) -> Vec<(&'a Member, Due, TargetPod)> {
     if facts.settings.mode == Mode::Off {
         return Vec::new();
@@ -187,7 +187,7 @@ fn candidates<'a>(snapshot: &'a Snapshot, facts: &Facts) -> Vec<(&'a Member, Due
     let mut due: Vec<_> = snapshot
         .members
         .iter()
-        .filter_map(|member| Some((member, due(member, facts)?, target(member)?)))
+        .filter_map(|member| Some((member, due(snapshot, member, facts)?, target(member)?)))
         .collect();
     due.sort_by_key(|(member, due, pod)| {
         let urgent = matches!(due, Due::NoSpace { .. });
@@ -230,7 +230,8 @@ fn heir(
         return Err(hindrance.into());
     }
     let mut done = snapshot.clone();
-    done.members.retain(|m| m.leader || due(m, facts).is_none());
+    done.members
+        .retain(|m| m.leader || due(snapshot, m, facts).is_none());
     let run = Disruption::of_gate(pod.clone(), Kind::Defragment);
     leader_to_move(&done, grants, &run)
         .map(Some)

@@ -532,6 +532,31 @@ fn nospace_is_urgent_and_is_disarmed_when_all_have_room() {
     assert!(matches!(decide(&room, &facts()), Disarm::Unknown { .. }));
 }
 
+/// The alarm is disarmed when all have room, so all that have none are due, whoever raised it.
+#[test]
+fn whoever_holds_up_a_nospace_alarm_is_due_by_it() {
+    let mut full = cluster(3);
+    for n in 0..3 {
+        sized(&mut full, n, 8 * GIB, 7 * GIB);
+    }
+    no_space(&mut full, 1);
+    // The one that raised it has been defragmented.
+    sized(&mut full, 1, 7 * GIB, 7 * GIB);
+    let pressed = |f: &mut Facts| {
+        f.in_window = false;
+        f.settings.quota_pressure = 100;
+    };
+    let Next::Act(Step::Grant { due, .. }) = ask(&full, &Grants::default(), &with(pressed)) else {
+        panic!("the alarm stands for ever");
+    };
+    assert_eq!(due.slug(), "no-space");
+    let mut quiet = cluster(3);
+    for n in 0..3 {
+        sized(&mut quiet, n, 8 * GIB, 7 * GIB);
+    }
+    assert_eq!(first(&quiet, &with(pressed)), "nothing");
+}
+
 #[test]
 fn nospace_with_nothing_to_reclaim_is_told_and_not_defragmented() {
     let mut full = cluster(3);
