@@ -1,4 +1,4 @@
-//! What clients saw of each way to defragment members: a Markdown table.
+//! The table of what clients saw of each way to defragment members, in Markdown.
 
 use std::io::{self, Write as _};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Cryptography: the provider that this process uses everywhere, and certificates and keys from PEM
 //! files.
 //!
-//! The library's errors of PEM quote the line that cannot be parsed, and a private key that lost its line
-//! breaks is one such line. The errors here describe the problem and quote nothing, also where a
-//! certificate was expected: the file may hold a key.
+//! The library's errors of PEM quote the line that cannot be parsed, and a private key that lost
+//! its line breaks is one such line. The errors here describe the problem and quote nothing, also
+//! where a certificate was expected: the file may hold a key.
 
 use std::sync::Arc;
 

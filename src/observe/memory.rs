@@ -2,7 +2,8 @@
 //!
 //! - A *hint* says which objects the last reading needed, so that the next one can request all of
 //!   them at once. No decision is based on a hint.
-//! - A *time limit* says how quickly the members answered, and so how long the next round waits for them.
+//! - A *time limit* says how quickly the members answered, and so how long the next round waits for
+//!   them.
 //! - A *stopwatch* says for how long quorum has been lost without a gap, and for how long each
 //!   learner has made no progress. Rule 11 and rule 13 of the decision need these times. They come
 //!   from the looks of the reconcile loop, never from admission.

@@ -1,5 +1,5 @@
-//! What a connection tells its requests: the address of the caller, and the time of the TLS
-//! handshake, which the caller of the first request has already waited for.
+//! The facts that a connection tells its requests: the address of the caller, and the time of the
+//! TLS handshake, which the caller of the first request has already waited for.
 
 use std::net::IpAddr;
 use std::time::Duration;

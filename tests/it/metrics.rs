@@ -106,6 +106,10 @@ const WHEN: &[(&str, &str)] = &[
         "rejected_requests",
         "Alert [QuorumgateRequestsRejected](runbooks.md#quorumgaterequestsrejected).",
     ),
+    (
+        "replacement_steps",
+        "Which step of a replacement is tried again and again.",
+    ),
     ("requests_in_flight", "Load; `--max-judgements` bounds it."),
     ("rollout_duration_seconds", "How long rollouts take."),
     (
@@ -237,6 +241,7 @@ fn shown() -> Metrics {
     metrics.took(Phase::Total, Duration::ZERO);
     metrics.probe_failed("a");
     metrics.duty_broke("a");
+    metrics.replacement_step("a");
     metrics.feature("a", true);
     metrics.reachability.peer("a", true);
     metrics.rollout.step("a", "a");

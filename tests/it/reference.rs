@@ -174,7 +174,7 @@ fn every_condition_and_each_of_its_reasons_is_told() {
     let mut known = camel_case_literals(&read("src/reconcile/report.rs"));
     let force = read("src/reconcile/in_force.rs");
     let (_, reasons) = force.split_once("fn reason(&self)").unwrap();
-    let (reasons, _) = reasons.split_once("impl fmt::Display").unwrap();
+    let (reasons, _) = reasons.split_once("\n    }\n").unwrap();
     known.extend(camel_case_literals(reasons));
     let told_of_runs = read("src/reconcile/defragmentation/tell.rs");
     let (_, reasons) = told_of_runs.split_once("fn said(").unwrap();

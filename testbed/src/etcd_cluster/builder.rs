@@ -172,8 +172,8 @@ impl EtcdClusterBuilder {
         self
     }
 
-    /// Sets how many entries of its log a member keeps in memory at least, from etcd 3.6 on (default:
-    /// etcd's 5,000).
+    /// Sets how many entries of its log a member keeps in memory at least, from etcd 3.6 on
+    /// (default: etcd's 5,000).
     pub fn entries_kept(mut self, entries: u32) -> Self {
         self.spec.entries_kept = Some(entries);
         self

@@ -1,5 +1,5 @@
-//! What others may do, and what becomes of the permission, while a member is in the middle of its
-//! defragmentation.
+//! A member in the middle of its defragmentation: which others may go, and what becomes of the
+//! permission.
 
 use std::time::Duration;
 
