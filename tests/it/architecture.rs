@@ -553,3 +553,49 @@ fn firsts_in_braces<'a>(rest: impl Iterator<Item = &'a str>) -> Vec<String> {
     }
     firsts
 }
+
+/// The variants in this source whose sentence is derived and not given. The derive would print the
+/// name of such a variant, or its only field.
+fn variants_without_sentence(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for derived in text.split("derive_more::Display").skip(1) {
+        let Some((head, rest)) = derived.split_once("{\n") else {
+            continue;
+        };
+        let Some((_, name)) = head.rsplit_once("enum ") else {
+            continue;
+        };
+        let mut has_sentence = false;
+        for line in rest.lines().take_while(|line| *line != "}") {
+            let Some(item) = line.strip_prefix("    ") else {
+                continue;
+            };
+            if item.starts_with("#[display(") {
+                has_sentence = true;
+            } else if item.starts_with(|c: char| c.is_ascii_uppercase()) {
+                if !has_sentence {
+                    found.push(format!("{}::{item}", name.trim()));
+                }
+                has_sentence = false;
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_variant_with_a_derived_display_has_its_sentence() {
+    let files = ["src", "core/src"].map(|folder| files_below(folder, &["rs"]));
+    let mut enums = 0;
+    let mut without = Vec::new();
+    for (path, text) in files.iter().flatten() {
+        enums += text.matches("derive_more::Display").count();
+        let found = variants_without_sentence(text);
+        without.extend(found.iter().map(|variant| format!("{path}: {variant}")));
+    }
+    assert!(enums > 15, "only {enums} derive their sentences");
+    assert!(without.is_empty(), "{}", without.join("\n"));
+    let text = "#[derive(derive_more::Display)]\nenum Why {\n    /// A.\n    #[display(\"a\")]\n    \
+                A,\n    B { c: u8 },\n}\n";
+    assert_eq!(variants_without_sentence(text), ["Why::B { c: u8 },"]);
+}

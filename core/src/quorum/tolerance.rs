@@ -146,6 +146,28 @@ fn listed(membership: Membership) -> u32 {
     }
 }
 
+/// Whether quorum is lost: fewer than a majority of voters would be left without the dead ones and
+/// without those that answered and know no leader.
+///
+/// Only positive evidence counts. Without a quorum every etcd process gives up its leader within an
+/// election timeout. So a voter that names a leader, or that could not be asked, may still be part
+/// of a quorum.
+pub(super) fn is_lost(members: &[Member], voters: u32) -> bool {
+    let without = members
+        .iter()
+        .filter(|member| member.role == Role::Voter && is_without_quorum(member))
+        .count();
+    voters.saturating_sub(count(without)) < majority(voters)
+}
+
+fn is_without_quorum(member: &Member) -> bool {
+    let dead = match member.process {
+        ProcessState::Dead | ProcessState::DeadForGood => true,
+        ProcessState::Starting | ProcessState::Alive | ProcessState::Elsewhere => false,
+    };
+    dead || member.leaderless || member.condition == Condition::Failing(Why::NoLeader)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,26 +204,4 @@ mod tests {
     fn no_voter_makes_no_majority() {
         assert_eq!(majority(0), 1);
     }
-}
-
-/// Whether quorum is lost: fewer than a majority of voters would be left without the dead ones and
-/// without those that answered and know no leader.
-///
-/// Only positive evidence counts. Without a quorum every etcd process gives up its leader within an
-/// election timeout. So a voter that names a leader, or that could not be asked, may still be part
-/// of a quorum.
-pub(super) fn is_lost(members: &[Member], voters: u32) -> bool {
-    let without = members
-        .iter()
-        .filter(|member| member.role == Role::Voter && is_without_quorum(member))
-        .count();
-    voters.saturating_sub(count(without)) < majority(voters)
-}
-
-fn is_without_quorum(member: &Member) -> bool {
-    let dead = match member.process {
-        ProcessState::Dead | ProcessState::DeadForGood => true,
-        ProcessState::Starting | ProcessState::Alive | ProcessState::Elsewhere => false,
-    };
-    dead || member.leaderless || member.condition == Condition::Failing(Why::NoLeader)
 }
