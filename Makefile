@@ -4,11 +4,12 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 IMAGE ?= quorumgate:dev
+BENCHES := decide pass_through gated_allow memory load rollouts strangers
 export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit mutants e2e cluster chaos bench crds conformance image setup testbed
+.PHONY: demo test check unit mutants e2e cluster chaos bench bench-defragmentation crds chart metrics alerts conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked
@@ -41,11 +42,27 @@ chaos: setup testbed         ## everything at once and at random, on a control p
 	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) $(CARGO) test --locked --test e2e -- --nocapture chaos::
 
 bench: setup testbed         ## ratios in one run
-	$(CARGO) bench --locked
+	$(CARGO) bench --locked $(addprefix --bench ,$(BENCHES))
 
-crds: setup                  ## writes manifests/base/crds.yaml
+bench-defragmentation: setup testbed   ## ways to defragment members, side by side on 1 GiB of data: about 12 minutes
+	$(CARGO) bench --locked --bench defragmentation
+
+crds: setup                  ## writes the definitions into the manifests and the chart
 	$(CARGO) run --locked --quiet -- crds > manifests/base/crds.yaml
 	$(CARGO) run --locked --quiet -- crds --etcd-members > manifests/etcd-members/crd.yaml
+	cp manifests/base/crds.yaml charts/quorumgate/files/quorumdisruptionbudgets.yaml
+	cp manifests/etcd-members/crd.yaml charts/quorumgate/files/etcdmembers.yaml
+
+chart: setup                 ## writes charts/quorumgate/README.md, and lints the chart
+	scripts/chart-readme > charts/quorumgate/README.md
+	scripts/helm lint --strict charts/quorumgate
+
+metrics: setup               ## writes docs/metrics.md
+	UPDATE=1 $(CARGO) test --locked --quiet --test it metrics::the_document
+
+alerts: setup                ## do the alerts fire when they should? Builds promtool once: five minutes on two cores
+	scripts/promtool check rules charts/quorumgate/alerts.yaml
+	scripts/promtool test rules tests/alerts/rules_test.yaml
 
 conformance: setup           ## writes docs/conformance.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it conformance::the_document

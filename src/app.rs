@@ -1,11 +1,12 @@
 //! The composition root: builds every part once, connects the parts, and ends them in order.
 
 mod bounded;
+mod check;
 mod descriptors;
 mod end;
 mod kubernetes;
 mod listen;
-mod signals;
+mod uninstall;
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -55,14 +56,18 @@ pub fn main(cli: Cli) -> Result<()> {
         } => print(&crds_yaml()?),
         Command::Crds { etcd_members: true } => print(&etcd_members_crd_yaml()?),
         Command::Version => print(concat!("quorumgate ", env!("CARGO_PKG_VERSION"), "\n")),
-        Command::Run(options) => {
-            let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-            let ended = runtime.block_on(run(*options));
-            // A file read that hangs on its volume must not delay the end of the process.
-            runtime.shutdown_timeout(Duration::from_secs(1));
-            ended
-        }
+        Command::Run(options) => to_its_end(run(*options)),
+        Command::Check(options) => to_its_end(check::run(options)),
+        Command::Uninstall(options) => to_its_end(uninstall::run(options)),
     }
+}
+
+fn to_its_end(work: impl Future<Output = Result<()>>) -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let ended = runtime.block_on(work);
+    // A file read that hangs on its volume must not delay the end of the process.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    ended
 }
 
 /// Prints an error with all its causes to standard error.
@@ -178,7 +183,7 @@ async fn run(options: cli::Run) -> Result<()> {
         leave_time: options.leave_time,
         drain_time: options.drain_time,
     };
-    end.after(signals::termination()).await
+    end.after(end::termination()).await
 }
 
 /// The readiness conditions: the watches have synced, the certificate is valid, and the process has
@@ -283,7 +288,7 @@ impl Parts {
         .context("cannot ask other replicas by TLS")?;
         let view = worker.view();
         let keeping = worker.run(ending.clone());
-        supervisor.spawn("keeper of the endpoint", ending.clone(), keeping);
+        supervisor.spawn("worker of the endpoint", ending.clone(), keeping);
         Ok(view)
     }
 

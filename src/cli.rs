@@ -36,8 +36,51 @@ pub enum Command {
         #[arg(long)]
         etcd_members: bool,
     },
+    /// Ask the gate for its health as API servers reach it: at the address and by the authority
+    /// that the webhook configurations name. For `helm test`.
+    Check(Check),
+    /// Take the gate out of the cluster: the webhook configurations first, then its replicas; then
+    /// give back the update strategies, and remove what it made in namespaces of others. Budgets
+    /// and definitions stay. May be repeated. For the removal by helm.
+    Uninstall(Uninstall),
     /// Print the version.
     Version,
+}
+
+/// Options of `quorumgate check`.
+#[derive(Debug, Clone, Args)]
+pub struct Check {
+    /// Name of both webhook configurations of the gate.
+    #[arg(long, env = "QUORUMGATE_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
+    pub webhook_configuration: String,
+
+    /// How long to ask again until the gate is well.
+    #[arg(long, env = "QUORUMGATE_TIMEOUT", value_name = "DURATION", default_value = "30s", value_parser = up_to_an_hour)]
+    pub timeout: Duration,
+}
+
+/// Options of `quorumgate uninstall`.
+#[derive(Debug, Clone, Args)]
+pub struct Uninstall {
+    /// Name of both webhook configurations of the gate.
+    #[arg(long, env = "QUORUMGATE_WEBHOOK_CONFIGURATION", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
+    pub webhook_configuration: String,
+
+    /// Namespace of the gate: of its Lease and of its Deployment.
+    #[arg(long, env = "QUORUMGATE_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "quorumgate", value_parser = dns_label)]
+    pub lease_namespace: String,
+
+    /// Name of the Lease by which the replicas elect a leader.
+    #[arg(long, env = "QUORUMGATE_LEASE_NAME", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
+    pub lease_name: String,
+
+    /// Name of the Deployment of the replicas. It is scaled to 0, and its pods are waited for.
+    #[arg(long, env = "QUORUMGATE_DEPLOYMENT", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
+    pub deployment: String,
+
+    /// How long each step may take.
+    #[arg(long, env = "QUORUMGATE_TIMEOUT", value_name = "DURATION", default_value = "2m", value_parser = up_to_an_hour)]
+    pub timeout: Duration,
 }
 
 /// Options of `quorumgate run`.
@@ -251,6 +294,10 @@ fn up_to_a_minute(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO, Duration::from_secs(60))
 }
 
+fn up_to_an_hour(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, Duration::from_secs(3600))
+}
+
 /// Parses a duration such as `120s`, `2m`, `1m 30s` or `400ms` that lies between `least` and
 /// `most`.
 fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
@@ -313,7 +360,7 @@ mod tests {
         let cli = Cli::try_parse_from(given.iter().chain(options)).map_err(|e| e.to_string())?;
         match cli.command {
             Command::Run(run) => Ok(*run),
-            Command::Crds { .. } | Command::Version => unreachable!("the command is run"),
+            other => unreachable!("the command is run, not {other:?}"),
         }
     }
 
@@ -325,8 +372,11 @@ mod tests {
     #[test]
     fn every_option_is_explained_and_has_an_environment_variable() {
         let command = Cli::command();
-        let run = command.find_subcommand("run").unwrap();
-        for option in run.get_arguments().filter(|a| a.get_id() != "help") {
+        let options = ["run", "check", "uninstall"].map(|name| {
+            let subcommand = command.find_subcommand(name).unwrap();
+            subcommand.get_arguments().filter(|a| a.get_id() != "help")
+        });
+        for option in options.into_iter().flatten() {
             assert!(
                 option.get_help().is_some(),
                 "{} is not explained",

@@ -28,7 +28,7 @@ struct Reading {
 
 /// The control of a frozen [`Clock`] and of all its clones.
 #[derive(Debug)]
-pub struct Hands(Arc<Mutex<Reading>>);
+pub struct ClockHand(Arc<Mutex<Reading>>);
 
 impl Clock {
     /// The machine's clock.
@@ -36,11 +36,14 @@ impl Clock {
         Self(Source::System)
     }
 
-    /// A clock that shows `wall` until it is moved by the returned [`Hands`].
-    pub fn frozen(wall: Timestamp) -> (Self, Hands) {
+    /// A clock that shows `wall` until it is moved by the returned [`ClockHand`].
+    pub fn frozen(wall: Timestamp) -> (Self, ClockHand) {
         let monotonic = monotonic_now();
         let reading = Arc::new(Mutex::new(Reading { wall, monotonic }));
-        (Self(Source::Frozen(Arc::clone(&reading))), Hands(reading))
+        (
+            Self(Source::Frozen(Arc::clone(&reading))),
+            ClockHand(reading),
+        )
     }
 
     /// The wall time, for people, for certificates, and for the age of what the Kubernetes API
@@ -62,7 +65,7 @@ impl Clock {
     }
 }
 
-impl Hands {
+impl ClockHand {
     /// Moves both times forward.
     pub fn advance(&self, by: Duration) {
         let mut reading = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,12 +103,12 @@ mod tests {
 
     #[test]
     fn a_frozen_clock_stands_until_its_hands_are_moved() {
-        let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
+        let (clock, hand) = Clock::frozen(Timestamp::UNIX_EPOCH);
         let copy = clock.clone();
         let start = clock.instant();
         assert_eq!(clock.now(), Timestamp::UNIX_EPOCH);
 
-        hands.advance(Duration::from_secs(90));
+        hand.advance(Duration::from_secs(90));
 
         assert_eq!(copy.now().as_second(), 90);
         assert_eq!(copy.instant() - start, Duration::from_secs(90));

@@ -1,18 +1,20 @@
 //! quorumgate keeps etcd clusters on Kubernetes quorate: it asks etcd before a member is disrupted.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+use std::sync::Arc;
+
 pub mod admission;
 pub mod api;
 pub mod app;
 mod causes;
 pub mod cli;
 pub mod clock;
+mod crypto;
 pub mod etcd;
 pub mod features;
 pub mod judge;
 pub mod ledger;
 pub mod observe;
-mod pem;
 pub mod reachability;
 pub mod reconcile;
 pub mod serve;
@@ -29,5 +31,5 @@ mod fake_api;
 /// connection; further calls change nothing.
 pub fn install_crypto_provider() {
     // The error says that one was installed already.
-    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let _ = Arc::unwrap_or_clone(crypto::provider()).install_default();
 }

@@ -14,7 +14,6 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::fmt;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -34,13 +33,16 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// How a task ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum TaskEnd {
     /// The task returned without an error.
+    #[display("returned")]
     Returned,
     /// The task returned this error.
+    #[display("failed ({_0})")]
     Failed(String),
     /// The task panicked with this message.
+    #[display("panicked ({_0})")]
     Panicked(String),
 }
 
@@ -54,16 +56,6 @@ pub struct Ended {
     pub task: Cow<'static, str>,
     /// How the task ended.
     pub how: TaskEnd,
-}
-
-impl fmt::Display for TaskEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Returned => write!(f, "returned"),
-            Self::Failed(why) => write!(f, "failed ({why})"),
-            Self::Panicked(words) => write!(f, "panicked ({words})"),
-        }
-    }
 }
 
 /// The result of a task.

@@ -4,6 +4,8 @@ use json_patch::Patch;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
+use super::actor;
+use super::review::Request;
 use crate::judge::{Asker, ClaimQuestion, DryRun, Question, SetQuestion};
 use crate::quorum::Waiver;
 
@@ -27,6 +29,23 @@ pub(super) struct About {
     pub(super) asker: Asker,
     /// Whether anything may be written.
     pub(super) dry_run: DryRun,
+}
+
+impl About {
+    /// The request of a review that is about this object.
+    pub(super) fn of<Object>(
+        request: &mut Request<Object>,
+        subject: Subject,
+        context: Context<'_>,
+    ) -> Self {
+        let user = std::mem::take(&mut request.user_info);
+        Self {
+            review: request.uid.clone(),
+            subject,
+            asker: actor::asker(user, context.own_username),
+            dry_run: request.dry_run(),
+        }
+    }
 }
 
 /// The question of a review.

@@ -19,35 +19,23 @@ struct Claim {
 
 /// The question of a review.
 pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
-    let request = Request::<Claim>::read(Hook::Claims, body)?;
-    let claim = request
-        .old_object
-        .as_deref()
-        .ok_or_else(|| request.incomplete("has no oldObject"))?;
+    let mut request = Request::<Claim>::read(Hook::Claims, body)?;
+    let claim = request.take_old_object()?;
     let (namespace, name) = request.identity(&claim.metadata)?;
     let subject = Subject::claim(&namespace, &name, claim.metadata.uid.as_deref());
-    let passes = passes(&request, claim);
-    let dry_run = request.dry_run();
-    let asker = actor::asker(request.user_info, context.own_username);
+    let passes = passes(&request, &claim);
+    let about = About::of(&mut request, subject, context);
     let what = match passes {
         Some(waiver) => What::Nothing(waiver),
         None => What::Claim(ClaimQuestion {
             namespace,
             claim: name,
-            asker: asker.clone(),
-            dry_run,
+            asker: about.asker.clone(),
+            dry_run: about.dry_run,
             deadline: context.deadline,
         }),
     };
-    Ok(Asked {
-        about: About {
-            review: request.uid,
-            subject,
-            asker,
-            dry_run,
-        },
-        what,
-    })
+    Ok(Asked { about, what })
 }
 
 /// The reason why a delete passes without a question, so that it does whatever else is down. A

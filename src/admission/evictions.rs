@@ -3,7 +3,6 @@
 
 use serde::Deserialize;
 
-use super::actor;
 use super::asked::{About, Asked, Context, Subject, What};
 use super::hook::Hook;
 use super::malformed::{Malformed, Problem};
@@ -38,20 +37,16 @@ impl Eviction {
 /// The review of an eviction, as both webhooks for evictions read it.
 #[derive(Debug)]
 pub(super) struct Evicted {
-    pub(super) request: Request<Eviction>,
+    request: Request<Eviction>,
     pub(super) eviction: Eviction,
     pub(super) namespace: String,
     pub(super) pod: String,
-    pub(super) dry_run: DryRun,
 }
 
 impl Evicted {
     pub(super) fn read(hook: Hook, body: &[u8]) -> Result<Self, Malformed> {
         let mut request = Request::<Eviction>::read(hook, body)?;
-        let eviction = request
-            .object
-            .take()
-            .ok_or_else(|| request.incomplete("has no object"))?;
+        let eviction = request.take_object()?;
         if !eviction.is_known() {
             let found = format!("{:?} {:?}", eviction.api_version, eviction.kind);
             return Err(request.malformed(Problem::Misdirected(format!(
@@ -66,18 +61,20 @@ impl Evicted {
             metadata.name.clear();
         }
         let (namespace, pod) = request.identity(&metadata)?;
-        let dry_run = dry_run(&request, &eviction);
         Ok(Self {
             request,
             eviction: *eviction,
             namespace,
             pod,
-            dry_run,
         })
     }
 
-    pub(super) fn subject(&self) -> Subject {
-        Subject::pod(&self.namespace, &self.pod, self.precondition())
+    pub(super) fn about(&mut self, context: Context<'_>) -> About {
+        let subject = Subject::pod(&self.namespace, &self.pod, self.precondition());
+        About {
+            dry_run: dry_run(&self.request, &self.eviction),
+            ..About::of(&mut self.request, subject, context)
+        }
     }
 
     pub(super) fn precondition(&self) -> Option<&str> {
@@ -101,30 +98,22 @@ fn dry_run(request: &Request<Eviction>, eviction: &Eviction) -> DryRun {
 
 /// The question of a review.
 pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
-    let evicted = Evicted::read(Hook::Evictions, body)?;
-    let subject = evicted.subject();
-    let asker = actor::asker(evicted.request.user_info, context.own_username);
+    let mut evicted = Evicted::read(Hook::Evictions, body)?;
+    let about = evicted.about(context);
     let options = evicted.eviction.delete_options.unwrap_or_default();
     let question = Question {
         namespace: evicted.namespace,
         pod: evicted.pod.as_str().into(),
         shown: None,
         kind: Kind::Evict,
-        asker: asker.clone(),
+        asker: about.asker.clone(),
         // The review shows no pod, so only an explicit 0 is known to remove the object at once.
         grace: Options::grace_of(options.grace_period_seconds),
         precondition: options.precondition().map(Into::into),
-        dry_run: evicted.dry_run,
+        dry_run: about.dry_run,
         deadline: context.deadline,
         seen: None,
     };
-    Ok(Asked {
-        about: About {
-            review: evicted.request.uid,
-            subject,
-            asker,
-            dry_run: evicted.dry_run,
-        },
-        what: What::Pod(question),
-    })
+    let what = What::Pod(question);
+    Ok(Asked { about, what })
 }

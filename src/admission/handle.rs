@@ -28,7 +28,7 @@ use crate::judge::{Answer, Judging};
 use crate::serve::{Handshake, Peer};
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::strangers::STRANGERS;
+use crate::telemetry::unauthenticated::UNAUTHENTICATED;
 
 /// The parts that the webhooks work with. One for the process.
 pub struct Admission {
@@ -132,7 +132,7 @@ impl Webhooks {
             }
             Err(malformed) => {
                 metrics.rejected(hook.slug(), malformed.problem.slug());
-                STRANGERS.tell(|| {
+                UNAUTHENTICATED.tell(|| {
                     tracing::warn!(
                         hook = hook.slug(),
                         reason = malformed.problem.slug(),

@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 
-use super::actor;
 use super::asked::{About, Asked, Context, Subject, What};
 use super::hook::Hook;
 use super::malformed::Malformed;
@@ -65,17 +64,13 @@ impl Pod {
 /// The question of a review.
 pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
     let mut request = Request::<Pod>::read(Hook::Pods, body)?;
-    let pod = request
-        .old_object
-        .take()
-        .ok_or_else(|| request.incomplete("has no oldObject"))?;
+    let pod = request.take_old_object()?;
     let (namespace, name) = request.identity(&pod.metadata)?;
-    let asker = actor::asker(std::mem::take(&mut request.user_info), context.own_username);
-    let dry_run = request.dry_run();
     let grace = pod.grace(&request.options);
     let terminates = pod.metadata.deletion_timestamp.is_some();
     let subject = Subject::pod(&namespace, &name, pod.metadata.uid.as_deref());
-    let what = if terminates && may_finish(grace, asker.actor) {
+    let about = About::of(&mut request, subject, context);
+    let what = if terminates && may_finish(grace, about.asker.actor) {
         What::Nothing(Waiver::Terminating)
     } else {
         What::Pod(Question {
@@ -83,23 +78,15 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             pod: name.as_str().into(),
             shown: Some(pod.metadata.belonging()),
             kind: Kind::Delete,
-            asker: asker.clone(),
+            asker: about.asker.clone(),
             grace,
             precondition: request.options.precondition().map(Into::into),
-            dry_run,
+            dry_run: about.dry_run,
             deadline: context.deadline,
             seen: None,
         })
     };
-    Ok(Asked {
-        about: About {
-            review: request.uid,
-            subject,
-            asker,
-            dry_run,
-        },
-        what,
-    })
+    Ok(Asked { about, what })
 }
 
 /// Rule 2, without a question, so that terminating pods finish whatever else is down. A stale copy

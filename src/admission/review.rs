@@ -231,6 +231,18 @@ impl<Object: DeserializeOwned> Request<Object> {
 }
 
 impl<Object> Request<Object> {
+    /// Takes the object after the operation, which has to be there.
+    pub fn take_object(&mut self) -> Result<Box<Object>, Malformed> {
+        let object = self.object.take();
+        object.ok_or_else(|| self.incomplete("has no object"))
+    }
+
+    /// Takes the object before the operation, which has to be there.
+    pub fn take_old_object(&mut self) -> Result<Box<Object>, Malformed> {
+        let object = self.old_object.take();
+        object.ok_or_else(|| self.incomplete("has no oldObject"))
+    }
+
     /// Whether anything may be written, by the request and its own options.
     pub fn dry_run(&self) -> DryRun {
         (self.dry_run || self.options.dry_run).into()

@@ -37,17 +37,14 @@ struct Start {
 
 /// The question of a review.
 pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
-    let request = Request::<Object>::read(Hook::StatefulSets, body)?;
-    let old = request
-        .old_object
-        .as_deref()
-        .ok_or_else(|| request.incomplete("has no oldObject"))?;
+    let mut request = Request::<Object>::read(Hook::StatefulSets, body)?;
+    let old = request.take_old_object()?;
     let (namespace, name) = request.identity(&old.metadata)?;
     let uid = old.metadata.uid.as_deref();
     let (change, intents) = match request.operation {
         // The stored object's own annotations count for a delete. The judge reads them.
-        Operation::Delete => (deletion(&request, old), None),
-        Operation::Create | Operation::Update | Operation::Connect => write(&request, old)?,
+        Operation::Delete => (deletion(&request, &old), None),
+        Operation::Create | Operation::Update | Operation::Connect => write(&mut request, &old)?,
     };
     let collected = request.operation == Operation::Delete
         && actor::is_garbage_collector(&request.user_info)
@@ -55,8 +52,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
         && request.options.precondition() == uid;
     let subject = Subject::stateful_set(&namespace, &name, uid);
     let uid = uid.map(Into::into);
-    let dry_run = request.dry_run();
-    let asker = actor::asker(request.user_info, context.own_username);
+    let about = About::of(&mut request, subject, context);
     let what = match change {
         Err(waiver) => What::Nothing(waiver),
         Ok(change) => What::Set(SetQuestion {
@@ -64,21 +60,13 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             uid,
             change,
             intents,
-            asker: asker.clone(),
+            asker: about.asker.clone(),
             collected,
-            dry_run,
+            dry_run: about.dry_run,
             deadline: context.deadline,
         }),
     };
-    Ok(Asked {
-        about: About {
-            review: request.uid,
-            subject,
-            asker,
-            dry_run,
-        },
-        what,
-    })
+    Ok(Asked { about, what })
 }
 
 type Effect = Result<Change, Waiver>;
@@ -94,13 +82,13 @@ fn deletion(request: &Request<Object>, old: &Object) -> Effect {
 }
 
 /// The effect of a write, and the annotations of the object after it, if the review shows them.
-fn write(request: &Request<Object>, old: &Object) -> Result<(Effect, Option<Intents>), Malformed> {
-    let new = request
-        .object
-        .as_ref()
-        .ok_or_else(|| request.incomplete("has no object"))?;
+fn write(
+    request: &mut Request<Object>,
+    old: &Object,
+) -> Result<(Effect, Option<Intents>), Malformed> {
+    let new = request.take_object()?;
     let is_scale = request.sub_resource == "scale";
-    let effect = Change::by_write(ordinals(old, is_scale), ordinals(new, is_scale));
+    let effect = Change::by_write(ordinals(old, is_scale), ordinals(&new, is_scale));
     let metadata = &new.metadata;
     let written = metadata.managed_fields.unwrap_or_default().intent_written();
     let intents = (!is_scale).then(|| Intents::new(metadata.annotations.as_ref(), written));

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::auth::AuthSpec;
+use super::data_protection::DataProtectionSpec;
 use super::defragmentation::DefragmentationSpec;
 use super::duration::Bounds;
 use super::enforcement::Enforcement;
@@ -84,6 +85,9 @@ pub struct QuorumDisruptionBudgetSpec {
     /// When the members' databases are defragmented.
     #[serde(default, skip_serializing_if = "is_default")]
     pub defragmentation: DefragmentationSpec,
+    /// How the data of the members is protected.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub data_protection: DataProtectionSpec,
     /// Choices of the cluster's owner about what may be disrupted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub policy: PolicySpec,

@@ -13,6 +13,7 @@ mod auth;
 )]
 mod budget;
 mod crds;
+mod data_protection;
 mod defragmentation;
 pub mod dns;
 mod duration;
@@ -37,6 +38,7 @@ pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
 pub use budget::{MembersSpec, QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
 pub use crds::{crds_yaml, etcd_members_crd_yaml};
+pub use data_protection::{DataProtectionSpec, Membership, ReplaceMode, ReplacementStatus};
 pub use defragmentation::{
     Defragmentation, DefragmentationMode, DefragmentationSpec, DefragmentationStatus,
 };

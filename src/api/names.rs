@@ -25,8 +25,8 @@ pub const OVERRIDE_UNTIL: &str = "quorumgate.io/override-until";
 /// the owners of etcd StatefulSets.
 pub const AGGREGATE_TO_OWNERS: &str = "quorumgate.io/aggregate-to-owners";
 
-/// Annotation on a StatefulSet, by which a person confirms an intent: [`INTENT_DELETE`] or
-/// [`INTENT_SCALE_IN`].
+/// Annotation on a StatefulSet, by which a person confirms an intent: [`INTENT_DELETE`],
+/// [`INTENT_SCALE_IN`] or [`INTENT_BOOTSTRAP`]. The last counts on a budget, too.
 pub const INTENT: &str = "quorumgate.io/intent";
 
 /// The value of [`INTENT`] that confirms a delete of the StatefulSet although its owner lives.
@@ -35,6 +35,18 @@ pub const INTENT_DELETE: &str = "delete";
 /// The value of [`INTENT`] that confirms a scale-in although etcd still lists the members that
 /// would go.
 pub const INTENT_SCALE_IN: &str = "scale-in";
+
+/// The value of [`INTENT`] that confirms that members start a new cluster with empty volumes,
+/// although the budget knows a cluster.
+pub const INTENT_BOOTSTRAP: &str = "bootstrap";
+
+/// Annotation on a budget: the id, hexadecimal, of the member that is to be replaced. The request
+/// is spent when no member has the id any more.
+pub const REPLACE: &str = "quorumgate.io/replace";
+
+/// Scheduling gate of a pod that must not start yet: it has another volume than its member had, and
+/// would come back under the old identity.
+pub const IDENTITY: &str = "quorumgate.io/identity";
 
 /// Annotation on a StatefulSet whose update strategy the gate keeps at `OnDelete`: the
 /// `spec.updateStrategy` that its owner asked for, as JSON. Only StatefulSets with this annotation

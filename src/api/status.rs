@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::data_protection::ReplacementStatus;
 use super::defragmentation::DefragmentationStatus;
 use super::grant::GrantStatus;
 use super::is_default;
@@ -105,9 +106,14 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
     pub defragmentations: Vec<DefragmentationStatus>,
+    /// The replacement of each member that is under way, or the latest. Do not edit: what is under
+    /// way goes on by this record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
+    pub replacements: Vec<ReplacementStatus>,
     /// Conditions of the cluster and of the gate: `QuorumHealthy`, `AllMembersUpdated`,
     /// `Progressing`, `ClusterIDConsistent`, `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`,
-    /// `GateActive` and `Defragmented`.
+    /// `GateActive`, `Defragmented` and `DataProtected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -217,4 +223,7 @@ pub mod condition {
     pub const GATE_ACTIVE: &str = "GateActive";
     /// True: no member is due for a defragmentation. Absent until the first one was.
     pub const DEFRAGMENTED: &str = "Defragmented";
+    /// True: no member has to be replaced, and none is kept from starting. Absent until the first
+    /// one was.
+    pub const DATA_PROTECTED: &str = "DataProtected";
 }

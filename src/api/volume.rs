@@ -19,7 +19,7 @@ pub struct VolumeStatus {
     /// UID of the claim.
     #[serde(rename = "claimUID")]
     pub claim_uid: String,
-    /// The volume: the handle of its CSI driver, or else the name of the PersistentVolume.
+    /// The volume: the handle of its CSI driver, or else the name of the `PersistentVolume`.
     #[serde(default, rename = "volumeID", skip_serializing_if = "Option::is_none")]
     pub volume_id: Option<String>,
 }

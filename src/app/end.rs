@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -17,6 +18,17 @@ const WORK: Duration = Duration::from_secs(10);
 
 /// Time limit for tasks that were asked to end, beyond the drain time.
 const ENDING: Duration = Duration::from_secs(5);
+
+/// Waits for SIGTERM or SIGINT, and returns its name.
+pub(super) async fn termination() -> Result<&'static str> {
+    let listen = |kind| signal(kind).context("cannot listen for signals");
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    Ok(tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    })
+}
 
 /// Everything that has to end, and the time that each step may take.
 pub(super) struct End {

@@ -1,6 +1,6 @@
 //! The calls that change something in etcd. No other module makes any.
 
-use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, Client, MemberAddOptions};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
@@ -78,13 +78,92 @@ impl Admin {
         member: MemberId,
         deadline: Instant,
     ) -> Result<(), AdminError> {
+        self.disarm(endpoint, member, AlarmType::Nospace, deadline)
+            .await
+    }
+
+    /// Disarms the CORRUPT alarm of `member`, which must have been removed, through the member at
+    /// `endpoint`.
+    pub async fn disarm_corrupt(
+        &self,
+        endpoint: &Endpoint,
+        member: MemberId,
+        deadline: Instant,
+    ) -> Result<(), AdminError> {
+        self.disarm(endpoint, member, AlarmType::Corrupt, deadline)
+            .await
+    }
+
+    /// Removes `member` from etcd, through the member at `endpoint`. etcd may still remove it after
+    /// the deadline.
+    pub async fn remove_member(
+        &self,
+        endpoint: &Endpoint,
+        member: MemberId,
+        deadline: Instant,
+    ) -> Result<(), AdminError> {
+        let call = move |client: Client| {
+            let mut client = client.cluster_client();
+            async move { client.member_remove(member.0).await.map(drop) }.boxed()
+        };
+        self.in_time(endpoint, deadline, call).await
+    }
+
+    /// Adds a member with these peer URLs as a learner, through the member at `endpoint`.
+    pub async fn add_learner(
+        &self,
+        endpoint: &Endpoint,
+        peer_urls: &[String],
+        deadline: Instant,
+    ) -> Result<(), AdminError> {
+        let call = |client: Client| {
+            let mut client = client.cluster_client();
+            let (urls, options) = (
+                peer_urls.to_vec(),
+                MemberAddOptions::new().with_is_learner(),
+            );
+            async move { client.member_add(urls, Some(options)).await.map(drop) }.boxed()
+        };
+        self.in_time(endpoint, deadline, call).await
+    }
+
+    /// Promotes the learner `member` to a voter, through the member at `endpoint`.
+    pub async fn promote(
+        &self,
+        endpoint: &Endpoint,
+        member: MemberId,
+        deadline: Instant,
+    ) -> Result<(), AdminError> {
+        let call = move |client: Client| {
+            let mut client = client.cluster_client();
+            async move { client.member_promote(member.0).await.map(drop) }.boxed()
+        };
+        self.in_time(endpoint, deadline, call).await
+    }
+
+    async fn disarm(
+        &self,
+        endpoint: &Endpoint,
+        member: MemberId,
+        kind: AlarmType,
+        deadline: Instant,
+    ) -> Result<(), AdminError> {
         let call = move |client: Client| {
             let mut options = AlarmOptions::new();
             options.with_member(member.0);
-            let (action, kind) = (AlarmAction::Deactivate, AlarmType::Nospace);
+            let action = AlarmAction::Deactivate;
             let mut client = client.maintenance_client();
             async move { client.alarm(action, kind, Some(options)).await.map(drop) }.boxed()
         };
+        self.in_time(endpoint, deadline, call).await
+    }
+
+    async fn in_time(
+        &self,
+        endpoint: &Endpoint,
+        deadline: Instant,
+        call: impl Fn(Client) -> BoxFuture<'static, Result<(), etcd_client::Error>>,
+    ) -> Result<(), AdminError> {
         timeout_at(deadline, Box::pin(self.call(endpoint, call)))
             .await
             .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))

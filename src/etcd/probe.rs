@@ -9,7 +9,7 @@ use super::Endpoint;
 use super::ask::Member;
 use super::connect::{Age, Connections};
 use super::failure::CallFailure;
-use super::pace::{LatencySample, Pace};
+use super::time_limit::{LatencySample, TimeLimit};
 use crate::clock::Clock;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
 
@@ -58,21 +58,21 @@ impl Prober {
 
     /// Like [`Prober::round`], within the cluster's own time limit but never beyond `latest`. The
     /// latency of this round adjusts the time limit of the next.
-    pub async fn round_at_pace(
+    pub async fn round_within(
         &self,
         endpoints: &[Endpoint],
-        pace: &Pace,
+        limit: &TimeLimit,
         latest: Instant,
     ) -> Round {
         let start = self.clock.instant();
-        let deadline = latest.min(start + pace.timeout());
+        let deadline = latest.min(start + limit.timeout());
         let probes = endpoints.iter().map(|endpoint| async {
             let probe = Box::pin(self.probe(endpoint, deadline)).await;
             let took = self.clock.instant().saturating_duration_since(start);
             (sample(&probe, took), probe)
         });
         let (samples, probes): (Vec<_>, Vec<_>) = join_all(probes).await.into_iter().unzip();
-        pace.learn(&samples);
+        limit.learn(&samples);
         Round { probes }
     }
 

@@ -6,20 +6,19 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rustls::client::Resumption;
-use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::causes::causes;
-use crate::pem::{self, PemProblem};
+use crate::crypto::{self, PemProblem};
 use crate::quorum::evidence::Unanswered;
 
 /// The authorities that sign the members' certificates, with an optional client certificate; or a
 /// user; or both.
 ///
-/// It has to be parsed only once per content of the Secrets: two identities with the same
-/// fingerprint share connections.
+/// The Secrets have to be parsed only once per content: two identities with the same fingerprint
+/// share connections.
 pub struct TlsIdentity {
     config: Option<Arc<ClientConfig>>,
     user: Option<User>,
@@ -103,7 +102,7 @@ impl TlsIdentity {
     /// Parses PEM bundles. `authorities` are bundles with any number of CA certificates each.
     /// `client` is a certificate chain and its private key; `None` where members ask for none.
     pub fn parse(authorities: &[&[u8]], client: Option<(&[u8], &[u8])>) -> Result<Self, TlsError> {
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        let builder = ClientConfig::builder_with_provider(crypto::provider())
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Provider)?
             .with_root_certificates(roots(authorities)?);
@@ -112,7 +111,7 @@ impl TlsIdentity {
             Some((certificate, key)) => {
                 let chain = chain(certificate)?;
                 let validity = validity(&chain)?;
-                let key = pem::private_key(key).map_err(TlsError::Key)?;
+                let key = crypto::private_key(key).map_err(TlsError::Key)?;
                 let config = builder
                     .with_client_auth_cert(chain, key)
                     .map_err(TlsError::ClientPair)?;
@@ -215,7 +214,7 @@ impl From<TlsError> for Unanswered {
 fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for bundle in authorities {
-        for certificate in pem::certificates(bundle).map_err(TlsError::AuthorityPem)? {
+        for certificate in crypto::certificates(bundle).map_err(TlsError::AuthorityPem)? {
             roots.add(certificate).map_err(TlsError::Authority)?;
         }
     }
@@ -226,7 +225,7 @@ fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
 }
 
 fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let chain = pem::certificates(certificate).map_err(TlsError::ClientCertificatePem)?;
+    let chain = crypto::certificates(certificate).map_err(TlsError::ClientCertificatePem)?;
     if chain.is_empty() {
         return Err(TlsError::NoClientCertificate);
     }

@@ -1,7 +1,8 @@
 //! The loss of the ledger's trust after a request passed without a grant.
 //!
-//! This replica knows it at once. The other replicas know it from a write, which happens after the
-//! answer: an override does not wait for a ledger that could not be written a moment ago.
+//! The replica that answered knows of the loss at once. The others know of it from a write, which
+//! happens after the answer: an override does not wait for a ledger that could not be written a
+//! moment ago.
 
 use std::time::Duration;
 

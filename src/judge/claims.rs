@@ -1,10 +1,10 @@
 //! The evaluation of a delete of a claim.
 
 use super::decision::{Ground, Refused, unavailable};
-use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
-use super::question::{ClaimQuestion, DryRun};
+use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
+use super::question::ClaimQuestion;
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page};
+use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{ClaimIdentity, Look, ObserveError, Sooner, World};
 use crate::quorum::{
     Basis, ClaimDeletion, ClusterRef, Kind, Permission, Permitted, PodName, Reason, Verdict,
@@ -42,9 +42,11 @@ pub(super) async fn evaluate(
             evaluation.run(&mut case(member), &cluster, ledger).await
         }
         ClaimIdentity::Unrecorded(cluster, member, error) => {
-            evaluation.about(&cluster);
-            evaluation.only_warns_unrecorded(error.as_ref());
-            Box::pin(case(member).without_ledger(&cluster, error)).await
+            let because = evaluation.about_unrecorded(&cluster, error);
+            let case = case(member);
+            let verdict = Box::pin(case.alone(&cluster, None, because)).await?;
+            // Only a teardown and an override pass.
+            evaluation.unrecorded(verdict, Ground::Unrecorded)
         }
     }
 }
@@ -59,27 +61,6 @@ impl ClaimCase<'_> {
             other_uid: false,
             actor: self.question.asker.actor,
         }
-    }
-
-    /// Decides where nothing can be recorded. Only a teardown and an override pass.
-    async fn without_ledger(
-        &self,
-        cluster: &ClusterRef,
-        error: Option<LedgerError>,
-    ) -> Result<Ground, Stop> {
-        let because = match error {
-            None => Reason::NoLedger,
-            Some(LedgerError::NoDefinition) => Reason::NoDefinition,
-            Some(error) => unavailable(causes(&error)),
-        };
-        let verdict = self.alone(cluster, None, because).await?;
-        Ok(match permission(verdict)? {
-            Permission::Waived(waiver) => Ground::Waived(waiver),
-            Permission::Grant(basis) if self.question.dry_run == DryRun::Yes => {
-                Ground::DryRun(basis)
-            }
-            Permission::Grant(_) => Ground::Unrecorded,
-        })
     }
 
     /// The decision by the member's pod, its namespace and its StatefulSet alone.
@@ -163,8 +144,9 @@ impl Case for ClaimCase<'_> {
     }
 
     async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {
-        let replaced = [Permitted::Replace];
-        let proof = self.evaluation.grant(facts, &self.member, replaced, None);
+        let (member, replaced) = (&self.member, [Permitted::Replace]);
+        let begins = StatusUpdate::default();
+        let proof = self.evaluation.grant(facts, member, replaced, begins);
         Ok(Ground::Recorded(basis, proof.await?))
     }
 }

@@ -61,7 +61,7 @@ pub enum Refused {
     Deny(Reason),
     /// The pod does not exist: 404. An eviction does not show its pod; a delete does.
     NoSuchPod,
-    /// The facts by which the asker chose the pod ([`super::Sighting`]) have changed.
+    /// The facts by which the asker chose the pod ([`super::SeenVersions`]) have changed.
     Outdated,
 }
 

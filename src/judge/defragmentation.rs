@@ -1,28 +1,20 @@
 //! The evaluation of a defragmentation, for which the gate itself asks.
 //!
-//! It is asked twice: for the grant, and once more right before the call, which renews the grant.
+//! The question comes twice: for the grant, and once more right before the call, which renews the
+//! grant.
 //! Leadership is not moved here: the asker has to move it to a follower that is defragmented.
 
 use super::decision::{Ground, Refused};
-use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
-use super::question::{DefragmentationQuestion, Sighting};
+use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
+use super::question::{DefragmentationQuestion, SeenVersions};
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::Look;
-use crate::quorum::{
-    Actor, Basis, ClusterRef, Disruption, Grace, Grants, Kind, Permitted, Reason, Snapshot,
-    Verdict, decide,
-};
+use crate::quorum::{Basis, ClusterRef, Disruption, Kind, Permitted, Reason, Verdict, decide};
 
 /// A question about a defragmentation that is being evaluated.
 pub(super) struct DefragmentationCase<'a> {
     pub(super) evaluation: &'a Evaluation<'a>,
     pub(super) question: &'a DefragmentationQuestion,
-}
-
-/// The facts that a decision about a defragmentation was made on.
-pub(super) struct Found {
-    page: Page,
-    look: Look,
 }
 
 impl DefragmentationCase<'_> {
@@ -43,23 +35,18 @@ impl DefragmentationCase<'_> {
         let snapshot = &look.snapshot;
         let leads = snapshot.member(&pod.name).is_some_and(|m| m.leader);
         let hands_over = begins.is_some() && leads && snapshot.members.len() > 1;
-        Sighting::of(page, &look.world) != *seen || hands_over || !all_serve(snapshot)
+        SeenVersions::of(page, &look.world) != *seen || hands_over || !snapshot.all_voters_serve()
     }
 }
 
-fn all_serve(snapshot: &Snapshot) -> bool {
-    let none = Grants::default();
-    snapshot.serving(&none, None) >= snapshot.voters(&none, None)
-}
-
 impl Case for DefragmentationCase<'_> {
-    type Found = Found;
+    type Found = Facts;
 
     async fn consider(
         &mut self,
         _cluster: &ClusterRef,
         ledger: LedgerRead,
-    ) -> Result<(Found, Verdict), Stop> {
+    ) -> Result<(Facts, Verdict), Stop> {
         let page = ledger?.ok_or(Refused::Wait(Reason::NoLedger))?;
         let observer = &self.evaluation.deps.observer;
         let look = Box::pin(observer.look(&page, self.evaluation.latest())).await?;
@@ -67,41 +54,33 @@ impl Case for DefragmentationCase<'_> {
             return Err(Refused::Outdated.into());
         }
         let pod = &self.question.pod;
-        let disruption = Disruption {
-            target: pod.clone(),
-            kind: Kind::Defragment,
-            actor: Actor::Gate,
-            grace: Grace::Graceful,
-            precondition: Some(pod.uid.clone()),
-        };
+        let disruption = Disruption::of_gate(pod.clone(), Kind::Defragment);
         let verdict = decide(&look.snapshot, &page.grants, &disruption);
-        Ok((Found { page, look }, verdict))
+        let facts = Facts {
+            page,
+            world: Some(Box::new(look.world)),
+            snapshot: Some(look.snapshot),
+        };
+        Ok((facts, verdict))
     }
 
-    async fn record(&self, found: &Found, basis: Basis) -> Result<Ground, Stop> {
-        let Found { page, look } = found;
-        let deps = self.evaluation.deps;
+    async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {
         let DefragmentationQuestion {
             pod,
-            asker,
             holder,
             timeout,
             begins,
             ..
         } = self.question;
-        let permitted = Permitted::Defragment {
+        let permitted = [Permitted::Defragment {
             holder: holder.clone(),
             timeout_seconds: timeout.as_secs(),
-        };
-        let at = deps.clock.now().to_string();
-        let asker = asker.name.clone();
-        let grants = page.grants.issue(&pod.name, permitted, asker, at);
-        let update = StatusUpdate {
-            tolerance: Some(look.snapshot.tolerance(&grants)),
+        }];
+        let begins = StatusUpdate {
             defragmentation: begins.clone(),
-            ..look.world.status_update(Some(&look.snapshot))
+            ..StatusUpdate::default()
         };
-        let (_, proof) = deps.ledger().record(page, &grants, update).await?;
-        Ok(Ground::Recorded(basis, proof))
+        let proof = self.evaluation.grant(facts, &pod.name, permitted, begins);
+        Ok(Ground::Recorded(basis, proof.await?))
     }
 }

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::decision::{Allowed, Answer, Decision, Ground, Refused};
+use super::decision::{Allowed, Answer, Decision, Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
 use super::question::{Asker, DryRun};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{ObserveError, World};
 use crate::quorum::{
-    Actor, Basis, ClusterRef, EvidenceMode, Grants, LeaderMove, Permission, Permitted, PodName,
-    Reason, Snapshot, Verdict,
+    Actor, Basis, ClusterRef, EvidenceMode, Grants, Permission, Permitted, PodName, Reason,
+    Snapshot, Verdict,
 };
 use crate::telemetry::metrics::Phase;
 
@@ -137,7 +137,7 @@ impl From<LedgerError> for Stop {
 }
 
 /// The permission in a verdict.
-pub(super) fn permission(verdict: Verdict) -> Result<Permission, Refused> {
+fn permission(verdict: Verdict) -> Result<Permission, Refused> {
     match verdict {
         Verdict::Allow(permission) => Ok(permission),
         Verdict::Wait(reason) => Err(Refused::Wait(reason)),
@@ -284,13 +284,14 @@ impl<'a> Evaluation<'a> {
         done
     }
 
-    /// Records the permission of all of `permitted` for `member`.
+    /// Records the permission of all of `permitted` for `member`. `begins` says what begins after
+    /// this write, and is completed by what was found out about the cluster.
     pub(super) async fn grant(
         &self,
         facts: &Facts,
         member: &PodName,
         permitted: impl IntoIterator<Item = Permitted>,
-        leader_move: Option<LeaderMove>,
+        begins: StatusUpdate,
     ) -> Result<Recorded, LedgerError> {
         let Facts {
             page,
@@ -302,11 +303,13 @@ impl<'a> Evaluation<'a> {
         let issue = |grants: Grants, what| grants.issue(member, what, asker.clone(), at.clone());
         let grants = permitted.into_iter().fold(page.grants.clone(), issue);
         let snapshot = snapshot.as_ref();
-        let update = world.as_ref().map(|world| world.status_update(snapshot));
         let update = StatusUpdate {
             tolerance: snapshot.map(|snapshot| snapshot.tolerance(&grants)),
-            leader_move,
-            ..update.unwrap_or_default()
+            ..begins
+        };
+        let update = match world {
+            Some(world) => world.complete(update, snapshot),
+            None => update,
         };
         let recorded = self.deps.ledger().record(page, &grants, update).await;
         recorded.map(|(_, proof)| proof)
@@ -371,14 +374,35 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Notes whether refusals are only reported where nothing can be recorded. Without an error the
-    /// budget is still to be created, with the default enforcement.
-    pub(super) fn only_warns_unrecorded(&self, error: Option<&LedgerError>) {
+    /// Notes that nothing can be recorded about this cluster: it has no budget yet, or there is
+    /// `error`. Returns that as a reason to wait.
+    pub(super) fn about_unrecorded(
+        &self,
+        cluster: &ClusterRef,
+        error: Option<LedgerError>,
+    ) -> Reason {
+        self.about(cluster);
+        // A budget that is still to be created will have the default enforcement.
         self.only_warns(error.is_none() && self.deps.enforcement.only_warns());
+        match error {
+            None => Reason::NoLedger,
+            Some(LedgerError::NoDefinition) => Reason::NoDefinition,
+            Some(error) => unavailable(causes(&error)),
+        }
+    }
+
+    /// The ground of a verdict where nothing can be recorded. A permission that needs a grant
+    /// passes on `ungranted`.
+    pub(super) fn unrecorded(&self, verdict: Verdict, ungranted: Ground) -> Result<Ground, Stop> {
+        Ok(match permission(verdict)? {
+            Permission::Waived(waiver) => Ground::Waived(waiver),
+            Permission::Grant(basis) if self.dry_run == DryRun::Yes => Ground::DryRun(basis),
+            Permission::Grant(_) => ungranted,
+        })
     }
 
     /// Notes whether refusals of this cluster are only reported.
-    pub(super) fn only_warns(&self, only_warns: bool) {
+    fn only_warns(&self, only_warns: bool) {
         self.with(|notes| notes.only_warns = only_warns);
     }
 

@@ -12,6 +12,7 @@ mod evaluation;
 mod leadership;
 mod pods;
 mod question;
+mod replacement;
 mod stateful_sets;
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,8 @@ use tokio::time::Instant;
 pub use decision::{Allowed, Answer, Decision, Ground, Refused};
 pub use deps::{Afterwards, JudgeDeps};
 pub use question::{
-    Asker, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question, SetQuestion, Sighting,
+    Asker, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question, ReplacementQuestion,
+    SeenVersions, SetQuestion,
 };
 
 use crate::etcd::Admin;
@@ -36,6 +38,7 @@ use crate::quorum::{Snapshot, rests};
 use defragmentation::DefragmentationCase;
 use evaluation::Evaluation;
 use pods::PodCase;
+use replacement::ReplacementCase;
 pub use stateful_sets::Looking;
 use stateful_sets::SetCase;
 
@@ -69,6 +72,17 @@ impl Judge {
         let (asker, deadline) = (&question.asker, question.deadline);
         let evaluation = Evaluation::new(&self.deps, asker, DryRun::No, deadline);
         let case = DefragmentationCase {
+            evaluation: &evaluation,
+            question: &question,
+        };
+        evaluation.answer(case.evaluate()).await
+    }
+
+    /// Answers a question about a replacement.
+    pub async fn judge_replacement(&self, question: ReplacementQuestion) -> Answer {
+        let (asker, deadline) = (&question.asker, question.deadline);
+        let evaluation = Evaluation::new(&self.deps, asker, DryRun::No, deadline);
+        let case = ReplacementCase {
             evaluation: &evaluation,
             question: &question,
         };

@@ -2,11 +2,11 @@
 
 use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
-use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop, permission};
+use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
 use super::leadership::{self, Transfer};
-use super::question::{DryRun, Question, Sighting};
+use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
-use crate::ledger::{LedgerError, Page, Recorded};
+use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
 use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World};
 use crate::quorum::pod::Pod;
 use crate::quorum::{
@@ -20,7 +20,7 @@ pub(super) struct PodCase<'a> {
     evaluation: &'a Evaluation<'a>,
     deps: &'a JudgeDeps,
     question: &'a Question,
-    seen: Option<Sighting>,
+    seen: Option<SeenVersions>,
     /// Whether a move of leadership was tried. One request moves it once at most.
     moved_leadership: bool,
 }
@@ -63,9 +63,8 @@ impl<'a> PodCase<'a> {
             Identity::Foreign => return Ok(Ground::Waived(Waiver::Foreign)),
             Identity::NoSuchPod => return Err(self.no_such_pod()),
             Identity::Unrecorded(cluster, error) => {
-                evaluation.about(&cluster);
-                evaluation.only_warns_unrecorded(error.as_ref());
-                return Box::pin(self.without_ledger(&cluster, error)).await;
+                let because = evaluation.about_unrecorded(&cluster, error);
+                return Box::pin(self.without_ledger(&cluster, because)).await;
             }
         };
         let cluster = page.cluster.clone();
@@ -74,30 +73,15 @@ impl<'a> PodCase<'a> {
     }
 
     /// Decides where nothing can be recorded. Only a request that needs no record may pass, or one
-    /// that a person takes responsibility for. `error` is `None` if there is no budget.
-    async fn without_ledger(
-        &self,
-        cluster: &ClusterRef,
-        error: Option<LedgerError>,
-    ) -> Result<Ground, Stop> {
-        let because = match error {
-            None => Reason::NoLedger,
-            Some(LedgerError::NoDefinition) => Reason::NoDefinition,
-            Some(error) => unavailable(causes(&error)),
-        };
+    /// that a person takes responsibility for.
+    async fn without_ledger(&self, cluster: &ClusterRef, because: Reason) -> Result<Ground, Stop> {
         let observer = &self.deps.observer;
         let found = observer
             .without_ledger(cluster, &self.question.pod, None)
             .await?
             .ok_or_else(|| self.no_such_pod())?;
         let (_, verdict) = self.alone(&found, self.question.kind, because);
-        Ok(match permission(verdict)? {
-            Permission::Waived(waiver) => Ground::Waived(waiver),
-            Permission::Grant(basis) if self.question.dry_run == DryRun::Yes => {
-                Ground::DryRun(basis)
-            }
-            Permission::Grant(_) => Ground::Ungranted,
-        })
+        self.evaluation.unrecorded(verdict, Ground::Ungranted)
     }
 
     /// The decision by the pod, its namespace and its StatefulSet alone.
@@ -192,7 +176,7 @@ impl<'a> PodCase<'a> {
         let (world, snapshot, disruption, verdict) = judged.ok_or_else(|| self.no_such_pod())?;
         let is_outdated = self
             .seen
-            .is_some_and(|seen| seen != Sighting::of(&page, &world));
+            .is_some_and(|seen| seen != SeenVersions::of(&page, &world));
         let facts = Facts {
             page,
             world: Some(world),
@@ -235,10 +219,14 @@ impl<'a> PodCase<'a> {
         // replica begins one meanwhile.
         let leader_move = match succession {
             Succession::Move(begun) => Some(*begun),
-            Succession::Unneeded | Succession::Wait(_) | Succession::NotNow => None,
+            Succession::Unneeded | Succession::Wait(_) | Succession::GoesAsLeader => None,
+        };
+        let begins = StatusUpdate {
+            leader_move,
+            ..StatusUpdate::default()
         };
         let permitted = std::iter::once(deleted).chain(replaced);
-        let grant = self.evaluation.grant(facts, pod, permitted, leader_move);
+        let grant = self.evaluation.grant(facts, pod, permitted, begins);
         grant.await
     }
 
@@ -248,7 +236,7 @@ impl<'a> PodCase<'a> {
         let evaluation = self.evaluation;
         let (to, world) = match (found.succession, &found.facts.world) {
             (Succession::Move(begun), Some(world)) => (begun.to, world),
-            (Succession::NotNow, _) => {
+            (Succession::GoesAsLeader, _) => {
                 evaluation.warn(
                     "it leads the cluster, and leadership moved a moment ago: it goes as leader",
                 );
@@ -317,7 +305,7 @@ impl Case for PodCase<'_> {
             Succession::Wait(remaining) => {
                 Err(Refused::Wait(Reason::LeadershipMoved { remaining }).into())
             }
-            Succession::Unneeded | Succession::Move(_) | Succession::NotNow => Ok(()),
+            Succession::Unneeded | Succession::Move(_) | Succession::GoesAsLeader => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use super::decision::Answer;
-use crate::api::DefragmentationStatus;
+use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::ledger::Page;
 use crate::observe::{Intents, World};
 use crate::quorum::stateful_set::Change;
@@ -50,7 +50,7 @@ pub struct Question {
     /// The time by which the answer has to be there.
     pub deadline: Instant,
     /// The facts by which the asker chose this pod, if a change of them makes the question void.
-    pub seen: Option<Sighting>,
+    pub seen: Option<SeenVersions>,
 }
 
 /// A question about a change of a StatefulSet that takes pods away.
@@ -110,14 +110,31 @@ pub struct DefragmentationQuestion {
     /// The time by which the answer has to be there.
     pub deadline: Instant,
     /// The facts by which the asker chose this member.
-    pub seen: Sighting,
+    pub seen: SeenVersions,
+}
+
+/// A question about the replacement of a member, for which only the gate asks.
+#[derive(Debug, Clone)]
+pub struct ReplacementQuestion {
+    /// The cluster.
+    pub cluster: ClusterRef,
+    /// The pod of the member, which need not exist.
+    pub member: PodName,
+    /// The asker.
+    pub asker: Asker,
+    /// The record of the replacement, if it begins. `None` if the member is removed from etcd next.
+    pub begins: Option<ReplacementStatus>,
+    /// The time by which the answer has to be there.
+    pub deadline: Instant,
+    /// The facts by which the asker chose this member.
+    pub seen: SeenVersions,
 }
 
 /// The facts by which a rollout or a defragmentation chose a step. Both follow rules that the judge
 /// does not know (`maxUnavailable`, which pods are updated). If one of these facts has changed,
 /// another pod may be next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sighting {
+pub struct SeenVersions {
     /// The number of the latest permission that was ever recorded.
     pub last_seq: u64,
     /// The generation of the budget.
@@ -126,7 +143,7 @@ pub struct Sighting {
     pub stateful_set: Option<i64>,
 }
 
-impl Sighting {
+impl SeenVersions {
     /// The facts as they are in this reading.
     pub fn of(page: &Page, world: &World) -> Self {
         let set = world.stateful_set();

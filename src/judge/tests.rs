@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use super::{Answer, Asker, DryRun, Ground, Judge, JudgeDeps, Question, Refused, Sighting};
+use super::{Answer, Asker, DryRun, Ground, Judge, JudgeDeps, Question, Refused, SeenVersions};
 use crate::api::Enforcement;
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections};
@@ -93,7 +93,7 @@ impl Court {
     }
 }
 
-fn question(seen: Option<Sighting>) -> Question {
+fn question(seen: Option<SeenVersions>) -> Question {
     Question {
         namespace: "db".into(),
         pod: "etcd-1".into(),
@@ -240,21 +240,21 @@ async fn a_step_that_was_chosen_by_what_is_no_longer_so_is_outdated() {
         .put(SET, set_json(&json!({"metadata": {"generation": 7}})));
     let until = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
     court.put_pod(1, 1, &until);
-    let seen = Sighting {
+    let seen = SeenVersions {
         last_seq: 0,
         budget: Some(4),
         stateful_set: Some(7),
     };
     let others = [
-        Sighting {
+        SeenVersions {
             last_seq: 1,
             ..seen
         },
-        Sighting {
+        SeenVersions {
             budget: Some(3),
             ..seen
         },
-        Sighting {
+        SeenVersions {
             stateful_set: Some(6),
             ..seen
         },

@@ -10,25 +10,25 @@
 //! the same time. An admitted change of a StatefulSet needs no fence: it takes nothing from what
 //! others may be granted, and a write that changes nothing shows that it is on record already.
 
+mod due;
 mod error;
 mod page;
 mod recorded;
+mod seen;
 mod sets_gone;
-mod settlement;
 mod status_update;
 mod store;
 mod turnstile;
-mod watch;
 mod wire;
 
+pub use due::{Due, due};
 pub use error::LedgerError;
 pub use page::{BudgetUid, Page};
 pub use recorded::Recorded;
-pub use settlement::{Due, due};
+pub use seen::Seen;
 pub use status_update::{StatusUpdate, write_tolerance};
 pub use store::Ledger;
 pub use turnstile::{Pass, Turnstile};
-pub use watch::Seen;
 pub use wire::trust_record;
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::Page;
 use super::wire;
 use crate::api::{
-    DefragmentationStatus, QuorumDisruptionBudgetStatus, ScaleOutStatus, StatefulSetStatus,
+    DefragmentationStatus, QuorumDisruptionBudgetStatus, ReplacementStatus, ScaleOutStatus,
+    StatefulSetStatus,
 };
 use crate::quorum::{
     ClusterId, ExpectedVoters, LeaderMove, Tolerance, Trust, TrustEvent, VolumeRecords,
@@ -37,6 +38,8 @@ pub struct StatusUpdate {
     pub leader_move: Option<LeaderMove>,
     /// The defragmentation that begins after this write.
     pub defragmentation: Option<DefragmentationStatus>,
+    /// The replacement that begins after this write.
+    pub replacement: Option<ReplacementStatus>,
     /// The volumes of the members.
     pub volumes: Option<VolumeRecords>,
 }
@@ -56,8 +59,14 @@ impl StatusUpdate {
             tolerance,
             leader_move,
             defragmentation,
+            replacement,
             volumes,
         } = self;
+        if let Some(begun) = replacement {
+            let all = &mut status.replacements;
+            all.retain(|known| known.member != begun.member);
+            all.push(begun);
+        }
         if let Some(volumes) = volumes {
             wire::write_volumes(volumes, status);
         }

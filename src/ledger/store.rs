@@ -10,16 +10,15 @@ use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
 use super::error::no_such_resource;
-use super::settlement;
 use super::{Due, LedgerError, Page, Recorded, Seen, StatusUpdate, Turnstile, due, wire};
 use crate::api::{
     DefragmentationStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RecordedDelete,
-    RecordedScaleIn,
+    RecordedScaleIn, ReplacementStatus,
 };
 use crate::clock::Clock;
 use crate::quorum::{
     CauseState, ClusterId, ClusterRef, Defragmentation, Grants, PodName, PodRead, PodUid,
-    Replacement, Trust, TrustEvent,
+    Replacement, Trust, TrustEvent, VolumeRecords,
 };
 
 /// The number of admitted deletions of StatefulSets that a budget remembers. A StatefulSet is
@@ -150,12 +149,12 @@ impl Ledger {
         self.settle_and_note(page, ended, |_| ()).await
     }
 
-    /// As [`Self::settle`], and changes the record of the runs in the same write.
+    /// As [`Self::settle`], and changes what belongs to the grants in the same write.
     async fn settle_and_note(
         &self,
         page: &Page,
         ended: &[Due],
-        note: impl FnOnce(&mut Vec<DefragmentationStatus>),
+        note: impl FnOnce(&mut QuorumDisruptionBudgetStatus),
     ) -> Result<Option<Page>, LedgerError> {
         let mut grants = page.grants.clone();
         for Due { member, seq } in ended {
@@ -166,7 +165,7 @@ impl Ledger {
         }
         let (_, mut status) = page.draft();
         wire::write_grants(&grants, &mut status).map_err(|problem| unreadable(page, problem))?;
-        note(&mut status.defragmentations);
+        note(&mut status);
         self.put(page, status).await.map(Some)
     }
 
@@ -194,31 +193,45 @@ impl Ledger {
         note: impl FnOnce(&mut Vec<DefragmentationStatus>),
     ) -> Result<Option<Page>, LedgerError> {
         let state = CauseState::Defragmentation(look);
-        match settlement::ended(page, member, state, &self.seen, settle_time) {
-            Some(ended) => self.settle_and_note(page, &[ended], note).await,
+        match due::ended(page, member, state, &self.seen, settle_time) {
+            Some(ended) => {
+                let note = |status: &mut QuorumDisruptionBudgetStatus| {
+                    note(&mut status.defragmentations);
+                };
+                self.settle_and_note(page, &[ended], note).await
+            }
             None => Ok(None),
         }
     }
 
     /// Removes the permission to replace `member` if it has ended by this look at the member and
-    /// its claims, which was made after the page was read. `None` if it has not.
+    /// its claims, which was made after the page was read. The records of the replacement and of
+    /// the member's volume are changed in the same write, by `note`. `None` if it has not.
     pub async fn settle_replacement(
         &self,
         page: &Page,
         member: &PodName,
         look: Replacement,
         settle_time: Duration,
+        note: impl FnOnce(&mut Vec<ReplacementStatus>, &mut VolumeRecords),
     ) -> Result<Option<Page>, LedgerError> {
         let state = CauseState::Replacement(look);
-        match settlement::ended(page, member, state, &self.seen, settle_time) {
-            Some(ended) => self.settle(page, &[ended]).await,
+        match due::ended(page, member, state, &self.seen, settle_time) {
+            Some(ended) => {
+                let mut volumes = page.volume_records();
+                let note = |status: &mut QuorumDisruptionBudgetStatus| {
+                    note(&mut status.replacements, &mut volumes);
+                    wire::write_volumes(volumes, status);
+                };
+                self.settle_and_note(page, &[ended], note).await
+            }
             None => Ok(None),
         }
     }
 
     /// Changes what the budget shows. Grants, the record of trust, admitted deletions, the move of
-    /// leadership and the records of runs and volumes stay as they are on the page, whatever the closure does to
-    /// them. `None` if nothing changes.
+    /// leadership and the records of runs, replacements and volumes stay as they are on the page,
+    /// whatever the closure does to them. `None` if nothing changes.
     pub async fn write_status(
         &self,
         page: &Page,
@@ -233,6 +246,7 @@ impl Ledger {
         status.leader_move.clone_from(&before.leader_move);
         status.defragmentations.clone_from(&before.defragmentations);
         status.volumes.clone_from(&before.volumes);
+        status.replacements.clone_from(&before.replacements);
         self.put_changed(page, status).await
     }
 
@@ -358,6 +372,7 @@ impl Ledger {
                 && kept.leader_move == written.leader_move
                 && kept.defragmentations == written.defragmentations
                 && kept.volumes == written.volumes
+                && kept.replacements == written.replacements
         });
         if !kept {
             return Err(LedgerError::NotKept);

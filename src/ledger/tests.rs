@@ -12,20 +12,20 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Ledger, Page};
-use crate::clock::{Clock, Hands};
+use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::BUDGET;
 use crate::quorum::{ClusterRef, Grants, Permitted, PodName};
 
 const SETTLE: Duration = Duration::from_secs(120);
 
-/// A server with one budget of this status, a ledger on it, and the hands of the ledger's clock.
-fn ledger_with(status: &Value) -> (FakeApi, Ledger, Hands) {
+/// A server with one budget of this status, a ledger on it, and the hand of the ledger's clock.
+fn ledger_with(status: &Value) -> (FakeApi, Ledger, ClockHand) {
     let api = FakeApi::default();
     put_budget(&api, "uid-a", status);
-    let (clock, hands) = Clock::frozen(Timestamp::UNIX_EPOCH);
+    let (clock, hand) = Clock::frozen(Timestamp::UNIX_EPOCH);
     let ledger = Ledger::new(api.client(), clock);
-    (api, ledger, hands)
+    (api, ledger, hand)
 }
 
 fn put_budget(api: &FakeApi, uid: &str, status: &Value) {

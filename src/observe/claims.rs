@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::patience::soon;
-use super::{ObserveError, Observer, World, labels_enrol, scope};
+use super::{ObserveError, Observer, World, belonging, labels_enrol};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClaimState, ClusterRef, PodName};
@@ -213,7 +213,7 @@ pub(super) fn templates(set: &StatefulSet) -> impl Iterator<Item = &str> {
 /// name.
 fn possible(claim: &str) -> Option<(&str, &str)> {
     let (rest, ordinal) = claim.rsplit_once('-')?;
-    let is_ordinal = scope::ordinal("", &PodName::new(format!("-{ordinal}"))).is_some();
+    let is_ordinal = belonging::ordinal("", &PodName::new(format!("-{ordinal}"))).is_some();
     (is_ordinal && rest.contains('-')).then_some((rest, ordinal))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::settings::Settings;
-use super::{containers, pods, scope};
+use super::{belonging, containers, pods};
 use crate::api::{MemberStatus, MembersSpec};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
@@ -15,7 +15,7 @@ const CLIENT_PORT: u16 = 2379;
 
 /// The settings that all members of a cluster share.
 #[derive(Debug, Clone)]
-pub(super) struct Manner<'a> {
+pub(super) struct SharedSettings<'a> {
     pub(super) namespace: &'a str,
     /// The StatefulSet's governing service, for pods that name none.
     pub(super) service: Option<&'a str>,
@@ -24,8 +24,8 @@ pub(super) struct Manner<'a> {
 }
 
 /// The endpoint of a pod's member. `None` if the pod has no address.
-pub(super) fn of_pod(pod: &Pod, manner: &Manner<'_>) -> Option<Endpoint> {
-    let port = manner
+pub(super) fn of_pod(pod: &Pod, shared: &SharedSettings<'_>) -> Option<Endpoint> {
+    let port = shared
         .members
         .client_port
         .and_then(|p| u16::try_from(p).ok());
@@ -33,22 +33,22 @@ pub(super) fn of_pod(pod: &Pod, manner: &Manner<'_>) -> Option<Endpoint> {
         .or_else(|| told_port(pod))
         .or_else(|| named_port(pod))
         .unwrap_or(CLIENT_PORT);
-    let named = manner.members.server_name.clone();
+    let named = shared.members.server_name.clone();
     Some(Endpoint {
         target: Target::Pod(pods::uid(pod)),
         address: with_port(pods::address(pod)?, port),
-        server_name: named.or_else(|| dns_name(pod, manner.service, manner.namespace)),
-        tls: manner.tls.clone(),
+        server_name: named.or_else(|| dns_name(pod, shared.service, shared.namespace)),
+        tls: shared.tls.clone(),
     })
 }
 
 /// The endpoint of a voter without a pod, from the budget's record. `None` if the record is not
 /// enough.
-pub(super) fn of_external(member: &MemberStatus, manner: &Manner<'_>) -> Option<Endpoint> {
+pub(super) fn of_external(member: &MemberStatus, shared: &SharedSettings<'_>) -> Option<Endpoint> {
     let id = member.member_id.as_ref()?.parse().ok()?;
     let url = member.client_urls.first()?;
-    let mut endpoint = Endpoint::external(id, url, manner.tls.as_ref()).ok()?;
-    if let Some(named) = &manner.members.server_name {
+    let mut endpoint = Endpoint::external(id, url, shared.tls.as_ref()).ok()?;
+    if let Some(named) = &shared.members.server_name {
         endpoint.server_name = Some(named.clone());
     }
     Some(endpoint)
@@ -94,7 +94,10 @@ fn named_port(pod: &Pod) -> Option<u16> {
 pub(super) fn dns_name(pod: &Pod, service: Option<&str>, namespace: &str) -> Option<String> {
     let own = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref());
     let service = own.or(service).filter(|service| !service.is_empty())?;
-    Some(format!("{}.{service}.{namespace}.svc", scope::name(pod)))
+    Some(format!(
+        "{}.{service}.{namespace}.svc",
+        belonging::name(pod)
+    ))
 }
 
 pub(super) fn with_port(address: &str, port: u16) -> String {

@@ -6,8 +6,8 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
+use super::belonging::named_after;
 use super::enrolment::{are_of_druid, is_enrolled, opts_out};
-use super::scope::named_after;
 use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClusterRef, PodName};

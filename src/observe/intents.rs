@@ -65,7 +65,7 @@ impl Intents {
         let (value, written) = self.announced.as_ref()?;
         if value.trim().parse::<Intent>().is_err() {
             return Some(format!(
-                "{INTENT}: {value:?} is neither delete nor scale-in"
+                "{INTENT}: {value:?} is neither delete nor scale-in nor bootstrap"
             ));
         }
         match written {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 
-use super::scope;
+use super::belonging;
 use super::teardown::{self, Around, Owner};
 use super::{ObserveError, Observer, nodes, overrides, owner, pods};
 use crate::ledger::Page;
@@ -126,7 +126,7 @@ impl Observer {
         let Some(set) = set.filter(|set| pod.is_none_or(|pod| is_referred(pod, set))) else {
             return Owner::Unknown;
         };
-        let Some(owner) = scope::controller(&set.metadata).map(owner::recorded) else {
+        let Some(owner) = belonging::controller(&set.metadata).map(owner::recorded) else {
             return Owner::None;
         };
         self.owner_states().state(&cluster.namespace, &owner).await
@@ -134,6 +134,6 @@ impl Observer {
 }
 
 fn is_referred(pod: &PodObject, set: &StatefulSet) -> bool {
-    let uid = scope::set_uid(&pod.metadata);
+    let uid = belonging::set_uid(&pod.metadata);
     uid.is_some() && uid == set.metadata.uid
 }

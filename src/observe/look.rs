@@ -10,7 +10,7 @@ use futures::future::{Either, join_all, select};
 use tokio::time::Instant;
 
 use super::{Ages, ObserveError, Observer, World, pods};
-use crate::etcd::{Endpoint, Pace};
+use crate::etcd::{Endpoint, TimeLimit};
 use crate::ledger::Page;
 use crate::quorum::evidence::{Probe, Round, Unanswered};
 use crate::quorum::pod::Pod;
@@ -58,7 +58,7 @@ impl Observer {
     /// Looks at a whole cluster for a decision about no pod in particular. A member that has not
     /// answered by `latest` counts as silent.
     pub async fn look(&self, page: &Page, latest: Instant) -> Result<Look, ObserveError> {
-        let usual = self.pace(page)?;
+        let usual = self.time_limit(page)?;
         let world = self.world(page, None, Kind::Delete).await?;
         let mut round = self.ask(world.endpoints(), &usual, latest).await;
         self.explain_silence(&world, &mut round, latest).await;
@@ -103,7 +103,7 @@ impl Observer {
         latest: Instant,
         early: impl FnOnce(&World) -> Option<E>,
     ) -> Result<Sooner<E>, ObserveError> {
-        let usual = self.pace(page)?;
+        let usual = self.time_limit(page)?;
         let likely = self.likely_endpoints(&page.cluster);
         let world = pin!(self.world(page, Some(name), kind));
         let asked = pin!(self.ask(&likely, &usual, latest));
@@ -132,11 +132,11 @@ impl Observer {
     /// Completes a look that nobody waits for, and lets the stopwatches take it in. `world` comes
     /// from [`Self::world_at_leisure`].
     pub async fn watch(&self, page: &Page, world: World) -> Result<Look, ObserveError> {
-        let usual = self.pace(page)?;
+        let usual = self.time_limit(page)?;
         let asked = self.clock().instant();
         let prober = self.prober();
         let latest = asked + AT_LEISURE;
-        let round = prober.round_at_pace(world.endpoints(), &usual, latest);
+        let round = prober.round_within(world.endpoints(), &usual, latest);
         let mut round = round.await;
         self.explain_silence(&world, &mut round, latest).await;
         // The stopwatches count from the beginning of one round to the beginning of the next.
@@ -148,27 +148,27 @@ impl Observer {
 
     /// The time that the members of a cluster may take to answer.
     pub fn patience(&self, page: &Page) -> Result<Duration, ObserveError> {
-        self.pace(page).map(|pace| pace.timeout())
+        self.time_limit(page).map(|limit| limit.timeout())
     }
 
     /// Forgets everything about a cluster that is no longer guarded.
     pub fn forget(&self, cluster: &ClusterRef) {
         self.memory().forget(cluster);
         self.ledger().seen().forget(cluster);
-        self.metrics().forget(cluster);
+        self.metrics().clusters.forget(cluster);
     }
 
-    fn pace(&self, page: &Page) -> Result<Arc<Pace>, ObserveError> {
+    fn time_limit(&self, page: &Page) -> Result<Arc<TimeLimit>, ObserveError> {
         let members = &page.budget().spec.members;
         let base = members.probe_timeout().map_err(ObserveError::Spec)?;
         let base = base.unwrap_or(self.probe_timeout());
-        Ok(self.memory().pace(&page.cluster, base))
+        Ok(self.memory().time_limit(&page.cluster, base))
     }
 
     /// Asks members for a decision.
-    async fn ask(&self, endpoints: &[Endpoint], pace: &Pace, latest: Instant) -> Round {
+    async fn ask(&self, endpoints: &[Endpoint], limit: &TimeLimit, latest: Instant) -> Round {
         let start = self.clock().instant();
-        let round = self.prober().round_at_pace(endpoints, pace, latest).await;
+        let round = self.prober().round_within(endpoints, limit, latest).await;
         self.metrics()
             .took(Phase::Probe, self.clock().instant() - start);
         round

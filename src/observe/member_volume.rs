@@ -1,9 +1,12 @@
 //! The claim and the volume that have the data of a member.
 
-use k8s_openapi::api::core::v1::{Container, PersistentVolume, PersistentVolumeClaim};
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Container, PersistentVolume, PersistentVolumeClaim, PodSpec};
 use kube::Api;
 
-use super::claims::{claims_of, templates};
+use super::claims::templates;
 use super::mounts::mount_of;
 use super::patience::soon;
 use super::settings::Settings;
@@ -31,33 +34,40 @@ impl World {
     /// there is. `None` if the data is on no claim, or nobody can tell on which.
     pub fn data_claim(&self, pod: &PodName) -> Option<String> {
         let set = self.stateful_set();
-        let given: Vec<&str> = set.into_iter().flat_map(templates).collect();
-        if let Some(here) = self.pod(pod) {
-            let claims: Vec<&str> = claims_of(here).collect();
-            let spec = here.spec.as_ref()?;
-            let found = containers::etcd(here).map(data_volume);
-            return match found {
-                Some(Directory::On(volume)) => {
-                    let mut volumes = spec.volumes.iter().flatten();
-                    let volume = volumes.find(|found| found.name == volume)?;
-                    let claim = volume.persistent_volume_claim.as_ref()?;
-                    Some(claim.claim_name.clone())
-                }
-                Some(Directory::Elsewhere) => None,
-                Some(Directory::Untold) | None => only(&claims).map(str::to_owned),
-            };
-        }
-        let spec = set?.spec.as_ref()?.template.spec.as_ref()?;
-        let names = spec.containers.iter().map(|c| c.name.as_str());
-        let name = containers::which_is_etcd(names);
-        let mut all = spec.containers.iter();
-        let etcd = all.find(|c| Some(c.name.as_str()) == name);
-        let template = match etcd.map(data_volume) {
-            Some(Directory::On(volume)) => given.into_iter().find(|given| *given == volume)?,
-            Some(Directory::Elsewhere) => return None,
-            Some(Directory::Untold) | None => only(&given)?,
+        let spec = match self.pod(pod) {
+            Some(pod) => pod.spec.as_ref()?,
+            None => set?.spec.as_ref()?.template.spec.as_ref()?,
         };
-        Some(format!("{template}-{pod}"))
+        data_claim(spec, set, pod)
+    }
+}
+
+/// The claim with the data of the member in a pod with this spec, which may be that of the
+/// template.
+pub(super) fn data_claim(
+    spec: &PodSpec,
+    set: Option<&StatefulSet>,
+    pod: &PodName,
+) -> Option<String> {
+    let used = spec.volumes.iter().flatten().filter_map(|volume| {
+        let claim = volume.persistent_volume_claim.as_ref()?;
+        Some((volume.name.as_str(), claim.claim_name.clone()))
+    });
+    let given = set.into_iter().flat_map(templates);
+    let given = given.map(|template| (template, format!("{template}-{pod}")));
+    // The StatefulSet controller replaces volumes of the names of its templates.
+    let claims: BTreeMap<&str, String> = used.chain(given).collect();
+    let names = spec.containers.iter().map(|c| c.name.as_str());
+    let name = containers::which_is_etcd(names);
+    let mut all = spec.containers.iter();
+    let etcd = all.find(|container| Some(container.name.as_str()) == name);
+    match etcd.map(data_volume) {
+        Some(Directory::On(volume)) => claims.get(volume).cloned(),
+        Some(Directory::Elsewhere) => None,
+        Some(Directory::Untold) | None => {
+            let mut claims = claims.into_values();
+            claims.next().filter(|_| claims.next().is_none())
+        }
     }
 }
 
@@ -67,7 +77,7 @@ enum Directory<'a> {
     On(&'a str),
     /// On no volume.
     Elsewhere,
-    /// Its settings do not say where.
+    /// Unknown: etcd's settings do not say where.
     Untold,
 }
 
@@ -78,13 +88,6 @@ fn data_volume(etcd: &Container) -> Directory<'_> {
     match mount_of(&directory.value, etcd) {
         Some(mount) => Directory::On(&mount.name),
         None => Directory::Elsewhere,
-    }
-}
-
-fn only<'a>(all: &[&'a str]) -> Option<&'a str> {
-    match all {
-        [one] => Some(one),
-        _ => None,
     }
 }
 

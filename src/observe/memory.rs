@@ -2,7 +2,7 @@
 //!
 //! - A *hint* says which objects the last reading needed, so that the next one can request all of
 //!   them at once. No decision is based on a hint.
-//! - A *pace* says how quickly the members answered, and so how long the next round waits for them.
+//! - A *time limit* says how quickly the members answered, and so how long the next round waits for them.
 //! - A *stopwatch* says for how long quorum has been lost without a gap, and for how long each
 //!   learner has made no progress. Rule 11 and rule 13 of the decision need these times. They come
 //!   from the looks of the reconcile loop, never from admission.
@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Ages;
-use super::volumes::TlsSecrets;
+use super::access::TlsSecrets;
 use crate::api::OwnerStatus;
-use crate::etcd::{Endpoint, Pace};
+use crate::etcd::{Endpoint, TimeLimit};
 use crate::quorum::evidence::Round;
 use crate::quorum::{ClusterRef, Condition, MemberId, PodName, Role, Snapshot};
 
@@ -36,8 +36,8 @@ pub(super) struct Memory(Mutex<HashMap<ClusterRef, Remembered>>);
 #[derive(Default)]
 struct Remembered {
     hint: Hint,
-    /// The pace, with the time limit that it begins with.
-    pace: Option<(Duration, Arc<Pace>)>,
+    /// The time limit, and what it began with.
+    limit: Option<(Duration, Arc<TimeLimit>)>,
     stopwatch: Option<Stopwatch>,
 }
 
@@ -83,16 +83,16 @@ impl Memory {
         self.lock().entry(cluster.clone()).or_default().hint = hint;
     }
 
-    /// The pace of a cluster whose rounds take at least `base`.
-    pub(super) fn pace(&self, cluster: &ClusterRef, base: Duration) -> Arc<Pace> {
+    /// The time limit of a cluster whose rounds take at least `base`.
+    pub(super) fn time_limit(&self, cluster: &ClusterRef, base: Duration) -> Arc<TimeLimit> {
         let mut remembered = self.lock();
-        let known = &mut remembered.entry(cluster.clone()).or_default().pace;
-        let (_, pace) = match known.take() {
+        let known = &mut remembered.entry(cluster.clone()).or_default().limit;
+        let (_, limit) = match known.take() {
             Some(known) if known.0 == base => known,
-            _ => (base, Arc::new(Pace::new(base))),
+            _ => (base, Arc::new(TimeLimit::new(base))),
         };
-        *known = Some((base, Arc::clone(&pace)));
-        pace
+        *known = Some((base, Arc::clone(&limit)));
+        limit
     }
 
     /// The times until now. A stopwatch that nobody looked at for [`GAP`] says nothing.

@@ -6,6 +6,8 @@
 //! facts is pure. [`World`] keeps the objects, so that one reading gives the facts for any pod of
 //! the cluster.
 
+mod access;
+mod belonging;
 mod claims;
 mod containers;
 mod disruption_budget;
@@ -13,6 +15,8 @@ mod endpoints;
 mod enrolment;
 mod error;
 mod identify;
+mod identity;
+mod initial_state;
 mod intents;
 mod lease;
 mod ledgerless;
@@ -20,6 +24,7 @@ mod look;
 mod member_volume;
 mod memory;
 mod mounts;
+mod needed;
 mod nodes;
 mod observer;
 mod overrides;
@@ -29,34 +34,33 @@ mod peer_tls;
 mod pods;
 mod reach;
 mod reads;
-mod scope;
 mod secrets;
 mod set_surroundings;
 mod settings;
 mod sidecar;
 mod teardown;
 mod upkeep;
-mod volumes;
-mod wants;
 mod world;
 
+pub use access::{Access, Transport};
+pub use belonging::{is_stateful_set, named_after};
 pub use claims::{ClaimIdentity, PodData};
 pub use containers::{etcd_history, which_is_etcd};
 pub use enrolment::{is_enrolled, labels_enrol, opts_out};
 pub use error::ObserveError;
 pub use identify::Identity;
+pub use identity::{is_held, membership};
+pub use initial_state::{Change, JOINING, joining};
 pub use intents::Intents;
 pub use ledgerless::Ledgerless;
 pub use look::{Look, PodLook, Sooner};
 pub use member_volume::MemberClaim;
+pub use needed::access;
 pub use observer::{Observer, Sources};
 pub use overrides::{OverrideState, standing};
-pub use scope::{is_stateful_set, named_after};
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use sidecar::{SidecarStarts, starts};
 pub use teardown::first_ordinal;
-pub use volumes::{Access, Transport};
-pub use wants::access;
 pub use world::{Ages, World};
 
 #[cfg(test)]

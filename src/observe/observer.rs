@@ -15,6 +15,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 
 use super::ObserveError;
+use super::access::TlsSecrets;
 use super::claims::{ClaimReads, claims_of};
 use super::memory::{Hint, Memory};
 use super::owner::Owners;
@@ -22,9 +23,8 @@ use super::patience::in_time;
 use super::reach::reach;
 use super::secrets::Identities;
 use super::teardown::Owner;
-use super::volumes::TlsSecrets;
 use super::world::{Objects, World};
-use super::{pods, scope, wants};
+use super::{belonging, needed, pods};
 use crate::api::OwnerStatus;
 use crate::clock::Clock;
 use crate::etcd::{Endpoint, Prober, TlsIdentity};
@@ -142,7 +142,7 @@ impl Observer {
         let likely = self.claims(&page.cluster, likely.into_iter().flatten());
         let (first, likely) = tokio::join!(Box::pin(first), likely);
         let first = first?;
-        let selector = wants::selector(first.set.as_ref(), page)?;
+        let selector = needed::selector(first.set.as_ref(), page)?;
         let set = first.set.as_ref();
         let pods = match first.pods {
             // The first wave reads pods and StatefulSet concurrently. A StatefulSet that is deleted
@@ -151,7 +151,7 @@ impl Observer {
             Some(pods) if hint.selector == selector && all_belong(&pods, set) => pods,
             _ => self.list_pods(&page.cluster, selector.as_deref()).await?,
         };
-        let names = wants::pods(set, page, target);
+        let names = needed::pods(set, page, target);
         let pods = self.with_named(&page.cluster, pods, selector.as_deref(), names);
         let pods = pods.await?;
         let wanted = Hint {
@@ -164,13 +164,13 @@ impl Observer {
                 .iter()
                 .map(|pod| {
                     (
-                        scope::name(pod),
+                        belonging::name(pod),
                         claims_of(pod).map(str::to_owned).collect(),
                     )
                 })
                 .collect(),
-            owners: wants::owners(first.set.as_ref(), page),
-            tls: wants::tls(&policy, page, first.set.as_ref(), &pods),
+            owners: needed::owners(first.set.as_ref(), page),
+            tls: needed::tls(&policy, page, first.set.as_ref(), &pods),
             selector,
             endpoints: Vec::new(),
         };
@@ -395,5 +395,5 @@ fn all_belong(pods: &[Pod], set: Option<&StatefulSet>) -> bool {
 /// The UID of the StatefulSet that a pod refers to, if it is not this one.
 fn missing_set(pod: &Pod, set: Option<&StatefulSet>) -> Option<String> {
     let current = set.and_then(|set| set.metadata.uid.as_deref());
-    scope::set_uid(&pod.metadata).filter(|uid| Some(uid.as_str()) != current)
+    belonging::set_uid(&pod.metadata).filter(|uid| Some(uid.as_str()) != current)
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod as PodObject;
 
-use super::{containers, scope};
+use super::{belonging, containers};
 use crate::api::names;
 use crate::ledger::Page;
 use crate::quorum::pod::{LeaseRole, Node, Pod};
@@ -16,7 +16,7 @@ pub(super) fn facts(
     lease_role: Option<LeaseRole>,
     page: Option<&Page>,
 ) -> Pod {
-    let name = scope::name(pod);
+    let name = belonging::name(pod);
     let uid = uid(pod);
     Pod {
         ordinal: Ordinal::of(&name),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::endpoints::{self, Manner};
+use super::endpoints::{self, SharedSettings};
 use super::pods;
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::ledger::Page;
@@ -40,7 +40,7 @@ pub(super) fn reach(
         Err(why) => return nobody(pods, &Unanswered::Tls(why)),
     };
     let spec = set.and_then(|set| set.spec.as_ref());
-    let manner = Manner {
+    let shared = SharedSettings {
         namespace: &page.cluster.namespace,
         service: spec.and_then(|spec| spec.service_name.as_deref()),
         members: &page.budget().spec.members,
@@ -48,7 +48,7 @@ pub(super) fn reach(
     };
     let mut reach = Reach::default();
     for pod in pods {
-        match endpoints::of_pod(pod, &manner) {
+        match endpoints::of_pod(pod, &shared) {
             Some(endpoint) => reach.endpoints.push(endpoint),
             None => reach.unreachable.push(Probe::unanswered(
                 Target::Pod(pods::uid(pod)),
@@ -58,7 +58,7 @@ pub(super) fn reach(
     }
     let externals = page
         .externals()
-        .filter_map(|member| endpoints::of_external(member, &manner));
+        .filter_map(|member| endpoints::of_external(member, &shared));
     reach.endpoints.extend(externals.take(MOST_EXTERNAL));
     reach
 }

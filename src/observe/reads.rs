@@ -10,11 +10,11 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::ListParams;
 
+use super::access::TlsSecrets;
 use super::observer::Tls;
 use super::patience::soon;
 use super::teardown::Owner;
-use super::volumes::TlsSecrets;
-use super::{ObserveError, Observer, nodes, scope};
+use super::{ObserveError, Observer, belonging, nodes};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
 use crate::quorum::pod::Node;
@@ -66,7 +66,7 @@ impl Observer {
             ..ListParams::default()
         };
         let pods = pods.list(&parameters).await.map_err(ObserveError::Pods)?;
-        let of_cluster = |pod: &Pod| scope::name(pod).is_given_by(&cluster.name);
+        let of_cluster = |pod: &Pod| belonging::name(pod).is_given_by(&cluster.name);
         Ok(pods.items.into_iter().filter(of_cluster).collect())
     }
 
@@ -80,7 +80,7 @@ impl Observer {
         selector: Option<&str>,
         names: impl Iterator<Item = PodName>,
     ) -> Result<Vec<Pod>, ObserveError> {
-        let listed: BTreeSet<PodName> = pods.iter().map(scope::name).collect();
+        let listed: BTreeSet<PodName> = pods.iter().map(belonging::name).collect();
         let missing = names.filter(|name| !listed.contains(name));
         // A StatefulSet may ask for any number of pods, so not all missing names are enumerated.
         let missing: BTreeSet<PodName> = missing.take(MOST_READ_BY_NAME + 1).collect();
@@ -94,7 +94,7 @@ impl Observer {
                 .map(|name| self.pod(&cluster.namespace, name));
             pods.extend(try_join_all(found).await?.into_iter().flatten());
         }
-        pods.sort_by_key(scope::name);
+        pods.sort_by_key(belonging::name);
         Ok(pods)
     }
 

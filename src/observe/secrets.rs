@@ -7,8 +7,8 @@ use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 
+use super::access::{CaRef, ClientRef, TlsSecrets, UserRef};
 use super::mounts::SecretKey;
-use super::volumes::{CaRef, ClientRef, TlsSecrets, UserRef};
 use crate::causes::causes;
 use crate::etcd::{TlsIdentity, User};
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use super::teardown::Owner;
-use super::{ObserveError, Observer, is_enrolled, owner, scope};
+use super::{ObserveError, Observer, belonging, is_enrolled, owner};
 use crate::ledger::LedgerError;
 use crate::quorum::ClusterRef;
 
@@ -44,7 +44,9 @@ impl Observer {
     ) -> Result<SetSurroundings, ObserveError> {
         let (set, namespace_terminating) =
             tokio::try_join!(self.set(cluster), self.namespace_terminating(cluster))?;
-        let controller = set.as_ref().and_then(|s| scope::controller(&s.metadata));
+        let controller = set
+            .as_ref()
+            .and_then(|s| belonging::controller(&s.metadata));
         let owner = match controller.map(owner::recorded) {
             None => SetOwner::None,
             Some(reference) => {

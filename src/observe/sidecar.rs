@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
+use super::access::{CaRef, TlsSecrets, authority_in};
 use super::settings::Settings;
-use super::volumes::{CaRef, TlsSecrets, authority_in};
 use super::{Observer, World, containers, endpoints, pods};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;

@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::scope::{self, Belonging};
+use super::belonging::{self, Belonging};
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
 use crate::quorum::{Ordinal, PodName, Teardown};
 
@@ -48,14 +48,14 @@ pub(super) fn of_pod(pod: &Pod, around: &Around<'_>) -> Option<Teardown> {
         return Some(Teardown::Namespace);
     }
     // A pod without a StatefulSet was orphaned on purpose, so it stays.
-    let Belonging::ToSet { name, uid } = scope::belonging(&pod.metadata) else {
+    let Belonging::ToSet { name, uid } = belonging::belonging(&pod.metadata) else {
         return None;
     };
     let referred = around
         .set
         .filter(|set| set.metadata.uid.as_deref() == Some(uid.as_str()));
     match referred {
-        Some(set) => with_set(&scope::name(pod), &name, &uid, set, around),
+        Some(set) => with_set(&belonging::name(pod), &name, &uid, set, around),
         None => without_set(pod, &uid, around),
     }
 }
@@ -105,7 +105,7 @@ fn with_set(
     if replicas == 0 {
         return Some(Teardown::Hibernation);
     }
-    let index = index(set, scope::ordinal(name, pod)?.0)?;
+    let index = index(set, belonging::ordinal(name, pod)?.0)?;
     let recorded = recorded(around).and_then(|r| r.scale_in.as_ref());
     let scaled_in = recorded.is_some_and(|scale_in| scale_in.lets_go(uid, index, replicas));
     scaled_in.then_some(Teardown::ScaleIn)
@@ -143,7 +143,7 @@ pub(super) fn unfinished(set: &StatefulSet, pods: &[Pod]) -> Option<BTreeSet<Str
         let terminates = pod.metadata.deletion_timestamp.is_some();
         !terminates && precedes(pod, set)
     });
-    let referred = staying.filter_map(|pod| scope::set_uid(&pod.metadata));
+    let referred = staying.filter_map(|pod| belonging::set_uid(&pod.metadata));
     Some(referred.chain([current]).collect())
 }
 

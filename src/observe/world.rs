@@ -9,10 +9,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod as PodObject;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
+use super::belonging;
 use super::claims::ClaimReads;
 use super::owner;
 use super::reach::Reach;
-use super::scope;
 use super::teardown::{self, Around, Owner};
 use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
 use crate::api::{OwnerStatus, StatefulSetStatus, names};
@@ -109,7 +109,7 @@ impl World {
         self.objects
             .pods
             .iter()
-            .find(|pod| scope::name(pod) == *name)
+            .find(|pod| belonging::name(pod) == *name)
     }
 
     /// The facts about the pod of the cluster with this name.
@@ -227,6 +227,11 @@ impl World {
 
     /// The facts that the budget should record. `snapshot` is the judged cluster, if it was judged.
     pub fn status_update(&self, snapshot: Option<&Snapshot>) -> StatusUpdate {
+        self.complete(StatusUpdate::default(), snapshot)
+    }
+
+    /// Completes an update by the facts that the budget should record.
+    pub fn complete(&self, update: StatusUpdate, snapshot: Option<&Snapshot>) -> StatusUpdate {
         let set = self.objects.set.as_ref();
         let grace = self.policy.scale_out_grace;
         StatusUpdate {
@@ -239,16 +244,13 @@ impl World {
             selector: self.objects.selector.clone(),
             trust: Some(self.objects.trust),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
-            tolerance: None,
-            leader_move: None,
-            defragmentation: None,
-            volumes: None,
+            ..update
         }
     }
 
     fn facts_of(&self, page: &Page, pod: &PodObject) -> Pod {
         let node = nodes::of_pod(pod, &self.objects.nodes);
-        let role = lease::role_of(&scope::name(pod), &self.objects.leases);
+        let role = lease::role_of(&belonging::name(pod), &self.objects.leases);
         Pod {
             up_for: containers::up_for(pod, self.objects.now),
             ..pods::facts(pod, node, role, Some(page))
@@ -271,7 +273,7 @@ impl World {
     /// The surroundings of a pod, or of the data of a member without one.
     fn around<'a>(&'a self, page: &'a Page, pod: Option<&PodObject>) -> Around<'a> {
         let uid = match (pod, &self.objects.set) {
-            (Some(pod), _) => scope::set_uid(&pod.metadata),
+            (Some(pod), _) => belonging::set_uid(&pod.metadata),
             (None, Some(set)) => set.metadata.uid.clone(),
             (None, None) => page
                 .status()
@@ -294,7 +296,7 @@ impl World {
         let set = self.objects.set.as_ref();
         let set = set.filter(|set| set.metadata.uid.as_deref() == Some(uid));
         let whose = match (set, teardown::recorded_set(page.status(), uid)) {
-            (Some(set), _) => scope::controller(&set.metadata).map(owner::recorded),
+            (Some(set), _) => belonging::controller(&set.metadata).map(owner::recorded),
             (None, Some(recorded)) => recorded.owner.clone(),
             (None, None) => return Owner::Unknown,
         };
@@ -331,6 +333,6 @@ impl World {
 fn remembered(set: &StatefulSet) -> Option<StatefulSetStatus> {
     Some(StatefulSetStatus {
         uid: set.metadata.uid.clone()?,
-        owner: scope::controller(&set.metadata).map(owner::recorded),
+        owner: belonging::controller(&set.metadata).map(owner::recorded),
     })
 }

@@ -15,7 +15,7 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use tokio::net::TcpStream;
@@ -23,6 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use super::page::{PATH, REACHES};
 use super::rule::PeerAnswer;
+use crate::crypto;
 
 /// The time limit of a probe. A webhook call may take longer, but three probes have to end within
 /// two seconds.
@@ -36,7 +37,7 @@ pub(super) struct Prober(TlsConnector);
 
 impl Prober {
     pub(super) fn new() -> Result<Self, rustls::Error> {
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = crypto::provider();
         let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?
             .dangerous()

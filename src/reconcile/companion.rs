@@ -34,7 +34,16 @@ enum Step {
 /// The name of a cluster's companion. It differs from the cluster's name, which operators use for
 /// their own budgets.
 fn name_of(cluster: &ClusterRef) -> String {
-    format!("quorumgate-{}", cluster.name)
+    format!("{PREFIX}{}", cluster.name)
+}
+
+/// The beginning of every companion's name.
+const PREFIX: &str = "quorumgate-";
+
+/// Whether a `PodDisruptionBudget` is the companion of any cluster.
+pub(super) fn is_companion(pdb: &PodDisruptionBudget) -> bool {
+    let name = pdb.name_any();
+    name.starts_with(PREFIX) && is_ours(pdb, &name)
 }
 
 /// Evictions that the companion must permit in addition to those of planners.
@@ -70,7 +79,7 @@ impl Evictions {
 
 /// The number of members that must stay Ready for the gate to permit an eviction.
 ///
-/// This is the majority, less the voters that have no pod here. The number is 0 if the budget's
+/// The number is the majority, less the voters that have no pod here; it is 0 if the budget's
 /// policy lets the only member go, and 1 if the policy lets one of two members go.
 pub(super) fn min_available(
     voters: u32,

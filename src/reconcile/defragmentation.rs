@@ -6,7 +6,7 @@
 //! that nobody can be at it any more, and the member does not say otherwise.
 
 mod calls;
-mod gather;
+pub(super) mod gather;
 mod runs;
 mod steps;
 mod tell;
@@ -19,8 +19,8 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Run;
-use super::keeper::{RESYNC, Wake};
 use super::look::{self, Look, Problem};
+use super::workers::{RESYNC, Wake};
 use crate::api::{cause_kind, condition};
 use crate::causes::causes;
 use crate::ledger::Page;
@@ -29,7 +29,7 @@ use crate::plan::defragmentation::{
     Call, Disarm, Mode, Next, Refusal, Step, disarm, next, progress,
 };
 use crate::quorum::evidence::AlarmKind;
-use crate::quorum::{ClusterRef, Grants, Snapshot};
+use crate::quorum::{ClusterRef, Snapshot};
 pub(super) use calls::Calls;
 use gather::{Gathered, Known, Open, gather, open, request};
 use steps::STEP;
@@ -275,8 +275,7 @@ impl Driver {
 
     /// Notes whether all voters serve. Returns for how long they have.
     fn note_served(&mut self, snapshot: &Snapshot, now: Instant) -> Duration {
-        let none = Grants::default();
-        let all = snapshot.serving(&none, None) >= snapshot.voters(&none, None);
+        let all = snapshot.all_voters_serve();
         let before = self.served.take();
         let before = before.filter(|(_, last)| now.saturating_duration_since(*last) < GAP);
         let since = before.map_or(now, |(since, _)| since);

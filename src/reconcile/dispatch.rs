@@ -1,4 +1,4 @@
-//! Turns changes of objects into wakes of keepers, and keeps one set of keepers per cluster.
+//! Turns changes of objects into wakes of workers, and keeps one set of workers per cluster.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::enrol::{Bounds, Enrolment};
-use super::keeper::{Broke, Keepers, RESYNC, Wake};
 use super::watches::Change;
-use super::{Run, defragmentation, guard, rollout, status};
+use super::workers::{Broke, RESYNC, Wake, Workers};
+use super::{Run, defragmentation, ledger_worker, replacement, rollout, status_worker};
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::{Notice, Severity};
@@ -30,7 +30,7 @@ type Begin = Box<dyn FnMut() -> Duty + Send>;
 
 struct Dispatch<'a> {
     run: &'a Arc<Run>,
-    keepers: Keepers,
+    workers: Workers,
     enrolment: Enrolment,
     /// The time of the next check of enrolment.
     enrol_at: Instant,
@@ -72,7 +72,7 @@ pub(super) async fn until_cancelled(
     let now = run.clock.instant();
     let mut dispatch = Dispatch {
         run,
-        keepers: Keepers::new(supervisor.clone(), broke(run), cancel.child_token()),
+        workers: Workers::new(supervisor.clone(), broke(run), cancel.child_token()),
         enrolment: Enrolment::new(
             run.client.clone(),
             bounds,
@@ -100,7 +100,7 @@ pub(super) async fn until_cancelled(
 }
 
 impl Dispatch<'_> {
-    /// Starts with the objects that the watches have listed. Keepers look at their cluster when
+    /// Starts with the objects that the watches have listed. Workers look at their cluster when
     /// they start, so changes that were listed before wake none of them. Otherwise every cluster
     /// would be looked at twice, of which there may be ten thousand.
     fn begin(&mut self, changes: &mut UnboundedReceiver<Change>) {
@@ -133,14 +133,14 @@ impl Dispatch<'_> {
             }
             Change::Pod(cluster) => self.wake(&cluster),
             Change::DisruptionBudget(namespace) => {
-                for wake in self.keepers.within(&namespace) {
+                for wake in self.workers.within(&namespace) {
                     wake.observer();
                     // Steps that evict wait for a budget that allows the eviction.
                     wake.rollout();
                 }
             }
             Change::Namespace { name, outage } => {
-                for wake in self.keepers.within(&name) {
+                for wake in self.workers.within(&name) {
                     match &outage {
                         Some(outage) => wake.out_of_force(outage.clone()),
                         None => wake.ledger(),
@@ -150,7 +150,7 @@ impl Dispatch<'_> {
                 self.enrol_within(BURST);
             }
             Change::Webhooks { outage } => {
-                for wake in self.keepers.all() {
+                for wake in self.workers.all() {
                     match &outage {
                         Some(outage) => wake.out_of_force(outage.clone()),
                         None => wake.ledger(),
@@ -162,10 +162,10 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Wakes the keepers of a cluster for a change of a pod. Grants are settled by pods, and the
+    /// Wakes the workers of a cluster for a change of a pod. Grants are settled by pods, and the
     /// status shows them.
     fn wake(&self, cluster: &ClusterRef) {
-        if let Some(wake) = self.keepers.of(cluster) {
+        if let Some(wake) = self.workers.of(cluster) {
             wake.ledger();
             wake.observer();
             wake.rollout();
@@ -187,10 +187,10 @@ impl Dispatch<'_> {
     }
 
     fn budget(&mut self, cluster: &ClusterRef) {
-        match (self.sight(cluster), self.keepers.of(cluster).is_some()) {
-            (true, false) => self.keepers.tend(cluster, duties(self.run)),
-            (false, true) => self.keepers.leave(cluster),
-            // The status is written often, and matters only to the cluster's own keepers.
+        match (self.sight(cluster), self.workers.of(cluster).is_some()) {
+            (true, false) => self.workers.tend(cluster, duties(self.run)),
+            (false, true) => self.workers.leave(cluster),
+            // The status is written often, and matters only to the cluster's own workers.
             (true, true) | (false, false) => return self.wake(cluster),
         }
         self.run.strategies.notify_one();
@@ -211,7 +211,7 @@ impl Dispatch<'_> {
         true
     }
 
-    /// Wakes the keepers of clusters with pods on a node.
+    /// Wakes the workers of clusters with pods on a node.
     fn node(&mut self, name: &str) {
         if !self.sight_node(name) {
             return;
@@ -219,7 +219,7 @@ impl Dispatch<'_> {
         let pods = &self.run.watches.pods;
         let here = pods.filter(|pod| pod.node() == Some(name));
         for cluster in here.iter().filter_map(|pod| pod.cluster()) {
-            if let Some(wake) = self.keepers.of(&cluster) {
+            if let Some(wake) = self.workers.of(&cluster) {
                 wake.observer();
                 // The node decides whether a silent member counts as down.
                 wake.rollout();
@@ -227,10 +227,10 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Wakes all keepers, since events may have been lost while a watch was down.
+    /// Wakes all workers, since events may have been lost while a watch was down.
     fn look_around(&mut self) {
         self.keep();
-        for wake in self.keepers.all() {
+        for wake in self.workers.all() {
             wake.ledger();
         }
         self.enrol_within(Duration::ZERO);
@@ -239,7 +239,7 @@ impl Dispatch<'_> {
     fn keep(&mut self) {
         let budgets = self.run.watches.budgets.all();
         let clusters: Vec<ClusterRef> = budgets.iter().map(|budget| budget.cluster()).collect();
-        self.keepers.keep(&clusters, duties(self.run));
+        self.workers.keep(&clusters, duties(self.run));
     }
 
     fn enrol_within(&mut self, delay: Duration) {
@@ -265,12 +265,12 @@ fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str
         };
         vec![
             (
-                "keeper of a ledger",
-                begins(|run, cluster, wake| Box::pin(guard::keep(run, cluster, wake))),
+                "worker of a ledger",
+                begins(|run, cluster, wake| Box::pin(ledger_worker::keep(run, cluster, wake))),
             ),
             (
                 "observer of a cluster",
-                begins(|run, cluster, wake| Box::pin(status::keep(run, cluster, wake))),
+                begins(|run, cluster, wake| Box::pin(status_worker::keep(run, cluster, wake))),
             ),
             (
                 "rollout of a cluster",
@@ -279,6 +279,10 @@ fn duties(run: &Arc<Run>) -> impl Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str
             (
                 "defragmentation of a cluster",
                 begins(|run, cluster, wake| Box::pin(defragmentation::keep(run, cluster, wake))),
+            ),
+            (
+                "replacement of members",
+                begins(|run, cluster, wake| Box::pin(replacement::keep(run, cluster, wake))),
             ),
         ]
     }

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::MANAGER;
+use super::in_force::is_gated;
 use super::slim_pod::SlimPod;
 use super::watches::Watches;
 use crate::api::{Enforcement, QuorumDisruptionBudget, names};
@@ -166,11 +167,6 @@ fn place(object: &ObjectMeta) -> Option<Place<'_>> {
 
 fn cluster((namespace, name): Place<'_>) -> ClusterRef {
     ClusterRef::new(namespace, name)
-}
-
-/// Whether the webhooks select a namespace.
-pub(super) fn is_gated(namespace: &Namespace) -> bool {
-    namespace.labels().get(names::GATED).map(String::as_str) == Some(names::TRUE)
 }
 
 /// The controller of enrolment.

@@ -221,14 +221,14 @@ impl Candidate {
             changed
         });
         if changed {
-            self.metrics.leads(leads);
+            self.metrics.clusters.leads(leads);
             info!(leader = leads, identity = %self.me, "leadership changed");
         }
     }
 
     async fn release(&mut self) {
         self.leading.send_replace(false);
-        self.metrics.leads(false);
+        self.metrics.clusters.leads(false);
         if self.renewed.is_none() {
             return;
         }

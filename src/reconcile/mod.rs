@@ -12,20 +12,22 @@ mod condition;
 mod defragmentation;
 mod dispatch;
 mod enrol;
-mod force;
-mod guard;
-mod keeper;
+mod in_force;
 mod lease;
+mod ledger_worker;
 mod look;
 mod members;
 mod redrive;
+mod replacement;
 mod report;
 mod rollout;
 mod slim_pod;
-mod status;
+mod status_worker;
 mod strategy;
+pub mod undo;
 mod volumes;
 mod watches;
+mod workers;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -48,7 +50,7 @@ use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
-use force::{OutOfForce, WebhookSetup};
+use in_force::{OutOfForce, WebhookSetup};
 use lease::{Candidate, Leading};
 use watches::{Change, Watches};
 
@@ -105,7 +107,7 @@ pub struct Context {
     pub settings: Settings,
 }
 
-/// The state that all keepers share.
+/// The state that all workers share.
 struct Run {
     client: Client,
     observer: Arc<Observer>,
@@ -125,7 +127,7 @@ struct Run {
     me: String,
     /// The calls of this process that make members defragment.
     calls: defragmentation::Calls,
-    /// The supervisor of work that outlives a keeper.
+    /// The supervisor of work that outlives a worker.
     supervisor: Supervisor,
     /// Cancelled when the process ends.
     ending: CancellationToken,
@@ -184,7 +186,7 @@ impl Run {
     fn is_uneasy(&self, cluster: &ClusterRef) -> bool {
         let budget = self.watches.budgets.get(&cluster.namespace, &cluster.name);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
-        status.is_some_and(status::shows_unease)
+        status.is_some_and(status_worker::shows_unease)
     }
 }
 
@@ -216,7 +218,7 @@ pub async fn run(
         move |change: Change| {
             // Verdicts go by it from now on, however long it takes until it is recorded.
             change.note_outage(ledger.seen());
-            // Nobody listens any more while the process ends.
+            // The receiver is gone while the process ends.
             let _ = changes.send(change);
         }
     });
@@ -229,7 +231,7 @@ pub async fn run(
     observer.ledger().seen().watch_webhooks({
         let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());
         Box::new(move || {
-            force::identity_in_force(
+            in_force::identity_in_force(
                 validating.state().first()?.as_ref(),
                 mutating.state().first()?.as_ref(),
             )

@@ -2,7 +2,7 @@
 //! until the taints change. So the gate asks again through its own webhook, as every client does,
 //! once the cluster can spare the member.
 //!
-//! This is done only while the taint stands, since a node that came back keeps its pods. Whether a
+//! The gate asks only while the taint stands, since a node that came back keeps its pods. Whether a
 //! pod's time on the node is over follows from the taint and the pod's tolerations, or from the
 //! condition that the taint eviction controller leaves on the pod.
 

@@ -12,7 +12,7 @@ use crate::quorum::{
 };
 
 use super::condition::{LEDGER_TRUSTED_BEFORE, put};
-use super::force::OutOfForce;
+use super::in_force::OutOfForce;
 
 /// The facts for a report.
 pub(super) struct ReportFacts<'a> {

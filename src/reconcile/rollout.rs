@@ -25,11 +25,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tracing::{info, warn};
 
 use super::Run;
-use super::keeper::{RESYNC, Wake};
 use super::look::{Look, Problem, look};
 use super::strategy::kind;
+use super::workers::{RESYNC, Wake};
 use crate::causes::causes;
-use crate::judge::Sighting;
+use crate::judge::SeenVersions;
 use crate::ledger::LedgerError;
 use crate::observe::{ObserveError, first_ordinal};
 use crate::plan::{Desired, Next, Step, WaitingOn, next_step, progress, unblock};
@@ -199,7 +199,7 @@ impl Driver {
         steps: impl Iterator<Item = &'s Step>,
     ) -> (Made, Option<WaitingOn>) {
         let mut made = Made::Nothing;
-        let mut seen = Sighting::of(&look.page, &look.world);
+        let mut seen = SeenVersions::of(&look.page, &look.world);
         for step in steps {
             if !self.run.leading.now() {
                 return (made.or(Made::Again), None);

@@ -1,5 +1,5 @@
 //! A small part of a StatefulSet's pod: its owner, its node and its revision. There may be tens of
-//! thousands of pods. Changes of pods wake keepers, for which this part is enough. Whole pods would
+//! thousands of pods. Changes of pods wake workers, for which this part is enough. Whole pods would
 //! take most of the process's memory, and parsing them would be half of the work of a start.
 
 use std::collections::BTreeMap;

@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use super::Run;
 use super::enrol::Bounds;
-use super::keeper::RESYNC;
+use super::workers::RESYNC;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::api::{StrategyChoice, UpdateStrategyStatus, Updater};
 use crate::features::Features;
@@ -138,7 +138,7 @@ enum Problem {
 
 /// Repairs until cancelled, while this replica leads. Changes of StatefulSets and budgets wake it.
 pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
-    let keeper = Keeper {
+    let repairer = Repairer {
         client: run.client.clone(),
         ledger: run.ledger().clone(),
         features: run.settings.features,
@@ -148,7 +148,7 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
         },
     };
     let mut leading = run.leading.begun_now();
-    let mut paces = Paces::default();
+    let mut backoffs = Backoffs::default();
     loop {
         let mut next = RESYNC;
         if leading.now() {
@@ -157,16 +157,16 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
                 let ClusterRef { namespace, name } = cluster;
                 run.watches.budgets.get(namespace, name).is_some()
             };
-            let due = keeper.due(&sets, guarded);
-            let (ready, wait) = paces.take(due, run.clock.instant());
+            let due = repairer.due(&sets, guarded);
+            let (ready, wait) = backoffs.take(due, run.clock.instant());
             next = wait.unwrap_or(RESYNC).min(RESYNC);
             futures::stream::iter(ready)
                 .for_each_concurrent(AT_ONCE, |cluster| {
-                    let (keeper, metrics) = (&keeper, &run.metrics);
+                    let (repairer, metrics) = (&repairer, &run.metrics);
                     async move {
                         // A panic over one StatefulSet must not keep others from their repair. The
                         // StatefulSet has its turn again after its pause.
-                        if let Err(how) = caught(keeper.repair(cluster.clone())).await {
+                        if let Err(how) = caught(repairer.repair(cluster.clone())).await {
                             error!(%cluster, %how, "the repair of its update strategy broke off: a bug, so report it");
                             metrics.duty_broke("repair of an update strategy");
                         }
@@ -185,49 +185,50 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
 
 /// The pauses of all StatefulSets that were repaired.
 #[derive(Debug, Default)]
-struct Paces(HashMap<ClusterRef, Pace>);
+struct Backoffs(HashMap<ClusterRef, Backoff>);
 
 #[derive(Debug)]
-struct Pace {
+struct Backoff {
     last: Instant,
     pause: Duration,
 }
 
-impl Paces {
+impl Backoffs {
     /// The StatefulSets that may be repaired now, and the time until the next of the others may be.
     fn take(&mut self, due: Vec<ClusterRef>, now: Instant) -> (Vec<ClusterRef>, Option<Duration>) {
-        let since = |pace: &Pace| now.saturating_duration_since(pace.last);
+        let since = |backoff: &Backoff| now.saturating_duration_since(backoff.last);
         // A StatefulSet that needed no repair for twice its pause starts without history.
-        self.0.retain(|_, pace| since(pace) < pace.pause * 2);
+        self.0
+            .retain(|_, backoff| since(backoff) < backoff.pause * 2);
         let mut wait: Option<Duration> = None;
         let mut ready = Vec::new();
         for cluster in due {
             let pause = match self.0.get(&cluster) {
-                Some(pace) if since(pace) < pace.pause => {
-                    let left = pace.pause.saturating_sub(since(pace));
+                Some(backoff) if since(backoff) < backoff.pause => {
+                    let left = backoff.pause.saturating_sub(since(backoff));
                     wait = Some(wait.map_or(left, |wait| wait.min(left)));
                     continue;
                 }
-                Some(pace) => (pace.pause * 2).min(LONGEST_PAUSE),
+                Some(backoff) => (backoff.pause * 2).min(LONGEST_PAUSE),
                 None => PAUSE,
             };
             // A failed repair is tried again after the same pause.
             wait = Some(wait.map_or(pause, |wait| wait.min(pause)));
-            self.0.insert(cluster.clone(), Pace { last: now, pause });
+            self.0.insert(cluster.clone(), Backoff { last: now, pause });
             ready.push(cluster);
         }
         (ready, wait)
     }
 }
 
-struct Keeper {
+struct Repairer {
     client: Client,
     ledger: Ledger,
     features: Features,
     bounds: Bounds,
 }
 
-impl Keeper {
+impl Repairer {
     /// The StatefulSets that seem to need a repair, by the caches.
     fn due(
         &self,
@@ -266,12 +267,8 @@ impl Keeper {
 
     /// Repairs one StatefulSet, based on the version that is read now.
     async fn bring_in_line(&self, cluster: &ClusterRef) -> Result<(), Problem> {
-        let kind = ApiResource::erase::<StatefulSet>(&());
-        // The object is untyped, since its strategy may have fields that this version does not
-        // know.
-        let sets: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), &cluster.namespace, &kind);
-        let Some(mut set) = sets.get_opt(&cluster.name).await? else {
+        let sets = untyped(&self.client, cluster);
+        let Some(set) = sets.get_opt(&cluster.name).await? else {
             return Ok(());
         };
         if set.metadata.deletion_timestamp.is_some() {
@@ -280,27 +277,7 @@ impl Keeper {
         let Some(order) = self.order(cluster, &set).await? else {
             return Ok(());
         };
-        if sight(&set).obey(order, None).is_none() {
-            return Ok(());
-        }
-        let by: &str = order.into();
-        let params = PatchParams {
-            field_manager: Some(by.to_owned()),
-            ..PatchParams::default()
-        };
-        let as_it_is = at_version(&set, json!({}));
-        set = sets
-            .patch(&cluster.name, &params, &Patch::Merge(&as_it_is))
-            .await?;
-        if let Some(change) = sight(&set).obey(order, None) {
-            info!(%cluster, "the webhook was not asked about its update strategy");
-            let direct = at_version(&set, change.merge_patch(strategy(&set)));
-            set = sets
-                .patch(&cluster.name, &params, &Patch::Merge(&direct))
-                .await?;
-        }
-        let SetStrategy { memory, .. } = sight(&set);
-        info!(%cluster, strategy = sight(&set).kind(), previous = memory, "brought its update strategy in line");
+        carry_out(&sets, cluster, set, order).await?;
         Ok(())
     }
 
@@ -335,6 +312,54 @@ impl Keeper {
             },
         ))
     }
+}
+
+/// Gives a StatefulSet the strategy of its owner back, where the gate had replaced it. Does nothing
+/// to any other.
+pub(super) async fn give_back(client: &Client, cluster: &ClusterRef) -> Result<(), Error> {
+    let sets = untyped(client, cluster);
+    match sets.get_opt(&cluster.name).await? {
+        Some(set) => carry_out(&sets, cluster, set, LeaderCommand::GiveBack).await,
+        None => Ok(()),
+    }
+}
+
+/// The StatefulSets beside this one. The objects are untyped, since a strategy may have fields that
+/// this version does not know.
+fn untyped(client: &Client, cluster: &ClusterRef) -> Api<DynamicObject> {
+    let kind = ApiResource::erase::<StatefulSet>(&());
+    Api::namespaced_with(client.clone(), &cluster.namespace, &kind)
+}
+
+/// Makes the change that `order` asks for to this version of a StatefulSet, if it needs one.
+async fn carry_out(
+    sets: &Api<DynamicObject>,
+    cluster: &ClusterRef,
+    mut set: DynamicObject,
+    order: LeaderCommand,
+) -> Result<(), Error> {
+    if sight(&set).obey(order, None).is_none() {
+        return Ok(());
+    }
+    let by: &str = order.into();
+    let params = PatchParams {
+        field_manager: Some(by.to_owned()),
+        ..PatchParams::default()
+    };
+    let as_it_is = at_version(&set, json!({}));
+    set = sets
+        .patch(&cluster.name, &params, &Patch::Merge(&as_it_is))
+        .await?;
+    if let Some(change) = sight(&set).obey(order, None) {
+        info!(%cluster, "the webhook was not asked about its update strategy");
+        let direct = at_version(&set, change.merge_patch(strategy(&set)));
+        set = sets
+            .patch(&cluster.name, &params, &Patch::Merge(&direct))
+            .await?;
+    }
+    let SetStrategy { memory, .. } = sight(&set);
+    info!(%cluster, strategy = sight(&set).kind(), previous = memory, "brought its update strategy in line");
+    Ok(())
 }
 
 /// Whether every member served at the budget's last write, and no pod may be terminating. A

@@ -190,7 +190,7 @@ async fn what_breaks_over_one_cluster_begins_again_and_leaves_the_process_and_th
     let metrics = Arc::clone(&context.metrics);
     let loops = run(context, ready, supervisor.clone(), cancel.clone());
     supervisor.spawn("dispatch", cancel.clone(), loops);
-    for duty in ["keeper of a ledger", "observer of a cluster"] {
+    for duty in ["worker of a ledger", "observer of a cluster"] {
         until(duty, || {
             let page = metrics.exposition().unwrap();
             let broken = format!(r#"quorumgate_duties_broken_total{{duty="{duty}"}} "#);
@@ -247,7 +247,7 @@ async fn a_budget_that_cannot_be_read_keeps_nobody_from_being_ready() {
     supervisor.spawn("dispatch", cancel.clone(), loops);
     let synced = timeout(SOON, is_ready.wait_for(|ready| *ready)).await;
     let synced = synced.is_ok();
-    // Each budget is read by its own keeper, which gets the error.
+    // Each budget is read by its own worker, which gets the error.
     let read = "GET /apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/";
     let mut looked_after = BTreeSet::new();
     let end = tokio::time::Instant::now() + SOON;

@@ -2,8 +2,8 @@
 //! budgets report the same etcd. No verdict and no settlement depends on them.
 
 use std::convert;
+use std::fmt::Debug;
 use std::future::Future;
-use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,7 @@ use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
-use super::enrol::is_gated;
-use super::force::{self, OutOfForce};
+use super::in_force::{self, OutOfForce, is_gated};
 use super::slim_pod::SlimPod;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};
@@ -87,13 +86,21 @@ impl Change {
     }
 }
 
+/// A kind of objects that a cache can keep.
+pub(super) trait Kept:
+    Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static
+{
+}
+
+impl<K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static> Kept for K {}
+
 /// The cached objects of one namespaced kind, from one watch of all namespaces, or from one watch
 /// for each named namespace.
-pub(super) struct Shelf<K>(Vec<Store<K>>)
+pub(super) struct Cache<K>(Vec<Store<K>>)
 where
     K: Resource<DynamicType = ()> + 'static;
 
-impl<K> Shelf<K>
+impl<K> Cache<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + 'static,
 {
@@ -124,10 +131,10 @@ where
 
 /// The caches, one per kind.
 pub(super) struct Watches {
-    pub(super) budgets: Shelf<QuorumDisruptionBudget>,
-    pub(super) stateful_sets: Shelf<StatefulSet>,
-    pub(super) pods: Shelf<SlimPod>,
-    pub(super) disruption_budgets: Shelf<PodDisruptionBudget>,
+    pub(super) budgets: Cache<QuorumDisruptionBudget>,
+    pub(super) stateful_sets: Cache<StatefulSet>,
+    pub(super) pods: Cache<SlimPod>,
+    pub(super) disruption_budgets: Cache<PodDisruptionBudget>,
     pub(super) namespaces: Store<Namespace>,
     pub(super) nodes: Store<Node>,
     pub(super) validating: Store<ValidatingWebhookConfiguration>,
@@ -152,25 +159,25 @@ impl Watches {
         &self,
         ledger: &Ledger,
     ) -> Result<(), reflector::store::WriterDropped> {
-        /// Waits for each store of a shelf.
-        async fn shelf<K>(shelf: &Shelf<K>) -> Result<(), reflector::store::WriterDropped>
+        /// Waits for each store of a cache.
+        async fn listed<K>(cache: &Cache<K>) -> Result<(), reflector::store::WriterDropped>
         where
             K: Resource<DynamicType = ()> + Clone + 'static,
         {
-            for store in &shelf.0 {
+            for store in &cache.0 {
                 store.wait_until_ready().await?;
             }
             Ok(())
         }
         tokio::select! {
-            listed = shelf(&self.budgets) => listed?,
+            done = listed(&self.budgets) => done?,
             () = until_undefined(ledger) => warn!(
                 "the definition of QuorumDisruptionBudgets is missing: nothing that is enrolled can be told from anything else, so every pod of a StatefulSet has to stay; install it again (`quorumgate crds | kubectl apply -f -`)"
             ),
         }
-        shelf(&self.stateful_sets).await?;
-        shelf(&self.pods).await?;
-        shelf(&self.disruption_budgets).await?;
+        listed(&self.stateful_sets).await?;
+        listed(&self.pods).await?;
+        listed(&self.disruption_budgets).await?;
         self.namespaces.wait_until_ready().await?;
         self.nodes.wait_until_ready().await?;
         self.validating.wait_until_ready().await?;
@@ -207,38 +214,27 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn shelf<K>(
+    fn cache<K>(
         &mut self,
         config: &watcher::Config,
         change: impl Fn(&K) -> Option<Change> + Clone + Send + 'static,
-    ) -> Shelf<K>
+    ) -> Cache<K>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
+        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
     {
-        self.shelf_of(config, convert::identity, change)
+        self.cache_of(config, convert::identity, change)
     }
 
-    /// A shelf of the values that `read` makes of the objects.
-    fn shelf_of<K, Kept>(
+    /// A cache of the values that `read` makes of the objects.
+    fn cache_of<K, V>(
         &mut self,
         config: &watcher::Config,
-        read: fn(K) -> Kept,
-        change: impl Fn(&Kept) -> Option<Change> + Clone + Send + 'static,
-    ) -> Shelf<Kept>
+        read: fn(K) -> V,
+        change: impl Fn(&V) -> Option<Change> + Clone + Send + 'static,
+    ) -> Cache<V>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + 'static,
-        Kept: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
+        V: Kept,
     {
         let client = self.client;
         let apis: Vec<Api<K>> = if self.namespaces.is_empty() {
@@ -248,7 +244,7 @@ impl Opening<'_> {
             self.namespaces.iter().map(of).collect()
         };
         let follow = |api| self.follow(api, config.clone(), read, change.clone());
-        Shelf(apis.into_iter().map(follow).collect())
+        Cache(apis.into_iter().map(follow).collect())
     }
 
     fn everywhere<K>(
@@ -257,29 +253,22 @@ impl Opening<'_> {
         change: impl Fn(&K) -> Option<Change> + Send + 'static,
     ) -> Store<K>
     where
-        K: Resource<DynamicType = (), Scope = ClusterResourceScope>
-            + Clone
-            + std::fmt::Debug
-            + DeserializeOwned
-            + Send
-            + Sync
-            + 'static,
+        K: Kept + DeserializeOwned + Resource<Scope = ClusterResourceScope>,
     {
         let api = Api::all(self.client.clone());
         self.follow(api, config, convert::identity, change)
     }
 
-    fn follow<K, Kept>(
+    fn follow<K, V>(
         &mut self,
         api: Api<K>,
         config: watcher::Config,
-        read: fn(K) -> Kept,
-        change: impl Fn(&Kept) -> Option<Change> + Send + 'static,
-    ) -> Store<Kept>
+        read: fn(K) -> V,
+        change: impl Fn(&V) -> Option<Change> + Send + 'static,
+    ) -> Store<V>
     where
-        K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + DeserializeOwned + Send + 'static,
-        Kept: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
-        Kept::DynamicType: Hash + Eq,
+        K: Kept + DeserializeOwned,
+        V: Kept,
     {
         let (store, writer) = reflector::store();
         let told = Arc::clone(self.told);
@@ -299,19 +288,18 @@ impl Opening<'_> {
                         }
                     }
                     Err(error) => {
-                        warn!(kind = %Kept::kind(&()), %error, "a watch failed and is opened again");
+                        warn!(kind = %V::kind(&()), %error, "a watch failed and is opened again");
                     }
                 }
             }
         });
-        self.following
-            .push((Kept::kind(&()).into_owned(), following));
+        self.following.push((V::kind(&()).into_owned(), following));
         store
     }
 }
 
 /// The event with the value that `read` makes of its object.
-fn each<K, Kept>(event: Event<K>, read: fn(K) -> Kept) -> Event<Kept> {
+fn each<K, V>(event: Event<K>, read: fn(K) -> V) -> Event<V> {
     match event {
         Event::Apply(object) => Event::Apply(read(object)),
         Event::Delete(object) => Event::Delete(read(object)),
@@ -365,10 +353,10 @@ pub(super) fn open(
     let in_namespace =
         |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
     let watches = Watches {
-        budgets: opening.shelf_of(&any(), or_empty, |budget| named(budget).map(Change::Budget)),
-        stateful_sets: opening.shelf(&any(), |set| named(set).map(Change::StatefulSet)),
-        pods: opening.shelf(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
-        disruption_budgets: opening.shelf(&any(), in_namespace),
+        budgets: opening.cache_of(&any(), or_empty, |budget| named(budget).map(Change::Budget)),
+        stateful_sets: opening.cache(&any(), |set| named(set).map(Change::StatefulSet)),
+        pods: opening.cache(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
+        disruption_budgets: opening.cache(&any(), in_namespace),
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
             Some(Change::Namespace {
                 name: namespace.name_any(),
@@ -377,11 +365,11 @@ pub(super) fn open(
         }),
         nodes: opening.everywhere(any(), |node: &Node| Some(Change::Node(node.name_any()))),
         validating: opening.everywhere(ours.clone(), |hooks| {
-            let outage = force::validating(hooks, None).err();
+            let outage = in_force::validating(hooks, None).err();
             Some(Change::Webhooks { outage })
         }),
         mutating: opening.everywhere(ours, |hooks| {
-            let outage = force::mutating(hooks, None).err();
+            let outage = in_force::mutating(hooks, None).err();
             Some(Change::Webhooks { outage })
         }),
     };

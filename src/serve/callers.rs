@@ -20,8 +20,8 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-use super::certificate::{Certificate, Unusable, provider};
-use crate::pem;
+use super::certificate::{Certificate, Unusable};
+use crate::crypto;
 
 /// The callers to accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,14 +39,14 @@ impl Callers {
             Unusable::Authorities(self.authorities.clone(), why.to_string())
         };
         let mut roots = RootCertStore::empty();
-        let authorities = pem::certificates(file);
+        let authorities = crypto::certificates(file);
         for authority in authorities.map_err(|why| Unusable::Pem(self.authorities.clone(), why))? {
             roots.add(authority).map_err(|error| unusable(&error))?;
         }
         if roots.is_empty() {
             return Err(Unusable::NoCertificate(self.authorities.clone()));
         }
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider())
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), crypto::provider())
             .build()
             .map_err(|error| unusable(&error))
     }
@@ -133,7 +133,7 @@ impl ClientCertVerifier for CallerVerifier {
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        provider()
+        crypto::provider()
             .signature_verification_algorithms
             .supported_schemes()
     }

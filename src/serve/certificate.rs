@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
@@ -24,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::callers::{CallerVerifier, Callers};
 use crate::clock::Clock;
-use crate::pem::{self, PemProblem};
+use crate::crypto::{self, PemProblem};
 use crate::telemetry::metrics::Metrics;
 
 /// Interval between two reads of the files. The kubelet takes up to a minute to update a mounted
@@ -231,8 +230,8 @@ impl Certificate {
     /// asks callers for a certificate where [`Files::callers`] is set.
     pub fn server_config(self: Arc<Self>) -> Result<ServerConfig, rustls::Error> {
         let versions = &[&version::TLS13, &version::TLS12];
-        let builder =
-            ServerConfig::builder_with_provider(provider()).with_protocol_versions(versions)?;
+        let builder = ServerConfig::builder_with_provider(crypto::provider())
+            .with_protocol_versions(versions)?;
         let builder = match self.files.callers.clone() {
             None => builder.with_no_client_auth(),
             Some(callers) => builder.with_client_cert_verifier(Arc::new(CallerVerifier {
@@ -283,13 +282,16 @@ impl Files {
             .ok_or_else(|| Unusable::NoCertificate(self.certificate.clone()))?;
         let not_after = self.check_validity(own, now)?;
         let key = self.private_key(&content.key)?;
-        let key = CertifiedKey::from_der(chain, key, &provider()).map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => Unusable::Mismatch(self.clone()),
-            rustls::Error::InvalidCertificate(why) => {
-                Unusable::Certificate(self.certificate.clone(), why.to_string())
-            }
-            other => Unusable::Key(self.key.clone(), other),
-        })?;
+        let key =
+            CertifiedKey::from_der(chain, key, &crypto::provider()).map_err(
+                |error| match error {
+                    rustls::Error::InconsistentKeys(_) => Unusable::Mismatch(self.clone()),
+                    rustls::Error::InvalidCertificate(why) => {
+                        Unusable::Certificate(self.certificate.clone(), why.to_string())
+                    }
+                    other => Unusable::Key(self.key.clone(), other),
+                },
+            )?;
         let callers = match (&self.callers, &content.authorities) {
             (Some(callers), Some(pem)) => Some(callers.verifier(pem)?),
             (None, _) | (_, None) => None,
@@ -303,11 +305,11 @@ impl Files {
     }
 
     fn chain(&self, file: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
-        pem::certificates(file).map_err(|why| Unusable::Pem(self.certificate.clone(), why))
+        crypto::certificates(file).map_err(|why| Unusable::Pem(self.certificate.clone(), why))
     }
 
     fn private_key(&self, file: &[u8]) -> Result<PrivateKeyDer<'static>, Unusable> {
-        pem::private_key(file).map_err(|why| match why {
+        crypto::private_key(file).map_err(|why| match why {
             PemProblem::Nothing => Unusable::NoKey(self.key.clone()),
             other => Unusable::Pem(self.key.clone(), other),
         })
@@ -330,11 +332,6 @@ impl Files {
         }
         Ok(until)
     }
-}
-
-/// The cryptography provider that this process uses everywhere.
-pub(super) fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
 }
 
 #[cfg(test)]

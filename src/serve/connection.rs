@@ -23,11 +23,11 @@ use tower::ServiceExt;
 
 use super::Shutdown;
 use super::body::TrackedBody;
-use super::handshake::Handshake;
+use super::peer::Handshake;
 use super::stage::{SharedStage, Stage, TrackedStream};
 use super::traffic::Calls;
 use crate::clock::monotonic_now;
-use crate::telemetry::strangers::STRANGERS;
+use crate::telemetry::unauthenticated::UNAUTHENTICATED;
 
 /// The largest TLS record in bytes, with its header and encryption overhead.
 const LARGEST_RECORD: usize = 16 * 1024 + 256 + 5;
@@ -110,7 +110,7 @@ pub(super) async fn serve(
             tracing::debug!(%error, peer, "a TLS handshake ended early");
         }
         Ok(Err(error)) => {
-            STRANGERS.tell(|| tracing::info!(%error, peer, "a TLS handshake failed"));
+            UNAUTHENTICATED.tell(|| tracing::info!(%error, peer, "a TLS handshake failed"));
         }
         Err(_) => tracing::debug!(after = ?arrived.elapsed(), "a TLS handshake took too long"),
     }

@@ -10,7 +10,6 @@ mod body;
 mod callers;
 pub mod certificate;
 mod connection;
-mod handshake;
 mod peer;
 mod places;
 mod stage;
@@ -30,8 +29,7 @@ use tokio_util::task::TaskTracker;
 
 pub use callers::Callers;
 pub use connection::{IDLE, Timeouts};
-pub use handshake::Handshake;
-pub use peer::Peer;
+pub use peer::{Handshake, Peer};
 
 use places::Places;
 use traffic::{Calls, Traffic};

@@ -1,12 +1,13 @@
 //! Every metric of the process, in one struct that is passed to the code that counts. There is no
 //! global registry.
 
+mod clusters;
 mod reachability;
 mod rollout;
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
@@ -17,11 +18,11 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+pub use clusters::{ClusterMetrics, ClusterNumbers, ClusterState};
 pub use reachability::ReachabilityMetrics;
 pub use rollout::RolloutMetrics;
 
-use super::strangers::STRANGERS;
-use crate::quorum::ClusterRef;
+use super::unauthenticated::UNAUTHENTICATED;
 
 /// Bucket bounds in seconds. A judgement ends within the 4.5 s that the webhook has; a decision
 /// without a round trip takes well below 1 ms.
@@ -72,6 +73,11 @@ struct ReasonLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReplacementLabel {
+    step: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DutyLabel {
     duty: &'static str,
 }
@@ -79,32 +85,6 @@ struct DutyLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FeatureLabel {
     name: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClusterLabel {
-    namespace: String,
-    cluster: String,
-}
-
-impl From<&ClusterRef> for ClusterLabel {
-    fn from(cluster: &ClusterRef) -> Self {
-        Self {
-            namespace: cluster.namespace.clone(),
-            cluster: cluster.name.clone(),
-        }
-    }
-}
-
-/// The numbers of one cluster, as the status of its budget shows them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClusterNumbers {
-    /// Disruptions that would be allowed now.
-    pub disruptions_allowed: i64,
-    /// Voters that count towards the majority.
-    pub voters: i64,
-    /// Voters that serve.
-    pub serving: i64,
 }
 
 /// Returns the number of lines that the log has dropped.
@@ -116,6 +96,8 @@ pub struct Metrics {
     pub rollout: RolloutMetrics,
     /// Metrics of the endpoints of the gate's own Service.
     pub reachability: ReachabilityMetrics,
+    /// Metrics of every cluster, on the replica that leads.
+    pub clusters: ClusterMetrics,
     registry: Registry,
     decisions: Family<Decision, Counter>,
     rejections: Family<Rejection, Counter>,
@@ -128,17 +110,11 @@ pub struct Metrics {
     certificate_failures: Counter,
     events_dropped: Counter,
     duties_broken: Family<DutyLabel, Counter>,
+    replacement_steps: Family<ReplacementLabel, Counter>,
     log_lines_dropped: Counter,
     log_lines_left_out: Counter,
     log: OnceLock<LinesDropped>,
     features: Family<FeatureLabel, Gauge>,
-    leader: Gauge,
-    /// Whether this replica leads, and therefore shows clusters. The lock is held while numbers of
-    /// clusters change, so that none is left behind when leadership ends.
-    leads: Mutex<bool>,
-    disruptions_allowed: Family<ClusterLabel, Gauge>,
-    voters: Family<ClusterLabel, Gauge>,
-    serving: Family<ClusterLabel, Gauge>,
 }
 
 impl fmt::Debug for Metrics {
@@ -160,6 +136,7 @@ impl Metrics {
         let mut metrics = Self {
             rollout: RolloutMetrics::registered(&mut registry),
             reachability: ReachabilityMetrics::registered(&mut registry),
+            clusters: ClusterMetrics::registered(&mut registry),
             registry,
             decisions: Family::default(),
             rejections: Family::default(),
@@ -172,19 +149,14 @@ impl Metrics {
             certificate_failures: Counter::default(),
             events_dropped: Counter::default(),
             duties_broken: Family::default(),
+            replacement_steps: Family::default(),
             log_lines_dropped: Counter::default(),
             log_lines_left_out: Counter::default(),
             log: OnceLock::new(),
             features: Family::default(),
-            leader: Gauge::default(),
-            leads: Mutex::new(false),
-            disruptions_allowed: Family::default(),
-            voters: Family::default(),
-            serving: Family::default(),
         };
         metrics.register_requests();
         metrics.register_server();
-        metrics.register_clusters();
         metrics
     }
 
@@ -253,6 +225,11 @@ impl Metrics {
             self.duties_broken.clone(),
         );
         registry.register(
+            "replacement_steps",
+            "Steps by which members were replaced, by what was done",
+            self.replacement_steps.clone(),
+        );
+        registry.register(
             "log_lines_dropped",
             "Lines that are not in the log because whoever reads it is too slow",
             self.log_lines_dropped.clone(),
@@ -267,31 +244,7 @@ impl Metrics {
             "Whether a feature is switched on",
             self.features.clone(),
         );
-        registry.register(
-            "leader",
-            "1 on the replica that leads: it writes observations and shows the clusters",
-            self.leader.clone(),
-        );
         registry.register("build", "The running build", Info::new(version));
-    }
-
-    fn register_clusters(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "cluster_disruptions_allowed",
-            "Disruptions that a cluster could take now",
-            self.disruptions_allowed.clone(),
-        );
-        registry.register(
-            "cluster_voters",
-            "Voters that count towards a cluster's majority",
-            self.voters.clone(),
-        );
-        registry.register(
-            "cluster_serving_voters",
-            "Voters of a cluster that proved to take part in quorum",
-            self.serving.clone(),
-        );
     }
 
     /// Counts an answer to the API server.
@@ -362,6 +315,12 @@ impl Metrics {
         self.duties_broken.get_or_create(&DutyLabel { duty }).inc();
     }
 
+    /// Counts a step of the replacement of a member.
+    pub fn replacement_step(&self, step: &'static str) {
+        let label = ReplacementLabel { step };
+        self.replacement_steps.get_or_create(&label).inc();
+    }
+
     /// Sets the function that returns the number of lines the log has dropped since the process
     /// began.
     pub fn watch_log(&self, dropped: impl Fn() -> u64 + Send + Sync + 'static) {
@@ -375,46 +334,6 @@ impl Metrics {
         self.features.get_or_create(&label).set(on.into());
     }
 
-    /// Shows whether this replica leads. One that does not lead shows no clusters, since it does
-    /// not see them change.
-    pub fn leads(&self, leads: bool) {
-        let mut leading = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
-        *leading = leads;
-        self.leader.set(leads.into());
-        if !leads {
-            self.disruptions_allowed.clear();
-            self.voters.clear();
-            self.serving.clear();
-        }
-    }
-
-    /// Shows the numbers of a cluster, if this replica leads.
-    pub fn cluster(&self, cluster: &ClusterRef, numbers: ClusterNumbers) {
-        let ClusterNumbers {
-            disruptions_allowed,
-            voters,
-            serving,
-        } = numbers;
-        let leads = self.leads.lock().unwrap_or_else(PoisonError::into_inner);
-        if !*leads {
-            return;
-        }
-        let labels = ClusterLabel::from(cluster);
-        self.disruptions_allowed
-            .get_or_create(&labels)
-            .set(disruptions_allowed);
-        self.voters.get_or_create(&labels).set(voters);
-        self.serving.get_or_create(&labels).set(serving);
-    }
-
-    /// Removes a cluster whose budget is gone.
-    pub fn forget(&self, cluster: &ClusterRef) {
-        let labels = ClusterLabel::from(cluster);
-        self.disruptions_allowed.remove(&labels);
-        self.voters.remove(&labels);
-        self.serving.remove(&labels);
-    }
-
     /// The exposition in the text format of `OpenMetrics`.
     pub fn exposition(&self) -> Result<String, fmt::Error> {
         if let Some(dropped) = self.log.get() {
@@ -422,7 +341,7 @@ impl Metrics {
             counter.store(dropped(), Ordering::Relaxed);
         }
         let left_out = self.log_lines_left_out.inner();
-        left_out.store(STRANGERS.left_out(), Ordering::Relaxed);
+        left_out.store(UNAUTHENTICATED.left_out(), Ordering::Relaxed);
         let mut page = String::new();
         text::encode(&mut page, &self.registry)?;
         Ok(page)
@@ -460,26 +379,16 @@ mod tests {
     #[test]
     fn the_exposition_names_counters_units_and_labels_by_convention() {
         let metrics = Metrics::new();
-        metrics.leads(true);
         metrics.decided("pods", "wait", "no-headroom");
         metrics.feature("QuorumAwareUpdatesWithOnDelete", true);
         metrics.took(Phase::Probe, Duration::from_millis(3));
         metrics.certificate_in_use(jiff::Timestamp::from_second(1_800_000_000).unwrap());
-        metrics.cluster(
-            &ClusterRef::new("ns", "etcd"),
-            ClusterNumbers {
-                disruptions_allowed: 1,
-                voters: 3,
-                serving: 2,
-            },
-        );
         let page = metrics.exposition().unwrap();
         for line in [
             r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="no-headroom"} 1"#,
             r#"quorumgate_phase_duration_seconds_bucket{le="0.005",phase="probe"} 1"#,
             r#"quorumgate_feature_enabled{name="QuorumAwareUpdatesWithOnDelete"} 1"#,
             "quorumgate_certificate_expiry_timestamp_seconds 1800000000.0",
-            r#"quorumgate_cluster_serving_voters{namespace="ns",cluster="etcd"} 2"#,
             concat!(
                 r#"quorumgate_build_info{version=""#,
                 env!("CARGO_PKG_VERSION"),
@@ -490,23 +399,6 @@ mod tests {
         ] {
             assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
         }
-    }
-
-    #[test]
-    fn a_cluster_that_is_gone_leaves_the_exposition() {
-        let metrics = Metrics::new();
-        let cluster = ClusterRef::new("ns", "etcd");
-        metrics.leads(true);
-        metrics.cluster(
-            &cluster,
-            ClusterNumbers {
-                disruptions_allowed: 1,
-                voters: 3,
-                serving: 3,
-            },
-        );
-        metrics.forget(&cluster);
-        assert!(!metrics.exposition().unwrap().contains(r#"cluster="etcd""#));
     }
 
     #[test]

@@ -6,4 +6,4 @@
 pub mod events;
 pub mod logs;
 pub mod metrics;
-pub mod strangers;
+pub mod unauthenticated;

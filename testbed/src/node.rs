@@ -10,6 +10,7 @@
 //! - SIGTERM ends the agent only. The pods go on, as with a kubelet, and a new agent finds them
 //!   again.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -36,12 +37,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Node {
     name: String,
     bed: Bed,
+    images: Vec<Image>,
 }
+
+/// The name of an image, and the directory of binaries that stands for it.
+pub(crate) type Image = (String, PathBuf);
 
 impl Node {
     /// Creates the Node object for a sandbox and starts the agent. Does not wait until the node is
     /// Ready.
-    pub(crate) async fn create(bed: &Bed, namespace: &str, name: &str) -> Result<Self> {
+    pub(crate) async fn create(
+        bed: &Bed,
+        namespace: &str,
+        name: &str,
+        images: &[Image],
+    ) -> Result<Self> {
         let object: NodeObject = serde_json::from_value(json!({
             "metadata": {
                 "name": name,
@@ -59,6 +69,7 @@ impl Node {
         let node = Self {
             name: name.to_owned(),
             bed: bed.clone(),
+            images: images.to_vec(),
         };
         node.api()
             .create(&PostParams::default(), &object)
@@ -89,7 +100,11 @@ impl Node {
         let agent = self.agent();
         if agent.running().is_none() {
             let executable = self.bed.executable().await?;
-            agent.spawn(agent_command(executable, self.bed.state(), &self.name))?;
+            let mut command = agent_command(executable, self.bed.state(), &self.name);
+            for (name, directory) in &self.images {
+                command.arg(format!("--image={name}={}", directory.display()));
+            }
+            agent.spawn(command)?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use serde_json::json;
 use crate::bed::Bed;
 use crate::builder::tell;
 use crate::eventually::eventually;
-use crate::node::{self, NAMESPACE_LABEL, Node};
+use crate::node::{self, Image, NAMESPACE_LABEL, Node};
 use crate::paths::State;
 use crate::process::{self, Identity};
 use crate::teardown;
@@ -31,6 +31,7 @@ pub struct Sandbox {
     bed: Bed,
     namespace: String,
     nodes: Vec<Node>,
+    images: Vec<Image>,
     closed: bool,
 }
 
@@ -48,6 +49,7 @@ impl Sandbox {
             bed: bed.clone(),
             namespace,
             nodes: Vec::new(),
+            images: Vec::new(),
             closed: false,
         };
         Api::<Namespace>::all(bed.client())
@@ -93,13 +95,19 @@ impl Sandbox {
         [(NAMESPACE_LABEL.to_owned(), self.namespace.clone())].into()
     }
 
+    /// Lets a directory of binaries stand for an image (its name without a tag), on the nodes that
+    /// are added from now on.
+    pub fn map_image(&mut self, name: &str, directory: impl Into<PathBuf>) {
+        self.images.push((name.to_owned(), directory.into()));
+    }
+
     /// Adds nodes `<namespace>-n1`, `-n2`, ... and waits until they are Ready.
     pub async fn add_nodes(&mut self, count: usize) -> Result<&[Node]> {
         let first = self.nodes.len() + 1;
         for number in first..first + count {
             let name = format!("{}-n{number}", self.namespace);
             self.nodes
-                .push(Node::create(&self.bed, &self.namespace, &name).await?);
+                .push(Node::create(&self.bed, &self.namespace, &name, &self.images).await?);
         }
         let added = self.nodes.get(first - 1..).unwrap_or_default();
         futures::future::try_join_all(added.iter().map(|node| node.wait_ready("True"))).await?;

@@ -119,11 +119,11 @@ async fn another_namespace_is_a_line_of_one_file() -> Result<()> {
     Ok(())
 }
 
-fn repository(path: &str) -> PathBuf {
+pub(crate) fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-async fn kustomized(bed: &Bed, directory: &str) -> Result<String> {
+pub(crate) async fn kustomized(bed: &Bed, directory: &str) -> Result<String> {
     let directory = repository(directory);
     bed.kubectl(["kustomize".as_ref(), directory.as_os_str()])
         .await?
@@ -131,19 +131,27 @@ async fn kustomized(bed: &Bed, directory: &str) -> Result<String> {
 }
 
 /// The directory with cert-manager's own CRDs, in the Go module cache.
-async fn cert_manager_crds() -> Result<PathBuf> {
+pub(crate) async fn cert_manager_crds() -> Result<PathBuf> {
+    Ok(go_module(CERT_MANAGER).await?.join("deploy/crds"))
+}
+
+/// The directory of a Go module in the cache.
+pub(crate) async fn go_module(module: &str) -> Result<PathBuf> {
     let said = Invocation::new("go")
-        .args(["mod", "download", "-json", CERT_MANAGER])
+        .args(["mod", "download", "-json", module])
         .await?
         .success()?;
     let module: Value = serde_json::from_str(&said)?;
     let directory = module.get("Dir").and_then(Value::as_str);
-    let directory = directory.context("no directory")?;
-    Ok(Path::new(directory).join("deploy/crds"))
+    Ok(directory.context("no directory")?.into())
 }
 
 /// Applies all objects with strict validation, as a dry run in their own namespace.
-async fn every_object_is_accepted(bed: &Bed, namespace: &str, objects: &str) -> Result<()> {
+pub(crate) async fn every_object_is_accepted(
+    bed: &Bed,
+    namespace: &str,
+    objects: &str,
+) -> Result<()> {
     // A dry run of an object in a namespace needs the namespace itself, so that is created.
     let created = bed.kubectl(["create", "namespace", namespace]).await?;
     ensure!(

@@ -5,11 +5,11 @@ use std::fmt::Debug;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
@@ -483,4 +483,85 @@ async fn the_account_writes_endpoints_of_its_own_service_only() -> Result<()> {
     )?;
     gate.close().await?;
     sandbox.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_pod_the_account_takes_its_own_scheduling_gate_off_only() -> Result<()> {
+    let world = World::new("account-gates").await?;
+    let others: Api<Pod> = world.sandbox.api();
+    let gates = json!([{"name": "example.org/other"}, {"name": "quorumgate.io/identity"}]);
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "held-0"},
+        "spec": {"schedulingGates": gates, "containers": [{"name": "a", "image": "a"}]},
+    }))?;
+    others.create(&PostParams::default(), &pod).await?;
+    let pods: Api<Pod> = Api::namespaced(account(&world).await?, world.namespace());
+    let relabelled = json!({"metadata": {"labels": {"a": "b"}}});
+    eventually(SOON, "the policies are in force", || async {
+        forbidden(&pods, "held-0", relabelled.clone(), "and nothing else").await
+    })
+    .await?;
+    let override_ = json!({"quorumgate.io/override-until": "2030-01-01T00:00:00Z"});
+    for (patch, words) in [
+        (json!({"spec": {"schedulingGates": []}}), "and no other"),
+        (
+            json!({"spec": {"schedulingGates": [{"name": "quorumgate.io/identity"}]}}),
+            "and no other",
+        ),
+        (
+            json!({"metadata": {"annotations": override_}}),
+            "and nothing else",
+        ),
+        (
+            json!({"spec": {"activeDeadlineSeconds": 7}}),
+            "and nothing else",
+        ),
+    ] {
+        forbidden(&pods, "held-0", patch, words).await?;
+    }
+    let left = json!([{"name": "example.org/other"}]);
+    allowed(&pods, "held-0", json!({"spec": {"schedulingGates": left}})).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_deletes_claims_by_their_uid_only() -> Result<()> {
+    let world = World::new("account-claims").await?;
+    let others: Api<PersistentVolumeClaim> = world.sandbox.api();
+    for name in ["cache", "data-web-0"] {
+        let claim = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+        }))?;
+        others.create(&PostParams::default(), &claim).await?;
+    }
+    let claims: Api<PersistentVolumeClaim> =
+        Api::namespaced(account(&world).await?, world.namespace());
+    let dry = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    eventually(SOON, "the policies are in force", || async {
+        let (code, message) = refusal(claims.delete("data-web-0", &dry).await)?;
+        ensure!(message.contains("as it was looked at"), "{code}: {message}");
+        anyhow::Ok(())
+    })
+    .await?;
+    let this = |uid: Option<String>| {
+        let resource_version = None;
+        dry.clone().preconditions(Preconditions {
+            uid,
+            resource_version,
+        })
+    };
+    let uid = others.get("cache").await?.metadata.uid;
+    let (_, message) = refusal(claims.delete("cache", &this(uid)).await)?;
+    ensure!(message.contains("of StatefulSets only"), "{message}");
+    let uid = others.get("data-web-0").await?.metadata.uid;
+    claims.delete("data-web-0", &this(uid)).await?;
+    let relabelled = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    let params = PatchParams::default();
+    let (code, _) = refusal(claims.patch("data-web-0", &params, &relabelled).await)?;
+    ensure!(code == 403, "a patch: {code}");
+    world.close().await
 }

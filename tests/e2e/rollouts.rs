@@ -20,7 +20,7 @@ mod sizes;
 mod staging;
 mod strangers;
 pub(crate) mod template;
-mod told;
+pub(crate) mod told;
 mod unblock;
 mod unready;
 

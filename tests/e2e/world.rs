@@ -378,17 +378,8 @@ impl WorldBuilder {
         self,
         test: impl AsyncFnOnce(World) -> Result<()>,
     ) -> Result<()> {
-        let mut plane = ControlPlane::from_env()?;
-        let mut beside = plane.state.root().as_os_str().to_owned();
-        beside.push(format!("-{}", self.name));
-        plane.state = State::at(beside);
-        let outcome = async {
-            let bed = Bed::up_with(plane.clone()).await?;
-            test(self.start_on(bed).await?).await
-        }
-        .await;
-        let stopped = plane.down().await;
-        outcome.and(stopped.map(drop))
+        let name = self.name.clone();
+        on_a_plane_of_its_own(&name, async |bed| test(self.start_on(bed).await?).await).await
     }
 
     async fn start_on(self, bed: Bed) -> Result<World> {
@@ -410,6 +401,20 @@ impl WorldBuilder {
         }
         Ok(world)
     }
+}
+
+/// Runs a test on a control plane of its own, and stops that afterwards.
+pub(crate) async fn on_a_plane_of_its_own(
+    name: &str,
+    test: impl AsyncFnOnce(Bed) -> Result<()>,
+) -> Result<()> {
+    let mut plane = ControlPlane::from_env()?;
+    let mut beside = plane.state.root().as_os_str().to_owned();
+    beside.push(format!("-{name}"));
+    plane.state = State::at(beside);
+    let outcome = async { test(Bed::up_with(plane.clone()).await?).await }.await;
+    let stopped = plane.down().await;
+    outcome.and(stopped.map(drop))
 }
 
 /// The builder of the gate under test, with a short settle time.

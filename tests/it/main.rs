@@ -8,11 +8,14 @@
 )]
 
 mod admission;
+mod alerts;
 mod architecture;
+mod chart;
 mod comments;
 mod conformance;
 mod documents;
 mod manifests;
+mod metrics;
 mod reference;
 mod serve;
 mod sources;

@@ -172,13 +172,20 @@ fn every_condition_and_each_of_its_reasons_is_told() {
         .map(str::to_owned)
         .collect();
     let mut known = camel_case_literals(&read("src/reconcile/report.rs"));
-    let force = read("src/reconcile/force.rs");
+    let force = read("src/reconcile/in_force.rs");
     let (_, reasons) = force.split_once("fn reason(&self)").unwrap();
     let (reasons, _) = reasons.split_once("impl fmt::Display").unwrap();
     known.extend(camel_case_literals(reasons));
     let told_of_runs = read("src/reconcile/defragmentation/tell.rs");
     let (_, reasons) = told_of_runs.split_once("fn said(").unwrap();
     known.extend(camel_case_literals(reasons));
+    let told_of_members = read("src/reconcile/replacement/tell.rs");
+    let (_, reasons) = told_of_members.split_once("fn said(").unwrap();
+    known.extend(
+        camel_case_literals(reasons)
+            .into_iter()
+            .filter(|r| r != "Off"),
+    );
     known.extend(["Complete", "Stepping"].map(str::to_owned));
     assert_eq!(told, known);
 }

@@ -78,11 +78,7 @@ async fn a_full_member_is_defragmented_and_its_alarm_disarmed(version: Version) 
         defragmenting: Some(false),
         quota: Some(QUOTA),
     };
-    // etcd 3.4 does not say whether it defragments.
-    ensure!(
-        metrics == expected || metrics.defragmenting.is_none() && metrics.quota == expected.quota,
-        "{metrics:?}"
-    );
+    ensure!(metrics == expected, "{metrics:?}");
     let admin = Admin::new(Connections::new(Clock::system()));
     admin.defragment(endpoint).await?;
     let after = probe(&prober, endpoint).await?.status?;

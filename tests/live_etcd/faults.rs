@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use quorumgate::etcd::Pace;
+use quorumgate::etcd::TimeLimit;
 use quorumgate::quorum::evidence::{Probe, Unanswered};
 use quorumgate_testbed::eventually;
 use tokio::time::Instant;
@@ -63,16 +63,16 @@ async fn a_frozen_member_costs_the_deadline_once(version: Version) -> Result<()>
     let endpoints = cluster.endpoints()?;
     let victim = a_follower(&cluster).await?;
     // The time limit is long enough for the others to answer on a busy machine.
-    let (prober, pace) = (prober(), Pace::new(Duration::from_secs(2)));
+    let (prober, limit) = (prober(), TimeLimit::new(Duration::from_secs(2)));
     assert!(round(&prober, &endpoints).await.probes.iter().all(serves));
 
     cluster.member(victim)?.freeze().await?;
     // The first round uses the kept connection. The later ones open new connections, which the
     // kernel accepts for the frozen process.
     for _ in 0..3 {
-        let (start, timeout) = (Instant::now(), pace.timeout());
+        let (start, timeout) = (Instant::now(), limit.timeout());
         let latest = start + SOON;
-        let round = prober.round_at_pace(&endpoints, &pace, latest).await;
+        let round = prober.round_within(&endpoints, &limit, latest).await;
         let took = start.elapsed();
         assert!(took >= timeout, "{took:?}, with {timeout:?} to wait");
         assert!(took < timeout * 2, "{took:?}: not twice {timeout:?}");

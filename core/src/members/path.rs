@@ -3,32 +3,19 @@
 //! An observer does not see every state. So the way between two observations is the shortest one
 //! that the table permits and of which the facts support every transition.
 
-use std::collections::VecDeque;
-use std::fmt;
-
 use super::facts::{Etcd, Exit, Facts, Listing, StageResult};
 use super::state::State;
 use super::transition::{Reason, TABLE, Transition};
+use std::collections::VecDeque;
 
 /// A change of state that the table of DEP-04 has no way for. `Display` is a sentence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display("the member is recorded as {} ({from}) and was seen as {} ({to}), which cannot follow; the record stays", from.name(), to.name())]
 pub struct Impossible {
     /// The recorded state.
     pub from: State,
     /// The state that the facts show.
     pub to: State,
-}
-
-impl fmt::Display for Impossible {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { from, to } = self;
-        write!(
-            f,
-            "the member is recorded as {} ({from}) and was seen as {} ({to}), which cannot follow; the record stays",
-            from.name(),
-            to.name(),
-        )
-    }
 }
 
 /// A step of the way: the reason, and the state after it.

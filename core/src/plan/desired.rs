@@ -2,7 +2,6 @@
 //! does not say.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
 use super::max_unavailable::MaxUnavailable;
@@ -112,22 +111,14 @@ pub enum NonServing {
 
 /// A change that keeps updated and outdated members apart, so that the members cannot be replaced
 /// one by one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Obstacle {
     /// TLS between the members is switched on or off.
+    #[display(
+        "it switches TLS between the members {_0}, and members with it do not talk to those without"
+    )]
     PeerTls(Switch),
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PeerTls(switch) => write!(
-                f,
-                "it switches TLS between the members {switch}, and members with it do not talk to those without"
-            ),
-        }
-    }
 }
 
 /// Whether leadership can be moved now.

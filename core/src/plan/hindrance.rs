@@ -1,33 +1,37 @@
 //! The reasons that hold back whatever the gate would do to a member by itself: a defragmentation
 //! or a replacement.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::{Defect, Handover, Version};
 use crate::quorum::pod::Pod;
-use crate::quorum::{EvidenceMode, Grants, PodName, Reason, Snapshot, Verdict};
+use crate::quorum::{EvidenceMode, Grants, PodName, Reason, Snapshot, Verdict, list};
 
 /// A reason that holds back a defragmentation and a replacement alike, with its numbers. `Display`
 /// is a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Hindrance {
     /// The evidence is that of readiness.
+    #[display("the evidence is that of readiness, which is too weak")]
     NoLiveEvidence,
     /// Other members have grants, or this one has a grant for something else.
+    #[display("already permitted to go: {}", list(pods))]
     Granted {
         /// The pods.
         pods: Vec<PodName>,
     },
     /// A pod is terminating.
+    #[display("{pod} is terminating")]
     Terminating {
         /// The pod.
         pod: PodName,
     },
     /// A rollout is under way.
+    #[display("a rollout is under way")]
     Rollout,
     /// The version of etcd has a defect that makes the work dangerous.
+    #[display("etcd {version}: {defect}")]
     Defect {
         /// The version.
         version: Version,
@@ -35,13 +39,18 @@ pub enum Hindrance {
         defect: Defect,
     },
     /// The member leads, and leadership moved a moment ago.
+    #[display("it leads, and leadership moved a moment ago and is left alone for {} s", remaining.as_secs())]
     Leadership {
         /// The time until leadership may move again.
         remaining: Duration,
     },
     /// The member leads, and etcd refuses to move leadership for the gate.
+    #[display(
+        "it leads, and etcd refuses to move leadership (the gate's user lacks the role root)"
+    )]
     HandoverRefused,
     /// The decision about the disruption is a refusal.
+    #[display("{_0}")]
     Decision(Reason),
 }
 
@@ -93,32 +102,6 @@ impl Hindrance {
         match verdict {
             Verdict::Allow(_) => None,
             Verdict::Wait(reason) | Verdict::Deny(reason) => Some(Self::Decision(reason)),
-        }
-    }
-}
-
-impl fmt::Display for Hindrance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoLiveEvidence => {
-                f.write_str("the evidence is that of readiness, which is too weak")
-            }
-            Self::Granted { pods } => {
-                let names: Vec<&str> = pods.iter().map(PodName::as_str).collect();
-                write!(f, "already permitted to go: {}", names.join(", "))
-            }
-            Self::Terminating { pod } => write!(f, "{pod} is terminating"),
-            Self::Rollout => f.write_str("a rollout is under way"),
-            Self::Defect { version, defect } => write!(f, "etcd {version}: {defect}"),
-            Self::Leadership { remaining } => write!(
-                f,
-                "it leads, and leadership moved a moment ago and is left alone for {} s",
-                remaining.as_secs()
-            ),
-            Self::HandoverRefused => f.write_str(
-                "it leads, and etcd refuses to move leadership (the gate's user lacks the role root)",
-            ),
-            Self::Decision(reason) => write!(f, "{reason}"),
         }
     }
 }

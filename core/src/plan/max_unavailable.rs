@@ -5,8 +5,6 @@
 //! more than there are pods above the partition. In addition, [`decide()`](crate::quorum::decide())
 //! refuses every step that would leave no majority.
 
-use std::fmt;
-
 /// A number or a percentage of members.
 ///
 /// ```
@@ -41,7 +39,8 @@ impl MaxUnavailable {
 }
 
 /// The number of unavailable members beside the number that may be unavailable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display("{out} out, at most {limit} may be")]
 pub struct Unavailability {
     /// The number of members that do not serve, have no pod, or have a grant.
     pub out: u32,
@@ -53,12 +52,6 @@ impl Unavailability {
     /// Whether one more member may go.
     pub(super) fn has_room(self) -> bool {
         self.out < self.limit
-    }
-}
-
-impl fmt::Display for Unavailability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} out, at most {} may be", self.out, self.limit)
     }
 }
 

@@ -1,38 +1,47 @@
 //! The state of a target ordinal: the snapshot's findings in the terms of a rollout.
 
-use std::fmt;
-
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::pod::Pod;
 use crate::quorum::{Condition, Member, PodName, ProcessState, Role, Snapshot, Why};
 
 /// The state of a target ordinal. `Display` completes the sentence "etcd-main-0 …".
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
 pub enum State {
     /// The pod does not exist.
+    #[display("has no pod")]
     Missing,
     /// The pod is terminating.
+    #[display("is terminating")]
     Terminating,
     /// The member is a voter that proved that it takes part in quorum.
+    #[display("serves")]
     Serving,
     /// The member is a learner that catches up.
+    #[display("is a learner that catches up")]
     Learning,
     /// The member is a learner that has made no progress for the progress deadline.
+    #[display("is a learner that makes no progress")]
     Stuck,
     /// The pod is proven not to be a member. It may be about to join.
+    #[display("is not a member of the cluster")]
     NotAMember,
     /// The process does not run.
+    #[display("is dead")]
     Dead,
     /// The process has not started in this incarnation.
+    #[display("is starting")]
     Starting,
     /// The process runs, and the member is known not to serve.
+    #[display("does not serve ({_0})")]
     Failing(Why),
     /// The process may run, and nobody knows whether the member serves.
+    #[display("is not known to serve ({_0})")]
     Unknown(Why),
 }
 
 /// A member that does not serve or has no pod. `Display` is a clause: "etcd-main-0 has no pod".
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display("{pod} {state}")]
 pub struct Absent {
     /// The name of the member's pod.
     pub pod: PodName,
@@ -112,28 +121,5 @@ impl State {
             }
             Self::Serving | Self::Terminating => false,
         }
-    }
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("has no pod"),
-            Self::Terminating => f.write_str("is terminating"),
-            Self::Serving => f.write_str("serves"),
-            Self::Learning => f.write_str("is a learner that catches up"),
-            Self::Stuck => f.write_str("is a learner that makes no progress"),
-            Self::NotAMember => f.write_str("is not a member of the cluster"),
-            Self::Dead => f.write_str("is dead"),
-            Self::Starting => f.write_str("is starting"),
-            Self::Failing(why) => write!(f, "does not serve ({why})"),
-            Self::Unknown(why) => write!(f, "is not known to serve ({why})"),
-        }
-    }
-}
-
-impl fmt::Display for Absent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.pod, self.state)
     }
 }

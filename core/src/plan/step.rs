@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::state::State;
-use crate::quorum::{Actor, Disruption, Grace, Kind, MemberId, TargetPod};
+use crate::quorum::{Disruption, Kind, MemberId, TargetPod};
 
 /// The next thing to do to one pod, and the reason. `Display` is a sentence.
 ///
@@ -59,14 +59,17 @@ pub enum Departure {
 }
 
 /// The reason why it is a member's turn.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Because {
     /// The member does not serve, so its replacement costs nothing (step 2).
+    #[display("is outdated and {_0}")]
     NonServing(State),
     /// The member serves, and a container beside etcd is unhealthy (step 4 with `sidecarFirst`).
+    #[display("is an outdated {_0} with an unhealthy container beside etcd")]
     SidecarFirst(Part),
     /// The member serves, and no other one comes first (step 4).
+    #[display("is an outdated {_0}")]
     Serving(Part),
 }
 
@@ -127,13 +130,7 @@ impl Because {
 
 /// The request of a rollout to take a pod.
 pub(super) fn disruption(target: TargetPod, departure: Departure) -> Disruption {
-    Disruption {
-        precondition: Some(target.uid.clone()),
-        target,
-        kind: departure.kind(),
-        actor: Actor::Gate,
-        grace: Grace::Graceful,
-    }
+    Disruption::of_gate(target, departure.kind())
 }
 
 impl fmt::Display for Step {
@@ -153,19 +150,6 @@ impl fmt::Display for Step {
                     "move leadership from {name} to member {to}, then {then} {name}: it {because}"
                 )
             }
-        }
-    }
-}
-
-impl fmt::Display for Because {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NonServing(state) => write!(f, "is outdated and {state}"),
-            Self::SidecarFirst(part) => write!(
-                f,
-                "is an outdated {part} with an unhealthy container beside etcd"
-            ),
-            Self::Serving(part) => write!(f, "is an outdated {part}"),
         }
     }
 }

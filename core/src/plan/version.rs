@@ -1,10 +1,10 @@
 //! Versions of etcd, and the defects of some that the gate steps around.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// A version of etcd.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{major}.{minor}.{patch}")]
 pub struct Version {
     /// The major version.
     pub major: u32,
@@ -15,7 +15,8 @@ pub struct Version {
 }
 
 /// A defect of etcd, and the versions that have it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display("{what}")]
 pub struct Defect {
     /// The ranges of versions with the defect: the first one with it, and the first one without.
     ranges: &'static [(Version, Version)],
@@ -53,23 +54,11 @@ impl Defect {
     }
 }
 
-impl fmt::Display for Defect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.what)
-    }
-}
-
 const fn version(major: u32, minor: u32, patch: u32) -> Version {
     Version {
         major,
         minor,
         patch,
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
     }
 }
 

@@ -1,26 +1,33 @@
 //! The reasons why a rollout waits.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::board::Progress;
 use super::desired::{Generation, Obstacle};
 use super::max_unavailable::Unavailability;
-use super::state::Absent;
-use crate::quorum::{PodName, Reason, Teardown};
+use super::state::{Absent, State};
+use crate::quorum::{PodName, Reason, Teardown, list};
 
 /// The reason why no step is possible now, with its numbers. `Display` is a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum WaitingOn {
     /// The StatefulSet is not enrolled, or its budget does not exist yet.
+    #[display("the StatefulSet has no QuorumDisruptionBudget yet")]
     Enrolment,
     /// The cluster is being torn down, so nothing is rolled out any more.
+    #[display("the cluster is being torn down")]
     Teardown(Teardown),
     /// The StatefulSet controller has not read the latest specification, so the update revision may
     /// be out of date.
+    #[display("the StatefulSet controller has read generation {} of {}", _0.observed, _0.desired)]
     Observation(Generation),
     /// The StatefulSet asks for more replicas than steps are planned for.
+    #[display(
+        "the StatefulSet asks for {replicas} replicas, and nothing is rolled out to more than {most}; scale it to the size of its cluster"
+    )]
     TooManyReplicas {
         /// The replicas that it asks for.
         replicas: u32,
@@ -28,11 +35,17 @@ pub enum WaitingOn {
         most: u32,
     },
     /// The update revision has not been computed yet.
+    #[display("the StatefulSet controller has not computed the update revision yet")]
     Revision,
     /// The budget says `paused`.
+    #[display("the rollout is paused, with {} of {} pods updated", _0.updated, _0.targets)]
     Paused(Progress),
     /// The members cannot be replaced one by one, and the owner has not let this revision go on
     /// without quorum.
+    #[display(
+        "this change cannot be rolled one by one: {obstacle}; to accept the outage, annotate the budget with \
+                 quorumgate.io/proceed-without-quorum: {revision}"
+    )]
     Obstacle {
         /// The change that keeps updated and outdated members apart.
         obstacle: Obstacle,
@@ -41,6 +54,8 @@ pub enum WaitingOn {
     },
     /// Step 2: quorum is lost and may come back by itself, so members that are alive stay for the
     /// grace period (rule 13).
+    #[display("quorum is lost ({serving} of {voters} voters serve) and may come back by itself; {pod} is alive and stays until it has \
+                 been lost for {} s ({} s so far)", grace.as_secs(), lost_for.as_secs())]
     QuorumLost {
         /// The member that would go.
         pod: PodName,
@@ -54,6 +69,7 @@ pub enum WaitingOn {
         serving: u32,
     },
     /// Step 2: under `OrderedReady` the pod would not be created again before a lower one is ready.
+    #[display("{pod} would not be created again before {} is ready (OrderedReady){}", lower.pod, unless_serving(lower))]
     LowerOrdinal {
         /// The pod that would go.
         pod: PodName,
@@ -62,6 +78,7 @@ pub enum WaitingOn {
     },
     /// Step 3: an updated member has not served for the progress deadline. The rollout goes on when
     /// that member serves, and starts over when the template changes.
+    #[display("{member}, for {} s; after {} s the rollout holds, until it serves or the template changes", waited.as_secs(), deadline.as_secs())]
     Overdue {
         /// The member.
         member: Absent,
@@ -71,6 +88,7 @@ pub enum WaitingOn {
         deadline: Duration,
     },
     /// Step 3: a learner catches up.
+    #[display("{pod} is a learner and catches up{}{}", behind(*lag), stuck(*stuck_for, *deadline))]
     Learner {
         /// The learner's pod.
         pod: PodName,
@@ -82,6 +100,10 @@ pub enum WaitingOn {
         deadline: Duration,
     },
     /// Step 3: a scale-out. New members join before old ones restart.
+    #[display(
+        "new members join first, {voters} of {replicas} are voters: {}",
+        list(members)
+    )]
     Joining {
         /// The members that have yet to become voters.
         members: Vec<Absent>,
@@ -91,6 +113,7 @@ pub enum WaitingOn {
         replicas: u32,
     },
     /// Step 3: pods that the StatefulSet controller has to create.
+    #[display("{} ({out})", list(pods))]
     MissingPods {
         /// The missing pods.
         pods: Vec<Absent>,
@@ -98,6 +121,7 @@ pub enum WaitingOn {
         out: Unavailability,
     },
     /// Step 3: pods that are terminating or have a grant.
+    #[display("{} may be on the way out ({out})", list(pods))]
     InFlight {
         /// The pods.
         pods: Vec<PodName>,
@@ -105,6 +129,7 @@ pub enum WaitingOn {
         out: Unavailability,
     },
     /// Step 3: outdated members of which nobody knows whether they serve.
+    #[display("{} ({out})", list(members))]
     Evidence {
         /// The members.
         members: Vec<Absent>,
@@ -112,6 +137,7 @@ pub enum WaitingOn {
         out: Unavailability,
     },
     /// Step 3: updated members that do not serve yet.
+    #[display("{} ({out})", list(members))]
     UpdatedMembers {
         /// The members.
         members: Vec<Absent>,
@@ -121,6 +147,7 @@ pub enum WaitingOn {
     /// Step 3: updated members that serve and whose pods are not Ready, so that no Service leads to
     /// them. The rollout goes on when the pods are Ready, and starts over when the template
     /// changes.
+    #[display("not Ready, though serving: {} ({out})", list(pods))]
     Unready {
         /// The pods.
         pods: Vec<PodName>,
@@ -130,6 +157,7 @@ pub enum WaitingOn {
         overdue: bool,
     },
     /// Step 4: this member leads, and leadership moved a moment ago.
+    #[display("{leader} leads again; leadership was moved a moment ago and is left alone for {} s", remaining.as_secs())]
     Leadership {
         /// The leader.
         leader: PodName,
@@ -137,6 +165,7 @@ pub enum WaitingOn {
         remaining: Duration,
     },
     /// The decision on the next pod would be a refusal.
+    #[display("{pod} may not go: {reason}")]
     Permission {
         /// The pod.
         pod: PodName,
@@ -144,6 +173,7 @@ pub enum WaitingOn {
         reason: Reason,
     },
     /// A step had permission and could not be carried out.
+    #[display("{pod} could not be taken: {because}")]
     Failed {
         /// The pod.
         pod: PodName,
@@ -204,111 +234,22 @@ impl WaitingOn {
     }
 }
 
-impl fmt::Display for WaitingOn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Enrolment => f.write_str("the StatefulSet has no QuorumDisruptionBudget yet"),
-            Self::Teardown(_) => f.write_str("the cluster is being torn down"),
-            Self::Observation(Generation { desired, observed }) => write!(
-                f,
-                "the StatefulSet controller has read generation {observed} of {desired}"
-            ),
-            Self::TooManyReplicas { replicas, most } => write!(
-                f,
-                "the StatefulSet asks for {replicas} replicas, and nothing is rolled out to more than {most}; scale it to the size of its cluster"
-            ),
-            Self::Revision => {
-                f.write_str("the StatefulSet controller has not computed the update revision yet")
-            }
-            Self::Paused(Progress { updated, targets }) => write!(
-                f,
-                "the rollout is paused, with {updated} of {targets} pods updated"
-            ),
-            Self::Obstacle { obstacle, revision } => write!(
-                f,
-                "this change cannot be rolled one by one: {obstacle}; to accept the outage, annotate the budget with \
-                 quorumgate.io/proceed-without-quorum: {revision}"
-            ),
-            Self::QuorumLost {
-                pod,
-                lost_for,
-                grace,
-                voters,
-                serving,
-            } => write!(
-                f,
-                "quorum is lost ({serving} of {voters} voters serve) and may come back by itself; {pod} is alive and stays until it has \
-                 been lost for {} s ({} s so far)",
-                grace.as_secs(),
-                lost_for.as_secs(),
-            ),
-            Self::LowerOrdinal { pod, lower } if lower.state == super::State::Serving => write!(
-                f,
-                "{pod} would not be created again before {} is ready (OrderedReady)",
-                lower.pod
-            ),
-            Self::LowerOrdinal { pod, lower } => write!(
-                f,
-                "{pod} would not be created again before {} is ready (OrderedReady), which {}",
-                lower.pod, lower.state
-            ),
-            Self::Overdue {
-                member,
-                waited,
-                deadline,
-            } => write!(
-                f,
-                "{member}, for {} s; after {} s the rollout holds, until it serves or the template changes",
-                waited.as_secs(),
-                deadline.as_secs(),
-            ),
-            Self::Learner {
-                pod,
-                lag,
-                stuck_for,
-                deadline,
-            } => {
-                write!(f, "{pod} is a learner and catches up")?;
-                if let Some(lag) = lag {
-                    write!(f, ", {lag} entries behind")?;
-                }
-                if !stuck_for.is_zero() {
-                    let (stuck, deadline) = (stuck_for.as_secs(), deadline.as_secs());
-                    write!(f, "; no progress for {stuck} of at most {deadline} s")?;
-                }
-                Ok(())
-            }
-            Self::Joining {
-                members,
-                voters,
-                replicas,
-            } => write!(
-                f,
-                "new members join first, {voters} of {replicas} are voters: {}",
-                list(members)
-            ),
-            Self::MissingPods { pods, out } => write!(f, "{} ({out})", list(pods)),
-            Self::InFlight { pods, out } => {
-                write!(f, "{} may be on the way out ({out})", list(pods))
-            }
-            Self::Evidence { members, out } | Self::UpdatedMembers { members, out } => {
-                write!(f, "{} ({out})", list(members))
-            }
-            Self::Unready { pods, out, .. } => {
-                write!(f, "not Ready, though serving: {} ({out})", list(pods))
-            }
-            Self::Leadership { leader, remaining } => write!(
-                f,
-                "{leader} leads again; leadership was moved a moment ago and is left alone for {} s",
-                remaining.as_secs()
-            ),
-            Self::Permission { pod, reason } => write!(f, "{pod} may not go: {reason}"),
-            Self::Failed { pod, because } => write!(f, "{pod} could not be taken: {because}"),
-        }
+fn unless_serving(lower: &Absent) -> String {
+    if lower.state == State::Serving {
+        String::new()
+    } else {
+        format!(", which {}", lower.state)
     }
 }
 
-fn list<T: fmt::Display>(items: &[T]) -> String {
-    let items: Vec<String> = items.iter().map(T::to_string).collect();
-    items.join(", ")
+fn behind(lag: Option<u64>) -> String {
+    lag.map_or_else(String::new, |lag| format!(", {lag} entries behind"))
+}
+
+fn stuck(stuck_for: Duration, deadline: Duration) -> String {
+    if stuck_for.is_zero() {
+        return String::new();
+    }
+    let (stuck, deadline) = (stuck_for.as_secs(), deadline.as_secs());
+    format!("; no progress for {stuck} of at most {deadline} s")
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::answers::{Answers, MemberAnswer};
 use super::condition::{self, Condition, Consensus};
 use super::evidence::{ListedMember, Status, Unanswered};
+use super::expected_voters::count;
 use super::id::{MemberId, PodName};
-use super::loss;
 use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
 use super::pod::Pod;
@@ -17,7 +17,7 @@ use super::policy::EvidenceMode;
 use super::process::{self, ProcessState, Silence};
 use super::readiness;
 use super::snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
-use super::tolerance::count;
+use super::tolerance::is_lost;
 use super::why::Why;
 
 impl Snapshot {
@@ -100,7 +100,7 @@ impl Snapshot {
             consensus: &consensus,
         };
         self.members = sources.members(&pods, &self.not_members);
-        self.quorum_lost = loss::is_lost(&self.members, self.electorate(&self.members));
+        self.quorum_lost = is_lost(&self.members, self.electorate(&self.members));
         if self.proves_quorum() {
             // A voter that serves proves a quorum, so the time watched until now does not count.
             self.quorum_lost_for = None;
@@ -177,12 +177,7 @@ impl MemberSources<'_, '_> {
             alarms: id.map(|id| self.consensus.alarms(id)).unwrap_or_default(),
             condition,
             pod_name: Some(pod.name.clone()),
-            pod: Some(MemberPod {
-                name: pod.name.clone(),
-                uid: pod.uid.clone(),
-                terminating: pod.terminating,
-                revision: pod.revision.clone(),
-            }),
+            pod: Some(MemberPod::of(pod)),
         }
     }
 

@@ -10,12 +10,12 @@
 use super::circumstances::{Circumstances, Scope, Teardown};
 use super::decide::{count_for, decide};
 use super::disruption::{Actor, Disruption, Grace, Kind, TargetPod};
+use super::expected_voters::majority;
 use super::grants::Grants;
 use super::id::{PodName, PodUid};
 use super::membership::Membership;
 use super::settlement::Replacement;
 use super::snapshot::{Member, Snapshot};
-use super::tolerance::majority;
 use super::trust::Trust;
 use super::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 use super::volume::Volume;
@@ -193,8 +193,9 @@ fn is_no_member(snapshot: &Snapshot, pod: &PodName) -> bool {
     snapshot.not_members.contains(pod) || (confirmed && !snapshot.members.iter().any(known))
 }
 
-/// The disruption that the replacement of a member is.
-pub(crate) fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
+/// The disruption that the replacement of a member is. It belongs to the member, so it holds for
+/// whatever pod there is.
+pub fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
     let uid = snapshot.pod(member).map(|pod| pod.uid.clone());
     Disruption {
         target: TargetPod {

@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::agreement::{self, Agreed, Leadership};
 use super::answers::{Answers, Heard, MemberAnswer};
 use super::evidence::{AlarmKind, Unanswered};
+use super::expected_voters::majority;
 use super::id::{ClusterId, MemberId};
 use super::membership::List;
-use super::tolerance::majority;
 use super::why::Why;
 
 /// Whether a member takes part in quorum.

@@ -17,6 +17,19 @@ pub struct Disruption {
     pub precondition: Option<PodUid>,
 }
 
+impl Disruption {
+    /// A disruption of this incarnation by the gate's own controllers.
+    pub fn of_gate(target: TargetPod, kind: Kind) -> Self {
+        Self {
+            precondition: Some(target.uid.clone()),
+            target,
+            kind,
+            actor: Actor::Gate,
+            grace: Grace::Graceful,
+        }
+    }
+}
+
 /// A pod of a given name and UID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetPod {

@@ -1,5 +1,16 @@
-//! The expected voters: the size that the cluster is known to have had. The majority is computed
-//! from at least so many voters, so that losing members does not lower the majority.
+//! The majority of voters, and the expected voters: the size that the cluster is known to have had.
+//! The majority is computed from at least so many voters, so that losing members does not lower
+//! it.
+
+/// The smallest number of voters that is more than half of `voters`.
+pub fn majority(voters: u32) -> u32 {
+    voters / 2 + 1
+}
+
+/// The number of members as `u32`.
+pub(super) fn count(members: usize) -> u32 {
+    u32::try_from(members).unwrap_or(u32::MAX)
+}
 
 /// The most voters seen since `spec.replicas` last went down, never more than `spec.replicas`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

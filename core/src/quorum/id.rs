@@ -8,7 +8,7 @@ use std::fmt;
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
         pub struct $name(String);
 
         impl $name {
@@ -20,12 +20,6 @@ macro_rules! text_id {
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
             }
         }
 
@@ -82,7 +76,8 @@ hex_id! {
 
 /// The namespace and name of a cluster's StatefulSet. The cluster's budget has the same namespace
 /// and name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{namespace}/{name}")]
 pub struct ClusterRef {
     /// The namespace.
     pub namespace: String,
@@ -100,10 +95,10 @@ impl ClusterRef {
     }
 }
 
-impl fmt::Display for ClusterRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
+/// The items in a sentence, with commas between them.
+pub(crate) fn list<T: fmt::Display>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    items.join(", ")
 }
 
 /// The ordinal of a pod in its StatefulSet: the number at the end of its name.

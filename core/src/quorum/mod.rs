@@ -41,7 +41,6 @@ mod expected_voters;
 mod grants;
 mod id;
 mod leader;
-mod loss;
 mod mapping;
 mod membership;
 pub mod pod;
@@ -52,7 +51,6 @@ mod settlement;
 mod snapshot;
 pub mod stateful_set;
 mod succession;
-mod switch;
 mod tolerance;
 mod trust;
 mod verdict;
@@ -60,17 +58,20 @@ mod volume;
 mod volume_record;
 mod why;
 
-pub use circumstances::{Circumstances, EvictionBudget, Override, OverrideOn, Scope, Teardown};
-pub(crate) use claims::replacement;
+pub use circumstances::{
+    Circumstances, EvictionBudget, Override, OverrideOn, Scope, Switch, Teardown,
+};
+
 pub use claims::{
     ClaimDeletion, ClaimState, decide_claim, decide_claim_early, decide_with_terminating_claim,
-    progress_of_claim, progress_of_claims, takes_data,
+    progress_of_claim, progress_of_claims, replacement, takes_data,
 };
 pub use condition::Condition;
 pub use decide::{decide, decide_early, decide_without_ledger};
 pub use disruption::{Actor, Disruption, Grace, InPlace, Kind, TargetPod};
-pub use expected_voters::ExpectedVoters;
+pub use expected_voters::{ExpectedVoters, majority};
 pub use grants::{Cause, Grant, Grants, Permitted};
+pub(crate) use id::list;
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 pub use leader::leader_to_move;
 pub use membership::{Membership, confirmed_list};
@@ -81,8 +82,7 @@ pub use settlement::{
 };
 pub use snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 pub use succession::{LeaderMove, OpenMove, Succession, rests, succession};
-pub use switch::Switch;
-pub use tolerance::{Tolerance, majority};
+pub use tolerance::Tolerance;
 pub use trust::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
 pub use verdict::{Basis, Count, NotServing, Permission, Reason, Verdict, Waiver};
 pub use volume::{Difference, Volume, VolumeFinding, volume_finding};

@@ -1,6 +1,6 @@
 //! The state of a member's process, from the Kubernetes API.
 //!
-//! It explains why a member did not answer. It never contradicts an answer of etcd.
+//! The state explains why a member did not answer. An answer of etcd is never contradicted by it.
 
 use super::evidence::Unanswered;
 use super::pod::{Containers, Node, Pod};

@@ -1,14 +1,14 @@
 //! The members by `evidence: Readiness`, for clusters whose etcd cannot be asked (DEP-07's rule).
-//! This evidence is weaker and up to 30 s behind.
+//! Such evidence is weaker and up to 30 s behind.
 //!
 //! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because the
 //! last report of such a node is out of date.
 
 use super::condition::Condition;
+use super::expected_voters::{count, majority};
 use super::pod::{LeaseRole, Node, Pod};
 use super::process::{self, ProcessState, Silence};
 use super::snapshot::{Member, MemberPod, Role, Snapshot};
-use super::tolerance::{count, majority};
 use super::why::Why;
 
 /// Builds the members from the snapshot's pods.
@@ -37,12 +37,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
         id: pod.recorded_id,
         name: pod.name.to_string(),
         pod_name: Some(pod.name.clone()),
-        pod: Some(MemberPod {
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            terminating: pod.terminating,
-            revision: pod.revision.clone(),
-        }),
+        pod: Some(MemberPod::of(pod)),
         role: Role::Voter,
         leader,
         condition,

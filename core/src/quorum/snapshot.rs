@@ -187,6 +187,17 @@ pub struct MemberPod {
     pub revision: Option<String>,
 }
 
+impl MemberPod {
+    pub(super) fn of(pod: &Pod) -> Self {
+        Self {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            terminating: pod.terminating,
+            revision: pod.revision.clone(),
+        }
+    }
+}
+
 /// The role of a member in raft.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum Role {

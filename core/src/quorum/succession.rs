@@ -59,7 +59,7 @@ pub enum Succession {
     /// The member has led for a short time only, and waits for this long.
     Wait(Duration),
     /// The member has led for a short time only, and does not wait: it goes as leader.
-    NotNow,
+    GoesAsLeader,
 }
 
 /// Decides what becomes of leadership when the target of an allowed disruption goes.
@@ -112,7 +112,7 @@ pub fn succession(
     let serves = target.is_some_and(Member::serves_quorum);
     match (rests(snapshot, open), basis) {
         (Some(remaining), Basis::Majority { .. }) if serves => Succession::Wait(remaining),
-        (Some(_), _) => Succession::NotNow,
+        (Some(_), _) => Succession::GoesAsLeader,
         (None, _) => {
             // A recorded move that has not taken effect may be under way from another replica. A
             // move to another member would break it off.

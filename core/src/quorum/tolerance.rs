@@ -1,16 +1,15 @@
 //! The arithmetic of quorum: how many voters count, how many serve, and how many may go.
 
+use super::condition::Condition;
+use super::expected_voters::{count, majority};
 use super::grants::Grants;
 use super::id::PodName;
 use super::membership::Membership;
 use super::policy::EvidenceMode;
+use super::process::ProcessState;
 use super::snapshot::{Member, Role, Snapshot};
 use super::trust::Trust;
-
-/// The smallest number of voters that is more than half of `voters`.
-pub fn majority(voters: u32) -> u32 {
-    voters / 2 + 1
-}
+use super::why::Why;
 
 /// The number of members that a cluster can still lose while the given grants are open.
 ///
@@ -102,6 +101,12 @@ impl Snapshot {
         count(serving)
     }
 
+    /// Whether every voter that counts serves, grants left aside.
+    pub fn all_voters_serve(&self) -> bool {
+        let all = self.tolerance(&Grants::default());
+        all.serving >= all.voters
+    }
+
     /// The number of voters that count, grants left aside.
     ///
     /// An unconfirmed member list may be old, so the pods that may be voters are counted too.
@@ -132,11 +137,6 @@ pub(super) fn in_flight(grants: &Grants, aside: Option<&PodName>) -> Vec<PodName
         .filter(|pod| Some(*pod) != aside)
         .cloned()
         .collect()
-}
-
-/// The number of members as `u32`.
-pub(super) fn count(members: usize) -> u32 {
-    u32::try_from(members).unwrap_or(u32::MAX)
 }
 
 fn listed(membership: Membership) -> u32 {
@@ -182,4 +182,26 @@ mod tests {
     fn no_voter_makes_no_majority() {
         assert_eq!(majority(0), 1);
     }
+}
+
+/// Whether quorum is lost: fewer than a majority of voters would be left without the dead ones and
+/// without those that answered and know no leader.
+///
+/// Only positive evidence counts. Without a quorum every etcd process gives up its leader within an
+/// election timeout. So a voter that names a leader, or that could not be asked, may still be part
+/// of a quorum.
+pub(super) fn is_lost(members: &[Member], voters: u32) -> bool {
+    let without = members
+        .iter()
+        .filter(|member| member.role == Role::Voter && is_without_quorum(member))
+        .count();
+    voters.saturating_sub(count(without)) < majority(voters)
+}
+
+fn is_without_quorum(member: &Member) -> bool {
+    let dead = match member.process {
+        ProcessState::Dead | ProcessState::DeadForGood => true,
+        ProcessState::Starting | ProcessState::Alive | ProcessState::Elsewhere => false,
+    };
+    dead || member.leaderless || member.condition == Condition::Failing(Why::NoLeader)
 }

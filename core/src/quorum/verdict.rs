@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::circumstances::Teardown;
 use super::disruption::InPlace;
-use super::id::{ClusterRef, PodName};
+use super::expected_voters::majority;
+use super::id::{ClusterRef, PodName, list};
 use super::policy::SmallCluster;
 use super::process::ProcessState;
-use super::tolerance::majority;
 use super::why::Why;
 
 /// The answer of [`super::decide()`] to a disruption, or of [`super::stateful_set::decide`] to a
@@ -129,41 +129,61 @@ fn torn_down(teardown: Teardown) -> &'static str {
 }
 
 /// The reason why a request is refused, with its numbers. `Display` is the text of the refusal.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Reason {
     /// Rule 1: the cluster is enrolled, and the budget that holds its grants does not exist yet.
+    #[display(
+        "the StatefulSet is enrolled but has no QuorumDisruptionBudget yet; the gate is creating it, retry in a moment"
+    )]
     NoLedger,
     /// Rule 1: the `CustomResourceDefinition` of budgets is missing.
+    #[display(
+        "the CustomResourceDefinition quorumdisruptionbudgets.quorumgate.io is missing; install it again (`quorumgate crds | kubectl apply -f -`)"
+    )]
     NoDefinition,
     /// Rule 5: the forced delete of a pod that may still run.
+    #[display(
+        "{pod} may still run on a node that cannot be reached, and a second one must not start; make sure the node is off, then taint it node.kubernetes.io/out-of-service, or delete the Node"
+    )]
     AtMostOnce {
         /// The pod.
         pod: PodName,
     },
     /// Rule 8: two budgets guard one etcd cluster.
+    #[display(
+        "the budget {other} reports the same etcd cluster id; one cluster needs exactly one budget"
+    )]
     SharedCluster {
         /// The other budget.
         other: ClusterRef,
     },
     /// Rule 9: the ledger may lack open grants.
+    #[display("{}", until_trusted(*remaining))]
     LedgerUntrusted {
         /// The time until the ledger may be trusted. `None` while the gate is not in force.
         remaining: Option<Duration>,
     },
     /// Rule 10: the pod's `PodDisruptionBudget` would refuse the eviction, or several select the
     /// pod.
+    #[display("{}", refused_by(names))]
     DisruptionBudget {
         /// The names of the `PodDisruptionBudget`s.
         names: Vec<String>,
     },
     /// Rule 11: the cluster cannot spare the learner now.
+    #[display("{} is a learner that may become a voter meanwhile: {_0}", _0.target)]
     Learner(Count),
     /// Rule 12: the member may be the one that completes a majority.
+    #[display("{} is down, but may be the one that completes the majority when it comes back: {_0}; repair it, or let it go by an override if it cannot come back", _0.target)]
     MayComplete(Count),
     /// Rule 13: quorum is lost, and the member is alive.
+    #[display("quorum is lost and {} is alive, so it is needed to bring quorum back: {_0}{}", _0.target, repair_first(_0))]
     QuorumLost(Count),
     /// Rule 14: the policy of a small cluster excludes the asker.
+    #[display("{}", too_small(*voters, *policy))]
     TooSmall {
         /// The number of voters: 1 or 2.
         voters: u32,
@@ -171,26 +191,32 @@ pub enum Reason {
         policy: SmallCluster,
     },
     /// Rule 16: no voter could be asked.
+    #[display("no member gave evidence that counts{}", causes(because))]
     NoEvidence {
         /// The reasons, a line per member.
         because: Vec<String>,
     },
     /// Rule 17: the cluster cannot spare the member.
+    #[display("{} has to stay: {_0}", _0.target)]
     NoHeadroom(Count),
     /// The member may go, but it leads, and leadership moved a moment ago.
+    #[display("it leads the cluster, and leadership moved a moment ago; the new leader has to lead for 5 s first, so that writers are not interrupted twice: retry in {} s", remaining.as_secs().saturating_add(1))]
     LeadershipMoved {
         /// The time until leadership may move again.
         remaining: Duration,
     },
     /// Evidence could not be read, or the ledger not be written, in time. Mostly the shell gives
     /// this reason; rule 5 does where a node could not be read.
+    #[display("{what}; retry in a moment")]
     Unavailable {
         /// The missing thing, in words.
         what: String,
     },
     /// The update would restart the member in place. A delete or an eviction has to take its place.
+    #[display("{} at a moment of the kubelet's choosing; {}, which goes when its cluster can spare it (or set quorumgate.io/override-until)", would(*_0), instead(*_0))]
     RestartByDelete(InPlace),
     /// The owner of the StatefulSet lives, and nobody announced the delete.
+    #[display("its owner {owner} lives and would miss its members; delete the owner, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete{}", explain(ignored.as_deref()))]
     OwnerLives {
         /// The kind and the name of the owner.
         owner: String,
@@ -198,6 +224,9 @@ pub enum Reason {
         ignored: Option<String>,
     },
     /// The owner of the StatefulSet could not be read.
+    #[display(
+        "its owner {owner} could not be read ({why}), so whether it lives and would miss its members is unknown; delete the owner, which takes this along, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete; to let the gate read such owners, grant it get on them by a ClusterRole with the label quorumgate.io/aggregate-to-owners=true"
+    )]
     OwnerUnread {
         /// The kind and the name of the owner.
         owner: String,
@@ -205,6 +234,7 @@ pub enum Reason {
         why: String,
     },
     /// Members that would leave are still in etcd's list, and nobody announced the change.
+    #[display("etcd still lists the members of {}; remove them first (`etcdctl member remove`), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=scale-in{}", list(members), explain(ignored.as_deref()))]
     MembersListed {
         /// The pods of these members.
         members: Vec<PodName>,
@@ -212,11 +242,15 @@ pub enum Reason {
         ignored: Option<String>,
     },
     /// No member could be asked for etcd's list.
+    #[display("no member could be asked which members etcd lists{}", causes(because))]
     MembersUnknown {
         /// The failures of the probes, a line per member.
         because: Vec<String>,
     },
     /// The claim holds the data of a member that serves.
+    #[display(
+        "{member} serves from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead, or set quorumgate.io/override-until"
+    )]
     ClaimInUse {
         /// The name of the claim.
         claim: String,
@@ -224,6 +258,7 @@ pub enum Reason {
         member: PodName,
     },
     /// The data would be destroyed, and the others are too few to keep it.
+    #[display("the data of {} would be destroyed, and it may be the last good copy: {_0}", _0.target)]
     LastCopy(Count),
 }
 
@@ -283,112 +318,40 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoLedger => f.write_str(
-                "the StatefulSet is enrolled but has no QuorumDisruptionBudget yet; the gate is creating it, retry in a moment",
-            ),
-            Self::NoDefinition => f.write_str(
-                "the CustomResourceDefinition quorumdisruptionbudgets.quorumgate.io is missing; install it again (`quorumgate crds | kubectl apply -f -`)",
-            ),
-            Self::AtMostOnce { pod } => write!(
-                f,
-                "{pod} may still run on a node that cannot be reached, and a second one must not start; make sure the node is off, then taint it node.kubernetes.io/out-of-service, or delete the Node",
-            ),
-            Self::SharedCluster { other } => {
-                write!(f, "the budget {other} reports the same etcd cluster id; one cluster needs exactly one budget")
-            }
-            Self::LedgerUntrusted { remaining: Some(remaining) } => write!(
-                f,
-                "the budget is new or was not in force, refusals were only reported, or an override could not be recorded, so earlier permissions may still be open; it is trusted in {} s",
-                remaining.as_secs().max(1),
-            ),
-            Self::LedgerUntrusted { remaining: None } => f.write_str(
-                "disruptions may pass without a grant, because the gate is not asked about everything in this namespace, or has not seen yet that it is; mend what the budget's condition GateActive says; the ledger is trusted again a settle time later",
-            ),
-            Self::DisruptionBudget { names } => match names.as_slice() {
-                [one] => write!(f, "the PodDisruptionBudget {one} allows no disruption now"),
-                many => write!(
-                    f,
-                    "{} PodDisruptionBudgets select this pod ({}), and the API server evicts only pods with at most one",
-                    many.len(),
-                    many.join(", "),
-                ),
-            },
-            Self::Learner(count) => write!(
-                f,
-                "{} is a learner that may become a voter meanwhile: {count}",
-                count.target
-            ),
-            Self::MayComplete(count) => write!(
-                f,
-                "{} is down, but may be the one that completes the majority when it comes back: {count}; repair it, or let it go by an override if it cannot come back",
-                count.target,
-            ),
-            Self::QuorumLost(count) => {
-                write!(f, "quorum is lost and {} is alive, so it is needed to bring quorum back: {count}", count.target)?;
-                if count.not_serving.iter().any(|other| other.process.is_down()) {
-                    f.write_str("; repair the members that are down first")?;
-                }
-                Ok(())
-            }
-            Self::TooSmall { voters, policy } => too_small(f, *voters, *policy),
-            Self::NoEvidence { because } => {
-                with_causes(f, "no member gave evidence that counts", because)
-            }
-            Self::NoHeadroom(count) => write!(f, "{} has to stay: {count}", count.target),
-            Self::LeadershipMoved { remaining } => write!(
-                f,
-                "it leads the cluster, and leadership moved a moment ago; the new leader has to lead for 5 s first, so that writers are not interrupted twice: retry in {} s",
-                remaining.as_secs().saturating_add(1),
-            ),
-            Self::Unavailable { what } => write!(f, "{what}; retry in a moment"),
-            Self::RestartByDelete(by) => write!(
-                f,
-                "{} at a moment of the kubelet's choosing; {}, which goes when its cluster can spare it (or set quorumgate.io/override-until)",
-                would(*by),
-                instead(*by),
-            ),
-            Self::ClaimInUse { claim, member } => write!(
-                f,
-                "{member} serves from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead, or set quorumgate.io/override-until",
-            ),
-            Self::LastCopy(count) => write!(
-                f,
-                "the data of {} would be destroyed, and it may be the last good copy: {count}",
-                count.target
-            ),
-            Self::OwnerLives { owner, ignored } => {
-                write!(
-                    f,
-                    "its owner {owner} lives and would miss its members; delete the owner, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete",
-                )?;
-                explain(f, ignored.as_deref())
-            }
-            Self::OwnerUnread { owner, why } => write!(
-                f,
-                "its owner {owner} could not be read ({why}), so whether it lives and would miss its members is unknown; delete the owner, which takes this along, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete; to let the gate read such owners, grant it get on them by a ClusterRole with the label quorumgate.io/aggregate-to-owners=true",
-            ),
-            Self::MembersListed { members, ignored } => {
-                let names: Vec<&str> = members.iter().map(PodName::as_str).collect();
-                write!(
-                    f,
-                    "etcd still lists the members of {}; remove them first (`etcdctl member remove`), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=scale-in",
-                    names.join(", "),
-                )?;
-                explain(f, ignored.as_deref())
-            }
-            Self::MembersUnknown { because } => with_causes(
-                f,
-                "no member could be asked which members etcd lists",
-                because,
-            ),
-        }
+fn until_trusted(remaining: Option<Duration>) -> String {
+    match remaining {
+        Some(remaining) => format!(
+            "the budget is new or was not in force, refusals were only reported, or an override could not be recorded, so earlier permissions may still be open; it is trusted in {} s",
+            remaining.as_secs().max(1),
+        ),
+        None => "disruptions may pass without a grant, because the gate is not asked about everything in this namespace, or has not seen yet that it is; mend what the budget's condition GateActive says; the ledger is trusted again a settle time later".to_owned(),
     }
 }
 
-fn too_small(f: &mut fmt::Formatter<'_>, voters: u32, policy: SmallCluster) -> fmt::Result {
+fn refused_by(names: &[String]) -> String {
+    match names {
+        [one] => format!("the PodDisruptionBudget {one} allows no disruption now"),
+        many => format!(
+            "{} PodDisruptionBudgets select this pod ({}), and the API server evicts only pods with at most one",
+            many.len(),
+            many.join(", "),
+        ),
+    }
+}
+
+fn repair_first(count: &Count) -> &'static str {
+    if count
+        .not_serving
+        .iter()
+        .any(|other| other.process.is_down())
+    {
+        "; repair the members that are down first"
+    } else {
+        ""
+    }
+}
+
+fn too_small(voters: u32, policy: SmallCluster) -> String {
     let field = if voters == 1 {
         "singleMember"
     } else {
@@ -398,22 +361,20 @@ fn too_small(f: &mut fmt::Formatter<'_>, voters: u32, policy: SmallCluster) -> f
         SmallCluster::AllowRollout => "only a rollout",
         SmallCluster::Allow | SmallCluster::Never => "nobody",
     };
-    write!(
-        f,
+    format!(
         "a cluster of {voters} cannot spare a member, and policy.{field} of its budget lets {whom} take one"
     )
 }
 
-fn with_causes(f: &mut fmt::Formatter<'_>, what: &str, because: &[String]) -> fmt::Result {
-    f.write_str(what)?;
+fn causes(because: &[String]) -> String {
     if because.is_empty() {
-        return Ok(());
+        return String::new();
     }
-    write!(f, ": {}", because.join("; "))
+    format!(": {}", because.join("; "))
 }
 
-fn explain(f: &mut fmt::Formatter<'_>, ignored: Option<&str>) -> fmt::Result {
-    ignored.map_or(Ok(()), |why| write!(f, " ({why})"))
+fn explain(ignored: Option<&str>) -> String {
+    ignored.map_or_else(String::new, |why| format!(" ({why})"))
 }
 
 fn would(by: InPlace) -> &'static str {
@@ -459,12 +420,10 @@ impl fmt::Display for Count {
             f.write_str(" because another voter may join")?;
         }
         if !in_flight.is_empty() {
-            let names: Vec<&str> = in_flight.iter().map(PodName::as_str).collect();
-            write!(f, "; already permitted to go: {}", names.join(", "))?;
+            write!(f, "; already permitted to go: {}", list(in_flight))?;
         }
         if !not_serving.is_empty() {
-            let members: Vec<String> = not_serving.iter().map(NotServing::to_string).collect();
-            write!(f, "; not serving: {}", members.join(", "))?;
+            write!(f, "; not serving: {}", list(not_serving))?;
         }
         if *missing > 0 {
             write!(f, "; {missing} more counted before and cannot be found now")?;

@@ -4,10 +4,8 @@
 //! under its old identity, or form an empty cluster (measured on etcd 3.4 to 3.7; etcd issue
 //! 12227).
 
-use std::collections::BTreeMap;
-use std::fmt;
-
 use super::id::PodName;
+use std::collections::BTreeMap;
 
 /// The claim and the volume of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,17 +45,23 @@ pub enum VolumeFinding {
 
 /// The difference between a member's volume and the one on record. `Display` completes the
 /// sentence "the member has …".
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Difference {
     /// The volume is another member's.
+    #[display("the volume of {with}")]
     Swapped {
         /// The pod of the member whose volume it is.
         with: PodName,
     },
     /// The claim is a new one, so its volume is empty.
+    #[display("a new claim, whose volume is empty")]
     NewClaim,
+    /// The claim could not be seen.
+    #[display("a claim that could not be seen")]
+    Unseen,
     /// The claim is the same and is bound to a volume that is nobody's.
+    #[display("a volume that was never a member's")]
     Foreign,
 }
 
@@ -65,16 +69,6 @@ impl Difference {
     /// The stable identifier of the difference, for metrics and status.
     pub fn slug(&self) -> &'static str {
         self.into()
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Swapped { with } => write!(f, "the volume of {with}"),
-            Self::NewClaim => f.write_str("a new claim, whose volume is empty"),
-            Self::Foreign => f.write_str("a volume that was never a member's"),
-        }
     }
 }
 

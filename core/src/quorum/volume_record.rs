@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::condition::Condition;
 use super::evidence::ListedMember;
 use super::grants::Grants;
 use super::id::{MemberId, PodName, PodUid};
@@ -20,7 +21,7 @@ pub struct VolumeRecord {
     pub id: MemberId,
     /// The incarnation of its pod.
     pub pod: PodUid,
-    /// Its claim and volume.
+    /// The claim and the volume.
     pub volume: Volume,
 }
 
@@ -36,7 +37,7 @@ pub fn unrecorded_volumes(
     records: &VolumeRecords,
 ) -> Vec<PodName> {
     let serving = snapshot.members.iter().filter_map(|member| {
-        let (id, pod) = serves(member, grants)?;
+        let (id, pod) = takes_part(member, grants)?;
         let known = records.get(&pod.name);
         let same = known.is_some_and(|record| record.id == id && record.pod == pod.uid);
         (!same).then(|| pod.name.clone())
@@ -65,7 +66,7 @@ pub fn record_volumes(
         is_listed(record.id) || snapshot.pod(pod).is_some() || grants.holds(pod)
     });
     for member in &snapshot.members {
-        let Some((id, pod)) = serves(member, grants) else {
+        let Some((id, pod)) = takes_part(member, grants) else {
             continue;
         };
         let name = &pod.name;
@@ -91,10 +92,12 @@ pub fn record_volumes(
     after
 }
 
-/// The id and the pod of a voter that serves, and whose data nobody is permitted to replace.
-fn serves<'a>(member: &'a Member, grants: &Grants) -> Option<(MemberId, &'a MemberPod)> {
+/// The id and the pod of a voter that serves or of a learner that answers, and whose data nobody is
+/// permitted to replace. A learner may be restarted before it is promoted.
+fn takes_part<'a>(member: &'a Member, grants: &Grants) -> Option<(MemberId, &'a MemberPod)> {
     let pod = member.pod.as_ref().filter(|pod| !pod.terminating)?;
-    let stays = member.serves_quorum() && !grants.permit_replacement(&pod.name);
+    let proves = member.serves_quorum() || member.condition == Condition::Learning;
+    let stays = proves && !grants.permit_replacement(&pod.name);
     Some((member.id?, pod)).filter(|_| stays)
 }
 
@@ -203,6 +206,24 @@ mod tests {
         world.volumes.insert("etcd-2".into(), volume("9"));
         world.renew(2, MemberId(99));
         assert_eq!(world.due(), [PodName::new("etcd-2")]);
+        world.look();
+        assert_eq!(world.volume_of("etcd-2"), &volume("9"));
+    }
+
+    #[test]
+    fn the_volume_of_a_learner_is_recorded_because_it_may_restart_before_its_promotion() {
+        let mut world = World::recorded();
+        world.volumes.insert("etcd-2".into(), volume("9"));
+        world.renew(2, MemberId(99));
+        let probes = &mut world.observation.round.probes;
+        let learner = probes[2].status.as_mut().unwrap();
+        learner.learner = true;
+        probes[2].read = Err(Unanswered::Learner);
+        for probe in probes {
+            for listed in probe.members.iter_mut().flatten() {
+                listed.learner |= listed.id == MemberId(99);
+            }
+        }
         world.look();
         assert_eq!(world.volume_of("etcd-2"), &volume("9"));
     }

@@ -1,23 +1,25 @@
 //! The reasons why a member does not serve, in words that an operator can act on.
 
-use std::fmt;
-
 use super::evidence::Unanswered;
-use super::id::{ClusterId, MemberId, PodName};
+use super::id::{ClusterId, MemberId, PodName, list};
 
 /// The reason why a member is not known to serve. `Display` completes the sentence "member x: …".
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Why {
     /// The pod has a `deletionTimestamp`. The member is on its way out, whatever it still answers.
+    #[display("its pod is terminating")]
     Terminating,
     /// The member gave no status.
+    #[display("{_0}")]
     Silent(Unanswered),
     /// The member refused the connection, and its kubelet reports it as ready. Either the gate or
     /// the kubelet asks a wrong port or is kept from the member.
+    #[display("it refused the connection although its kubelet calls it ready")]
     RefusesThoughReady,
     /// Other pods answer with the same member id (a reused address). Nobody can tell whose answer
     /// it was.
+    #[display("it answers as member {id}, and so does {}", list(with))]
     SharedIdentity {
         /// The member id.
         id: MemberId,
@@ -25,6 +27,7 @@ pub enum Why {
         with: Vec<PodName>,
     },
     /// The member belongs to another etcd cluster than the majority.
+    #[display("it belongs to the etcd cluster {own}, the majority to {agreed}")]
     OtherCluster {
         /// The member's cluster id.
         own: ClusterId,
@@ -32,15 +35,19 @@ pub enum Why {
         agreed: ClusterId,
     },
     /// The members report different cluster ids, and no majority agrees on one.
+    #[display("it belongs to the etcd cluster {own}, which no majority of the answers confirms")]
     ClusterDisputed {
         /// The member's cluster id.
         own: ClusterId,
     },
     /// A CORRUPT alarm stands against the member.
+    #[display("a CORRUPT alarm stands against it")]
     Corrupt,
     /// The member knows no leader.
+    #[display("it knows no leader")]
     NoLeader,
     /// The majority names another leader or another term.
+    #[display("it follows {} in term {}, the majority {} in term {}", own.0, own.1, agreed.0, agreed.1)]
     OtherLeader {
         /// The leader and term that the member names.
         own: (MemberId, u64),
@@ -48,11 +55,13 @@ pub enum Why {
         agreed: (MemberId, u64),
     },
     /// The members name different leaders, and no majority agrees on one.
+    #[display("it follows {} in term {}, which no majority of the answers confirms", own.0, own.1)]
     LeaderDisputed {
         /// The leader and term that the member names.
         own: (MemberId, u64),
     },
     /// The member's applied index is too far behind the leader's.
+    #[display("it is {behind} entries behind its leader, {bound} are tolerated")]
     Lagging {
         /// The number of raft entries that the member is behind.
         behind: u64,
@@ -60,24 +69,34 @@ pub enum Why {
         bound: u64,
     },
     /// The linearizable read failed, so contact with a quorum is not proven.
+    #[display("its linearizable read {}", unconfirmed(_0))]
     Unconfirmed(Unanswered),
     /// No member that is in contact with a quorum gave a member list.
+    #[display("no up-to-date member list could be read")]
     NoMemberList,
     /// The member list does not have the member, and that list is not proof enough.
+    #[display("it is not in the member list")]
     NotListed,
     /// The member list calls the member a voter, and the member still calls itself a learner.
+    #[display("it still takes itself for a learner")]
     NotPromoted,
     /// The member was added to the cluster and has never started.
+    #[display("it was added and has never started")]
     Unstarted,
     /// The member belongs in a pod of this StatefulSet, and that pod does not exist now.
+    #[display("it has no pod now")]
     NoPod,
     /// The member has no pod here and no endpoint that could be asked.
+    #[display("it has no pod here and could not be asked")]
     Elsewhere,
     /// The answer from the member's client URL may be that of a pod which could not be identified.
+    #[display("it answers, but may be one of the pods that did not say who they are")]
     MayBeAPod,
     /// The pod is not ready (`evidence: Readiness`).
+    #[display("its pod is not ready")]
     NotReady,
     /// The node is not Ready, so its last report does not count (`evidence: Readiness`).
+    #[display("its node is not ready")]
     NodeNotReady,
 }
 
@@ -92,66 +111,10 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Terminating => f.write_str("its pod is terminating"),
-            Self::Silent(unanswered) => write!(f, "{unanswered}"),
-            Self::RefusesThoughReady => {
-                f.write_str("it refused the connection although its kubelet calls it ready")
-            }
-            Self::SharedIdentity { id, with } => {
-                write!(f, "it answers as member {id}, and so does ")?;
-                let names: Vec<&str> = with.iter().map(PodName::as_str).collect();
-                f.write_str(&names.join(", "))
-            }
-            Self::OtherCluster { own, agreed } => {
-                write!(
-                    f,
-                    "it belongs to the etcd cluster {own}, the majority to {agreed}"
-                )
-            }
-            Self::ClusterDisputed { own } => {
-                write!(
-                    f,
-                    "it belongs to the etcd cluster {own}, which no majority of the answers confirms"
-                )
-            }
-            Self::Corrupt => f.write_str("a CORRUPT alarm stands against it"),
-            Self::NoLeader => f.write_str("it knows no leader"),
-            Self::OtherLeader { own, agreed } => write!(
-                f,
-                "it follows {} in term {}, the majority {} in term {}",
-                own.0, own.1, agreed.0, agreed.1,
-            ),
-            Self::LeaderDisputed { own } => write!(
-                f,
-                "it follows {} in term {}, which no majority of the answers confirms",
-                own.0, own.1,
-            ),
-            Self::Lagging { behind, bound } => {
-                write!(
-                    f,
-                    "it is {behind} entries behind its leader, {bound} are tolerated"
-                )
-            }
-            Self::Unconfirmed(unanswered) if *unanswered == Unanswered::Deadline => {
-                f.write_str("its linearizable read was not answered in time")
-            }
-            Self::Unconfirmed(unanswered) => {
-                write!(f, "its linearizable read failed: {unanswered}")
-            }
-            Self::NoMemberList => f.write_str("no up-to-date member list could be read"),
-            Self::NotListed => f.write_str("it is not in the member list"),
-            Self::NotPromoted => f.write_str("it still takes itself for a learner"),
-            Self::Unstarted => f.write_str("it was added and has never started"),
-            Self::NoPod => f.write_str("it has no pod now"),
-            Self::Elsewhere => f.write_str("it has no pod here and could not be asked"),
-            Self::MayBeAPod => {
-                f.write_str("it answers, but may be one of the pods that did not say who they are")
-            }
-            Self::NotReady => f.write_str("its pod is not ready"),
-            Self::NodeNotReady => f.write_str("its node is not ready"),
-        }
+fn unconfirmed(unanswered: &Unanswered) -> String {
+    if *unanswered == Unanswered::Deadline {
+        "was not answered in time".to_owned()
+    } else {
+        format!("failed: {unanswered}")
     }
 }

@@ -13,8 +13,7 @@ use serde_json::json;
 use tokio::time::timeout_at;
 
 use super::patch::set;
-use crate::admission::actor;
-use crate::admission::asked::{About, Asked, Context, What};
+use crate::admission::asked::{Asked, Context, What};
 use crate::admission::evictions::{Evicted, Eviction};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
@@ -72,7 +71,7 @@ pub(in crate::admission) async fn asked(
     context: Context<'_>,
     incarnations: &dyn Incarnations,
 ) -> Result<Asked, Malformed> {
-    let evicted = body.read(|body| Evicted::read(Hook::MutateEvictions, body))?;
+    let mut evicted = body.read(|body| Evicted::read(Hook::MutateEvictions, body))?;
     let patch = if evicted.precondition().is_some() {
         Ok(None)
     } else {
@@ -83,12 +82,7 @@ pub(in crate::admission) async fn asked(
         }
     };
     Ok(Asked {
-        about: About {
-            subject: evicted.subject(),
-            asker: actor::asker(evicted.request.user_info, context.own_username),
-            review: evicted.request.uid,
-            dry_run: evicted.dry_run,
-        },
+        about: evicted.about(context),
         what: What::Patch(patch),
     })
 }

@@ -1,23 +1,29 @@
 //! `/mutate/pods`: members carry `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`, so that
 //! cluster-autoscaler plans around them instead of starting drains that wait. An existing value
 //! stays.
+//!
+//! Members of a cluster that has formed join it and start none: etcd's `initial-cluster-state` is
+//! set to `existing`, which etcd ignores where there is data. A pod with another volume than its
+//! member had gets a scheduling gate ([`crate::plan::replacement::guard()`]).
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout_at;
+use tracing::warn;
 
-use super::patch::set;
-use crate::admission::actor;
+use super::patch::{replace, set};
 use crate::admission::asked::{About, Asked, Context, Subject, What};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
 use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
-use crate::api::names::SAFE_TO_EVICT;
-use crate::observe::{Observer, is_stateful_set};
-use crate::quorum::ClusterRef;
+use crate::api::names::{IDENTITY, SAFE_TO_EVICT};
+use crate::observe::{Change, JOINING, Observer, is_stateful_set, joining, which_is_etcd};
+use crate::plan::replacement::Guard;
+use crate::quorum::{ClusterRef, PodName};
 
 /// A source of the enrolment of StatefulSets.
 pub trait Enrolment: Send + Sync + 'static {
@@ -28,6 +34,17 @@ pub trait Enrolment: Send + Sync + 'static {
         namespace: &'a str,
         stateful_set: &'a str,
     ) -> BoxFuture<'a, Result<bool, String>>;
+
+    /// How a member's pod starts that is about to be created. `None`: as its owner wants.
+    fn start<'a>(
+        &'a self,
+        _namespace: &'a str,
+        _stateful_set: &'a str,
+        _pod: &'a str,
+        _spec: &'a PodSpec,
+    ) -> BoxFuture<'a, Result<Option<Guard>, String>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 }
 
 /// The enrolment that the API server shows now.
@@ -44,6 +61,21 @@ impl Enrolment for Observer {
                 .map_err(|error| error.to_string())
         })
     }
+
+    fn start<'a>(
+        &'a self,
+        namespace: &'a str,
+        stateful_set: &'a str,
+        pod: &'a str,
+        spec: &'a PodSpec,
+    ) -> BoxFuture<'a, Result<Option<Guard>, String>> {
+        Box::pin(async move {
+            let set = ClusterRef::new(namespace, stateful_set);
+            self.start_of(&set, &PodName::new(pod), spec)
+                .await
+                .map_err(|error| error.to_string())
+        })
+    }
 }
 
 /// A pod that would be created.
@@ -51,6 +83,8 @@ impl Enrolment for Observer {
 struct Pod {
     #[serde(default)]
     metadata: Metadata,
+    #[serde(default)]
+    spec: Value,
 }
 
 /// The patch for the pod in a review.
@@ -60,34 +94,106 @@ pub(in crate::admission) async fn asked(
     enrolment: &dyn Enrolment,
 ) -> Result<Asked, Malformed> {
     let mut request = body.read(|body| Request::<Pod>::read(Hook::MutatePods, body))?;
-    let pod = request
-        .object
-        .take()
-        .ok_or_else(|| request.incomplete("has no object"))?;
+    let pod = request.take_object()?;
     let (namespace, name) = request.place(&pod.metadata)?;
     let subject = Subject::pod(namespace, name, None);
     let patch = match stateful_set_of(&pod.metadata) {
-        Some(set) if needs_word(&pod.metadata) => {
-            let enrolled = enrolment.is_enrolled(namespace, set);
-            match timeout_at(context.deadline, enrolled).await {
-                Ok(Ok(true)) => Some(keep(&pod.metadata)),
-                // The pod is created in any case: the annotation is advice, and a missing member
-                // does harm.
-                Ok(Ok(false) | Err(_)) | Err(_) => None,
-            }
+        Some(set) => {
+            let changed = changes(&pod, set, namespace, &subject.name, enrolment);
+            // The pod is created in any case: a missing member does harm.
+            let changed = timeout_at(context.deadline, changed).await;
+            changed
+                .unwrap_or_default()
+                .filter(|patch| !patch.is_empty())
         }
-        Some(_) | None => None,
+        None => None,
     };
-    let dry_run = request.dry_run();
     Ok(Asked {
-        about: About {
-            subject,
-            asker: actor::asker(request.user_info, context.own_username),
-            review: request.uid,
-            dry_run,
-        },
+        about: About::of(&mut request, subject, context),
         what: What::Patch(Ok(patch)),
     })
+}
+
+/// The changes of a pod of this StatefulSet. `None` if it is not that of a cluster, or nothing
+/// could be found out.
+async fn changes(
+    pod: &Pod,
+    set: &str,
+    namespace: &str,
+    name: &str,
+    enrolment: &dyn Enrolment,
+) -> Option<Patch> {
+    if !enrolment.is_enrolled(namespace, set).await.ok()? {
+        return None;
+    }
+    let mut patch = Patch::default();
+    if needs_word(&pod.metadata) {
+        patch.0.extend(keep(&pod.metadata).0);
+    }
+    // A spec that this version does not understand is started as it is.
+    if let Ok(spec) = serde_json::from_value::<PodSpec>(pod.spec.clone()) {
+        match enrolment.start(namespace, set, name, &spec).await {
+            Ok(Some(guard)) => patch.0.extend(guarded(&spec, &guard).0),
+            Ok(None) => {}
+            Err(because) => warn!(namespace, pod = name, because, "it starts unguarded"),
+        }
+    }
+    Some(patch)
+}
+
+/// The changes of a pod's spec by the identity guard.
+fn guarded(spec: &PodSpec, guard: &Guard) -> Patch {
+    let mut patch = Patch::default();
+    let names = spec.containers.iter().map(|c| c.name.as_str());
+    let etcd = which_is_etcd(names).map(str::to_owned);
+    let mut all = spec.containers.iter().enumerate();
+    let etcd = all.find(|(_, c)| Some(&c.name) == etcd.as_ref());
+    if let Some((n, container)) = etcd.filter(|_| guard.existing)
+        && let Ok(Some(change)) = joining(container)
+    {
+        patch.0.extend(joins(&n.to_string(), container, change).0);
+    }
+    if guard.hold.is_some() {
+        let gate = json!({"name": IDENTITY});
+        let gates = spec.scheduling_gates.as_deref().unwrap_or_default();
+        let more = match gates {
+            [] => set(["spec", "schedulingGates"], json!([gate])),
+            known if known.iter().any(|known| known.name == IDENTITY) => Patch::default(),
+            _ => set(["spec", "schedulingGates", "-"], gate),
+        };
+        patch.0.extend(more.0);
+    }
+    patch
+}
+
+/// The change of the container with this index.
+fn joins(n: &str, container: &Container, change: Change) -> Patch {
+    let at = ["spec", "containers", n];
+    match change {
+        Change::Word {
+            list,
+            at: index,
+            word,
+        } => {
+            let path = at.into_iter().map(str::to_owned);
+            let word_at = [<&str>::from(list).to_owned(), index.to_string()];
+            replace(path.chain(word_at), json!(word))
+        }
+        Change::Variable { at: index, name } => {
+            let variable = json!({"name": name, "value": JOINING});
+            let path = at.into_iter().map(str::to_owned);
+            match index {
+                Some(index) => {
+                    let variable_at = ["env".to_owned(), index.to_string()];
+                    replace(path.chain(variable_at), variable)
+                }
+                None if container.env.as_ref().is_none_or(Vec::is_empty) => {
+                    set(path.chain(["env".to_owned()]), json!([variable]))
+                }
+                None => set(path.chain(["env".to_owned(), "-".to_owned()]), variable),
+            }
+        }
+    }
 }
 
 /// The StatefulSet that manages the pod.
@@ -116,6 +222,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::plan::replacement::Hold;
+    use crate::quorum::Difference;
 
     fn annotated(mut pod: serde_json::Value) -> serde_json::Value {
         let read: Pod = serde_json::from_value(pod.clone()).unwrap();
@@ -136,5 +244,51 @@ mod tests {
         );
         let own = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"});
         assert_eq!(annotated(json!({"metadata": {"annotations": own}})), own);
+    }
+
+    #[test]
+    fn a_pod_of_a_formed_cluster_joins_it_and_waits_with_another_volume() {
+        let held = Guard {
+            existing: true,
+            hold: Some(Hold {
+                difference: Difference::NewClaim,
+            }),
+        };
+        let start = |guard: &Guard, spec: serde_json::Value| {
+            let mut pod = json!({"spec": spec});
+            let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).unwrap();
+            json_patch::patch(&mut pod, &guarded(&spec, guard)).unwrap();
+            pod["spec"].take()
+        };
+        let containers = |etcd: serde_json::Value| json!([{"name": "sidecar"}, etcd]);
+        let flag = |state: &str| json!({"name": "etcd", "args": ["--name=a", format!("--initial-cluster-state={state}")]});
+        let after = start(&held, json!({"containers": containers(flag("new"))}));
+        assert_eq!(after["containers"], containers(flag("existing")));
+        let gates = json!([{"name": "quorumgate.io/identity"}]);
+        assert_eq!(after["schedulingGates"], gates);
+        let again = start(&held, after.clone());
+        assert_eq!(again, after);
+
+        let joins = Guard {
+            hold: None,
+            ..held.clone()
+        };
+        let env = json!([{"name": "A", "value": "b"}]);
+        let plain = json!({"containers": [{"name": "etcd", "env": env}], "schedulingGates": [{"name": "other"}]});
+        let after = start(&joins, plain.clone());
+        assert_eq!(after["containers"][0]["env"][1]["value"], "existing");
+        assert_eq!(after["schedulingGates"], plain["schedulingGates"]);
+        let after = start(&held, plain);
+        assert_eq!(
+            after["schedulingGates"],
+            json!([{"name": "other"}, {"name": "quorumgate.io/identity"}])
+        );
+
+        let free = Guard {
+            existing: false,
+            hold: None,
+        };
+        let spec = json!({"containers": [{"name": "etcd"}]});
+        assert_eq!(start(&free, spec.clone()), spec);
     }
 }

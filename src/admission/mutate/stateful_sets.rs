@@ -16,7 +16,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::patch::set;
 use super::pods::Enrolment;
-use crate::admission::actor;
 use crate::admission::asked::{About, Asked, Context, Subject, What};
 use crate::admission::hook::Hook;
 use crate::admission::malformed::Malformed;
@@ -63,31 +62,22 @@ pub(in crate::admission) async fn asked(
 ) -> Result<Asked, Malformed> {
     let read = |body: &[u8]| Request::<StatefulSet>::read(Hook::MutateStatefulSets, body);
     let mut request = body.read(read)?;
-    let object = request
-        .object
-        .take()
-        .ok_or_else(|| request.incomplete("has no object"))?;
+    let object = request.take_object()?;
     let (namespace, name) = request.place(&object.metadata)?;
     let subject = Subject::stateful_set(namespace, name, object.metadata.uid.as_deref());
-    let old = request.old_object.as_deref().map(StatefulSet::sight);
-    let before = old.and_then(|old| old.memory);
-    let dry_run = request.dry_run();
-    let asker = actor::asker(request.user_info, context.own_username);
+    let old = request.old_object.take();
+    let before = old.as_deref().and_then(|old| old.sight().memory);
+    let about = About::of(&mut request, subject, context);
     let manager = request.options.field_manager.as_deref();
     let order = manager.and_then(|name| LeaderCommand::from_str(name).ok());
-    let change = match order.filter(|_| asker.actor == Actor::Gate) {
+    let change = match order.filter(|_| about.asker.actor == Actor::Gate) {
         Some(order) => object.sight().obey(order, before),
         None if !features.on_delete => object.sight().give_back(before),
-        None => keep(enrolment, &subject, &object, before, context.deadline).await,
+        None => keep(enrolment, &about.subject, &object, before, context.deadline).await,
     };
     let patch = change.map(|change| patch(&change, &object.metadata));
     Ok(Asked {
-        about: About {
-            subject,
-            asker,
-            review: request.uid,
-            dry_run,
-        },
+        about,
         what: What::Patch(Ok(patch)),
     })
 }

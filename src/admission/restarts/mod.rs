@@ -13,7 +13,6 @@ mod spec;
 
 use serde::Deserialize;
 
-use super::actor;
 use super::asked::{About, Asked, Context, Subject, What};
 use super::hook::Hook;
 use super::malformed::Malformed;
@@ -33,15 +32,11 @@ struct Pod {
 /// The question of a review.
 pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
     let mut request = Request::<Pod>::read(Hook::Restarts, body)?;
-    let old = request.old_object.take();
-    let old = old.ok_or_else(|| request.incomplete("has no oldObject"))?;
-    let new = request.object.take();
-    let new = new.ok_or_else(|| request.incomplete("has no object"))?;
+    let old = request.take_old_object()?;
+    let new = request.take_object()?;
     let (namespace, name) = request.identity(&old.metadata)?;
-    let user = std::mem::take(&mut request.user_info);
-    let asker = actor::asker(user, context.own_username);
-    let dry_run = request.dry_run();
     let subject = Subject::pod(&namespace, &name, old.metadata.uid.as_deref());
+    let about = About::of(&mut request, subject, context);
     let what = if old.metadata.deletion_timestamp.is_some() {
         What::Nothing(Waiver::Terminating)
     } else if let Some(effect) = effect::of(&old.spec, &new.spec) {
@@ -50,23 +45,15 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             pod: name.as_str().into(),
             shown: Some(old.metadata.belonging()),
             kind: Kind::Restart(effect),
-            asker: asker.clone(),
+            asker: about.asker.clone(),
             grace: Grace::Graceful,
             precondition: None,
-            dry_run,
+            dry_run: about.dry_run,
             deadline: context.deadline,
             seen: None,
         })
     } else {
         What::Nothing(Waiver::RestartsNothing)
     };
-    Ok(Asked {
-        about: About {
-            review: request.uid,
-            subject,
-            asker,
-            dry_run,
-        },
-        what,
-    })
+    Ok(Asked { about, what })
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::Court;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE};
-use crate::judge::{Asker, DefragmentationQuestion, Refused, Sighting};
+use crate::judge::{Asker, DefragmentationQuestion, Refused, SeenVersions};
 use crate::observe::{Look, PodLook};
 use crate::quorum::evidence::Unanswered;
 use crate::quorum::{Actor, ClusterRef, Condition, Kind, TargetPod, Why};
@@ -43,7 +43,7 @@ async fn a_defragmentation_is_not_permitted_while_a_voter_does_not_serve() {
         timeout: Duration::from_secs(60),
         begins: None,
         deadline: soon(),
-        seen: Sighting::of(&page, &look.world),
+        seen: SeenVersions::of(&page, &look.world),
     };
     let answer = court.judge.judge_defragmentation(question).await;
     assert_eq!(answer.decision.unwrap_err(), Refused::Outdated);

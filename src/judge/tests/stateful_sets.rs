@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{ground, judge_at};
-use crate::clock::{Clock, Hands};
+use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::judge::{Answer, Asker, DryRun, Ground, Looking, Refused, SetQuestion};
@@ -106,17 +106,17 @@ impl Looking for Members {
 struct Site {
     api: FakeApi,
     clock: Clock,
-    _hands: Hands,
+    _hand: ClockHand,
 }
 
 impl Site {
     fn new() -> Self {
         let api = FakeApi::default();
-        let (clock, hands) = Clock::frozen(NOW.parse().unwrap());
+        let (clock, hand) = Clock::frozen(NOW.parse().unwrap());
         let site = Self {
             api,
             clock,
-            _hands: hands,
+            _hand: hand,
         };
         site.api.put(
             NAMESPACE,

@@ -34,7 +34,7 @@ fn led_by(leader: MemberId, term: u64) -> Snapshot {
 #[tokio::test]
 async fn of_two_replicas_that_begin_a_move_at_once_one_finds_the_others() {
     let (api, one, _) = ledger_with(&json!({}));
-    let (clock, hands) = Clock::frozen("2031-05-01T00:00:00Z".parse::<Timestamp>().unwrap());
+    let (clock, hand) = Clock::frozen("2031-05-01T00:00:00Z".parse::<Timestamp>().unwrap());
     let other = Ledger::new(api.client(), clock);
     let (mine, theirs) = (read(&one).await, read(&other).await);
     let (_, _proof) = one
@@ -59,7 +59,7 @@ async fn of_two_replicas_that_begin_a_move_at_once_one_finds_the_others() {
     assert_eq!(open().leads_for, Duration::ZERO);
 
     other.seen().note_leader(&cluster(), &new_leader);
-    hands.advance(Duration::from_secs(5));
+    hand.advance(Duration::from_secs(5));
     other.seen().note_leader(&cluster(), &new_leader);
     read(&other).await;
     assert_eq!(open().recorded_for, Duration::from_secs(5));
@@ -74,14 +74,14 @@ async fn of_two_replicas_that_begin_a_move_at_once_one_finds_the_others() {
 
 #[tokio::test]
 async fn a_move_stays_on_record_until_the_next_one_begins() {
-    let (_, ledger, hands) = ledger_with(&json!({}));
+    let (_, ledger, hand) = ledger_with(&json!({}));
     let page = read(&ledger).await;
     assert_eq!(page.leader_move(), None);
     let (page, _) = ledger
         .record(&page, &yes(&page.grants, 0), with(MOVE))
         .await
         .unwrap();
-    hands.advance(Duration::from_secs(3));
+    hand.advance(Duration::from_secs(3));
     let forgets = |status: &mut crate::api::QuorumDisruptionBudgetStatus| {
         status.leader_move = None;
         status.leader = Some("etcd-1".into());

@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::{BUDGET, SETTLE, ledger_with, read, yes};
-use crate::api::DefragmentationStatus;
+use crate::api::{DefragmentationStatus, ReplacementStatus};
 use crate::fake_api::FakeApi;
 use crate::ledger::{Due, Ledger, LedgerError, Page, StatusUpdate};
 use crate::quorum::{Defragmentation, Permitted, Replacement};
@@ -22,8 +22,8 @@ fn put_pod(api: &FakeApi, uid: &str, terminating: bool) {
 }
 
 /// A ledger with an open grant for the incarnation `u0` of `etcd-0`.
-async fn granted() -> (FakeApi, Ledger, crate::clock::Hands, Page) {
-    let (api, ledger, hands) = ledger_with(&json!({}));
+async fn granted() -> (FakeApi, Ledger, crate::clock::ClockHand, Page) {
+    let (api, ledger, hand) = ledger_with(&json!({}));
     put_pod(&api, "u0", false);
     let page = read(&ledger).await;
     let grants = yes(&page.grants, 0);
@@ -31,7 +31,7 @@ async fn granted() -> (FakeApi, Ledger, crate::clock::Hands, Page) {
         .record(&page, &grants, StatusUpdate::default())
         .await
         .unwrap();
-    (api, ledger, hands, page)
+    (api, ledger, hand, page)
 }
 
 #[tokio::test]
@@ -53,18 +53,18 @@ async fn a_delete_settles_when_another_incarnation_stands_there() {
 
 #[tokio::test]
 async fn a_delete_that_never_happened_settles_after_the_settle_time_and_not_before() {
-    let (_, ledger, hands, page) = granted().await;
-    hands.advance(SETTLE.checked_sub(Duration::from_millis(1)).unwrap());
+    let (_, ledger, hand, page) = granted().await;
+    hand.advance(SETTLE.checked_sub(Duration::from_millis(1)).unwrap());
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
-    hands.advance(Duration::from_millis(1));
+    hand.advance(Duration::from_millis(1));
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn a_settle_time_begins_when_this_replica_first_saw_the_yes() {
     let (api, _, _, _) = granted().await;
-    let (clock, hands) = crate::clock::Clock::frozen(jiff::Timestamp::UNIX_EPOCH);
-    hands.advance(SETTLE * 10);
+    let (clock, hand) = crate::clock::Clock::frozen(jiff::Timestamp::UNIX_EPOCH);
+    hand.advance(SETTLE * 10);
     let other = Ledger::new(api.client(), clock);
     let page = read(&other).await;
     assert!(other.settle_due(&page, SETTLE).await.unwrap().is_none());
@@ -72,8 +72,8 @@ async fn a_settle_time_begins_when_this_replica_first_saw_the_yes() {
 
 #[tokio::test]
 async fn a_repeated_yes_begins_a_settle_time_of_its_own() {
-    let (_, ledger, hands, page) = granted().await;
-    hands.advance(SETTLE);
+    let (_, ledger, hand, page) = granted().await;
+    hand.advance(SETTLE);
     let again = yes(&page.grants, 0);
     let (page, _) = ledger
         .record(&page, &again, StatusUpdate::default())
@@ -84,9 +84,9 @@ async fn a_repeated_yes_begins_a_settle_time_of_its_own() {
 
 #[tokio::test]
 async fn a_terminating_pod_keeps_its_grant_however_long_it_takes() {
-    let (api, ledger, hands, page) = granted().await;
+    let (api, ledger, hand, page) = granted().await;
     put_pod(&api, "u0", true);
-    hands.advance(SETTLE * 100);
+    hand.advance(SETTLE * 100);
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
 }
 
@@ -122,7 +122,7 @@ async fn settling_what_is_not_open_writes_nothing() {
 /// A look at the pod says nothing of its claim, and a look at the claim nothing of the pod.
 #[tokio::test]
 async fn a_replacement_settles_by_its_own_look_only() {
-    let (api, ledger, hands, page) = granted().await;
+    let (api, ledger, hand, page) = granted().await;
     let replaced = |page: &Page| {
         let by = "anna".to_owned();
         page.grants
@@ -134,14 +134,14 @@ async fn a_replacement_settles_by_its_own_look_only() {
     api.remove(POD);
     let page = ledger.settle_due(&page, SETTLE).await.unwrap().unwrap();
     assert!(page.grants.permit_replacement(&"etcd-0".into()));
-    hands.advance(SETTLE * 2);
+    hand.advance(SETTLE * 2);
     assert!(ledger.settle_due(&page, SETTLE).await.unwrap().is_none());
 
     let (member, another) = ("etcd-0".into(), "etcd-1".into());
-    let settle = |look| ledger.settle_replacement(&page, &member, look, SETTLE);
+    let settle = |look| ledger.settle_replacement(&page, &member, look, SETTLE, |_, _| ());
     let underway = settle(Replacement::Underway).await.unwrap();
     assert!(underway.is_none());
-    let other = ledger.settle_replacement(&page, &another, Replacement::Serves, SETTLE);
+    let other = ledger.settle_replacement(&page, &another, Replacement::Serves, SETTLE, |_, _| ());
     assert!(other.await.unwrap().is_none());
     let after = settle(Replacement::Stands).await.unwrap().unwrap();
     assert!(!after.grants.holds(&"etcd-0".into()));
@@ -157,8 +157,8 @@ fn run(finished: bool) -> DefragmentationStatus {
 }
 
 /// A ledger with an open grant to defragment `etcd-0`, and the run on record.
-async fn defragmenting() -> (FakeApi, Ledger, crate::clock::Hands, Page) {
-    let (api, ledger, hands) = ledger_with(&json!({}));
+async fn defragmenting() -> (FakeApi, Ledger, crate::clock::ClockHand, Page) {
+    let (api, ledger, hand) = ledger_with(&json!({}));
     let page = read(&ledger).await;
     let what = Permitted::Defragment {
         holder: "gate-0/1".into(),
@@ -173,7 +173,7 @@ async fn defragmenting() -> (FakeApi, Ledger, crate::clock::Hands, Page) {
         ..StatusUpdate::default()
     };
     let (page, _) = ledger.record(&page, &grants, update).await.unwrap();
-    (api, ledger, hands, page)
+    (api, ledger, hand, page)
 }
 
 #[tokio::test]
@@ -200,15 +200,15 @@ async fn a_defragmentation_is_on_record_with_its_grant_and_its_end_with_the_sett
 
 #[tokio::test]
 async fn a_defragmentation_without_its_holder_settles_by_age() {
-    let (_, ledger, hands, page) = defragmenting().await;
+    let (_, ledger, hand, page) = defragmenting().await;
     let member = "etcd-0".into();
     let settle = || {
         let look = Defragmentation::NotMine;
         ledger.settle_defragmentation(&page, &member, look, SETTLE, |_| ())
     };
-    hands.advance(SETTLE + Duration::from_secs(59));
+    hand.advance(SETTLE + Duration::from_secs(59));
     assert!(settle().await.unwrap().is_none());
-    hands.advance(Duration::from_secs(1));
+    hand.advance(Duration::from_secs(1));
     assert!(settle().await.unwrap().is_some());
 }
 
@@ -224,4 +224,81 @@ async fn a_definition_that_does_not_keep_runs_is_out_of_date() {
     };
     let written = ledger.update(&page, update).await;
     assert!(matches!(written, Err(LedgerError::NotKept)), "{written:?}");
+}
+
+fn replacement(finished: bool) -> ReplacementStatus {
+    serde_json::from_value(json!({
+        "member": "etcd-2", "reason": "volume-lost", "oldMemberID": "3",
+        "started": "2026-01-01T00:00:00Z",
+        "finished": finished.then_some("2026-01-01T00:00:09Z"),
+    }))
+    .unwrap()
+}
+
+/// A ledger with an open grant to replace `etcd-2`, and the replacement on record.
+async fn replacing() -> (FakeApi, Ledger, Page) {
+    let (api, ledger, _) = ledger_with(&json!({"volumes": [{
+        "member": "etcd-2", "memberID": "3", "podUID": "u2", "claimUID": "c2", "volumeID": "v2",
+    }]}));
+    let page = read(&ledger).await;
+    let (what, by) = (Permitted::Replace, "gate".to_owned());
+    let grants = page.grants.issue(&"etcd-2".into(), what, by, String::new());
+    let update = StatusUpdate {
+        replacement: Some(replacement(false)),
+        ..StatusUpdate::default()
+    };
+    let (page, _) = ledger.record(&page, &grants, update).await.unwrap();
+    (api, ledger, page)
+}
+
+#[tokio::test]
+async fn a_replacement_is_on_record_with_its_grant_and_its_end_and_volume_with_the_settlement() {
+    let (api, ledger, page) = replacing().await;
+    let shown = |api: &FakeApi| api.get(BUDGET).unwrap()["status"].clone();
+    assert_eq!(shown(&api)["replacements"][0]["oldMemberID"], "3");
+    // What the budget shows is written without touching either.
+    let showing = ledger.write_status(&page, |status| {
+        status.replacements.clear();
+        status.volumes.clear();
+        status.leader = Some("etcd-0".into());
+    });
+    let page = showing.await.unwrap().unwrap();
+    assert_eq!(shown(&api)["replacements"][0]["member"], "etcd-2");
+    assert_eq!(shown(&api)["volumes"][0]["claimUID"], "c2");
+
+    let member = "etcd-2".into();
+    let underway = Replacement::Underway;
+    let settled = ledger.settle_replacement(&page, &member, underway, SETTLE, |_, _| {
+        panic!("it is not over");
+    });
+    assert!(settled.await.unwrap().is_none());
+    let serves = Replacement::Serves;
+    let settled = ledger.settle_replacement(&page, &member, serves, SETTLE, |all, volumes| {
+        *all = vec![replacement(true)];
+        let record = volumes.get_mut(&"etcd-2".into()).unwrap();
+        record.volume.claim_uid = "c9".into();
+    });
+    assert!(settled.await.unwrap().is_some());
+    let status = shown(&api);
+    assert!(status["grants"].is_null(), "{status}");
+    assert_eq!(status["volumes"][0]["claimUID"], "c9");
+    let end = &status["replacements"][0]["finished"];
+    assert_eq!(end, "2026-01-01T00:00:09Z");
+}
+
+/// A replacement that nobody remembers would be left half done.
+#[tokio::test]
+async fn a_definition_that_keeps_no_replacements_or_volumes_is_out_of_date() {
+    for field in ["replacements", "volumes"] {
+        let (api, ledger, page) = replacing().await;
+        api.prune(field);
+        let grants = page.grants.issue(
+            &"etcd-2".into(),
+            Permitted::Replace,
+            "gate".into(),
+            String::new(),
+        );
+        let written = ledger.record(&page, &grants, StatusUpdate::default()).await;
+        assert!(matches!(written, Err(LedgerError::NotKept)), "{written:?}");
+    }
 }

@@ -28,12 +28,12 @@ fn of(ledger: &Ledger, page: &Page) -> Trust {
 
 #[tokio::test]
 async fn rule_9_a_new_ledger_is_untrusted_until_it_was_seen_for_a_settle_time() {
-    let (_, ledger, hands) = ledger_with(&json!({}));
+    let (_, ledger, hand) = ledger_with(&json!({}));
     let page = read(&ledger).await;
     assert_eq!(of(&ledger, &page), remaining(120));
-    hands.advance(Duration::from_secs(119));
+    hand.advance(Duration::from_secs(119));
     assert_eq!(of(&ledger, &read(&ledger).await), remaining(1));
-    hands.advance(Duration::from_secs(1));
+    hand.advance(Duration::from_secs(1));
     assert_eq!(of(&ledger, &read(&ledger).await), Trust::Trusted);
 }
 
@@ -51,18 +51,18 @@ async fn a_status_copied_from_another_budget_is_no_trust() {
 
 #[tokio::test]
 async fn a_recreated_budget_is_watched_anew() {
-    let (api, ledger, hands) = ledger_with(&json!({}));
+    let (api, ledger, hand) = ledger_with(&json!({}));
     read(&ledger).await;
-    hands.advance(SETTLE);
+    hand.advance(SETTLE);
     put_budget(&api, "uid-b", &json!({}));
     assert_eq!(of(&ledger, &read(&ledger).await), remaining(120));
 }
 
 #[tokio::test]
 async fn a_ledger_that_lost_its_trust_is_watched_anew_and_says_why() {
-    let (_, ledger, hands) = ledger_with(&json!({}));
+    let (_, ledger, hand) = ledger_with(&json!({}));
     let page = after(&ledger, &read(&ledger).await, WATCHED).await;
-    hands.advance(SETTLE * 2);
+    hand.advance(SETTLE * 2);
     let lost = after(&ledger, &page, UNGRANTED).await;
     assert_eq!(of(&ledger, &lost), remaining(120));
     let status = lost.status().unwrap();
@@ -70,7 +70,7 @@ async fn a_ledger_that_lost_its_trust_is_watched_anew_and_says_why() {
         status.ledger.untrusted_because.as_deref(),
         Some("a disruption passed without a grant")
     );
-    hands.advance(SETTLE);
+    hand.advance(SETTLE);
     let page = read(&ledger).await;
     assert_eq!(of(&ledger, &page), Trust::Trusted);
     let trusted = after(&ledger, &page, WATCHED).await;
@@ -79,18 +79,18 @@ async fn a_ledger_that_lost_its_trust_is_watched_anew_and_says_why() {
 
 #[tokio::test]
 async fn losing_trust_again_while_untrusted_begins_anew() {
-    let (_, ledger, hands) = ledger_with(&json!({}));
+    let (_, ledger, hand) = ledger_with(&json!({}));
     let page = after(&ledger, &read(&ledger).await, UNGRANTED).await;
-    hands.advance(Duration::from_secs(100));
+    hand.advance(Duration::from_secs(100));
     let page = after(&ledger, &page, UNGRANTED).await;
     assert_eq!(of(&ledger, &page), remaining(120));
 }
 
 #[tokio::test]
 async fn a_budget_that_was_gone_in_between_is_watched_anew() {
-    let (api, ledger, hands) = ledger_with(&json!({}));
+    let (api, ledger, hand) = ledger_with(&json!({}));
     read(&ledger).await;
-    hands.advance(SETTLE);
+    hand.advance(SETTLE);
     api.remove(super::BUDGET);
     assert!(ledger.read(&cluster()).await.unwrap().is_none());
     put_budget(&api, "uid-a", &json!({}));
@@ -99,9 +99,9 @@ async fn a_budget_that_was_gone_in_between_is_watched_anew() {
 
 #[tokio::test]
 async fn a_scale_out_is_timed_by_what_this_replica_saw_of_it() {
-    let (_, ledger, hands) = ledger_with(&json!({"scaleOut": {"to": 5}}));
+    let (_, ledger, hand) = ledger_with(&json!({"scaleOut": {"to": 5}}));
     let page = read(&ledger).await;
-    hands.advance(Duration::from_secs(60));
+    hand.advance(Duration::from_secs(60));
     let page_again = read(&ledger).await;
     let seen = |to| ledger.seen().scale_out_for(&cluster(), &page.uid, to);
     assert_eq!(seen(5), Duration::from_secs(60));
@@ -161,31 +161,31 @@ async fn a_new_generation_of_the_webhooks_ends_the_trust_unless_each_was_seen_in
 #[tokio::test]
 async fn a_namespace_that_is_gated_again_is_not_trusted_for_a_settle_time_from_then() {
     let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a"}});
-    let (_, ledger, hands) = ledger_with(&status);
+    let (_, ledger, hand) = ledger_with(&status);
     let page = read(&ledger).await;
     let namespace = cluster().namespace;
     ledger.seen().note_namespace(&namespace, true);
     assert_eq!(of(&ledger, &page), Trust::Trusted, "nothing ended");
     ledger.seen().note_namespace(&namespace, false);
     // Nobody could write it down for that long.
-    hands.advance(SETTLE * 2);
+    hand.advance(SETTLE * 2);
     let page = read(&ledger).await;
     assert_eq!(of(&ledger, &page), untrusted(None), "it lasts");
     ledger.seen().note_namespace(&namespace, true);
     assert_eq!(of(&ledger, &page), untrusted(Some(SETTLE)));
     let last = Duration::from_secs(1);
-    hands.advance(SETTLE.saturating_sub(last));
+    hand.advance(SETTLE.saturating_sub(last));
     // Another event of the namespace ends nothing.
     ledger.seen().note_namespace(&namespace, true);
     assert_eq!(of(&ledger, &page), untrusted(Some(last)));
-    hands.advance(last);
+    hand.advance(last);
     assert_eq!(of(&ledger, &page), Trust::Trusted);
 }
 
 #[tokio::test]
 async fn an_outage_ends_the_trust_before_anybody_has_written_so_and_for_a_settle_time() {
     let status = json!({"ledger": {"warm": true, "budgetUID": "uid-a", "inForceBy": "v,m"}});
-    let (_, ledger, hands) = ledger_with(&status);
+    let (_, ledger, hand) = ledger_with(&status);
     let page = read(&ledger).await;
     assert_eq!(of(&ledger, &page), Trust::Trusted);
     ledger.seen().note_namespace("another", false);
@@ -193,10 +193,10 @@ async fn an_outage_ends_the_trust_before_anybody_has_written_so_and_for_a_settle
     ledger.seen().note_outage();
     assert_eq!(of(&ledger, &page), untrusted(Some(SETTLE)));
     let last = Duration::from_secs(1);
-    hands.advance(SETTLE.saturating_sub(last));
+    hand.advance(SETTLE.saturating_sub(last));
     // Another reading is no reason to forget it.
     assert_eq!(of(&ledger, &read(&ledger).await), untrusted(Some(last)));
-    hands.advance(last);
+    hand.advance(last);
     assert_eq!(of(&ledger, &page), Trust::Trusted);
 }
 

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::pod;
-use crate::observe::scope::{Belonging, belonging, named_after, ordinal};
+use crate::observe::belonging::{Belonging, belonging, named_after, ordinal};
 use crate::quorum::Ordinal;
 
 #[test]

@@ -6,7 +6,7 @@ use super::pod;
 use crate::api::{MemberStatus, MembersSpec};
 use crate::etcd::Endpoint;
 use crate::etcd::TlsIdentity;
-use crate::observe::endpoints::{Manner, of_external, of_pod, same};
+use crate::observe::endpoints::{SharedSettings, of_external, of_pod, same};
 use crate::quorum::MemberId;
 use crate::quorum::evidence::Target;
 
@@ -17,8 +17,8 @@ fn trust() -> Arc<TlsIdentity> {
     Arc::new(TlsIdentity::parse(&[pem.as_bytes()], None).unwrap())
 }
 
-fn manner(members: &MembersSpec) -> Manner<'_> {
-    Manner {
+fn shared(members: &MembersSpec) -> SharedSettings<'_> {
+    SharedSettings {
         namespace: "db",
         service: Some("governing"),
         members,
@@ -27,7 +27,7 @@ fn manner(members: &MembersSpec) -> Manner<'_> {
 }
 
 fn endpoint(change: &Value, members: &MembersSpec) -> Option<Endpoint> {
-    of_pod(&pod(change), &manner(members))
+    of_pod(&pod(change), &shared(members))
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_voter_without_a_pod_is_asked_at_its_client_url() {
         .unwrap()
     };
     let defaults = MembersSpec::default();
-    let asked = of_external(&member("http://far.example:2379/"), &manner(&defaults)).unwrap();
+    let asked = of_external(&member("http://far.example:2379/"), &shared(&defaults)).unwrap();
     assert_eq!(asked.target, Target::External(MemberId(0xf1)));
     assert_eq!(asked.address, "far.example:2379");
     for bad in [
@@ -132,7 +132,7 @@ fn a_voter_without_a_pod_is_asked_at_its_client_url() {
         "http://",
     ] {
         assert!(
-            of_external(&member(bad), &manner(&defaults)).is_none(),
+            of_external(&member(bad), &shared(&defaults)).is_none(),
             "{bad}"
         );
     }
@@ -147,9 +147,9 @@ fn a_voter_elsewhere_is_asked_under_the_name_that_its_url_says() {
     let (defaults, tls) = (MembersSpec::default(), Some(trust()));
     let asked = of_external(
         &member,
-        &Manner {
+        &SharedSettings {
             tls,
-            ..manner(&defaults)
+            ..shared(&defaults)
         },
     )
     .unwrap();
@@ -161,9 +161,9 @@ fn a_voter_elsewhere_is_asked_under_the_name_that_its_url_says() {
     };
     let asked = of_external(
         &member,
-        &Manner {
+        &SharedSettings {
             tls: Some(trust()),
-            ..manner(&named)
+            ..shared(&named)
         },
     )
     .unwrap();

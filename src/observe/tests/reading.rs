@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{budget_json, pod_json, set_json};
-use crate::clock::{Clock, Hands};
+use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_secs(120);
 struct Site {
     api: FakeApi,
     observer: Observer,
-    hands: Hands,
+    hand: ClockHand,
 }
 
 impl Site {
@@ -32,12 +32,12 @@ impl Site {
             NAMESPACE,
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "db"}}),
         );
-        let (clock, hands) = Clock::frozen("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap());
+        let (clock, hand) = Clock::frozen("2026-01-01T12:00:00Z".parse::<Timestamp>().unwrap());
         let observer = api.observer(&clock, SETTLE);
         let site = Self {
             api,
             observer,
-            hands,
+            hand,
         };
         site.put_budget(&json!({}));
         site.put_set(&json!({}));
@@ -238,7 +238,7 @@ async fn a_recreated_stateful_set_with_another_selector_is_looked_up_by_that() {
 }
 
 fn names(world: &World) -> Vec<String> {
-    let names = world.pods().iter().map(crate::observe::scope::name);
+    let names = world.pods().iter().map(crate::observe::belonging::name);
     names.map(|name| name.to_string()).collect()
 }
 
@@ -489,7 +489,7 @@ async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it
     let owner = json!({"apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "name": "etcd", "uid": "o1"});
     recorded(owner);
     assert_eq!(site.teardown().await, None, "its owner lives");
-    site.hands.advance(SETTLE);
+    site.hand.advance(SETTLE);
     assert_eq!(
         site.teardown().await,
         Some(Teardown::StatefulSet),
@@ -555,7 +555,7 @@ async fn owners_that_pods_make_up_are_not_remembered() {
         assert_eq!(site.teardown().await, None);
     }
     assert_eq!(site.observer.ledger().seen().sets_without_budget(), 0);
-    site.hands.advance(SETTLE);
+    site.hand.advance(SETTLE);
     assert_eq!(site.teardown().await, None);
 }
 
@@ -668,10 +668,10 @@ async fn rule_15_a_scale_out_is_known_from_the_first_look_until_its_grace_has_pa
         .unwrap()
         .unwrap();
 
-    site.hands.advance(Duration::from_secs(60));
+    site.hand.advance(Duration::from_secs(60));
     let (page, world) = site.look().await;
     assert_eq!(age(&page, &world), Some(Duration::from_secs(60)));
-    site.hands.advance(Duration::from_secs(540));
+    site.hand.advance(Duration::from_secs(540));
     let (page, world) = site.look().await;
     let update = world.status_update(None);
     assert!(update.scale_out_settled);

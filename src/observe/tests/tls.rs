@@ -5,9 +5,9 @@ use super::pod;
 use crate::api::MembersSpec;
 use crate::fake_api::FakeApi;
 use crate::observe::Transport;
+use crate::observe::access::{Access, CaRef, ClientRef, TlsSecrets, access};
 use crate::observe::mounts::SecretKey;
 use crate::observe::secrets::{Identities, authority};
-use crate::observe::volumes::{Access, CaRef, ClientRef, TlsSecrets, access};
 
 fn asked(members: &Value, spec: &Value) -> Access {
     let members: MembersSpec = serde_json::from_value(members.clone()).unwrap();

@@ -14,7 +14,7 @@ use crate::serve::{ServeLimits, Shutdown, Transport, serve};
 fn transport(insists: bool) -> Transport {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["gate.test".to_owned()]).unwrap();
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    let provider = crate::crypto::provider();
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .unwrap();

@@ -33,7 +33,7 @@ fn api(selector: &Value) -> FakeApi {
 fn transport_that(insists: bool) -> Transport {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["gate.test".to_owned()]).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = crate::crypto::provider();
     let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()

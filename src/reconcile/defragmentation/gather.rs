@@ -186,7 +186,10 @@ fn last(run: &Run, page: &Page, pod: &PodName) -> Option<LastRun> {
 }
 
 /// Whether a rollout is under way, by the gate or by the StatefulSet controller.
-fn rolls_out(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
+pub(in crate::reconcile) fn rolls_out(
+    budget: &QuorumDisruptionBudget,
+    set: Option<&StatefulSet>,
+) -> bool {
     let rollout = budget.status.as_ref().and_then(|s| s.rollout.as_ref());
     let ours = rollout.is_some_and(|r| r.target.is_some() && r.finished.is_none());
     let status = set.and_then(|set| set.status.as_ref());

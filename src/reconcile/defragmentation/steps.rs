@@ -13,7 +13,7 @@ use super::gather::{Gathered, Open};
 use super::{Driver, calls, runs};
 use crate::api::DefragmentationStatus;
 use crate::causes::causes;
-use crate::judge::{Allowed, Asker, DefragmentationQuestion, Ground, Refused, Sighting};
+use crate::judge::{Allowed, Asker, DefragmentationQuestion, Ground, Refused, SeenVersions};
 use crate::ledger::StatusUpdate;
 use crate::plan::defragmentation::{Due, Refusal};
 use crate::quorum::{Actor, Defragmentation, LeaderMove, MemberId, PodName, TargetPod};
@@ -98,7 +98,7 @@ impl Driver {
             timeout: gathered.facts.settings.timeout,
             begins,
             deadline: run.clock.instant() + PATIENCE,
-            seen: Sighting::of(&look.page, &look.world),
+            seen: SeenVersions::of(&look.page, &look.world),
         };
         let answer = run.judge.judge_defragmentation(question).boxed().await;
         let allowed = answer.decision?;

@@ -100,7 +100,11 @@ async fn a_former_leader_has_no_metrics_of_clusters() {
         voters: 3,
         serving: 3,
     };
-    let show = || metrics.cluster(&ClusterRef::new("db", "etcd"), numbers);
+    let show = || {
+        metrics
+            .clusters
+            .numbers(&ClusterRef::new("db", "etcd"), numbers)
+    };
     let shown = || {
         let page = metrics.exposition().unwrap();
         let leads = page.lines().any(|line| line == "quorumgate_leader 1");

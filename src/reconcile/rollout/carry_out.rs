@@ -8,7 +8,9 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::{Error, ResourceExt as _};
 use serde_json::json;
 
-use crate::judge::{Asker, Decision, DryRun, Ground, Judging as _, Question, Refused, Sighting};
+use crate::judge::{
+    Asker, Decision, DryRun, Ground, Judging as _, Question, Refused, SeenVersions,
+};
 use crate::plan::{Departure, Step};
 use crate::quorum::{Actor, ClusterRef, Grace, Reason};
 use crate::reconcile::Run;
@@ -36,7 +38,7 @@ pub(super) async fn carry_out(
     run: &Run,
     cluster: &ClusterRef,
     look: &Look,
-    seen: &mut Sighting,
+    seen: &mut SeenVersions,
     step: &Step,
 ) -> StepOutcome {
     let Some(pod) = look.world.pod(&step.pod.name) else {
@@ -71,7 +73,7 @@ pub(super) async fn carry_out(
     }
 }
 
-async fn ask(run: &Run, cluster: &ClusterRef, step: &Step, seen: Sighting) -> Decision {
+async fn ask(run: &Run, cluster: &ClusterRef, step: &Step, seen: SeenVersions) -> Decision {
     let question = Question {
         namespace: cluster.namespace.clone(),
         pod: step.pod.name.clone(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::plan::WaitingOn;
-use crate::reconcile::keeper::RESYNC;
+use crate::reconcile::workers::RESYNC;
 use crate::telemetry::metrics::RolloutMetrics;
 
 /// The pause after a step or after an outdated look, which gives the caches and the API server a

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::patience::AFTER_FAILURE;
-use crate::judge::Sighting;
+use crate::judge::SeenVersions;
 use crate::plan::Step;
 use crate::quorum::TargetPod;
 
@@ -33,7 +33,7 @@ struct Setback {
 
 impl Setbacks {
     /// The reason not to try this step now, if there is one.
-    pub(super) fn against(&self, step: &Step, seen: &Sighting, now: Instant) -> Option<&str> {
+    pub(super) fn against(&self, step: &Step, seen: &SeenVersions, now: Instant) -> Option<&str> {
         let last = self.0.as_ref().filter(|last| last.is_of(step, seen))?;
         (now < last.until).then_some(last.because.as_str())
     }
@@ -42,7 +42,7 @@ impl Setbacks {
     pub(super) fn note(
         &mut self,
         step: &Step,
-        seen: &Sighting,
+        seen: &SeenVersions,
         because: &str,
         now: Instant,
         settle_time: Duration,
@@ -65,12 +65,12 @@ impl Setbacks {
 }
 
 impl Setback {
-    fn is_of(&self, step: &Step, seen: &Sighting) -> bool {
+    fn is_of(&self, step: &Step, seen: &SeenVersions) -> bool {
         self.pod == step.pod && self.under == under(seen)
     }
 }
 
-fn under(seen: &Sighting) -> (Option<i64>, Option<i64>) {
+fn under(seen: &SeenVersions) -> (Option<i64>, Option<i64>) {
     (seen.budget, seen.stateful_set)
 }
 
@@ -92,8 +92,8 @@ mod tests {
 
     const SETTLE: Duration = Duration::from_secs(120);
 
-    fn seen(stateful_set: i64) -> Sighting {
-        Sighting {
+    fn seen(stateful_set: i64) -> SeenVersions {
+        SeenVersions {
             last_seq: 7,
             budget: Some(1),
             stateful_set: Some(stateful_set),

@@ -14,8 +14,8 @@ const OFF: Features = Features {
     etcd_members: false,
 };
 
-fn keeper(server: &FakeApi, features: Features) -> Keeper {
-    Keeper {
+fn repairer(server: &FakeApi, features: Features) -> Repairer {
+    Repairer {
         client: server.client(),
         ledger: Ledger::new(server.client(), Clock::system()),
         features,
@@ -76,12 +76,15 @@ async fn switched_on_and_off_again_everything_is_as_it_was() {
     let server = FakeApi::default();
     server.put(PATH, set(wish(), true, None));
     let before = stored(&server);
-    keeper(&server, ON).bring_in_line(&cluster()).await.unwrap();
+    repairer(&server, ON)
+        .bring_in_line(&cluster())
+        .await
+        .unwrap();
     let (strategy, memory) = stored(&server);
     assert_eq!(strategy, on_delete());
     let memory: Value = serde_json::from_str(memory.as_str().unwrap()).unwrap();
     assert_eq!(memory, wish());
-    keeper(&server, OFF)
+    repairer(&server, OFF)
         .bring_in_line(&cluster())
         .await
         .unwrap();
@@ -100,8 +103,8 @@ async fn a_strategy_that_is_right_is_not_written() {
         (OFF, set(on_delete(), true, None)),
     ] {
         server.put(PATH, set);
-        let keeper = keeper(&server, features);
-        keeper.bring_in_line(&cluster()).await.unwrap();
+        let repairer = repairer(&server, features);
+        repairer.bring_in_line(&cluster()).await.unwrap();
         assert_eq!(patches(&server), 0);
     }
 }
@@ -119,7 +122,10 @@ async fn the_webhook_makes_the_change_where_it_is_asked() {
         let change = sight.keep(None).unwrap();
         json_patch::merge(next, &change.merge_patch(Some(&live)));
     });
-    keeper(&server, ON).bring_in_line(&cluster()).await.unwrap();
+    repairer(&server, ON)
+        .bring_in_line(&cluster())
+        .await
+        .unwrap();
     assert_eq!(stored(&server).0, on_delete());
     assert_eq!(patches(&server), 1, "it also wrote itself");
 }
@@ -135,11 +141,11 @@ async fn a_budget_enrols_and_where_nothing_does_any_more_the_strategy_comes_back
             "metadata": {"name": "etcd", "namespace": "ns"}, "spec": {"statefulSetName": "etcd"},
         }),
     );
-    let keeper = keeper(&server, ON);
-    keeper.bring_in_line(&cluster()).await.unwrap();
+    let repairer = repairer(&server, ON);
+    repairer.bring_in_line(&cluster()).await.unwrap();
     assert_eq!(stored(&server).0, on_delete());
     server.remove(BUDGET);
-    keeper.bring_in_line(&cluster()).await.unwrap();
+    repairer.bring_in_line(&cluster()).await.unwrap();
     assert_eq!(stored(&server), (wish(), Value::Null));
 }
 
@@ -148,14 +154,14 @@ async fn a_missing_definition_says_nothing_about_enrolment() {
     let server = FakeApi::default();
     server.put(PATH, set(on_delete(), false, Some(&wish().to_string())));
     server.undefine("quorumdisruptionbudgets");
-    let problem = keeper(&server, ON)
+    let problem = repairer(&server, ON)
         .bring_in_line(&cluster())
         .await
         .unwrap_err();
     assert!(matches!(problem, Problem::Ledger(_)), "{problem}");
     assert_eq!(stored(&server).0, on_delete());
     // With the feature off `OnDelete` is not kept on any StatefulSet.
-    keeper(&server, OFF)
+    repairer(&server, OFF)
         .bring_in_line(&cluster())
         .await
         .unwrap();
@@ -166,20 +172,20 @@ async fn a_missing_definition_says_nothing_about_enrolment() {
 async fn a_write_in_between_wins_and_is_judged_anew() {
     let server = FakeApi::default();
     server.put(PATH, set(wish(), true, None));
-    let keeper = keeper(&server, ON);
+    let repairer = repairer(&server, ON);
     let read: DynamicObject = serde_json::from_value(server.get(PATH).unwrap()).unwrap();
     let newer = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 1}});
     server.put(PATH, set(newer.clone(), true, None));
     let change = sight(&read).obey(LeaderCommand::Keep, None).unwrap();
     let stale = at_version(&read, change.merge_patch(None));
     let kind = ApiResource::erase::<StatefulSet>(&());
-    let sets: Api<DynamicObject> = Api::namespaced_with(keeper.client.clone(), "ns", &kind);
+    let sets: Api<DynamicObject> = Api::namespaced_with(repairer.client.clone(), "ns", &kind);
     let refused = sets
         .patch("etcd", &PatchParams::default(), &Patch::Merge(&stale))
         .await;
     assert!(matches!(refused, Err(Error::Api(status)) if status.is_conflict()));
 
-    keeper.bring_in_line(&cluster()).await.unwrap();
+    repairer.bring_in_line(&cluster()).await.unwrap();
     let (strategy, memory) = stored(&server);
     assert_eq!(strategy, on_delete());
     let memory: Value = serde_json::from_str(memory.as_str().unwrap()).unwrap();
@@ -211,7 +217,7 @@ async fn only_enrolled_or_changed_stateful_sets_are_due() {
     ] {
         let sets = [typed(set.clone())];
         for (features, due) in [(ON, on), (OFF, off)] {
-            let found = keeper(&server, features).due(&sets, |_| guarded);
+            let found = repairer(&server, features).due(&sets, |_| guarded);
             assert_eq!(found.len() == 1, due, "{features:?} {set}");
         }
     }
@@ -219,19 +225,19 @@ async fn only_enrolled_or_changed_stateful_sets_are_due() {
 
 #[tokio::test(start_paused = true)]
 async fn a_strategy_that_is_changed_back_again_and_again_is_repaired_less_and_less_often() {
-    let mut paces = Paces::default();
+    let mut backoffs = Backoffs::default();
     let start = Instant::now();
     let mut repairs = 0;
     while start.elapsed() < Duration::from_secs(3600) {
-        let (ready, wait) = paces.take(vec![cluster()], Instant::now());
+        let (ready, wait) = backoffs.take(vec![cluster()], Instant::now());
         repairs += ready.len();
         tokio::time::advance(wait.unwrap()).await;
     }
     assert!((60..=70).contains(&repairs), "{repairs} repairs in an hour");
     // A StatefulSet that needed no repair for a while is repaired at once again.
     tokio::time::advance(LONGEST_PAUSE * 2).await;
-    assert_eq!(paces.take(vec![cluster()], Instant::now()).0.len(), 1);
-    let (ready, wait) = paces.take(vec![cluster()], Instant::now());
+    assert_eq!(backoffs.take(vec![cluster()], Instant::now()).0.len(), 1);
+    let (ready, wait) = backoffs.take(vec![cluster()], Instant::now());
     assert_eq!((ready.len(), wait), (0, Some(PAUSE)));
 }
 
@@ -291,14 +297,14 @@ mod books {
         let server = FakeApi::default();
         server.put(PATH, set);
         server.put(BUDGET, budget);
-        let keeper = keeper(&server, ON);
+        let repairer = repairer(&server, ON);
         let cached: StatefulSet = serde_json::from_value(server.get(PATH).unwrap()).unwrap();
-        let due = keeper.due(&[Arc::new(cached)], |_| true);
+        let due = repairer.due(&[Arc::new(cached)], |_| true);
         if due.is_empty() {
             assert_eq!(patches(&server), 0);
         }
         for cluster in due {
-            keeper.bring_in_line(&cluster).await.unwrap();
+            repairer.bring_in_line(&cluster).await.unwrap();
         }
         server.get(PATH).unwrap()["spec"]["updateStrategy"].clone()
     }
@@ -370,12 +376,12 @@ mod books {
             after_a_rollout(on_delete(), Some(&memory), "etcd-1", 3),
         );
         server.put(BUDGET, budget(true));
-        let keeper = keeper(&server, ON);
-        keeper.bring_in_line(&cluster()).await.unwrap();
+        let repairer = repairer(&server, ON);
+        repairer.bring_in_line(&cluster()).await.unwrap();
         let mut set = server.get(PATH).unwrap();
         set["status"]["currentRevision"] = json!("etcd-2");
         server.put(PATH, set);
-        keeper.bring_in_line(&cluster()).await.unwrap();
+        repairer.bring_in_line(&cluster()).await.unwrap();
         let (strategy, memory) = stored(&server);
         assert_eq!(strategy, on_delete());
         let memory: Value = serde_json::from_str(memory.as_str().unwrap()).unwrap();

@@ -70,6 +70,8 @@ impl ReachabilityMetrics {
     pub fn peer(&self, peer: &str, answers: bool) {
         let peer = PeerLabel { peer: peer.into() };
         self.peers.get_or_create(&peer).set(answers.into());
+        // From 0 on, so that the first strike is seen as an increase.
+        drop(self.strikes.get_or_create(&peer));
     }
 
     /// Removes every peer but these from the exposition.

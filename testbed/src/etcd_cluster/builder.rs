@@ -49,6 +49,7 @@ impl EtcdClusterBuilder {
                 template_annotations: BTreeMap::new(),
                 grace_period: Duration::from_secs(10),
                 quota_bytes: None,
+                entries_kept: None,
                 owner: None,
                 clients_by_address: false,
                 initialisation: Initialisation::default(),
@@ -168,6 +169,13 @@ impl EtcdClusterBuilder {
     /// Sets the size of the database at which etcd raises NOSPACE (default: etcd's 2 GiB).
     pub fn quota_bytes(mut self, quota: u64) -> Self {
         self.spec.quota_bytes = Some(quota);
+        self
+    }
+
+    /// Sets how many entries of its log a member keeps in memory at least, from etcd 3.6 on (default:
+    /// etcd's 5,000).
+    pub fn entries_kept(mut self, entries: u32) -> Self {
+        self.spec.entries_kept = Some(entries);
         self
     }
 

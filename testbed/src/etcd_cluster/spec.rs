@@ -173,6 +173,8 @@ pub(crate) struct Spec {
     pub(crate) template_annotations: BTreeMap<String, String>,
     pub(crate) grace_period: Duration,
     pub(crate) quota_bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) entries_kept: Option<u32>,
     pub(crate) owner: Option<OwnerReference>,
     /// Whether members advertise client URLs with the addresses of their pods.
     #[serde(default)]

@@ -33,7 +33,7 @@ impl PodFaults {
 }
 
 /// The data directory of an etcd process, through its own mount namespace.
-fn data_directory(pid: i32) -> Result<PathBuf> {
+pub(super) fn data_directory(pid: i32) -> Result<PathBuf> {
     let command_line = fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
     let argument = command_line
         .split('\0')

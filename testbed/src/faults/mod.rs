@@ -6,6 +6,7 @@
 
 mod data;
 mod firewall;
+mod held;
 mod network;
 mod process;
 mod standing;
@@ -21,6 +22,7 @@ use crate::Sandbox;
 use crate::paths::State;
 
 pub use firewall::Cut;
+pub use held::Held;
 pub(crate) use network::silence;
 pub use process::Frozen;
 pub use standing::{

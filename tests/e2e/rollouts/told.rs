@@ -31,7 +31,7 @@ pub(super) async fn rollout(world: &World) -> Result<RolloutStatus> {
 }
 
 /// Waits until the report says that the rollout to this revision is complete.
-pub(super) async fn finished(world: &World, target: &str) -> Result<RolloutStatus> {
+pub(crate) async fn finished(world: &World, target: &str) -> Result<RolloutStatus> {
     let what = format!("the rollout to {target} is complete");
     eventually(ROLLOUT, what, async || {
         let told = rollout(world).await?;
@@ -43,7 +43,7 @@ pub(super) async fn finished(world: &World, target: &str) -> Result<RolloutStatu
 }
 
 /// Waits until the rollout to this revision waits for one of these reasons.
-pub(super) async fn waits_on(
+pub(crate) async fn waits_on(
     world: &World,
     target: &str,
     reasons: &[&str],

@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use crate::plan::{Defect, Hindrance};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{
-    Actor, Disruption, Grace, Grants, Kind, Member, PodName, Role, Snapshot, TargetPod, decide,
+    Disruption, Grants, Kind, Member, PodName, Role, Snapshot, TargetPod, Tolerance, decide,
 };
 
 /// The time for which all voters have to have served.
@@ -48,7 +48,8 @@ pub(super) fn refusal(
                 .or_else(|| time(member, &own, facts))
         })
         .or_else(|| {
-            let verdict = decide(snapshot, grants, &disruption(target));
+            let disruption = Disruption::of_gate(target.clone(), Kind::Defragment);
+            let verdict = decide(snapshot, grants, &disruption);
             Hindrance::of_verdict(verdict).map(Refusal::from)
         })
 }
@@ -79,14 +80,13 @@ fn cluster(
     if let Some((pod, _)) = facts.members.iter().find(in_flight) {
         return Some(Refusal::InFlight { pod: pod.clone() });
     }
-    all_serve(snapshot, facts)
+    attendance(snapshot, facts)
 }
 
-fn all_serve(snapshot: &Snapshot, facts: &Facts) -> Option<Refusal> {
-    let none = Grants::default();
-    let (voters, serving) = (snapshot.voters(&none, None), snapshot.serving(&none, None));
-    if serving < voters {
-        return Some(Refusal::NotAllServing { voters, serving });
+/// The conditions that every voter serves, keeps up, and has done so for a while.
+fn attendance(snapshot: &Snapshot, facts: &Facts) -> Option<Refusal> {
+    if !snapshot.all_voters_serve() {
+        return Some(not_all_serving(snapshot));
     }
     let lags = |m: &&Member| m.lag.is_none_or(|lag| lag > MOST_LAG);
     if let Some(member) = snapshot.members.iter().find(lags) {
@@ -101,6 +101,14 @@ fn all_serve(snapshot: &Snapshot, facts: &Facts) -> Option<Refusal> {
         served_for,
         needed: ALL_SERVE_FOR,
     })
+}
+
+/// The refusal while some voter does not serve.
+pub(super) fn not_all_serving(snapshot: &Snapshot) -> Refusal {
+    let Tolerance {
+        voters, serving, ..
+    } = snapshot.tolerance(&Grants::default());
+    Refusal::NotAllServing { voters, serving }
 }
 
 fn version(snapshot: &Snapshot, member: &Member, own: &MemberFacts) -> Option<Refusal> {
@@ -156,15 +164,4 @@ pub(super) fn predicted(in_use: u64, own: &MemberFacts) -> Duration {
     });
     let assumed = || Duration::from_secs(in_use / BYTES_PER_SECOND);
     measured.unwrap_or_else(assumed).max(Duration::from_secs(1))
-}
-
-/// The disruption that a defragmentation is.
-pub(super) fn disruption(target: &TargetPod) -> Disruption {
-    Disruption {
-        target: target.clone(),
-        kind: Kind::Defragment,
-        actor: Actor::Gate,
-        grace: Grace::Graceful,
-        precondition: Some(target.uid.clone()),
-    }
 }

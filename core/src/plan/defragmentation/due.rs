@@ -1,10 +1,9 @@
-//! Which members are due.
+//! The members that are due, and why.
 
-use std::fmt;
 use std::time::Duration;
 
 use super::facts::{Facts, LastRun, MemberFacts};
-use super::nospace::is_below_limit;
+use super::nospace::{is_below_limit, percent};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{Member, Sizes};
 
@@ -16,18 +15,21 @@ const LEAST: u64 = 32 << 20;
 const AFTER_NO_GAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The reason why a member is due. `Display` completes the sentence "the member is due: …".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Due {
     /// A NOSPACE alarm stands against the member, so the cluster refuses writes, and a
     /// defragmentation brings it below the limit at which the alarm can be disarmed.
+    #[display("it raised NOSPACE, and {} MiB can be freed", reclaim >> 20)]
     NoSpace {
         /// The bytes to free.
         reclaim: u64,
     },
     /// The annotation asks for a run.
+    #[display("a run was asked for")]
     Requested,
     /// The size exceeds the share of the quota that the settings name.
+    #[display("its database has {percent} % of the quota, and {} MiB can be freed", reclaim >> 20)]
     QuotaPressure {
         /// The bytes to free.
         reclaim: u64,
@@ -35,6 +37,7 @@ pub enum Due {
         percent: u64,
     },
     /// The bytes that can be freed exceed both floors of the settings.
+    #[display("{} MiB ({percent} %) can be freed", reclaim >> 20)]
     Reclaim {
         /// The bytes to free.
         reclaim: u64,
@@ -52,29 +55,6 @@ impl Due {
     /// Whether the run need not wait for the window: the cluster refuses writes, or a person asked.
     pub(super) fn is_urgent(self) -> bool {
         matches!(self, Self::NoSpace { .. } | Self::Requested)
-    }
-}
-
-impl fmt::Display for Due {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSpace { reclaim } => {
-                write!(
-                    f,
-                    "it raised NOSPACE, and {} MiB can be freed",
-                    reclaim >> 20
-                )
-            }
-            Self::Requested => f.write_str("a run was asked for"),
-            Self::QuotaPressure { reclaim, percent } => write!(
-                f,
-                "its database has {percent} % of the quota, and {} MiB can be freed",
-                reclaim >> 20
-            ),
-            Self::Reclaim { reclaim, percent } => {
-                write!(f, "{} MiB ({percent} %) can be freed", reclaim >> 20)
-            }
-        }
     }
 }
 
@@ -132,10 +112,4 @@ impl LastRun {
 /// The bytes that a defragmentation frees.
 pub(super) fn reclaimable(sizes: Sizes) -> u64 {
     sizes.db.saturating_sub(sizes.in_use)
-}
-
-/// The share of `part` in `whole`, in percent, rounded down.
-pub(super) fn percent(part: u64, whole: u64) -> u64 {
-    let percent = u128::from(part) * 100 / u128::from(whole.max(1));
-    u64::try_from(percent).unwrap_or(u64::MAX)
 }

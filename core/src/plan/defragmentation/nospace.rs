@@ -4,7 +4,6 @@
 //! there is room on every member. The gate never compacts: what history may go is for the owner to
 //! say.
 
-use super::due::percent;
 use super::facts::{Facts, Mode};
 use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{Member, MemberId, Snapshot};
@@ -94,4 +93,10 @@ fn held_up_by(member: &Member, facts: &Facts) -> Option<Disarm> {
 /// Whether a size leaves room below the quota.
 pub(super) fn is_below_limit(size: u64, quota: u64) -> bool {
     percent(size, quota) < LIMIT
+}
+
+/// The share of `part` in `whole`, in percent, rounded down.
+pub(super) fn percent(part: u64, whole: u64) -> u64 {
+    let percent = u128::from(part) * 100 / u128::from(whole.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
 }

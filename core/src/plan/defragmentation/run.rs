@@ -2,15 +2,15 @@
 
 use std::cmp::Reverse;
 
-use super::allowed::{disruption, refusal};
+use super::allowed::{not_all_serving, refusal};
 use super::due::{Due, due, reclaimable};
 use super::facts::{Call, Facts, MemberFacts, Mode};
 use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::plan::Hindrance;
 use crate::quorum::{
-    Defragmentation, Grants, Member, MemberId, Permitted, PodName, Snapshot, TargetPod,
-    leader_to_move,
+    Defragmentation, Disruption, Grants, Kind, Member, MemberId, Permitted, PodName, Snapshot,
+    TargetPod, leader_to_move,
 };
 
 /// The next step of a run, while the given grants are open.
@@ -140,11 +140,7 @@ fn last_check(
     let member = snapshot.member(pod);
     let target = member.and_then(target);
     let (Some(member), Some(pod)) = (member, target) else {
-        let none = Grants::default();
-        return Err(Refusal::NotAllServing {
-            voters: snapshot.voters(&none, None),
-            serving: snapshot.serving(&none, None),
-        });
+        return Err(not_all_serving(snapshot));
     };
     let on_request = due(member, facts) == Some(Due::Requested);
     if let Some(because) = refusal(snapshot, grants, facts, &pod, on_request) {
@@ -235,7 +231,8 @@ fn heir(
     }
     let mut done = snapshot.clone();
     done.members.retain(|m| m.leader || due(m, facts).is_none());
-    leader_to_move(&done, grants, &disruption(pod))
+    let run = Disruption::of_gate(pod.clone(), Kind::Defragment);
+    leader_to_move(&done, grants, &run)
         .map(Some)
         .ok_or(Refusal::NoHeir)
 }

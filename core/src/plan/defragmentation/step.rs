@@ -1,7 +1,5 @@
 //! The steps of a run.
 
-use std::fmt;
-
 use super::due::Due;
 use super::refusal::Refusal;
 use crate::quorum::{MemberId, PodName, TargetPod};
@@ -33,11 +31,12 @@ pub enum Next {
 }
 
 /// A step of a run. `Display` is a sentence.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// Take a grant of the kind [`Permitted::Defragment`](crate::quorum::Permitted::Defragment), by
     /// compare-and-swap at the ledger that this judgement read.
+    #[display("defragment {}: {due}", pod.name)]
     Grant {
         /// The pod of the member.
         pod: TargetPod,
@@ -45,6 +44,7 @@ pub enum Step {
         due: Due,
     },
     /// Move leadership away from the member that has the grant, to a follower that is done.
+    #[display("move leadership from {} to member {to}", pod.name)]
     MoveLeader {
         /// The pod of the member.
         pod: TargetPod,
@@ -53,16 +53,19 @@ pub enum Step {
     },
     /// Renew the grant, by compare-and-swap at the ledger that this judgement read. If that is
     /// accepted, make the call: once, without a deadline of its own, and never again.
+    #[display("begin to defragment {}", pod.name)]
     Begin {
         /// The pod of the member.
         pod: TargetPod,
     },
     /// Settle the grant, because the run is over.
+    #[display("{pod} is defragmented and serves")]
     Settle {
         /// The pod of the member.
         pod: PodName,
     },
     /// Settle the grant, because the call was not made and must not be made now.
+    #[display("leave {pod} as it is: {because}")]
     GiveUp {
         /// The pod of the member.
         pod: PodName,
@@ -75,19 +78,5 @@ impl Step {
     /// The stable identifier of the step, for metrics and status.
     pub fn slug(&self) -> &'static str {
         self.into()
-    }
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Grant { pod, due } => write!(f, "defragment {}: {due}", pod.name),
-            Self::MoveLeader { pod, to } => {
-                write!(f, "move leadership from {} to member {to}", pod.name)
-            }
-            Self::Begin { pod } => write!(f, "begin to defragment {}", pod.name),
-            Self::Settle { pod } => write!(f, "{pod} is defragmented and serves"),
-            Self::GiveUp { pod, because } => write!(f, "leave {pod} as it is: {because}"),
-        }
     }
 }

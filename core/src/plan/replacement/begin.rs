@@ -71,7 +71,8 @@ fn record(snapshot: &Snapshot, facts: &Facts, pod: &PodName) -> Result<Record, R
     let seen = snapshot.pod(pod);
     let id = known
         .and_then(|member| member.id)
-        .or_else(|| seen.and_then(|pod| pod.recorded_id));
+        .or_else(|| seen.and_then(|pod| pod.recorded_id))
+        .or_else(|| facts.recorded.get(pod).copied());
     if known.is_none() && id.is_none() {
         return Err(Refusal::NoSuchMember);
     }
@@ -79,7 +80,10 @@ fn record(snapshot: &Snapshot, facts: &Facts, pod: &PodName) -> Result<Record, R
     let urls = listed.map(|listed| listed.peer_urls.clone());
     let peer_urls = urls.or_else(|| like_those_of_others(snapshot, list, pod));
     if peer_urls.is_none() && facts.membership == MembershipBy::Gate {
-        return Err(Refusal::PeerUrlsUnknown);
+        return Err(match facts.list {
+            Some(_) => Refusal::PeerUrlsUnknown,
+            None => Refusal::NoList,
+        });
     }
     let old_claim = match facts.claims.get(pod).map(|claim| &claim.state) {
         Some(ClaimState::Here { uid, .. }) => Some(uid.clone()),

@@ -1,20 +1,18 @@
 //! The facts and settings of a replacement that a snapshot does not have.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-
 use crate::plan::{Handover, Version};
 use crate::quorum::evidence::{AlarmKind, ListedMember};
 use crate::quorum::{
     ClaimState, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `spec.dataProtection.replace` of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Never.
     Off,
-    /// The member whose pod carries the annotation.
+    /// The member that the annotation on the budget names.
     Manual,
     /// Also a member whose data is proven to be lost.
     Auto,
@@ -38,9 +36,11 @@ pub struct Facts {
     pub mode: Mode,
     /// The one who changes etcd's member list.
     pub membership: MembershipBy,
-    /// The pod that carries the annotation `quorumgate.io/replace`, or whose claim does. The
-    /// annotation goes with the pod or the claim, so that it asks for one replacement.
+    /// The pod of the member whose id the annotation `quorumgate.io/replace` on the budget names.
+    /// `None` if no member has that id any more: so it asks for one replacement.
     pub request: Option<PodName>,
+    /// The member ids that are recorded with the volumes, by pod.
+    pub recorded: BTreeMap<PodName, MemberId>,
     /// Whether a rollout is under way.
     pub rolling_out: bool,
     /// Whether leadership can be moved now.
@@ -61,6 +61,25 @@ pub struct Facts {
     pub has_backup: bool,
     /// The replacement on record, which was written together with its grant.
     pub record: Option<Record>,
+}
+
+impl Facts {
+    /// Whether the id on record for the member is out of etcd's list, and no entry of the list
+    /// leads to its pod.
+    fn lists_no_more(&self, pod: &PodName, snapshot: &Snapshot) -> bool {
+        let (Some(list), Some(id)) = (&self.list, self.recorded.get(pod)) else {
+            return false;
+        };
+        let set = &snapshot.cluster.name;
+        let leads_here = |listed: &ListedMember| {
+            let mut urls = listed.peer_urls.iter();
+            pod.names(&listed.name)
+                || urls.any(|url| PodName::of_url(set, url).as_ref() == Some(pod))
+        };
+        !list
+            .iter()
+            .any(|listed| listed.id == *id || leads_here(listed))
+    }
 }
 
 /// The claim of a member.
@@ -91,16 +110,20 @@ pub struct Record {
 
 /// The proof that a member's data is lost. `Display` completes the sentence "the member is
 /// replaced: …".
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Proof {
     /// The claim or its volume is gone.
+    #[display("its claim or its volume is gone")]
     VolumeLost,
     /// The member has another volume than the one on record.
+    #[display("it has {_0}")]
     VolumeChanged(Difference),
     /// A CORRUPT alarm stands against the member's own id.
+    #[display("a CORRUPT alarm stands against it")]
     Corrupt,
     /// The id of the member is gone from etcd's list.
+    #[display("etcd does not list it any more")]
     Removed,
 }
 
@@ -117,7 +140,8 @@ impl Proof {
     /// never a member's has no data to lose: it may be about to join. Where the pod changes the
     /// member list, it joins again by itself with another volume or after its removal.
     pub(super) fn against(pod: &PodName, snapshot: &Snapshot, facts: &Facts) -> Option<Self> {
-        let was_member = snapshot.pod(pod).is_some_and(|p| p.recorded_id.is_some());
+        let by_pod = snapshot.pod(pod).is_some_and(|p| p.recorded_id.is_some());
+        let was_member = by_pod || facts.recorded.contains_key(pod);
         let is_member = snapshot.members.iter().any(|m| m.pod_name() == Some(pod));
         if !is_member && !was_member {
             return None;
@@ -139,17 +163,7 @@ impl Proof {
         if snapshot.member(pod).is_some_and(corrupt) {
             return Some(Self::Corrupt);
         }
-        (by_gate && was_member && snapshot.not_members.contains(pod)).then_some(Self::Removed)
-    }
-}
-
-impl fmt::Display for Proof {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::VolumeLost => f.write_str("its claim or its volume is gone"),
-            Self::VolumeChanged(difference) => write!(f, "it has {difference}"),
-            Self::Corrupt => f.write_str("a CORRUPT alarm stands against it"),
-            Self::Removed => f.write_str("etcd does not list it any more"),
-        }
+        let is_out = snapshot.not_members.contains(pod) || facts.lists_no_more(pod, snapshot);
+        (by_gate && was_member && is_out).then_some(Self::Removed)
     }
 }

@@ -5,8 +5,6 @@
 //! `existing` harms nobody, and keeps a member without data from starting a cluster. It does not
 //! keep such a member from coming back under its old identity: for that the pod has to wait.
 
-use std::fmt;
-
 use super::facts::MembershipBy;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{Difference, MemberId, PodName, VolumeFinding};
@@ -43,20 +41,13 @@ pub struct Guard {
 }
 
 /// The reason why a pod waits. `Display` completes the sentence "the pod waits: …".
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, derive_more::Display)]
+#[display(
+    "it has {difference}, and would come back under its old identity without its data; its old id has to be removed from etcd and a learner to be added first"
+)]
 pub struct Hold {
     /// The difference of the volume.
     pub difference: Difference,
-}
-
-impl fmt::Display for Hold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "it has {}, and would come back under its old identity without its data; its old id has to be removed from etcd and a learner to be added first",
-            self.difference
-        )
-    }
 }
 
 /// Decides how a pod starts.

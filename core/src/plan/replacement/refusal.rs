@@ -1,31 +1,44 @@
 //! The reasons why no replacement begins, and what one that has begun waits for.
 
-use std::fmt;
-
 use crate::plan::Hindrance;
 
 /// The reason why a member is not replaced now, or not further. `Display` is a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Refusal {
     /// A reason that holds back other work of the gate, too.
+    #[display("{_0}")]
     Hindered(Hindrance),
     /// The mode is Off.
+    #[display("spec.dataProtection.replace is Off")]
     Off,
     /// The mode is Manual, and nobody asked.
+    #[display(
+        "spec.dataProtection.replace is Manual; annotate the budget with quorumgate.io/replace and the id of the member"
+    )]
     NotRequested,
     /// The owner of the StatefulSet changes the member list.
+    #[display(
+        "the owner of the StatefulSet changes the member list and would take the removal for a scale-in; \
+                 let the owner replace the member: scale its cluster out by one, delete the pod and claim of this member, scale in again"
+    )]
     Owner,
-    /// The annotated pod is not one of a member.
+    /// The pod is not one of a member.
+    #[display("it is not the pod of a member")]
     NoSuchMember,
     /// No member list that proves anything could be read.
+    #[display("no up-to-date member list could be read")]
     NoList,
     /// The cluster is too small.
+    #[display(
+        "a cluster of {voters} cannot spare a voter while another one joins; three are needed"
+    )]
     TooFewVoters {
         /// The number of voters that count.
         voters: u32,
     },
     /// Not all others serve.
+    #[display("{serving} of {others} other voters serve, and all have to")]
     NotAllServing {
         /// The number of other voters.
         others: u32,
@@ -33,26 +46,36 @@ pub enum Refusal {
         serving: u32,
     },
     /// Another member is a learner.
+    #[display("{member} is a learner, and etcd takes one at a time")]
     Learner {
         /// The name of the member.
         member: String,
     },
     /// A CORRUPT alarm stands against another member: its data may be the wrong one.
+    #[display("a CORRUPT alarm stands against {member} too, so nobody knows whose data is right")]
     Corrupt {
         /// The name of the member.
         member: String,
     },
     /// No member told its version.
+    #[display("no member told its version")]
     VersionUnknown,
     /// Nothing would keep the sidecar from starting a new cluster.
+    #[display(
+        "the member's Lease has no holder and there is no backup, so its sidecar would start a new cluster"
+    )]
     NoTrace,
     /// The member's peer URLs are not known, so it could not be added again.
+    #[display("its peer URLs are not known")]
     PeerUrlsUnknown,
     /// The member leads, and no other can take over.
+    #[display("it leads, and no other member can take over")]
     NoHeir,
     /// The old pod or claim is on its way out, or the new one is not there yet.
+    #[display("its pod and its claim are being created again")]
     Recreation,
     /// The member starts, joins or catches up.
+    #[display("{}", joining(*behind))]
     Joining {
         /// The entries that the learner is behind, if that is known.
         behind: Option<u64>,
@@ -75,43 +98,9 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hindered(hindrance) => write!(f, "{hindrance}"),
-            Self::Off => f.write_str("spec.dataProtection.replace is Off"),
-            Self::NotRequested => f.write_str(
-                "spec.dataProtection.replace is Manual; annotate the pod with quorumgate.io/replace",
-            ),
-            Self::Owner => f.write_str(
-                "the owner of the StatefulSet changes the member list and would take the removal for a scale-in; \
-                 let the owner replace the member: scale its cluster out by one, delete the pod and claim of this member, scale in again",
-            ),
-            Self::NoSuchMember => f.write_str("it is not the pod of a member"),
-            Self::NoList => f.write_str("no up-to-date member list could be read"),
-            Self::TooFewVoters { voters } => write!(
-                f,
-                "a cluster of {voters} cannot spare a voter while another one joins; three are needed"
-            ),
-            Self::NotAllServing { others, serving } => {
-                write!(f, "{serving} of {others} other voters serve, and all have to")
-            }
-            Self::Learner { member } => write!(f, "{member} is a learner, and etcd takes one at a time"),
-            Self::Corrupt { member } => write!(
-                f,
-                "a CORRUPT alarm stands against {member} too, so nobody knows whose data is right"
-            ),
-            Self::VersionUnknown => f.write_str("no member told its version"),
-            Self::NoTrace => f.write_str(
-                "the member's Lease has no holder and there is no backup, so its sidecar would start a new cluster",
-            ),
-            Self::PeerUrlsUnknown => f.write_str("its peer URLs are not known"),
-            Self::NoHeir => f.write_str("it leads, and no other member can take over"),
-            Self::Recreation => f.write_str("its pod and its claim are being created again"),
-            Self::Joining { behind: Some(behind) } => {
-                write!(f, "it catches up and is {behind} entries behind")
-            }
-            Self::Joining { behind: None } => f.write_str("it starts and joins"),
-        }
+fn joining(behind: Option<u64>) -> String {
+    match behind {
+        Some(behind) => format!("it catches up and is {behind} entries behind"),
+        None => "it starts and joins".to_owned(),
     }
 }

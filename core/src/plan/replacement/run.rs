@@ -21,6 +21,7 @@ use crate::quorum::{ClaimState, Condition, Grants, Member, Replacement, Snapshot
 ///     mode: Mode::Manual,
 ///     membership: MembershipBy::Gate,
 ///     request: Some("etcd-2".into()),
+///     recorded: Default::default(),
 ///     rolling_out: false,
 ///     handover: Handover::Possible,
 ///     list: Some(list),

@@ -1,7 +1,5 @@
 //! The steps of a replacement.
 
-use std::fmt;
-
 use super::facts::{Proof, Record};
 use super::refusal::Refusal;
 use crate::quorum::{MemberId, PodName, PodUid};
@@ -27,11 +25,12 @@ pub enum Next {
 
 /// A step of a replacement. Each is a single effect, which may have happened already. `Display` is
 /// a sentence.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// Take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and write
     /// the record, in one compare-and-swap at the ledger that this judgement read.
+    #[display("replace {}: {}", record.member, reason(proof.as_ref()))]
     Grant {
         /// The record.
         record: Record,
@@ -39,6 +38,7 @@ pub enum Step {
         proof: Option<Proof>,
     },
     /// Move leadership away from the member.
+    #[display("move leadership from {pod} to member {to}")]
     MoveLeader {
         /// The pod of the member.
         pod: PodName,
@@ -46,6 +46,7 @@ pub enum Step {
         to: MemberId,
     },
     /// Remove the old id from etcd.
+    #[display("remove member {id} of {pod} from etcd")]
     RemoveMember {
         /// The pod of the member.
         pod: PodName,
@@ -54,6 +55,7 @@ pub enum Step {
     },
     /// Add the member to etcd as a learner. For some seconds after the removal etcd refuses with
     /// "unhealthy cluster": the step is tried again.
+    #[display("add {pod} as a learner at {}", peer_urls.join(", "))]
     AddLearner {
         /// The pod of the member.
         pod: PodName,
@@ -62,6 +64,7 @@ pub enum Step {
     },
     /// Delete the old claim, with its UID as a precondition. The claim goes before the pod:
     /// otherwise the StatefulSet controller would create the pod again on the old claim.
+    #[display("delete the claim of {pod}")]
     DeleteClaim {
         /// The pod of the member.
         pod: PodName,
@@ -69,6 +72,7 @@ pub enum Step {
         uid: String,
     },
     /// Delete the old pod, with its UID as a precondition.
+    #[display("delete {pod}")]
     DeletePod {
         /// The pod.
         pod: PodName,
@@ -76,6 +80,7 @@ pub enum Step {
         uid: PodUid,
     },
     /// Remove the gate's scheduling gate from the new pod: etcd expects the member.
+    #[display("let {pod} be scheduled")]
     Release {
         /// The pod.
         pod: PodName,
@@ -83,6 +88,7 @@ pub enum Step {
         uid: PodUid,
     },
     /// Promote the learner.
+    #[display("promote member {id} of {pod}")]
     Promote {
         /// The pod of the member.
         pod: PodName,
@@ -90,11 +96,13 @@ pub enum Step {
         id: MemberId,
     },
     /// Settle the grant and drop the record: the new voter serves.
+    #[display("{pod} is replaced and serves")]
     Settle {
         /// The pod of the member.
         pod: PodName,
     },
     /// Settle the grant and drop the record: nothing has been changed, and nothing may be now.
+    #[display("leave {pod} as it is: {because}")]
     Undo {
         /// The pod of the member.
         pod: PodName,
@@ -110,32 +118,6 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Grant {
-                record,
-                proof: Some(proof),
-            } => {
-                write!(f, "replace {}: {proof}", record.member)
-            }
-            Self::Grant {
-                record,
-                proof: None,
-            } => {
-                write!(f, "replace {}: somebody asked for it", record.member)
-            }
-            Self::MoveLeader { pod, to } => write!(f, "move leadership from {pod} to member {to}"),
-            Self::RemoveMember { pod, id } => write!(f, "remove member {id} of {pod} from etcd"),
-            Self::AddLearner { pod, peer_urls } => {
-                write!(f, "add {pod} as a learner at {}", peer_urls.join(", "))
-            }
-            Self::DeleteClaim { pod, .. } => write!(f, "delete the claim of {pod}"),
-            Self::DeletePod { pod, .. } => write!(f, "delete {pod}"),
-            Self::Release { pod, .. } => write!(f, "let {pod} be scheduled"),
-            Self::Promote { pod, id } => write!(f, "promote member {id} of {pod}"),
-            Self::Settle { pod } => write!(f, "{pod} is replaced and serves"),
-            Self::Undo { pod, because } => write!(f, "leave {pod} as it is: {because}"),
-        }
-    }
+fn reason(proof: Option<&Proof>) -> String {
+    proof.map_or_else(|| "somebody asked for it".to_owned(), Proof::to_string)
 }

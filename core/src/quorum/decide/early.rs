@@ -1,8 +1,8 @@
 //! Rules 1 to 4, which are answered before any member is asked.
 
-use super::requests::{at_most_once, lifted};
+use super::requests::{at_most_once, lifted, shortens_grace};
 use crate::quorum::circumstances::{Circumstances, Scope, Teardown};
-use crate::quorum::disruption::{Actor, Disruption, Grace};
+use crate::quorum::disruption::Disruption;
 use crate::quorum::pod::Pod;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict, Waiver};
 
@@ -56,12 +56,6 @@ fn rule_1_scope(scope: &Scope) -> Option<Verdict> {
 fn rule_2_terminating(target: Option<&Pod>, disruption: &Disruption) -> Option<Verdict> {
     let terminating = target.is_some_and(|pod| pod.terminating);
     (terminating && !shortens_grace(disruption)).then(|| waived(Waiver::Terminating))
-}
-
-/// Whether the request takes the rest of its grace period from a terminating pod. Kubelets and the
-/// pod garbage collector are excepted, because they delete only pods that have ended.
-pub(super) fn shortens_grace(disruption: &Disruption) -> bool {
-    disruption.grace == Grace::Forced && disruption.actor != Actor::NodeOrPodGc
 }
 
 /// Rule 3: a teardown passes. Hibernation and scale-in take a grant, because etcd still lists the

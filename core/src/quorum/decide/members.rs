@@ -3,11 +3,12 @@
 use super::Request;
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::Unanswered;
+use crate::quorum::expected_voters::majority;
 use crate::quorum::membership::Membership;
 use crate::quorum::policy::{EvidenceMode, SmallCluster};
 use crate::quorum::process::ProcessState;
 use crate::quorum::snapshot::{Member, Role};
-use crate::quorum::tolerance::{in_flight, majority};
+use crate::quorum::tolerance::in_flight;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
 use crate::quorum::why::Why;
 
@@ -53,7 +54,7 @@ pub(super) fn rule_11_learner(case: &Request<'_>) -> Option<Verdict> {
 /// a step of the gate, whose delete carries the judged resourceVersion and so fails if the pod has
 /// changed.
 ///
-/// That precondition does not help where etcd's container runs and does not listen at its client
+/// The precondition does not help where etcd's container runs and does not listen at its client
 /// port yet, because the pod does not change when etcd begins to talk to its peers. Such a member
 /// goes only if all others are known to be without a quorum.
 pub(super) fn rule_12_costs_nothing(case: &Request<'_>) -> Option<Verdict> {

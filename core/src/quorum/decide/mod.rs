@@ -14,13 +14,14 @@ mod tests;
 use super::condition::Condition;
 use super::disruption::{Actor, Disruption};
 use super::evidence::Unanswered;
+use super::expected_voters::{count, majority};
 use super::grants::Grants;
 use super::id::PodName;
 use super::membership::Membership;
 use super::pod::Containers;
 use super::process::ProcessState;
 use super::snapshot::{Member, Role, Snapshot};
-use super::tolerance::{count, in_flight, majority};
+use super::tolerance::in_flight;
 use super::verdict::{Count, NotServing, Verdict};
 use super::why::Why;
 

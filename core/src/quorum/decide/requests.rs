@@ -1,7 +1,6 @@
 //! Rules 5 to 10, which depend on the request, on the ledger and on the cluster's other objects.
 
 use super::Request;
-use super::early::shortens_grace;
 use crate::quorum::circumstances::{Circumstances, EvictionBudget, OverrideOn};
 use crate::quorum::disruption::{Actor, Disruption, Grace, Kind};
 use crate::quorum::pod::{Node, Pod};
@@ -118,4 +117,10 @@ pub(super) fn rule_10_disruption_budget(case: &Request<'_>) -> Option<Verdict> {
         EvictionBudget::Several { names } => names.clone(),
     };
     Some(Verdict::Wait(Reason::DisruptionBudget { names }))
+}
+
+/// Whether the request takes the rest of its grace period from a terminating pod. Kubelets and the
+/// pod garbage collector are excepted, because they delete only pods that have ended.
+pub(super) fn shortens_grace(disruption: &Disruption) -> bool {
+    disruption.grace == Grace::Forced && disruption.actor != Actor::NodeOrPodGc
 }

@@ -34,6 +34,9 @@ pub enum Intent {
     Delete,
     /// Members are to be removed by a lower `spec.replicas`.
     ScaleIn,
+    /// The members are to start a new cluster with empty volumes. No change of the StatefulSet is
+    /// permitted by that.
+    Bootstrap,
 }
 
 /// The controlling owner of a StatefulSet.

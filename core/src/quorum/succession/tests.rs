@@ -208,13 +208,13 @@ fn overrides_small_clusters_and_leaders_that_fail_do_not_wait() {
     for basis in [Basis::Override, Basis::TwoMembers, Basis::Repair] {
         assert_eq!(
             of(&snapshot, "m-1", basis, open(1, 1)),
-            Succession::NotNow,
+            Succession::GoesAsLeader,
             "{basis:?}"
         );
     }
     snapshot.members[1].condition = Condition::Failing(Why::Terminating);
     assert_eq!(
         of(&snapshot, "m-1", MAJORITY, open(1, 1)),
-        Succession::NotNow
+        Succession::GoesAsLeader
     );
 }

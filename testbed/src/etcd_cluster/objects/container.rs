@@ -18,12 +18,11 @@ if [ -n "${INITIALISED:-}" ]; then
   while [ ! -e "$INITIALISED" ]; do sleep 0.2; done
 fi
 cluster=$INITIAL_CLUSTER
-state=new
 if [ -s "$JOIN_FILE" ]; then
   read -r cluster <"$JOIN_FILE"
-  state=existing
+  export ETCD_INITIAL_CLUSTER_STATE=existing
 fi
-exec etcd --initial-cluster="$cluster" --initial-cluster-state="$state" "$@""#;
+exec etcd --initial-cluster="$cluster" "$@""#;
 
 /// The container as JSON.
 pub(super) fn etcd(namespace: &str, spec: &Spec) -> Result<Value> {
@@ -97,6 +96,10 @@ pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<St
     }
     if let Some(quota) = spec.quota_bytes {
         arguments.push(format!("--quota-backend-bytes={quota}"));
+    }
+    if let Some(entries) = spec.entries_kept {
+        arguments.push(format!("--snapshot-catchup-entries={entries}"));
+        arguments.push(format!("--snapshot-count={entries}"));
     }
     if spec.version.can_skip_fsync() {
         arguments.push("--unsafe-no-fsync".to_owned());

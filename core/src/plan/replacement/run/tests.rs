@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Handover;
-use crate::plan::replacement::{ClaimFacts, Mode};
+use crate::plan::replacement::{ClaimFacts, Mode, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
@@ -35,6 +35,7 @@ impl World {
                 mode: Mode::Manual,
                 membership: MembershipBy::Gate,
                 request: Some(TARGET.into()),
+                recorded: BTreeMap::new(),
                 rolling_out: false,
                 handover: Handover::Possible,
                 list: Some(list.clone()),
@@ -353,6 +354,26 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         w.facts.mode = Mode::Manual;
     };
     assert_eq!(auto(&manual), "wait not-requested");
+}
+
+#[test]
+fn an_id_on_record_that_etcd_does_not_list_proves_that_the_member_was_removed() {
+    let mut world = World::of(3);
+    world.facts.mode = Mode::Auto;
+    world.facts.request = None;
+    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(0xdead))]);
+    assert_eq!(
+        world.said(),
+        "nothing",
+        "an entry of the list leads to its pod"
+    );
+    world.list.pop();
+    world.silence(2);
+    let Next::Act(Step::Grant { record, proof }) = world.next() else {
+        panic!("{:?}", world.next());
+    };
+    assert_eq!(proof, Some(Proof::Removed));
+    assert_eq!(record.old_id, None);
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! How members whose data is lost are replaced, and the record of the latest replacements.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::QuorumDisruptionBudgetSpec;
+
+/// How the data of the members is protected: who changes etcd's member list, and whether the gate
+/// replaces a member whose data is lost.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DataProtectionSpec {
+    /// Whether the gate replaces a member, which gives up its volume and joins again with an empty
+    /// one: `Off`; `Manual`, the member that the annotation `quorumgate.io/replace` names by its
+    /// id; or `Auto`, also a member whose data is proven to be lost. Default: `Manual`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "ReplaceMode")]
+    pub replace: Option<ReplaceMode>,
+    /// The one who changes etcd's member list: the gate (`Gate`), which also keeps a member with an
+    /// empty volume from starting under its old identity; the member's own pod (`Pod`), as a
+    /// sidecar of etcd-druid does; or the owner of the StatefulSet (`Owner`), as etcd-operator
+    /// does. Default: `Pod` for etcd-druid, `Owner` for etcd-operator, `Gate` otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Membership")]
+    pub membership: Option<Membership>,
+}
+
+/// Whether the gate replaces members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum ReplaceMode {
+    /// Never.
+    Off,
+    /// When a person asks for it.
+    #[default]
+    Manual,
+    /// Also when a member's data is proven to be lost.
+    Auto,
+}
+
+/// The one who changes etcd's member list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Membership {
+    /// The gate.
+    Gate,
+    /// The member's own pod.
+    Pod,
+    /// The owner of the StatefulSet.
+    Owner,
+}
+
+/// The replacement of a member: the one under way, which has no end yet, or the latest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplacementStatus {
+    /// Name of the member's pod.
+    pub member: String,
+    /// The reason: the proof that its data is lost, or `requested`.
+    pub reason: String,
+    /// When the permission was given.
+    pub started: Time,
+    /// When the new voter served. Absent while the replacement is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<Time>,
+    /// Member id that is removed from etcd, hexadecimal. Absent if etcd did not list the member.
+    #[serde(
+        default,
+        rename = "oldMemberID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub old_member_id: Option<String>,
+    /// UID of the claim that is given up.
+    #[serde(
+        default,
+        rename = "oldClaimUID",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub old_claim_uid: Option<String>,
+    /// UID of the pod that goes with it.
+    #[serde(default, rename = "oldPodUID", skip_serializing_if = "Option::is_none")]
+    pub old_pod_uid: Option<String>,
+    /// Peer URLs with which the member is added again.
+    #[serde(default, rename = "peerURLs", skip_serializing_if = "Vec::is_empty")]
+    pub peer_urls: Vec<String>,
+}
+
+impl QuorumDisruptionBudgetSpec {
+    /// Whether the gate replaces members.
+    pub fn replace(&self) -> ReplaceMode {
+        self.data_protection.replace.unwrap_or_default()
+    }
+}

@@ -1,0 +1,153 @@
+//! `quorumgate uninstall`: takes the gate out of a cluster, so that nobody is worse off than before
+//! it came.
+//!
+//! The webhook configurations go first, so that nothing asks a gate that is gone. Then the replicas
+//! end, because their leader would do again what is undone next. Then the clusters get back what is
+//! theirs. Nothing that was undone is done again when the command is repeated.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client, Error, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{kubernetes, print};
+use crate::cli;
+use crate::clock::monotonic_now;
+use crate::reconcile::undo;
+
+/// The pause between two passes of a step.
+const PAUSE: Duration = Duration::from_millis(500);
+
+pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
+    crate::install_crypto_provider();
+    let client = kubernetes::connect().await?;
+    let removal = Removal { client, options };
+    let Removal { client, options } = &removal;
+    removal
+        .step("no webhook asks the gate any more", || removal.webhooks())
+        .await?;
+    removal
+        .step("no replica runs any more", || removal.replicas())
+        .await?;
+    removal
+        .step(
+            "every StatefulSet has the update strategy of its owner",
+            || undo::update_strategies(client),
+        )
+        .await?;
+    removal
+        .step("the PodDisruptionBudgets for planners are gone", || {
+            undo::companions(client)
+        })
+        .await?;
+    removal
+        .step("no namespace has the label of the gate", || {
+            undo::labels_of_namespaces(client, &options.lease_namespace)
+        })
+        .await?;
+    removal
+        .step("the Lease of the replicas is gone", || removal.lease())
+        .await
+}
+
+struct Removal {
+    client: Client,
+    options: cli::Uninstall,
+}
+
+impl Removal {
+    /// Repeats a pass until it leaves nothing.
+    async fn step<F>(&self, done: &str, pass: impl Fn() -> F) -> Result<()>
+    where
+        F: Future<Output = Result<Vec<String>, Error>>,
+    {
+        let until = monotonic_now() + self.options.timeout;
+        loop {
+            let left = pass().await;
+            match &left {
+                Ok(left) if left.is_empty() => return print(&format!("{done}\n")),
+                _ if monotonic_now() < until => tokio::time::sleep(PAUSE).await,
+                Ok(left) => bail!(
+                    "not so after {:?}: {done}; left are {}. Repeat the command when that is mended",
+                    self.options.timeout,
+                    left.join(", ")
+                ),
+                Err(_) => {
+                    return left.map(drop).with_context(|| {
+                        format!("not so after {:?}: {done}", self.options.timeout)
+                    });
+                }
+            }
+        }
+    }
+
+    async fn webhooks(&self) -> Result<Vec<String>, Error> {
+        let name = &self.options.webhook_configuration;
+        let validating = Api::<ValidatingWebhookConfiguration>::all(self.client.clone());
+        let mutating = Api::<MutatingWebhookConfiguration>::all(self.client.clone());
+        let mut left = delete(&validating, name).await?;
+        left.extend(delete(&mutating, name).await?);
+        Ok(left)
+    }
+
+    async fn replicas(&self) -> Result<Vec<String>, Error> {
+        let namespace = &self.options.lease_namespace;
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), namespace);
+        let Some(deployment) = deployments.get_opt(&self.options.deployment).await? else {
+            return Ok(Vec::new());
+        };
+        let spec = deployment.spec.unwrap_or_default();
+        if spec.replicas != Some(0) {
+            let none = json!({"spec": {"replicas": 0}});
+            deployments
+                .patch_scale(
+                    &self.options.deployment,
+                    &PatchParams::default(),
+                    &Patch::Merge(&none),
+                )
+                .await?;
+        }
+        let labels = equalities(&spec.selector.match_labels.unwrap_or_default());
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let left = pods
+            .list_metadata(&ListParams::default().labels(&labels))
+            .await?;
+        Ok(left.items.iter().map(|pod| pod.name_any()).collect())
+    }
+
+    async fn lease(&self) -> Result<Vec<String>, Error> {
+        let namespace = &self.options.lease_namespace;
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+        delete(&leases, &self.options.lease_name).await
+    }
+}
+
+fn equalities(labels: &BTreeMap<String, String>) -> String {
+    let labels = labels.iter().map(|(key, value)| format!("{key}={value}"));
+    labels.collect::<Vec<_>>().join(",")
+}
+
+/// Deletes an object. Returns its name if it is still there.
+async fn delete<K>(api: &Api<K>, name: &str) -> Result<Vec<String>, Error>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    match api.delete(name, &DeleteParams::default()).await {
+        Ok(deleted) if deleted.is_left() => Ok(vec![name.to_owned()]),
+        Ok(_) => Ok(Vec::new()),
+        Err(Error::Api(status)) if status.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,174 @@
+//! The identity guard's facts: whether the pod of a member may start, by the volume on record for
+//! the member and the volume that the pod has.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+
+use super::member_volume::{MemberClaim, data_claim};
+use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
+use crate::api::names::IDENTITY;
+use crate::api::{Membership, QuorumDisruptionBudget};
+use crate::ledger::Page;
+use crate::plan::replacement::{Guard, MembershipBy, Start, guard};
+use crate::quorum::evidence::ListedMember;
+use crate::quorum::stateful_set::Intent;
+use crate::quorum::{ClusterRef, Difference, PodName, Volume, VolumeFinding, volume_finding};
+
+/// The kind of the owner with etcd-operator, and with others of that name.
+const OPERATOR: &str = "EtcdCluster";
+/// The kind and the API group of the owner with etcd-druid.
+const DRUID: (&str, &str) = ("Etcd", "druid.gardener.cloud");
+
+/// The one who changes etcd's member list: by what the budget says, or else by what owns the
+/// StatefulSet.
+pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> MembershipBy {
+    match budget.spec.data_protection.membership {
+        Some(Membership::Gate) => return MembershipBy::Gate,
+        Some(Membership::Pod) => return MembershipBy::Pod,
+        Some(Membership::Owner) => return MembershipBy::Owner,
+        None => {}
+    }
+    let owner = set.and_then(|set| belonging::controller(&set.metadata));
+    let is = |(kind, group): (&str, &str)| {
+        owner.is_some_and(|owner| {
+            let of_group = owner.api_version.split('/').next() == Some(group);
+            owner.kind == kind && of_group
+        })
+    };
+    let labels = set.and_then(|set| set.metadata.labels.as_ref());
+    if is(DRUID) || labels.is_some_and(enrolment::are_of_druid) {
+        MembershipBy::Pod
+    } else if owner.is_some_and(|owner| owner.kind == OPERATOR) {
+        MembershipBy::Owner
+    } else {
+        MembershipBy::Gate
+    }
+}
+
+/// Whether the pod waits for the gate's scheduling gate.
+pub fn is_held(pod: &Pod) -> bool {
+    let gates = pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref());
+    gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == IDENTITY))
+}
+
+impl Observer {
+    /// Decides how a pod starts that is about to be created. Without a record for its member, or
+    /// where its data is on no claim, the pod starts as its owner wants.
+    ///
+    /// A claim that does not exist or could not be read proves nothing, so the pod waits until the
+    /// leader has seen the claim. So does a pod with another volume: whether etcd expects it is for
+    /// the leader to find out, who asks the members.
+    pub async fn start_of(
+        &self,
+        cluster: &ClusterRef,
+        pod: &PodName,
+        spec: &PodSpec,
+    ) -> Result<Option<Guard>, ObserveError> {
+        let page = self.ledger().read(cluster).await;
+        let Some(page) = page.map_err(ObserveError::Ledger)? else {
+            return Ok(None);
+        };
+        let set = self.set(cluster).await?;
+        let Some(claim) = data_claim(spec, set.as_ref(), pod) else {
+            return Ok(None);
+        };
+        let volume = match self.claim_named(cluster, claim).await {
+            Ok(claim) => found(&page, pod, claim.volume.as_ref()),
+            Err(_) => found(&page, pod, None),
+        };
+        Ok(Some(self.guard(&page, set.as_ref(), pod, &volume, None)))
+    }
+
+    /// Decides whether a pod that waits still has to.
+    pub fn still_held(
+        &self,
+        page: &Page,
+        world: &World,
+        pod: &PodName,
+        claim: Option<&MemberClaim>,
+        list: Option<&[ListedMember]>,
+    ) -> Guard {
+        let volume = found(page, pod, claim.and_then(|claim| claim.volume.as_ref()));
+        self.guard(page, world.stateful_set(), pod, &volume, list)
+    }
+
+    fn guard(
+        &self,
+        page: &Page,
+        set: Option<&StatefulSet>,
+        pod: &PodName,
+        volume: &VolumeFinding,
+        list: Option<&[ListedMember]>,
+    ) -> Guard {
+        let budget = page.budget();
+        let records = page.volume_records();
+        guard(&Start {
+            set: &page.cluster.name,
+            pod,
+            membership: membership(budget, set),
+            // A budget that only warns keeps nothing back.
+            is_formed: page.cluster_id().is_some() && !budget.only_warns(),
+            bootstrap: self.bootstraps(budget, set),
+            recorded_id: records.get(pod).map(|record| record.id),
+            volume,
+            list,
+        })
+    }
+
+    /// Whether a person announced that the members start a new cluster, on the budget or on the
+    /// StatefulSet.
+    fn bootstraps(&self, budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
+        let now = self.clock().now();
+        let says =
+            |metadata| Intents::of_stored(metadata).announced(now) == Some(Intent::Bootstrap);
+        says(&budget.metadata) || set.is_some_and(|set| says(&set.metadata))
+    }
+}
+
+/// Compares the volume of a pod with the one on record for its member. Where there is a record and
+/// nothing was seen, the volume may be another one.
+fn found(page: &Page, pod: &PodName, present: Option<&Volume>) -> VolumeFinding {
+    let recorded = page.recorded_volumes();
+    if present.is_none() && recorded.contains_key(pod) {
+        return VolumeFinding::Wrong {
+            volume: Volume {
+                claim_uid: String::new(),
+                volume_id: None,
+            },
+            difference: Difference::Unseen,
+        };
+    }
+    volume_finding(&recorded, pod, present)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn by(labels: &serde_json::Value, owner: &serde_json::Value) -> MembershipBy {
+        let metadata = json!({"labels": labels, "ownerReferences": owner});
+        let set: StatefulSet = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        let budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        membership(&budget, Some(&set))
+    }
+
+    #[test]
+    fn the_member_list_is_changed_by_who_owns_the_stateful_set_unless_the_budget_says_so() {
+        let owner = |version: &str, kind: &str| json!([{"apiVersion": version, "kind": kind, "name": "a", "uid": "b", "controller": true}]);
+        let none = json!({});
+        assert_eq!(by(&none, &json!([])), MembershipBy::Gate);
+        let druid = owner("druid.gardener.cloud/v1alpha1", "Etcd");
+        assert_eq!(by(&none, &druid), MembershipBy::Pod);
+        let labels = json!({"app.kubernetes.io/managed-by": "etcd-druid", "app.kubernetes.io/component": "etcd-statefulset"});
+        assert_eq!(by(&labels, &json!([])), MembershipBy::Pod);
+        for group in ["operator.etcd.io/v1alpha1", "etcd.example.org/v1"] {
+            let operator = owner(group, "EtcdCluster");
+            assert_eq!(by(&none, &operator), MembershipBy::Owner, "{group}");
+        }
+        let mut budget = QuorumDisruptionBudget::of(&ClusterRef::new("db", "etcd"));
+        budget.spec.data_protection.membership = Some(Membership::Owner);
+        assert_eq!(membership(&budget, None), MembershipBy::Owner);
+    }
+}

@@ -1,0 +1,258 @@
+//! The change of a container by which etcd joins a cluster and starts none:
+//! `initial-cluster-state` is `existing`.
+//!
+//! A flag takes precedence over a variable, so the flag is changed where there is one. It may be a
+//! word of its own, with the value in it or after it, or stand in a script. Where the value is a
+//! variable of the container, the variable is changed.
+
+use k8s_openapi::api::core::v1::Container;
+use strum::IntoStaticStr;
+
+use super::settings::Settings;
+
+const FLAG: &str = "initial-cluster-state";
+const VARIABLE: &str = "ETCD_INITIAL_CLUSTER_STATE";
+
+/// The value by which a member joins.
+pub const JOINING: &str = "existing";
+
+/// A change of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// A word of the command line becomes another one.
+    Word {
+        /// The list that has the word.
+        list: List,
+        /// The index of the word.
+        at: usize,
+        /// The new word.
+        word: String,
+    },
+    /// An environment variable has the value [`JOINING`].
+    Variable {
+        /// The index of the variable. `None` if it is new.
+        at: Option<usize>,
+        /// The name of the variable.
+        name: String,
+    },
+}
+
+/// A list of words in a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum List {
+    /// `command`
+    Command,
+    /// `args`
+    Args,
+}
+
+/// The change, if one is needed. The error says for people why the setting cannot be changed.
+pub fn joining(container: &Container) -> Result<Option<Change>, String> {
+    let words = |list, words: &Option<Vec<String>>| {
+        let words = words.clone().unwrap_or_default().into_iter();
+        words.enumerate().map(move |(at, word)| (list, at, word))
+    };
+    let command = words(List::Command, &container.command);
+    let all: Vec<_> = command.chain(words(List::Args, &container.args)).collect();
+    for (n, (list, at, word)) in all.iter().enumerate() {
+        let changed = |word: String| Change::Word {
+            list: *list,
+            at: *at,
+            word,
+        };
+        let Some((before, after)) = split_at_flag(word) else {
+            continue;
+        };
+        let (gap, rest) = match after.chars().next() {
+            Some('=') => after.split_at(1),
+            Some(c) if c.is_whitespace() || c == '\\' => {
+                let value = after.find(|c: char| !c.is_whitespace() && c != '\\');
+                after.split_at(value.unwrap_or(after.len()))
+            }
+            None if before.chars().all(|c| c == '-') => {
+                let Some((list, at, value)) = all.get(n + 1) else {
+                    return Err(format!("--{FLAG} has no value"));
+                };
+                let word = JOINING.to_owned();
+                let (list, at) = (*list, *at);
+                return Ok((value != JOINING).then_some(Change::Word { list, at, word }));
+            }
+            Some(_) | None => continue,
+        };
+        let quote: &[char] = &['"', '\''];
+        let opened = rest.len() - rest.trim_start_matches(quote).len();
+        let (open, rest) = rest.split_at(opened);
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ';' | '&' | '|');
+        let (value, tail) = rest.split_at(rest.find(is_end).unwrap_or(rest.len()));
+        let given = |value: &str| format!("{before}{FLAG}{gap}{open}{value}{tail}");
+        let is_script = before.contains(char::is_whitespace);
+        return match value {
+            JOINING => Ok(None),
+            "new" => Ok(Some(changed(given(JOINING)))),
+            _ if !is_script => Ok(Some(changed(given(JOINING)))),
+            _ => variable(container, value).map(Some),
+        };
+    }
+    let settings = Settings::of(container);
+    if let Some(file) = settings.file() {
+        return Err(format!("its settings are in a file ({})", file.told_by));
+    }
+    let known = position(container, VARIABLE);
+    let value = known.and_then(|at| container.env.as_ref()?.get(at)?.value.clone());
+    Ok(
+        (value.as_deref() != Some(JOINING)).then(|| Change::Variable {
+            at: known,
+            name: VARIABLE.to_owned(),
+        }),
+    )
+}
+
+/// The parts of a word before and after the name of the flag.
+fn split_at_flag(word: &str) -> Option<(&str, &str)> {
+    let at = word.find(&format!("-{FLAG}"))?;
+    let (before, rest) = word.split_at(at + 1);
+    Some((before, rest.strip_prefix(FLAG)?))
+}
+
+/// The change of the container's variable that a script names for the value.
+fn variable(container: &Container, value: &str) -> Result<Change, String> {
+    let name = value
+        .trim_start_matches('$')
+        .trim_matches(['{', '}', '(', ')']);
+    let at = value.starts_with('$').then(|| position(container, name));
+    let Some(at) = at.flatten() else {
+        return Err(format!("its script says --{FLAG}={value}"));
+    };
+    Ok(Change::Variable {
+        at: Some(at),
+        name: name.to_owned(),
+    })
+}
+
+fn position(container: &Container, name: &str) -> Option<usize> {
+    let mut variables = container.env.iter().flatten();
+    variables.position(|variable| variable.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn container(fields: &Value) -> Container {
+        let mut whole = json!({"name": "etcd"});
+        json_patch::merge(&mut whole, fields);
+        serde_json::from_value(whole).unwrap()
+    }
+
+    /// The command line and the variables after the change. `None` if nothing changes.
+    fn changed(fields: &Value) -> Option<Value> {
+        let change = joining(&container(fields)).unwrap()?;
+        let mut after = fields.clone();
+        match change {
+            Change::Word { list, at, word } => {
+                after[<&str>::from(list)][at] = json!(word);
+            }
+            Change::Variable { at: Some(at), name } => {
+                assert_eq!(after["env"][at]["name"], name.as_str());
+                after["env"][at] = json!({"name": name, "value": JOINING});
+            }
+            Change::Variable { at: None, name } => {
+                let mut env = after["env"].as_array().cloned().unwrap_or_default();
+                env.push(json!({"name": name, "value": JOINING}));
+                after["env"] = json!(env);
+            }
+        }
+        assert_eq!(joining(&container(&after)), Ok(None), "{after}");
+        Some(after)
+    }
+
+    #[test]
+    fn the_state_is_set_however_it_is_written() {
+        let script = |text: &str| json!({"command": ["sh", "-c", text]});
+        for (before, after) in [
+            (
+                json!({"args": ["--initial-cluster-state=new", "--name=a"]}),
+                json!({"args": ["--initial-cluster-state=existing", "--name=a"]}),
+            ),
+            (
+                json!({"command": ["etcd", "-initial-cluster-state", "new"]}),
+                json!({"command": ["etcd", "-initial-cluster-state", "existing"]}),
+            ),
+            (
+                json!({"command": ["etcd", "--initial-cluster-state"], "args": ["$(STATE)"]}),
+                json!({"command": ["etcd", "--initial-cluster-state"], "args": ["existing"]}),
+            ),
+            (
+                json!({"args": ["--initial-cluster-state=$(STATE)"]}),
+                json!({"args": ["--initial-cluster-state=existing"]}),
+            ),
+            (
+                script("exec etcd --initial-cluster-state new \\\n --name=a"),
+                script("exec etcd --initial-cluster-state existing \\\n --name=a"),
+            ),
+            (
+                script("etcd --initial-cluster-state=\"new\"; echo new"),
+                script("etcd --initial-cluster-state=\"existing\"; echo new"),
+            ),
+            (
+                json!({"command": ["sh", "-c", "etcd --initial-cluster-state=${S}"], "env": [{"name": "S", "value": "new"}]}),
+                json!({"command": ["sh", "-c", "etcd --initial-cluster-state=${S}"], "env": [{"name": "S", "value": "existing"}]}),
+            ),
+            (
+                json!({"env": [{"name": "A", "value": "b"}, {"name": "ETCD_INITIAL_CLUSTER_STATE", "value": "new"}]}),
+                json!({"env": [{"name": "A", "value": "b"}, {"name": "ETCD_INITIAL_CLUSTER_STATE", "value": "existing"}]}),
+            ),
+            (
+                json!({"args": ["--initial-cluster=a=b"]}),
+                json!({"args": ["--initial-cluster=a=b"], "env": [{"name": "ETCD_INITIAL_CLUSTER_STATE", "value": "existing"}]}),
+            ),
+        ] {
+            if before["command"][2]
+                .as_str()
+                .is_some_and(|s| s.contains("${S}"))
+            {
+                let change = joining(&container(&before)).unwrap().unwrap();
+                let expected = Change::Variable {
+                    at: Some(0),
+                    name: "S".into(),
+                };
+                assert_eq!(change, expected, "{after}");
+                continue;
+            }
+            assert_eq!(changed(&before), Some(after), "{before}");
+        }
+    }
+
+    #[test]
+    fn what_is_set_already_stays() {
+        for fields in [
+            json!({"args": ["--initial-cluster-state=existing"]}),
+            json!({"args": ["--initial-cluster-state", "existing"]}),
+            json!({"command": ["sh", "-c", "etcd --initial-cluster-state='existing' --name=a"]}),
+            json!({"env": [{"name": "ETCD_INITIAL_CLUSTER_STATE", "value": "existing"}]}),
+        ] {
+            assert_eq!(changed(&fields), None, "{fields}");
+        }
+    }
+
+    #[test]
+    fn where_it_cannot_be_set_the_reason_is_said() {
+        for (fields, words) in [
+            (
+                json!({"args": ["--config-file=/etc/etcd.yaml"]}),
+                "in a file",
+            ),
+            (
+                json!({"command": ["sh", "-c", "s=new; etcd --initial-cluster-state=$s"]}),
+                "its script says",
+            ),
+            (json!({"args": ["--initial-cluster-state"]}), "has no value"),
+        ] {
+            let said = joining(&container(&fields)).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
+    }
+}

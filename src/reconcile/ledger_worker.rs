@@ -1,0 +1,217 @@
+//! The worker of one ledger. It settles grants, records whether the gate is in force, and records
+//! that the ledger is trusted. Every replica has one for each cluster, each by its own clock, so
+//! that nothing on which a verdict rests waits for a leader.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tracing::warn;
+
+use super::Run;
+use super::in_force::{OutOfForce, WebhookSetup};
+use super::workers::{RESYNC, Wake};
+use crate::causes::causes;
+use crate::ledger::{Ledger, LedgerError, Page, Pass, Turnstile};
+use crate::quorum::{ClusterRef, Trust, TrustEvent};
+
+/// The shortest time between two steps, however many wakes there are.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a failure that time may cure.
+const AFTER_FAILURE: Duration = Duration::from_secs(3);
+/// How often a pod is looked at that terminates. Its end wakes the worker; this is for an event
+/// that was lost.
+const WHILE_TERMINATING: Duration = Duration::from_secs(15);
+
+/// The reason why a step did not get to its end.
+#[derive(Debug, thiserror::Error)]
+enum Problem {
+    #[error("the ledger")]
+    Ledger(#[from] LedgerError),
+    #[error("whether the gate is in force")]
+    Force(#[source] kube::Error),
+}
+
+/// Looks after the ledger of a cluster, until cancelled.
+pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
+    loop {
+        let outage = wake.take_outage();
+        let next = match step(&run, &cluster, outage.why()).await {
+            Ok(next) => {
+                outage.forget();
+                next.unwrap_or(RESYNC)
+            }
+            Err(problem) => {
+                drop(outage);
+                after(&cluster, &problem)
+            }
+        };
+        tokio::time::sleep(PAUSE).await;
+        // A wake and the end of the time are reasons to look alike.
+        let _ = tokio::time::timeout(next.min(RESYNC), wake.for_ledger()).await;
+    }
+}
+
+fn after(cluster: &ClusterRef, problem: &Problem) -> Duration {
+    match problem {
+        Problem::Ledger(error) if error.begin_again() => PAUSE,
+        problem => {
+            let because = causes(problem);
+            warn!(%cluster, because, "could not look after its ledger");
+            AFTER_FAILURE
+        }
+    }
+}
+
+/// Writes what there is to write. Returns when to look again if nothing wakes before.
+async fn step(
+    run: &Run,
+    cluster: &ClusterRef,
+    outage: Option<&OutOfForce>,
+) -> Result<Option<Duration>, Problem> {
+    if outage.is_none() && run.is_quiet(cluster) {
+        return Ok(None);
+    }
+    let ledger = run.ledger();
+    let _turn = turn(&run.reading, ledger.turnstile(), cluster).await;
+    let Some(page) = ledger.read(cluster).await? else {
+        return Ok(None);
+    };
+    let (page, settled) = settle(ledger, page, run.settings.settle_time).await?;
+    let trusted = look_after_trust(run, page, outage).await?;
+    Ok([settled, trusted].into_iter().flatten().min())
+}
+
+/// Waits for the turn at a ledger. Judgements queue in front of it, and so does whoever would make
+/// them begin again.
+///
+/// Where nobody is at the ledger, one of the permits to read is kept for the reading. Whoever has
+/// to queue gives it back, or the guards of a few busy clusters would hold all of them. After the
+/// queue no permit is waited for: the judgements behind would wait as well, and there are no more
+/// such guards than clusters that are being judged.
+async fn turn<'a>(
+    reading: &'a Semaphore,
+    turnstile: &Turnstile,
+    cluster: &ClusterRef,
+) -> (Pass, Option<SemaphorePermit<'a>>) {
+    // The semaphore is never closed.
+    let permit = reading.acquire().await.ok();
+    let mut pass = pin!(turnstile.enter(cluster));
+    let Some(pass) = pass.as_mut().now_or_never() else {
+        drop(permit);
+        return (pass.await, None);
+    };
+    (pass, permit)
+}
+
+/// Removes the grants whose pod is gone, or whose delete can no longer come. Returns the page
+/// afterwards, and when to look again if nothing wakes before.
+async fn settle(
+    ledger: &Ledger,
+    page: Page,
+    settle_time: Duration,
+) -> Result<(Page, Option<Duration>), LedgerError> {
+    if page.grants.iter().next().is_none() {
+        return Ok((page, None));
+    }
+    let page = ledger.settle_due(&page, settle_time).await?.unwrap_or(page);
+    let causes = page.grants.iter().flat_map(|(_, grant)| &grant.causes);
+    let next = causes.map(|cause| {
+        let watched = ledger.seen().cause_for(&page.cluster, &page.uid, cause.seq);
+        match settle_time.saturating_sub(watched) {
+            Duration::ZERO => WHILE_TERMINATING,
+            left => left,
+        }
+    });
+    let next = next.min();
+    Ok((page, next))
+}
+
+/// Records whether the gate is in force, and whether the ledger is trusted. Returns when to look
+/// again if nothing wakes before.
+async fn look_after_trust(
+    run: &Run,
+    page: Page,
+    outage: Option<&OutOfForce>,
+) -> Result<Option<Duration>, Problem> {
+    let ledger = run.ledger();
+    let cached = run.force(&page.cluster.namespace);
+    if outage.is_none() && page.trust_record().is_settled(cached.as_deref().ok()) {
+        return Ok(None);
+    }
+    // A cache may be behind. That the gate is out of force is believed at once; that it is in force
+    // only if it was read just now.
+    let force = match &cached {
+        Err(_) => cached,
+        Ok(_) => force_now(run, &page.cluster.namespace).await?,
+    };
+    let page = Box::pin(note_force(ledger, page, &force, outage)).await?;
+    if force.is_err() || page.trust_record().is_trusted() {
+        return Ok(None);
+    }
+    Ok(note_watched(ledger, &page, run.settings.settle_time).await?)
+}
+
+/// Records whether the gate is in force, and that it was not at some moment since the last record.
+/// Returns the page afterwards.
+async fn note_force(
+    ledger: &Ledger,
+    page: Page,
+    force: &Result<String, OutOfForce>,
+    outage: Option<&OutOfForce>,
+) -> Result<Page, LedgerError> {
+    let because = force.as_ref().err().or(outage).map(ToString::to_string);
+    let because = because.as_deref();
+    let out = because.map(|because| TrustEvent::OutOfForce { because });
+    let history = &ledger.seen().webhook_history();
+    let by = force.as_ref().ok();
+    let back = by.map(|by| TrustEvent::InForce { by, history });
+    let events: Vec<_> = out.into_iter().chain(back).collect();
+    Ok(ledger.note_trust(&page, &events).await?.unwrap_or(page))
+}
+
+/// Records that the ledger is trusted. Returns when to look again if it is not.
+async fn note_watched(
+    ledger: &Ledger,
+    page: &Page,
+    settle_time: Duration,
+) -> Result<Option<Duration>, LedgerError> {
+    match ledger.trust(page, settle_time) {
+        Trust::Trusted => {
+            ledger.note_trust(page, &[TrustEvent::Watched]).await?;
+            Ok(None)
+        }
+        Trust::Untrusted { remaining } => Ok(remaining),
+    }
+}
+
+/// Whether the gate is in force, read just now.
+async fn force_now(run: &Run, namespace: &str) -> Result<Result<String, OutOfForce>, Problem> {
+    let client = &run.client;
+    let hooks = &run.settings.webhook_configuration;
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let (namespace, validating, mutating) = tokio::try_join!(
+        namespaces.get_opt(namespace),
+        validating.get_opt(hooks),
+        mutating.get_opt(hooks),
+    )
+    .map_err(Problem::Force)?;
+    let setup = WebhookSetup {
+        namespace: namespace.as_ref(),
+        validating: validating.as_ref(),
+        mutating: mutating.as_ref(),
+    };
+    Ok(setup.in_force_by())
+}
+
+#[cfg(test)]
+mod tests;

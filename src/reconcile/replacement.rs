@@ -1,0 +1,222 @@
+//! The replacement of one cluster's members whose data is lost, and the pods that are kept from
+//! starting meanwhile.
+//!
+//! Only the leader acts. It makes one step per look, as the planner says
+//! ([`crate::plan::replacement`]), and looks again. A replacement goes on from what is seen and
+//! from the record in the budget's status, so a replica that ends between any two effects loses
+//! nothing.
+
+mod gather;
+mod record;
+mod steps;
+mod tell;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::Run;
+use super::look::{self, Look, Problem};
+use super::workers::{RESYNC, Wake};
+use crate::api::condition;
+use crate::causes::causes;
+use crate::observe::is_held;
+use crate::plan::replacement::{Mode, Next, Step, next};
+use crate::quorum::evidence::AlarmKind;
+use crate::quorum::{ClusterRef, Condition};
+use gather::{Gathered, gather};
+pub(super) use record::is_under_way;
+
+/// The pauses: after a step, while a replacement waits, between two looks at a cluster with
+/// something to report, and after a failure.
+const STEP: Duration = Duration::from_millis(100);
+const WAITING: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(10);
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
+
+/// The time for which no move of leadership is tried again after etcd refused one.
+const AFTER_REFUSAL: Duration = Duration::from_mins(10);
+
+/// Looks after the members of one cluster until cancelled. The observer wakes it when a look shows
+/// that there may be something to do.
+pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
+    let mut leading = run.leading.begun_now();
+    let mut driver = Driver {
+        run,
+        cluster,
+        leadership_stays_until: None,
+        members_stay: None,
+    };
+    let mut at_work = false;
+    loop {
+        let pause = if leading.now() {
+            let pause = Box::pin(driver.turn()).await;
+            at_work = pause < LONG;
+            pause
+        } else {
+            RESYNC
+        };
+        if at_work {
+            tokio::time::sleep(pause).await;
+            at_work = false;
+            continue;
+        }
+        tokio::select! {
+            () = wake.for_replacement() => {}
+            () = leading.changed() => {}
+            () = wake_for_open(&driver) => {}
+        }
+    }
+}
+
+/// Returns when a replacement may have to go on although nobody woke the driver.
+async fn wake_for_open(driver: &Driver) {
+    loop {
+        tokio::time::sleep(RESYNC).await;
+        if driver.is_open() {
+            return;
+        }
+    }
+}
+
+/// Whether a look of the observer shows that a closer look may find something to do.
+pub(super) fn is_worth_a_look(look: &Look) -> bool {
+    let Look {
+        page,
+        world,
+        snapshot,
+        ..
+    } = look;
+    let shown = page.status().is_some_and(|status| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|c| c.type_ == condition::DATA_PROTECTED && c.status != "True")
+    });
+    let open = record::open(page).is_some();
+    let held = world.pods().iter().any(is_held);
+    let ill = || {
+        let is_ill = |member: &crate::quorum::Member| {
+            member.condition != Condition::Serving || member.alarms.contains(&AlarmKind::Corrupt)
+        };
+        snapshot.members.iter().any(is_ill) || !snapshot.not_members.is_empty()
+    };
+    let auto = gather::mode(page.budget()) == Mode::Auto;
+    shown || open || held || gather::requested(page).is_some() || auto && ill()
+}
+
+/// The driver of one cluster.
+struct Driver {
+    run: Arc<Run>,
+    cluster: ClusterRef,
+    /// The time until which leadership is not moved, because etcd refused to.
+    leadership_stays_until: Option<Instant>,
+    /// The time until which no member is removed, and the words with which etcd refused to.
+    members_stay: Option<(Instant, String)>,
+}
+
+impl Driver {
+    /// Whether a replacement is under way, by the cache.
+    fn is_open(&self) -> bool {
+        let ClusterRef { namespace, name } = &self.cluster;
+        let budget = self.run.watches.budgets.get(namespace, name);
+        let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
+        status.is_some_and(|s| s.replacements.iter().any(|r| r.finished.is_none()))
+    }
+
+    /// Takes one turn. Returns when to take the next; from [`LONG`] on, a wake comes first.
+    async fn turn(&mut self) -> Duration {
+        match self.look_and_step().boxed().await {
+            Ok(pause) => pause,
+            Err(Problem::Ledger(error)) if error.begin_again() => STEP,
+            Err(problem) => {
+                let because = causes(&problem);
+                warn!(cluster = %self.cluster, because, "could not look after the data of its members");
+                AFTER_FAILURE
+            }
+        }
+    }
+
+    async fn look_and_step(&mut self) -> Result<Duration, Problem> {
+        let run = Arc::clone(&self.run);
+        let Some(look) = look::look(&run, &self.cluster).await? else {
+            return Ok(RESYNC);
+        };
+        let now = run.clock.instant();
+        let leadership_stays = self.leadership_stays_until.is_some_and(|until| now < until);
+        let gathered = match gather(&run, &look, leadership_stays).boxed().await {
+            Ok(gathered) => gathered,
+            Err(because) => {
+                warn!(cluster = %self.cluster, because, "it is not known whether a member has lost its data");
+                return Ok(AFTER_FAILURE);
+            }
+        };
+        if let Some(pause) = self.disarm(&look, &gathered).await {
+            return Ok(pause);
+        }
+        let next = next(&look.snapshot, &look.page.grants, &gathered.facts);
+        let refused = self.members_stay.as_ref().filter(|(until, _)| now < *until);
+        if let Some((_, because)) = refused.cloned() {
+            match &next {
+                Next::Act(Step::RemoveMember { pod, .. }) => {
+                    return self.undo(&look, pod, &because).await;
+                }
+                Next::Act(Step::Grant { .. }) => {
+                    warn!(cluster = %self.cluster, because, "no member is replaced: etcd refused to remove one");
+                    return Ok(LONG);
+                }
+                Next::Act(_) | Next::Wait { .. } | Next::Nothing => {}
+            }
+        }
+        // A pod that etcd expects starts, also where a person changed the member list.
+        let released = if matches!(next, Next::Act(_)) {
+            None
+        } else {
+            self.release_any(&look, &gathered).await
+        };
+        if let Some(pause) = released {
+            return Ok(pause);
+        }
+        tell::show(&run, &look, &gathered, &next).await?;
+        match next {
+            Next::Wait { .. } if gathered.facts.record.is_some() => Ok(WAITING),
+            Next::Wait { .. } | Next::Nothing => Ok(LONG),
+            Next::Act(step) => self.act(&look, &gathered, step).boxed().await,
+        }
+    }
+
+    async fn act(
+        &mut self,
+        look: &Look,
+        gathered: &Gathered,
+        step: Step,
+    ) -> Result<Duration, Problem> {
+        let slug = step.slug();
+        info!(cluster = %self.cluster, step = slug, "{step}");
+        let done = match step {
+            Step::Grant { record, proof } => self.grant(look, &record, proof.as_ref()).await,
+            Step::MoveLeader { pod, to } => return self.move_leader(look, &pod, to).await,
+            Step::RemoveMember { pod, id } => self.remove(look, &pod, id).await,
+            Step::AddLearner { pod, peer_urls } => self.add(look, &pod, &peer_urls).await,
+            Step::DeleteClaim { pod, uid } => self.delete_claim(look, gathered, &pod, &uid).await,
+            Step::DeletePod { pod, uid } => self.delete_pod(look, &pod, &uid).await,
+            Step::Release { pod, uid } => self.release(look, &pod, &uid).await,
+            Step::Promote { pod, id } => self.promote(look, &pod, id).await,
+            Step::Settle { pod } => return self.settle(look, gathered, &pod).await,
+            Step::Undo { pod, because } => {
+                return self.undo(look, &pod, &because.to_string()).await;
+            }
+        };
+        Ok(match done {
+            Ok(()) => {
+                self.run.metrics.replacement_step(slug);
+                STEP
+            }
+            Err(because) => {
+                info!(cluster = %self.cluster, step = slug, because, "the step is tried again");
+                WAITING
+            }
+        })
+    }
+}

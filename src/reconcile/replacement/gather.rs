@@ -1,0 +1,180 @@
+//! The facts of a replacement that a look does not have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+
+use super::record;
+use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
+use crate::causes::causes;
+use crate::ledger::Page;
+use crate::observe::{MemberClaim, is_held, joining, membership, which_is_etcd};
+use crate::plan::Handover;
+use crate::plan::replacement::{ClaimFacts, Facts, MembershipBy, Mode};
+use crate::quorum::{Member, MemberId, PodName, PodUid, confirmed_list, volume_finding};
+use crate::reconcile::Run;
+use crate::reconcile::defragmentation::gather::rolls_out;
+use crate::reconcile::look::Look;
+
+/// The facts, and what is to be told besides.
+pub(super) struct Gathered {
+    pub(super) facts: Facts,
+    /// The claims of the members, by pod.
+    pub(super) claims: BTreeMap<PodName, MemberClaim>,
+    /// The pods that wait for the gate's scheduling gate.
+    pub(super) held: Vec<(PodName, PodUid)>,
+    /// The value of the annotation that names no member.
+    pub(super) unknown_request: Option<String>,
+    /// The reason why members cannot be made to join.
+    pub(super) cannot_join: Option<String>,
+}
+
+/// Whether the gate replaces members.
+pub(super) fn mode(budget: &QuorumDisruptionBudget) -> Mode {
+    match budget.spec.replace() {
+        ReplaceMode::Off => Mode::Off,
+        ReplaceMode::Manual => Mode::Manual,
+        ReplaceMode::Auto => Mode::Auto,
+    }
+}
+
+/// The value of the annotation, unless it was served: a finished replacement is on record whose old
+/// id it names.
+pub(super) fn requested(page: &Page) -> Option<&str> {
+    let annotations = page.budget().metadata.annotations.as_ref()?;
+    let value = annotations.get(names::REPLACE)?.trim();
+    let id: Option<MemberId> = value.parse().ok();
+    let mut all = page.status().into_iter().flat_map(|s| &s.replacements);
+    let is_served = all.any(|one| {
+        let old = one.old_member_id.as_ref().and_then(|id| id.parse().ok());
+        one.finished.is_some() && old == id && id.is_some()
+    });
+    (!value.is_empty() && !is_served).then_some(value)
+}
+
+/// Gathers the facts of this look. The error says for people what could not be read.
+pub(super) async fn gather(
+    run: &Run,
+    look: &Look,
+    leadership_stays: bool,
+) -> Result<Gathered, String> {
+    let Look {
+        page,
+        world,
+        snapshot,
+        round,
+    } = look;
+    let set = world.stateful_set();
+    let membership = membership(page.budget(), set);
+    let records = page.volume_records();
+    let recorded = page.recorded_volumes();
+    let members = snapshot.members.iter().filter_map(Member::pod_name);
+    let pods: BTreeSet<&PodName> = members
+        .chain(&snapshot.not_members)
+        .chain(records.keys())
+        .chain(snapshot.pods.iter().map(|pod| &pod.name))
+        .collect();
+    let mut claims = BTreeMap::new();
+    for pod in pods {
+        let read = run.observer.member_claim(&page.cluster, world, pod);
+        if let Some(claim) = read.await? {
+            claims.insert(pod.clone(), claim);
+        }
+    }
+    let facts_of = |(pod, claim): (&PodName, &MemberClaim)| {
+        let facts = ClaimFacts {
+            state: claim.state.clone(),
+            lost: claim.lost,
+            volume: volume_finding(&recorded, pod, claim.volume.as_ref()),
+        };
+        (pod.clone(), facts)
+    };
+    let held = world.pods().iter().filter(|pod| is_held(pod));
+    let held: Vec<(PodName, PodUid)> = held
+        .filter_map(|pod| {
+            let name = PodName::new(pod.metadata.name.clone()?);
+            Some((name, PodUid::new(pod.metadata.uid.clone()?)))
+        })
+        .collect();
+    let (leases_held, has_backup) = match membership {
+        MembershipBy::Pod => leases(run, look).await?,
+        MembershipBy::Gate | MembershipBy::Owner => (BTreeSet::new(), false),
+    };
+    let answered = round.probes.iter().filter_map(|p| p.status.as_ref().ok());
+    let asked = requested(page);
+    let request = asked.and_then(|asked| member_of(asked, look));
+    let rests = run.judge.leadership_rests(page, snapshot);
+    let open = record::open(page).map(record::read).transpose()?;
+    let facts = Facts {
+        mode: mode(page.budget()),
+        membership,
+        request: request.clone(),
+        recorded: records.iter().map(|(pod, r)| (pod.clone(), r.id)).collect(),
+        rolling_out: rolls_out(page.budget(), set),
+        handover: match rests {
+            _ if leadership_stays => Handover::Refused,
+            Some(remaining) => Handover::Resting { remaining },
+            None => Handover::Possible,
+        },
+        list: confirmed_list(snapshot, round),
+        versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
+        claims: claims.iter().map(facts_of).collect(),
+        held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
+        leases_held,
+        has_backup,
+        record: open,
+    };
+    let is_guarded = membership == MembershipBy::Gate && !records.is_empty();
+    Ok(Gathered {
+        unknown_request: asked.filter(|_| request.is_none()).map(str::to_owned),
+        cannot_join: cannot_join(look).filter(|_| is_guarded),
+        facts,
+        claims,
+        held,
+    })
+}
+
+/// The pod of the member with this id: a member that is seen, or one whose volume is on record.
+fn member_of(asked: &str, look: &Look) -> Option<PodName> {
+    let id: MemberId = asked.parse().ok()?;
+    let mut members = look.snapshot.members.iter();
+    let seen = members.find(|member| member.id == Some(id));
+    let seen = seen.and_then(|member| member.pod_name().cloned());
+    seen.or_else(|| {
+        let mut records = look.page.volume_records().into_iter();
+        records
+            .find(|(_, record)| record.id == id)
+            .map(|(pod, _)| pod)
+    })
+}
+
+/// The reason why the members of the StatefulSet cannot be made to join a cluster.
+fn cannot_join(look: &Look) -> Option<String> {
+    let set = look.world.stateful_set()?;
+    let spec = set.spec.as_ref()?.template.spec.as_ref()?;
+    let names = spec.containers.iter().map(|c| c.name.as_str());
+    let Some(etcd) = which_is_etcd(names) else {
+        return Some("which container is etcd's cannot be told".to_owned());
+    };
+    let mut all = spec.containers.iter();
+    joining(all.find(|container| container.name == etcd)?).err()
+}
+
+/// The pods of members whose Lease has a holder, and whether there is a backup, as etcd-druid's
+/// sidecar knows both.
+async fn leases(run: &Run, look: &Look) -> Result<(BTreeSet<PodName>, bool), String> {
+    let cluster = &look.page.cluster;
+    let leases: Api<Lease> = Api::namespaced(run.client.clone(), &cluster.namespace);
+    let all = leases.list(&kube::api::ListParams::default()).await;
+    let all = all.map_err(|error| format!("could not list the Leases: {}", causes(&error)))?;
+    let held = all.items.into_iter().filter_map(|lease| {
+        let holder = lease.spec?.holder_identity?;
+        let is_held = !holder.is_empty() && holder != "0";
+        lease.metadata.name.filter(|_| is_held)
+    });
+    let held: BTreeSet<String> = held.collect();
+    let has_backup = held.contains(&format!("{}-full-snap", cluster.name));
+    let of_member = |lease: String| PodName::of_member(&cluster.name, &lease);
+    Ok((held.into_iter().filter_map(of_member).collect(), has_backup))
+}

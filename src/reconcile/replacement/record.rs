@@ -1,0 +1,87 @@
+//! The record of a replacement, to and from the budget's status.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::ReplacementStatus;
+use crate::ledger::Page;
+use crate::plan::replacement::{Proof, Record};
+use crate::quorum::{PodName, PodUid};
+
+/// Whether a replacement by the gate is under way for this member.
+pub(in crate::reconcile) fn is_under_way(page: &Page, member: &PodName) -> bool {
+    open(page).is_some_and(|open| open.member == member.as_str())
+}
+
+/// The record of the replacement that is under way: one without an end, whose permission is open. A
+/// permission that somebody else ended leaves a record that counts no more.
+pub(super) fn open(page: &Page) -> Option<&ReplacementStatus> {
+    let mut all = page.status()?.replacements.iter();
+    all.find(|one| {
+        one.finished.is_none() && page.grants.permit_replacement(&PodName::new(&one.member))
+    })
+}
+
+/// The record as the planner has it. The error says for people what is not understood.
+pub(super) fn read(status: &ReplacementStatus) -> Result<Record, String> {
+    let old_id = status.old_member_id.as_ref();
+    let old_id = old_id
+        .map(|id| {
+            let problem = |_| format!("status.replacements has a member id {id:?}");
+            id.parse().map_err(problem)
+        })
+        .transpose()?;
+    Ok(Record {
+        member: PodName::new(&status.member),
+        old_id,
+        old_pod: status.old_pod_uid.as_deref().map(PodUid::new),
+        old_claim: status.old_claim_uid.clone(),
+        peer_urls: status.peer_urls.clone(),
+    })
+}
+
+/// The record of a replacement that begins now.
+pub(super) fn begun(record: &Record, proof: Option<&Proof>, now: Timestamp) -> ReplacementStatus {
+    ReplacementStatus {
+        member: record.member.to_string(),
+        reason: proof.map_or("requested", Proof::slug).to_owned(),
+        started: time(now),
+        finished: None,
+        old_member_id: record.old_id.map(|id| id.to_string()),
+        old_claim_uid: record.old_claim.clone(),
+        old_pod_uid: record.old_pod.as_ref().map(ToString::to_string),
+        peer_urls: record.peer_urls.clone(),
+    }
+}
+
+/// A time as the API server keeps it, in whole seconds.
+pub(super) fn time(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let record = Record {
+            member: "etcd-2".into(),
+            old_id: Some("8e9e05c52164694d".parse().unwrap()),
+            old_pod: Some("p2".into()),
+            old_claim: Some("c2".into()),
+            peer_urls: vec!["http://etcd-2.etcd-peer:2380".into()],
+        };
+        let status = begun(&record, Some(&Proof::VolumeLost), Timestamp::UNIX_EPOCH);
+        assert_eq!(status.reason, "volume-lost");
+        assert_eq!(read(&status), Ok(record));
+        let odd = ReplacementStatus {
+            old_member_id: Some("it".into()),
+            ..status
+        };
+        assert!(
+            read(&odd).is_err(),
+            "a record that is not understood counts"
+        );
+    }
+}

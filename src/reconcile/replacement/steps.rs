@@ -1,0 +1,353 @@
+//! The steps of a replacement. Each is one effect, which may have happened already.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::json;
+use tracing::{info, warn};
+
+use super::gather::Gathered;
+use super::{AFTER_REFUSAL, Driver, STEP, WAITING, record};
+use crate::api::ReplacementStatus;
+use crate::api::names::IDENTITY;
+use crate::causes::causes;
+use crate::etcd::{AdminError, Endpoint};
+use crate::judge::{Asker, Ground, Refused, ReplacementQuestion, SeenVersions};
+use crate::ledger::StatusUpdate;
+use crate::plan::replacement::{Proof, Record};
+use crate::quorum::evidence::AlarmKind;
+use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
+use crate::reconcile::look::{Look, Problem};
+use crate::telemetry::events::{Notice, Severity};
+
+/// The time limit of the judge, and of one call of etcd.
+const PATIENCE: Duration = Duration::from_secs(10);
+const CALL: Duration = Duration::from_secs(5);
+const MOVE: Duration = Duration::from_secs(1);
+
+/// The time after which a call that was given up cannot take effect any more. etcd gives a change
+/// of the members up after twelve seconds at most.
+const CALLS_ARE_OVER: Duration = Duration::from_secs(30);
+
+/// A step that has to be tried again, with the reason for people.
+type Done = Result<(), String>;
+
+impl Driver {
+    /// Takes the grant, and writes the record with it.
+    pub(super) async fn grant(&self, look: &Look, record: &Record, proof: Option<&Proof>) -> Done {
+        let begins = record::begun(record, proof, self.run.clock.now());
+        let member = &record.member;
+        self.ask(look, member, Some(begins)).await?;
+        let because = proof.map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
+        let note = format!("{member} is being replaced: {because}");
+        self.notify(look, Severity::Warning, "MemberReplaced", note);
+        Ok(())
+    }
+
+    /// Renews the grant, and removes the member from etcd.
+    pub(super) async fn remove(&mut self, look: &Look, pod: &PodName, id: MemberId) -> Done {
+        let latest = self.run.clock.instant() + PATIENCE;
+        self.ask(look, pod, None).await?;
+        // A process that was held up after its permission removes nothing.
+        let now = self.run.clock.instant();
+        if now >= latest {
+            return Err("there was no time left".to_owned());
+        }
+        let endpoint = other(look, pod)?;
+        let admin = self.run.judge.admin();
+        let removed = admin.remove_member(endpoint, id, now + CALL).await;
+        if let Err(error @ AdminError::PermissionDenied(_)) = &removed {
+            self.members_stay = Some((now + AFTER_REFUSAL, causes(error)));
+        }
+        removed.map_err(|error| causes(&error))
+    }
+
+    async fn ask(&self, look: &Look, member: &PodName, begins: Option<ReplacementStatus>) -> Done {
+        let run = &self.run;
+        let question = ReplacementQuestion {
+            cluster: self.cluster.clone(),
+            member: member.clone(),
+            asker: Asker {
+                name: run.own_username.clone(),
+                actor: Actor::Gate,
+            },
+            begins,
+            deadline: run.clock.instant() + PATIENCE,
+            seen: SeenVersions::of(&look.page, &look.world),
+        };
+        let answer = run.judge.judge_replacement(question).boxed().await;
+        match answer.decision {
+            Ok(allowed) => match allowed.ground() {
+                Ground::Recorded(..) => Ok(()),
+                Ground::Waived(_)
+                | Ground::Ungranted
+                | Ground::Unrecorded
+                | Ground::DryRun(_)
+                | Ground::Warned(_) => Err("the judge gave no permission that can be used".into()),
+            },
+            Err(Refused::Wait(because) | Refused::Deny(because)) => Err(because.to_string()),
+            Err(Refused::Outdated | Refused::NoSuchPod) => Err("something has changed".to_owned()),
+        }
+    }
+
+    /// Adds the member as a learner.
+    pub(super) async fn add(&self, look: &Look, pod: &PodName, urls: &[String]) -> Done {
+        let deadline = self.run.clock.instant() + CALL;
+        let endpoint = other(look, pod)?;
+        let adding = self.run.judge.admin().add_learner(endpoint, urls, deadline);
+        adding.await.map_err(|error| causes(&error))
+    }
+
+    /// Promotes the learner.
+    pub(super) async fn promote(&self, look: &Look, pod: &PodName, id: MemberId) -> Done {
+        let deadline = self.run.clock.instant() + CALL;
+        let endpoint = other(look, pod)?;
+        let promoting = self.run.judge.admin().promote(endpoint, id, deadline);
+        promoting.await.map_err(|error| causes(&error))
+    }
+
+    /// Moves leadership away from the member.
+    pub(super) async fn move_leader(
+        &mut self,
+        look: &Look,
+        pod: &PodName,
+        to: MemberId,
+    ) -> Result<Duration, Problem> {
+        let run = Arc::clone(&self.run);
+        let endpoint = look.world.endpoint_of(pod);
+        let (Some(endpoint), Some(from)) = (endpoint, look.snapshot.leader) else {
+            return Ok(WAITING);
+        };
+        // No other replica begins a move meanwhile.
+        let begun = LeaderMove {
+            from,
+            to,
+            term: look.snapshot.term.unwrap_or_default(),
+        };
+        let update = StatusUpdate {
+            leader_move: Some(begun),
+            ..StatusUpdate::default()
+        };
+        run.ledger().update(&look.page, update).await?;
+        let deadline = run.clock.instant() + MOVE;
+        let moving = run.judge.admin().move_leader(endpoint, to, deadline);
+        if let Err(error) = moving.await {
+            let because = causes(&error);
+            warn!(cluster = %self.cluster, from = %pod, %to, because, "leadership could not be moved");
+            if let AdminError::PermissionDenied(_) = error {
+                self.leadership_stays_until = Some(run.clock.instant() + AFTER_REFUSAL);
+            }
+        }
+        Ok(STEP)
+    }
+
+    /// Deletes the old claim. It stays, terminating, until its pod is gone.
+    pub(super) async fn delete_claim(
+        &self,
+        look: &Look,
+        gathered: &Gathered,
+        pod: &PodName,
+        uid: &str,
+    ) -> Done {
+        let claim = gathered.claims.get(pod).ok_or("its claim is not known")?;
+        let namespace = &look.page.cluster.namespace;
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(self.run.client.clone(), namespace);
+        let only_this = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: None,
+        });
+        let deleted = claims.delete(&claim.name, &only_this).await;
+        done(deleted.map(drop))
+    }
+
+    /// Deletes the old pod.
+    pub(super) async fn delete_pod(&self, look: &Look, name: &PodName, uid: &PodUid) -> Done {
+        let Some(pod) = look.world.pod(name) else {
+            return Ok(());
+        };
+        let only_this = DeleteParams::default().preconditions(Preconditions {
+            uid: Some(uid.to_string()),
+            resource_version: pod.resource_version(),
+        });
+        let deleted = self.pods(look).delete(name.as_str(), &only_this).await;
+        done(deleted.map(drop))
+    }
+
+    /// Removes the scheduling gate from a pod.
+    pub(super) async fn release(&self, look: &Look, pod: &PodName, uid: &PodUid) -> Done {
+        let change = json!({
+            "metadata": {"uid": uid.as_str()},
+            "spec": {"schedulingGates": [{"$patch": "delete", "name": IDENTITY}]},
+        });
+        let change = Patch::Strategic(&change);
+        let params = PatchParams::default();
+        let patched = self.pods(look).patch(pod.as_str(), &params, &change).await;
+        done(patched.map(drop))
+    }
+
+    /// Lets the first pod start that waits and need not wait any more.
+    pub(super) async fn release_any(&self, look: &Look, gathered: &Gathered) -> Option<Duration> {
+        let observer = &self.run.observer;
+        let list = gathered.facts.list.as_deref();
+        let (pod, uid) = gathered.held.iter().find(|(pod, _)| {
+            let claim = gathered.claims.get(pod);
+            let guard = observer.still_held(&look.page, &look.world, pod, claim, list);
+            guard.hold.is_none()
+        })?;
+        match self.release(look, pod, uid).await {
+            Ok(()) => {
+                info!(cluster = %self.cluster, %pod, "it may start");
+                Some(STEP)
+            }
+            Err(because) => {
+                warn!(cluster = %self.cluster, %pod, because, "it is still kept from starting");
+                Some(WAITING)
+            }
+        }
+    }
+
+    /// Disarms the CORRUPT alarm of a member that was removed. etcd refuses writes while it stands.
+    pub(super) async fn disarm(&self, look: &Look, gathered: &Gathered) -> Option<Duration> {
+        let record = gathered.facts.record.as_ref()?;
+        let (id, list) = (record.old_id?, gathered.facts.list.as_ref()?);
+        let answered = look
+            .round
+            .probes
+            .iter()
+            .filter_map(|p| p.status.as_ref().ok());
+        let stands = answered
+            .flat_map(|status| &status.alarms)
+            .any(|alarm| alarm.member == id && alarm.kind == AlarmKind::Corrupt);
+        if !stands || list.iter().any(|listed| listed.id == id) {
+            return None;
+        }
+        let deadline = self.run.clock.instant() + CALL;
+        let endpoint = other(look, &record.member).ok()?;
+        let admin = self.run.judge.admin();
+        match admin.disarm_corrupt(endpoint, id, deadline).await {
+            Ok(()) => {
+                info!(cluster = %self.cluster, member = %id, "its CORRUPT alarm is disarmed: it was removed");
+                Some(STEP)
+            }
+            Err(error) => {
+                let because = causes(&error);
+                warn!(cluster = %self.cluster, member = %id, because, "its CORRUPT alarm could not be disarmed");
+                Some(WAITING)
+            }
+        }
+    }
+
+    /// Ends the replacement: the new voter serves. Its volume is recorded in the same write.
+    pub(super) async fn settle(
+        &self,
+        look: &Look,
+        gathered: &Gathered,
+        pod: &PodName,
+    ) -> Result<Duration, Problem> {
+        let run = &self.run;
+        let now = record::time(run.clock.now());
+        let member = look.snapshot.member(pod);
+        let seen = member.and_then(|m| Some((m.id?, m.pod.as_ref()?.uid.clone())));
+        let volume = gathered.claims.get(pod).and_then(|c| c.volume.clone());
+        let settling = run.ledger().settle_replacement(
+            &look.page,
+            pod,
+            Replacement::Serves,
+            run.settings.settle_time,
+            |all, volumes| {
+                let own = |one: &&mut ReplacementStatus| one.member == pod.as_str();
+                if let Some(own) = all.iter_mut().find(own) {
+                    own.finished = Some(now);
+                }
+                match (seen, volume) {
+                    (Some((id, uid)), Some(volume)) => {
+                        let record = VolumeRecord {
+                            id,
+                            pod: uid,
+                            volume,
+                        };
+                        volumes.insert(pod.clone(), record);
+                    }
+                    _ => drop(volumes.remove(pod)),
+                }
+            },
+        );
+        settling.await?;
+        self.run.metrics.replacement_step("settle");
+        let note = format!("{pod} was replaced and serves");
+        self.notify(look, Severity::Normal, "MemberServes", note);
+        Ok(STEP)
+    }
+
+    /// Ends the replacement before anything was changed. A call that was given up may take effect a
+    /// little later, and until then the member must not count.
+    pub(super) async fn undo(
+        &self,
+        look: &Look,
+        pod: &PodName,
+        because: &str,
+    ) -> Result<Duration, Problem> {
+        let run = &self.run;
+        let page = &look.page;
+        let causes = page.grants.of(pod).into_iter().flat_map(|g| &g.causes);
+        let seen = run.ledger().seen();
+        let age = causes.map(|cause| seen.cause_for(&page.cluster, &page.uid, cause.seq));
+        if age.min().is_some_and(|age| age < CALLS_ARE_OVER) {
+            return Ok(WAITING);
+        }
+        let settling = run.ledger().settle_replacement(
+            page,
+            pod,
+            Replacement::Undone,
+            run.settings.settle_time,
+            |all, _| all.retain(|one| one.member != pod.as_str() || one.finished.is_some()),
+        );
+        settling.await?;
+        self.run.metrics.replacement_step("undo");
+        info!(cluster = %self.cluster, %pod, because, "it is not replaced after all");
+        Ok(WAITING)
+    }
+
+    fn pods(&self, look: &Look) -> Api<Pod> {
+        Api::namespaced(self.run.client.clone(), &look.page.cluster.namespace)
+    }
+
+    fn notify(&self, look: &Look, severity: Severity, reason: &str, note: String) {
+        self.run.events.notify(Notice {
+            regarding: look.page.budget().object_ref(&()),
+            severity,
+            reason: reason.to_owned(),
+            action: "Replace",
+            note,
+        });
+    }
+}
+
+/// The endpoint of a voter that serves, other than the member in this pod. One that leads comes
+/// first.
+fn other<'a>(look: &'a Look, pod: &PodName) -> Result<&'a Endpoint, String> {
+    let serving = look.snapshot.members.iter();
+    let mut serving: Vec<_> = serving
+        .filter(|member| member.serves_quorum() && member.pod_name() != Some(pod))
+        .collect();
+    serving.sort_by_key(|member| !member.leader);
+    let mut endpoints = serving.iter();
+    endpoints
+        .find_map(|member| look.world.endpoint_of(member.pod_name()?))
+        .ok_or_else(|| "no other voter serves".to_owned())
+}
+
+/// The end of a request. What is gone or was changed is looked at again.
+fn done(answer: Result<(), kube::Error>) -> Done {
+    match answer {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message),
+        Err(error) => Err(causes(&error)),
+        Ok(()) => Ok(()),
+    }
+}

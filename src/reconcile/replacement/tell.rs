@@ -1,0 +1,140 @@
+//! The report on replacements and on pods that are kept from starting: the condition
+//! `DataProtected`.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use tracing::info;
+
+use super::gather::Gathered;
+use crate::api::condition;
+use crate::api::names::REPLACE;
+use crate::ledger::LedgerError;
+use crate::plan::replacement::{Mode, Next, Refusal};
+use crate::quorum::{PodName, VolumeFinding};
+use crate::reconcile::Run;
+use crate::reconcile::condition::put;
+use crate::reconcile::look::Look;
+
+/// Writes the condition if its status, its reason or its words changed. A cluster in which no
+/// member was ever to be replaced has no such condition.
+pub(super) async fn show(
+    run: &Run,
+    look: &Look,
+    gathered: &Gathered,
+    next: &Next,
+) -> Result<(), LedgerError> {
+    let cluster = &look.page.cluster;
+    // Whoever is judging a disruption would lose the race for the ledger to this write. A step
+    // needs the page as it is.
+    if run.ledger().turnstile().pending(cluster) > 0 || matches!(next, Next::Act(_)) {
+        return Ok(());
+    }
+    let (is, reason, message) = said(look, gathered, next);
+    let shown = look.page.status().and_then(|status| {
+        let mut conditions = status.conditions.iter();
+        conditions.find(|c| c.type_ == condition::DATA_PROTECTED)
+    });
+    let known = shown.is_some_and(|shown| {
+        shown.status == is && shown.reason == reason && shown.message == message
+    });
+    if known || is == "True" && shown.is_none() {
+        return Ok(());
+    }
+    let is_news = shown.is_none_or(|shown| shown.reason != reason);
+    let condition = Condition {
+        type_: condition::DATA_PROTECTED.into(),
+        status: is.into(),
+        reason: reason.into(),
+        message: message.clone(),
+        last_transition_time: Time(run.clock.now()),
+        observed_generation: look.page.budget().metadata.generation,
+    };
+    let written = run.ledger().write_status(&look.page, |status| {
+        put(&mut status.conditions, condition);
+    });
+    written.await?;
+    if is_news {
+        info!(%cluster, reason, message, "data of members");
+    }
+    Ok(())
+}
+
+fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, &'static str, String) {
+    let facts = &gathered.facts;
+    let told = |(pod, _): &(PodName, _)| match facts.claims.get(pod).map(|c| &c.volume) {
+        Some(VolumeFinding::Wrong { difference, .. }) => format!("{pod} (it has {difference})"),
+        Some(VolumeFinding::Unknown | VolumeFinding::AsRecorded) | None => pod.to_string(),
+    };
+    let held: Vec<String> = gathered.held.iter().map(told).collect();
+    let mut more = String::new();
+    if !held.is_empty() {
+        more = format!(
+            " Kept from starting under an identity whose data they do not have: {}. They start when \
+             their members are replaced, when they have their volumes again, or all of them as a new \
+             cluster by quorumgate.io/intent: bootstrap.",
+            held.join(", ")
+        );
+    }
+    match next {
+        Next::Wait { pod, because, .. } if facts.record.is_some() => (
+            "False",
+            "Replacing",
+            format!("{pod} is being replaced: {because}.{more}"),
+        ),
+        // What nobody is to mend is said only where pods wait for it.
+        Next::Wait {
+            pod,
+            proof,
+            because,
+        } if facts.mode != Mode::Off || !held.is_empty() => {
+            let why = proof
+                .as_ref()
+                .map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
+            let text = format!("{pod} is to be replaced: {why}. It waits: {because}.{more}");
+            ("False", reason_of(because), text)
+        }
+        Next::Wait { .. } | Next::Nothing | Next::Act(_) => {
+            if let Some(asked) = &gathered.unknown_request {
+                let text = format!(
+                    "the annotation {REPLACE} asks for the member {asked:?}, and etcd has no member of this id.{more}"
+                );
+                return ("False", "NoSuchMember", text);
+            }
+            if !held.is_empty() {
+                return ("False", "KeptFromStarting", more.trim().to_owned());
+            }
+            if let Some(why) = &gathered.cannot_join {
+                let text = format!(
+                    "a member without data cannot be kept from starting a cluster of its own, because initial-cluster-state cannot be set: {why}"
+                );
+                return ("False", "StateNotSet", text);
+            }
+            let members = look.snapshot.members.len();
+            (
+                "True",
+                "NothingToReplace",
+                format!("none of {members} members has to be replaced"),
+            )
+        }
+    }
+}
+
+/// The reason of the condition while a member that is to be replaced waits.
+fn reason_of(because: &Refusal) -> &'static str {
+    match because {
+        Refusal::Hindered(_) => "Hindered",
+        Refusal::Off => "Off",
+        Refusal::NotRequested => "NotRequested",
+        Refusal::Owner => "Owner",
+        Refusal::NoSuchMember => "NoSuchMember",
+        Refusal::NoList => "NoList",
+        Refusal::TooFewVoters { .. } => "TooFewVoters",
+        Refusal::NotAllServing { .. } => "NotAllServing",
+        Refusal::Learner { .. } => "Learner",
+        Refusal::Corrupt { .. } => "Corrupt",
+        Refusal::VersionUnknown => "VersionUnknown",
+        Refusal::NoTrace => "NoTrace",
+        Refusal::PeerUrlsUnknown => "PeerURLsUnknown",
+        Refusal::NoHeir => "NoHeir",
+        Refusal::Recreation | Refusal::Joining { .. } => "Replacing",
+    }
+}

@@ -1,0 +1,223 @@
+//! Workers: a worker of a cluster has one task per duty. The task looks at the cluster, acts, and
+//! sleeps until it is woken or its time has come.
+//!
+//! The tasks have no order among each other, and share only the ledger. A wake that comes while a
+//! task is at work is not lost: the task looks once more.
+
+use std::collections::{BTreeMap, HashSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::in_force::OutOfForce;
+use crate::quorum::ClusterRef;
+use crate::supervise::{Supervisor, TaskEnd};
+
+/// The longest time between two looks. Events may be lost while a watch is down.
+pub(super) const RESYNC: Duration = Duration::from_secs(60);
+
+/// The signals that wake the tasks of one cluster.
+#[derive(Debug, Default)]
+pub(super) struct Wake {
+    ledger: Notify,
+    observer: Notify,
+    rollout: Notify,
+    defragmentation: Notify,
+    replacement: Notify,
+    outage: Mutex<Option<OutOfForce>>,
+}
+
+impl Wake {
+    /// Wakes the ledger's task, which may have something to do.
+    pub(super) fn ledger(&self) {
+        self.ledger.notify_one();
+    }
+
+    /// Wakes the observer, which may have something to report.
+    pub(super) fn observer(&self) {
+        self.observer.notify_one();
+    }
+
+    /// Wakes the rollout, which may have something to do.
+    pub(super) fn rollout(&self) {
+        self.rollout.notify_one();
+    }
+
+    /// Wakes the defragmentation, which may have something to do.
+    pub(super) fn defragmentation(&self) {
+        self.defragmentation.notify_one();
+    }
+
+    /// Returns when the defragmentation is woken.
+    pub(super) async fn for_defragmentation(&self) {
+        self.defragmentation.notified().await;
+    }
+
+    /// Wakes the replacement of members, which may have something to do.
+    pub(super) fn replacement(&self) {
+        self.replacement.notify_one();
+    }
+
+    /// Returns when the replacement of members is woken.
+    pub(super) async fn for_replacement(&self) {
+        self.replacement.notified().await;
+    }
+
+    /// Wakes the ledger's worker: the gate was out of force at some moment.
+    pub(super) fn out_of_force(&self, why: OutOfForce) {
+        *self.outage.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.ledger();
+    }
+
+    /// Takes the outage that has yet to be recorded, if there is one.
+    pub(super) fn take_outage(&self) -> Outage<'_> {
+        let mut outage = self.outage.lock().unwrap_or_else(PoisonError::into_inner);
+        Outage {
+            wake: self,
+            why: outage.take(),
+        }
+    }
+
+    /// Returns when the ledger's task is woken.
+    pub(super) async fn for_ledger(&self) {
+        self.ledger.notified().await;
+    }
+
+    /// Returns when the rollout is woken.
+    pub(super) async fn for_rollout(&self) {
+        self.rollout.notified().await;
+    }
+
+    /// Returns when the observer is woken.
+    pub(super) async fn for_observer(&self) {
+        self.observer.notified().await;
+    }
+}
+
+/// An outage that is to be recorded. One that is dropped before that is put back, for whatever
+/// reason, and wakes nobody.
+pub(super) struct Outage<'a> {
+    wake: &'a Wake,
+    why: Option<OutOfForce>,
+}
+
+impl Outage<'_> {
+    /// The reason why the gate was out of force, if it was.
+    pub(super) fn why(&self) -> Option<&OutOfForce> {
+        self.why.as_ref()
+    }
+
+    /// Forgets the record after it was written to the ledger.
+    pub(super) fn forget(mut self) {
+        self.why = None;
+    }
+}
+
+impl Drop for Outage<'_> {
+    fn drop(&mut self) {
+        if let Some(why) = self.why.take() {
+            let outage = self.wake.outage.lock();
+            outage
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(why);
+        }
+    }
+}
+
+/// A callback for each duty that broke: its cluster, its name, how it broke, and the time until it
+/// starts again.
+pub(super) type Broke = Arc<dyn Fn(&ClusterRef, &'static str, &TaskEnd, Duration) + Send + Sync>;
+
+/// The workers of all clusters.
+pub(super) struct Workers {
+    of: BTreeMap<ClusterRef, Worker>,
+    supervisor: Supervisor,
+    broke: Broke,
+    cancel: CancellationToken,
+}
+
+struct Worker {
+    wake: Arc<Wake>,
+    /// A guard that ends the duties with the worker.
+    _end: DropGuard,
+}
+
+impl Workers {
+    pub(super) fn new(supervisor: Supervisor, broke: Broke, cancel: CancellationToken) -> Self {
+        Self {
+            of: BTreeMap::new(),
+            supervisor,
+            broke,
+            cancel,
+        }
+    }
+
+    /// Keeps exactly one worker for each of these clusters, and none for others.
+    pub(super) fn keep<F, B, D>(&mut self, clusters: &[ClusterRef], duties: F)
+    where
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
+        B: FnMut() -> D + Send + 'static,
+        D: Future<Output = ()> + Send + 'static,
+    {
+        let wanted: HashSet<&ClusterRef> = clusters.iter().collect();
+        self.of.retain(|cluster, _| wanted.contains(cluster));
+        for cluster in clusters {
+            self.tend(cluster, &duties);
+        }
+    }
+
+    /// Keeps exactly one worker for this cluster. Each of its duties has a name, and is started
+    /// again if it ends.
+    pub(super) fn tend<F, B, D>(&mut self, cluster: &ClusterRef, duties: F)
+    where
+        F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
+        B: FnMut() -> D + Send + 'static,
+        D: Future<Output = ()> + Send + 'static,
+    {
+        if self.of.contains_key(cluster) {
+            return;
+        }
+        let wake = Arc::new(Wake::default());
+        let cancel = self.cancel.child_token();
+        for (name, duty) in duties(cluster.clone(), Arc::clone(&wake)) {
+            let (broke, cluster) = (Arc::clone(&self.broke), cluster.clone());
+            let broke = move |how: &TaskEnd, rest| broke(&cluster, name, how, rest);
+            self.supervisor
+                .spawn_again(name, cancel.clone(), duty, broke);
+        }
+        let worker = Worker {
+            wake,
+            _end: cancel.drop_guard(),
+        };
+        self.of.insert(cluster.clone(), worker);
+    }
+
+    /// Ends the worker of this cluster.
+    pub(super) fn leave(&mut self, cluster: &ClusterRef) {
+        self.of.remove(cluster);
+    }
+
+    /// The signals for this cluster's tasks.
+    pub(super) fn of(&self, cluster: &ClusterRef) -> Option<&Wake> {
+        self.of.get(cluster).map(|worker| worker.wake.as_ref())
+    }
+
+    /// The signals for the tasks of all clusters in a namespace.
+    pub(super) fn within(&self, namespace: &str) -> impl Iterator<Item = &Wake> {
+        self.of
+            .range(ClusterRef::new(namespace, "")..)
+            .take_while(move |(cluster, _)| cluster.namespace == namespace)
+            .map(|(_, worker)| worker.wake.as_ref())
+    }
+
+    /// The signals for the tasks of all clusters.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Wake> {
+        self.of.values().map(|worker| worker.wake.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests;

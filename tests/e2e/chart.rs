@@ -1,0 +1,30 @@
+//! The chart, rendered and installed by the real helm.
+
+mod life;
+mod same_objects;
+
+use std::ffi::OsStr;
+
+use quorumgate_testbed::Bed;
+use quorumgate_testbed::kubectl::Invocation;
+
+use crate::manifests::repository;
+
+/// An invocation of `helm ARGS...` as the administrator of this control plane. Its own files are
+/// beside the control plane's.
+fn helm<A: AsRef<OsStr>>(bed: &Bed, args: impl IntoIterator<Item = A>) -> Invocation {
+    let home = bed.state().root().join("helm");
+    Invocation::new(repository("scripts/helm"))
+        .kubeconfig(&bed.admin_kubeconfig())
+        .env("HELM_CACHE_HOME", home.join("cache"))
+        .env("HELM_CONFIG_HOME", home.join("config"))
+        .env("HELM_DATA_HOME", home.join("data"))
+        .args(args)
+}
+
+/// The directory of the chart.
+fn chart() -> String {
+    repository("charts/quorumgate")
+        .to_string_lossy()
+        .into_owned()
+}

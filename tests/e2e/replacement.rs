@@ -1,0 +1,544 @@
+//! Members that lost their data: none starts under an identity whose data it does not have, and
+//! each is replaced under a new id, in steps that survive the gate.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use etcd_client::{AlarmAction, AlarmOptions, AlarmType, GetOptions};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use quorumgate::api::ReplacementStatus;
+use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion, Shape};
+use quorumgate_testbed::faults::{self, PodFaults, Standing};
+use quorumgate_testbed::writer::{Report, Writer};
+use quorumgate_testbed::{Sandbox, eventually};
+use serde_json::{Value, json};
+
+use crate::asking::refusal;
+use crate::rollouts::kills::driver;
+use crate::world::{SOON, World};
+
+/// The time limit for a replacement: etcd takes no new member for some seconds after a removal.
+const REPLACED: Duration = Duration::from_secs(150);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_whose_volume_is_lost_is_replaced_and_no_write_is_lost() -> Result<()> {
+    let world = protected("replace-lost", EtcdVersion::V3_7, "Auto").await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let leader = world.etcd.leader().await?;
+    let before = world.etcd.member(&leader).await?.id;
+    lose_volume(&world, &leader).await?;
+    let replacement = finished(&world, &leader).await?;
+    ensure!(replacement.reason == "volume-lost", "{replacement:?}");
+    is_whole_without(&world, before).await?;
+    world
+        .reported("DataProtected", |c| c.status == "True")
+        .await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replacement_goes_on_whenever_the_gate_is_killed_and_is_made_once() -> Result<()> {
+    let world = protected("replace-killed", EtcdVersion::V3_6, "Manual").await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let member = world.etcd.followers().await?.remove(0);
+    let id = world.etcd.member(&member).await?.id;
+    request(&world, &format!("{id:x}")).await?;
+    let mut seen = BTreeSet::new();
+    let deadline = tokio::time::Instant::now() + REPLACED;
+    loop {
+        let progress = progress(&world, &member).await?;
+        if progress.1 {
+            break;
+        }
+        ensure!(tokio::time::Instant::now() < deadline, "{progress:?}");
+        if progress.0.starts_with("open") && seen.insert(progress.0) {
+            let leader = driver(&world).await?;
+            world.gate.replica(leader).restart().await?;
+        }
+        tokio::task::yield_now().await;
+    }
+    ensure!(seen.len() > 2, "the gate was killed at {seen:?} only");
+    is_whole_without(&world, id).await?;
+    // The request is spent.
+    world
+        .reported("DataProtected", |c| c.status == "True")
+        .await?;
+    let new = world.etcd.member(&member).await?.id;
+    let seq = world.last_seq().await?;
+    request(&world, &format!("{id:016X}").to_lowercase()).await?;
+    let leader = driver(&world).await?;
+    world.gate.replica(leader).restart().await?;
+    driver(&world).await?;
+    world.whole().await?;
+    ensure!(world.last_seq().await? == seq, "something was permitted");
+    ensure!(
+        world.etcd.member(&member).await?.id == new,
+        "replaced again"
+    );
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_no_member_has_asks_for_nothing_and_is_reported() -> Result<()> {
+    let world = protected("replace-nobody", EtcdVersion::V3_7, "Manual").await?;
+    request(&world, "8e9e05c52164694d").await?;
+    world
+        .reported("DataProtected", |c| c.reason == "NoSuchMember")
+        .await?;
+    ensure!(world.granted().await?.is_empty(), "something was permitted");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_three_lost_volumes_make_no_empty_quorum_on_etcd_3_5() -> Result<()> {
+    two_lost(EtcdVersion::V3_5, "lost-3-5").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_of_three_lost_volumes_make_no_empty_quorum_on_etcd_3_7() -> Result<()> {
+    two_lost(EtcdVersion::V3_7, "lost-3-7").await
+}
+
+/// Two of three members lose their volumes, and every pod is started anew, the survivor last. The
+/// two are kept from starting, and the survivor has every write. It answers no client without the
+/// others, so its volume is read.
+async fn two_lost(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = protected(name, version, "Auto").await?;
+    let before = write_some(&world.etcd).await?;
+    let (ids, _) = identities(&world).await?;
+    let last = restart_all_and_lose_two(&world, &world.etcd).await?;
+    for pod in ["etcd-0", "etcd-1"] {
+        eventually(SOON, format!("{pod} is kept from starting"), || async {
+            let gates = gates(&world, pod).await?;
+            ensure!(gates == ["quorumgate.io/identity"], "{gates:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    drop(last);
+    eventually(SOON, "the survivor runs", || async {
+        let pod = world.pods().get("etcd-2").await?;
+        let phase = pod.status.and_then(|status| status.phase);
+        ensure!(phase.as_deref() == Some("Running"), "{phase:?}");
+        Ok(())
+    })
+    .await?;
+    // Another replica that looks finds no other reason to let them start either.
+    let leader = driver(&world).await?;
+    world.gate.replica(leader).restart().await?;
+    driver(&world).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.status == "False" && c.message.contains("etcd-0") && c.message.contains("etcd-1")
+        })
+        .await?;
+    for pod in ["etcd-0", "etcd-1"] {
+        let here = world.pods().get(pod).await?;
+        let node = here.spec.and_then(|spec| spec.node_name);
+        ensure!(node.is_none(), "{pod} was let start on {node:?}");
+    }
+    kept(&world, &before).await?;
+    let status = world.budget().await?.status.unwrap_or_default();
+    ensure!(status.replacements.is_empty(), "{:?}", status.replacements);
+    let recorded = status
+        .volumes
+        .iter()
+        .map(|v| u64::from_str_radix(&v.member_id, 16));
+    let recorded: BTreeSet<u64> = recorded.collect::<Result<_, _>>()?;
+    ensure!(recorded == ids, "the records changed: {recorded:?}");
+    world.close().await
+}
+
+/// Checks that the volume of the survivor has every write.
+async fn kept(world: &World, before: &Report) -> Result<()> {
+    let volume = volume(&world.sandbox, "etcd-2").await?;
+    let path = volume.spec.and_then(|spec| spec.host_path);
+    let member = PathBuf::from(path.context("not on this host")?.path).join("new.etcd/member");
+    let mut files = vec![member.join("snap/db")];
+    for entry in fs::read_dir(member.join("wal"))? {
+        files.push(entry?.path());
+    }
+    let mut data = String::new();
+    for file in files {
+        let bytes = fs::read(&file).with_context(|| file.display().to_string())?;
+        data.push_str(String::from_utf8_lossy(&bytes).trim_end_matches('\0'));
+    }
+    for write in &before.acknowledged {
+        ensure!(data.contains(&write.key), "{} is lost", write.key);
+    }
+    Ok(())
+}
+
+/// The same without the gate: on etcd 3.5 the two empty members are a quorum, and every write is
+/// gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_gate_two_lost_volumes_lose_every_write_on_etcd_3_5() -> Result<()> {
+    let world = World::new("lost-bare").await?;
+    let bare = EtcdCluster::builder("bare")
+        .version(EtcdVersion::V3_5)
+        .shape(Shape::Foreign)
+        .apply(&world.sandbox)
+        .await?;
+    bare.quorate(SOON).await?;
+    let before = write_some(&bare).await?;
+    let last = restart_all_and_lose_two(&world, &bare).await?;
+    eventually(SOON, "the empty members serve", || async {
+        let keys = keys_of(&bare, "bare-0").await?;
+        ensure!(keys == 0, "{keys} keys are there");
+        let status = bare.endpoint_status("bare-0").await?;
+        ensure!(status.leader.is_some(), "nobody leads: {status:?}");
+        Ok(())
+    })
+    .await?;
+    drop(last);
+    let read = before.assert_nothing_lost(&bare).await;
+    ensure!(read.is_err(), "no write was lost");
+    world.close().await
+}
+
+/// Where quorum is lost and every volume is there, pods come back on their claims, and nobody is
+/// removed or kept from starting.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_quorum_lost_pods_come_back_on_their_claims_and_nothing_is_removed() -> Result<()> {
+    let world = protected("replace-none", EtcdVersion::V3_7, "Auto").await?;
+    let before = write_some(&world.etcd).await?;
+    let (ids, claims) = identities(&world).await?;
+    let broken = world.crash_all(&["etcd-0", "etcd-1"]).await?;
+    world
+        .reported("QuorumHealthy", |c| c.status == "False")
+        .await?;
+    drop(broken);
+    world.whole().await?;
+    ensure!(
+        identities(&world).await? == (ids, claims),
+        "a member or a claim is another one"
+    );
+    let status = world.budget().await?.status.unwrap_or_default();
+    ensure!(status.replacements.is_empty(), "{:?}", status.replacements);
+    before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_owner_changes_the_members_nothing_is_replaced_and_it_is_said_why() -> Result<()>
+{
+    let world = protected("replace-owner", EtcdVersion::V3_7, "Auto").await?;
+    wish(&world, &json!({"membership": "Owner"})).await?;
+    let member = world.etcd.member("etcd-1").await?;
+    request(&world, &format!("{:x}", member.id)).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.reason == "Owner" && c.message.contains("scale-in")
+        })
+        .await?;
+    let (code, message) = refusal(world.etcd.scale(2).await)?;
+    ensure!(code == 403, "a scale-in: {code}: {message}");
+    ensure!(world.last_seq().await? == 0, "something was permitted");
+    world.close().await
+}
+
+/// As with etcd-druid, whose sidecar changes the member list: the gate gives up claim and pod, and
+/// calls nothing in etcd.
+#[tokio::test(flavor = "multi_thread")]
+async fn where_the_pod_changes_the_members_its_claim_goes_and_only_with_a_trace_of_it() -> Result<()>
+{
+    let world = protected("replace-pod", EtcdVersion::V3_7, "Manual").await?;
+    wish(&world, &json!({"membership": "Pod"})).await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let pod = world.etcd.followers().await?.remove(0);
+    let id = world.etcd.member(&pod).await?.id;
+    request(&world, &format!("{id:x}")).await?;
+    world
+        .reported("DataProtected", |c| c.reason == "NoTrace")
+        .await?;
+    ensure!(world.last_seq().await? == 0, "something was permitted");
+
+    let (_, before) = identities(&world).await?;
+    let lease: Lease = serde_json::from_value(json!({
+        "metadata": {"name": pod},
+        "spec": {"holderIdentity": format!("{id:x}:1:Member")},
+    }))?;
+    let leases: Api<Lease> = world.sandbox.api();
+    leases.create(&PostParams::default(), &lease).await?;
+    eventually(REPLACED, "the claim is a new one", || async {
+        let (_, after) = identities(&world).await?;
+        let others = before.difference(&after).count();
+        ensure!(
+            after.len() == 3 && others == 1,
+            "{before:?} became {after:?}"
+        );
+        Ok(())
+    })
+    .await?;
+    let listed = world.etcd.member(&pod).await?;
+    ensure!(listed.id == id, "the gate changed the members: {listed:?}");
+    eventually(SOON, format!("{pod} is let start"), || async {
+        let gates = gates(&world, &pod).await?;
+        ensure!(gates.is_empty(), "it is kept from starting");
+        Ok(())
+    })
+    .await?;
+    // The sidecar's part.
+    world.etcd.remove(&pod).await?;
+    world.etcd.add_learner(&pod).await?;
+    eventually(REPLACED, format!("{pod} is promoted"), || {
+        world.etcd.promote(&pod)
+    })
+    .await?;
+    finished(&world, &pod).await?;
+    is_whole_without(&world, id).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
+/// etcd refuses writes while the alarm stands, whoever raised it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_with_a_corrupt_alarm_is_replaced_and_of_two_none_is() -> Result<()> {
+    let world = protected("replace-corrupt", EtcdVersion::V3_7, "Auto").await?;
+    let before = write_some(&world.etcd).await?;
+    let member = world.etcd.followers().await?.remove(0);
+    let id = world.etcd.member(&member).await?.id;
+    accuse(&world, id).await?;
+    let replacement = finished(&world, &member).await?;
+    ensure!(replacement.reason == "corrupt", "{replacement:?}");
+    is_whole_without(&world, id).await?;
+    ensure!(world.etcd.alarms().await?.is_empty(), "an alarm stands");
+    write_some(&world.etcd)
+        .await?
+        .assert_nothing_lost(&world.etcd)
+        .await?;
+    before.assert_nothing_lost(&world.etcd).await?;
+
+    wish(&world, &json!({"replace": "Off"})).await?;
+    let seq = world.last_seq().await?;
+    for pod in ["etcd-0", "etcd-1"] {
+        accuse(&world, world.etcd.member(pod).await?.id).await?;
+    }
+    wish(&world, &json!({"replace": "Auto"})).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.status == "False" && c.message.contains("nobody knows whose data is right")
+                || c.reason == "NotAllServing"
+        })
+        .await?;
+    ensure!(world.last_seq().await? == seq, "something was permitted");
+    world.close().await
+}
+
+/// Raises a CORRUPT alarm against a member, as etcd's own check does.
+async fn accuse(world: &World, id: u64) -> Result<()> {
+    let mut options = AlarmOptions::new();
+    options.with_member(id);
+    let mut client = world.etcd.connect().await?;
+    let (action, kind) = (AlarmAction::Activate, AlarmType::Corrupt);
+    client.alarm(action, kind, Some(options)).await?;
+    Ok(())
+}
+
+/// The ids of the members, and the UIDs of their claims.
+async fn identities(world: &World) -> Result<(BTreeSet<u64>, BTreeSet<String>)> {
+    let members = world.etcd.members().await?;
+    let ids = members.iter().map(|member| member.id).collect();
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let claims = claims.list(&ListParams::default()).await?.items.into_iter();
+    let uids = claims.filter_map(|claim| claim.metadata.uid).collect();
+    Ok((ids, uids))
+}
+
+/// A world of this version whose budget says when members are replaced, and whose volumes are on
+/// record.
+async fn protected(name: &str, version: EtcdVersion, mode: &str) -> Result<World> {
+    let world = World::builder(name)
+        .etcd(|etcd| etcd.version(version))
+        .start()
+        .await?;
+    wish(&world, &json!({"replace": mode})).await?;
+    recorded(&world).await?;
+    Ok(world)
+}
+
+async fn recorded(world: &World) -> Result<()> {
+    eventually(SOON, "the volumes are on record", || async {
+        let status = world.budget().await?.status.context("no status yet")?;
+        let members: Vec<_> = status.volumes.iter().map(|v| &v.member).collect();
+        ensure!(members.len() == 3, "{members:?}");
+        Ok(())
+    })
+    .await
+}
+
+async fn wish(world: &World, protection: &Value) -> Result<()> {
+    let wish = Patch::Merge(json!({"spec": {"dataProtection": protection}}));
+    let (budgets, params) = (world.budgets(), PatchParams::default());
+    budgets.patch(world.etcd.name(), &params, &wish).await?;
+    Ok(())
+}
+
+async fn request(world: &World, id: &str) -> Result<()> {
+    let annotations = json!({"quorumgate.io/replace": id});
+    let request = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    let (budgets, params) = (world.budgets(), PatchParams::default());
+    budgets.patch(world.etcd.name(), &params, &request).await?;
+    Ok(())
+}
+
+/// The latest replacement of a member, once it is finished.
+async fn finished(world: &World, pod: &str) -> Result<ReplacementStatus> {
+    eventually(REPLACED, format!("{pod} is replaced"), || async {
+        let replacement = replacement(world, pod).await?;
+        let replacement = replacement.context("no replacement has begun")?;
+        ensure!(replacement.finished.is_some(), "{replacement:?}");
+        Ok(replacement)
+    })
+    .await
+}
+
+async fn replacement(world: &World, pod: &str) -> Result<Option<ReplacementStatus>> {
+    let status = world.budget().await?.status.unwrap_or_default();
+    let mut all = status.replacements.into_iter();
+    Ok(all.find(|one| one.member == pod))
+}
+
+/// How far the replacement of a member is, in a word, and whether it is finished.
+async fn progress(world: &World, pod: &str) -> Result<(String, bool)> {
+    let Some(replacement) = replacement(world, pod).await? else {
+        return Ok(("none".to_owned(), false));
+    };
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let claim = claims.get_opt(&format!("data-{pod}")).await?;
+    let claim = claim.and_then(|claim| claim.metadata.uid);
+    let listed = world.etcd.member(pod).await.ok();
+    let listed = listed.map(|member| (format!("{:x}", member.id), member.is_learner));
+    let is_old = claim.is_some() && claim == replacement.old_claim_uid;
+    Ok((
+        format!("open: listed {listed:?}, on its old claim: {is_old}"),
+        replacement.finished.is_some(),
+    ))
+}
+
+/// Waits until every member serves and none has the id.
+async fn is_whole_without(world: &World, id: u64) -> Result<()> {
+    world.whole().await?;
+    let members = world.etcd.members().await?;
+    let voters = members.iter().filter(|member| !member.is_learner).count();
+    ensure!(voters == 3 && members.len() == 3, "{members:?}");
+    ensure!(members.iter().all(|member| member.id != id), "{members:?}");
+    Ok(())
+}
+
+async fn nothing_is_lost(writer: Writer, etcd: &EtcdCluster) -> Result<()> {
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(etcd).await
+}
+
+/// Writes for a while, and returns what was acknowledged once every member has it.
+async fn write_some(etcd: &EtcdCluster) -> Result<Report> {
+    let writer = Writer::start(etcd).await?;
+    eventually(SOON, "some writes are acknowledged", || async {
+        ensure!(writer.acknowledged() >= 20, "{}", writer.acknowledged());
+        Ok(())
+    })
+    .await?;
+    let report = writer.stop().await?;
+    for pod in etcd.pod_names() {
+        eventually(SOON, format!("{pod} has every write"), || async {
+            let keys = keys_of(etcd, &pod).await?;
+            let written = i64::try_from(report.acknowledged.len())?;
+            ensure!(keys >= written, "{keys} of {written}");
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    Ok(report)
+}
+
+/// The volume behind the claim of a pod.
+async fn volume(sandbox: &Sandbox, pod: &str) -> Result<PersistentVolume> {
+    let claims: Api<PersistentVolumeClaim> = sandbox.api();
+    let claim = claims.get(&format!("data-{pod}")).await?;
+    let name = claim.spec.and_then(|spec| spec.volume_name);
+    let volumes: Api<PersistentVolume> = Api::all(sandbox.client());
+    Ok(volumes.get(&name.context("not bound")?).await?)
+}
+
+/// Destroys the data of a member and its `PersistentVolume`, as when a node with local volumes is
+/// lost and comes back empty.
+async fn lose_volume(world: &World, pod: &str) -> Result<()> {
+    let volume = volume(&world.sandbox, pod).await?;
+    let name = volume.metadata.name.context("no name")?;
+    let volumes: Api<PersistentVolume> = Api::all(world.sandbox.client());
+    volumes.delete(&name, &DeleteParams::default()).await?;
+    let loose = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    volumes
+        .patch(&name, &PatchParams::default(), &loose)
+        .await?;
+    PodFaults::of(&world.sandbox, pod).await?.corrupt_data()
+}
+
+/// Gives up the volumes of the first two members, and starts all pods anew, the third one when the
+/// returned value is dropped. An override lets a person do so.
+async fn restart_all_and_lose_two(world: &World, etcd: &EtcdCluster) -> Result<Standing> {
+    let name = etcd.name();
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    let until = Timestamp::now() + SignedDuration::from_mins(10);
+    let annotations = json!({"quorumgate.io/override-until": until.to_string()});
+    let lifted = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    sets.patch(name, &PatchParams::default(), &lifted).await?;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let mut old = Vec::new();
+    for n in [0, 1] {
+        let claim = claims.get(&format!("data-{name}-{n}")).await?;
+        old.extend(claim.metadata.uid);
+    }
+    let last = faults::hold_in_container_creating(&world.sandbox, &format!("{name}-2"))?;
+    let pods: Api<Pod> = world.sandbox.api();
+    let gone = DeleteParams::default();
+    for n in [0, 1] {
+        claims.delete(&format!("data-{name}-{n}"), &gone).await?;
+    }
+    for n in [2, 1, 0] {
+        pods.delete(&format!("{name}-{n}"), &gone).await?;
+    }
+    for n in [0, 1] {
+        let pod = format!("{name}-{n}");
+        eventually(SOON, format!("{pod} is on a new volume"), || async {
+            let claim = claims.get(&format!("data-{pod}")).await?;
+            let uid = claim.metadata.uid.unwrap_or_default();
+            ensure!(!old.contains(&uid), "it has its old claim");
+            let pod = pods.get(&pod).await?;
+            ensure!(pod.metadata.deletion_timestamp.is_none(), "it terminates");
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    let dropped =
+        Patch::Merge(json!({"metadata": {"annotations": {"quorumgate.io/override-until": null}}}));
+    sets.patch(name, &PatchParams::default(), &dropped).await?;
+    Ok(last)
+}
+
+async fn gates(world: &World, pod: &str) -> Result<Vec<String>> {
+    let pod = world.pods().get(pod).await?;
+    let gates = pod.spec.and_then(|spec| spec.scheduling_gates);
+    Ok(gates.into_iter().flatten().map(|gate| gate.name).collect())
+}
+
+/// The number of keys that a member has, by its own word.
+async fn keys_of(etcd: &EtcdCluster, pod: &str) -> Result<i64> {
+    let options = GetOptions::new()
+        .with_all_keys()
+        .with_count_only()
+        .with_serializable();
+    let mut client = etcd.connect_to(pod).await?;
+    Ok(client.get("", Some(options)).await?.count())
+}

@@ -1,0 +1,298 @@
+//! The metrics, as the program registers them: `docs/metrics.md` is generated from the exposition
+//! and from the table below, and the alerts are held against it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use quorumgate::quorum::ClusterRef;
+use quorumgate::telemetry::metrics::{ClusterNumbers, ClusterState, Metrics, Phase};
+
+use crate::sources::files_below;
+
+/// For each metric, without the prefix, when to look at it.
+const WHEN: &[(&str, &str)] = &[
+    ("build", "Which versions run, as during an upgrade."),
+    (
+        "certificate_expiry_timestamp_seconds",
+        "Alert [QuorumgateCertificateEnds](runbooks.md#quorumgatecertificateends).",
+    ),
+    (
+        "certificate_reload_failures",
+        "A renewed certificate is not taken into use.",
+    ),
+    (
+        "certificate_reloads",
+        "After a renewal: each replica counts it within seconds.",
+    ),
+    (
+        "cluster_condition",
+        "Most alerts of clusters: quorum, force, trust, rollout, cluster id, evidence.",
+    ),
+    (
+        "cluster_disruptions_allowed",
+        "Before a drain: how many members may go now. 0 also while the ledger is not trusted.",
+    ),
+    (
+        "cluster_enforced",
+        "Alert [QuorumgateWarnMode](runbooks.md#quorumgatewarnmode).",
+    ),
+    (
+        "cluster_oldest_grant_timestamp_seconds",
+        "Alert [QuorumgateGrantOld](runbooks.md#quorumgategrantold).",
+    ),
+    (
+        "cluster_open_grants",
+        "A drain waits though all members serve.",
+    ),
+    (
+        "cluster_serving_voters",
+        "Alert [QuorumgateNoHeadroom](runbooks.md#quorumgatenoheadroom).",
+    ),
+    (
+        "cluster_voters",
+        "The same; the majority is half of it, rounded down, and one.",
+    ),
+    (
+        "decisions",
+        "Who is refused and why. `verdict=\"warn\"`: what `Enforce` would refuse.",
+    ),
+    (
+        "duties_broken",
+        "Any increase is a bug: report it, with the error line of the log.",
+    ),
+    (
+        "endpoint_failures",
+        "A replica cannot read or write EndpointSlices: rights, or the API server.",
+    ),
+    ("endpoint_ready", "A replica is not called."),
+    (
+        "endpoints_kept_by_replicas",
+        "After an installation: which of the two ways is in use ([reachability.md](reachability.md)).",
+    ),
+    ("events_dropped", "Events are missing at pods or budgets."),
+    (
+        "feature_enabled",
+        "Which features are on, and whether all replicas agree.",
+    ),
+    (
+        "leader",
+        "Alert [QuorumgateNoLeader](runbooks.md#quorumgatenoleader).",
+    ),
+    (
+        "ledger_conflicts",
+        "Answers are slow: many writers for one cluster. Each conflict is judged again.",
+    ),
+    ("log_lines_dropped", "Lines are missing in the log."),
+    (
+        "log_lines_left_out",
+        "Somebody floods the port; the log shows only some of it.",
+    ),
+    ("peer_answers", "Which replica cannot reach which."),
+    (
+        "peer_strikes",
+        "Alert [QuorumgateReplicaStruck](runbooks.md#quorumgatereplicastruck).",
+    ),
+    (
+        "phase_duration_seconds",
+        "Alert [QuorumgateWebhookSlow](runbooks.md#quorumgatewebhookslow): the phase says whether it is etcd or the API server.",
+    ),
+    (
+        "probe_failures",
+        "Alert [QuorumgateEvidenceWeak](runbooks.md#quorumgateevidenceweak): what goes wrong when members are asked.",
+    ),
+    (
+        "rejected_requests",
+        "Alert [QuorumgateRequestsRejected](runbooks.md#quorumgaterequestsrejected).",
+    ),
+    ("requests_in_flight", "Load; `--max-judgements` bounds it."),
+    ("rollout_duration_seconds", "How long rollouts take."),
+    (
+        "rollout_steps",
+        "What a rollout did, and why in that order.",
+    ),
+    (
+        "rollout_waited_seconds",
+        "What rollouts wait for, summed up.",
+    ),
+];
+
+const HEAD: &str = "# Metrics
+
+<!-- Written by `make metrics`; edit the descriptions in src/telemetry/metrics and the last column in tests/it/metrics.rs. -->
+
+`GET /metrics` at port 8080 of each replica, in the format of OpenMetrics. Counters end in `_total`, times are in seconds. Alerts on them: [runbooks.md](runbooks.md).
+
+How many series there are is bounded: the values of every label are words of the program, but for `namespace`, `cluster` and `peer`. Series with `namespace` and `cluster` come from the replica
+that leads only, and go with the budget. A cluster has six of them, and one per condition of its budget (at most nine). `peer` is a pod of another replica, and goes with it.
+
+| name | type | labels | meaning | when to look |
+|---|---|---|---|---|
+";
+
+/// A metric as the program exposes it.
+#[derive(Debug, Default)]
+struct Metric {
+    kind: String,
+    help: String,
+    labels: BTreeSet<String>,
+}
+
+/// All metrics by their names, without `_total` and the like.
+pub(crate) struct Known(BTreeMap<String, Metric>);
+
+impl Known {
+    /// Shows each metric once, and reads the page.
+    pub(crate) fn read() -> Self {
+        let page = shown().exposition().unwrap();
+        let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
+        let mut current = String::new();
+        for line in page.lines() {
+            let mut words = line.splitn(4, ' ');
+            match (words.next(), words.next()) {
+                (Some("#"), Some(word @ ("HELP" | "TYPE"))) => {
+                    current = words.next().unwrap().to_owned();
+                    let rest = words.next().unwrap();
+                    let metric = metrics.entry(current.clone()).or_default();
+                    if word == "HELP" {
+                        rest.clone_into(&mut metric.help);
+                    } else {
+                        rest.clone_into(&mut metric.kind);
+                    }
+                }
+                (Some("#"), _) => {}
+                (Some(series), _) => {
+                    let labels = labels_of(series);
+                    let labels = labels.filter(|label| *label != "le");
+                    let metric = metrics.get_mut(&current).unwrap();
+                    metric.labels.extend(labels.map(str::to_owned));
+                }
+                (None, _) => {}
+            }
+        }
+        Self(metrics)
+    }
+
+    /// The names of all series with their labels.
+    pub(crate) fn series(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut series = BTreeMap::new();
+        for (name, metric) in &self.0 {
+            let suffixes: &[&str] = match metric.kind.as_str() {
+                "counter" => &["_total"],
+                "histogram" => &["_bucket", "_sum", "_count"],
+                "info" => &["_info"],
+                _ => &[""],
+            };
+            for suffix in suffixes {
+                let mut labels = metric.labels.clone();
+                if *suffix == "_bucket" {
+                    labels.insert("le".to_owned());
+                }
+                series.insert(format!("{name}{suffix}"), labels);
+            }
+        }
+        series
+    }
+
+    fn document(&self) -> String {
+        let when: BTreeMap<&str, &str> = WHEN.iter().copied().collect();
+        let mut document = HEAD.to_owned();
+        for (name, metric) in &self.0 {
+            let short = name.strip_prefix("quorumgate_").unwrap();
+            let suffix = match metric.kind.as_str() {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
+            let when = when.get(short).unwrap_or_else(|| {
+                panic!("tests/it/metrics.rs does not say when to look at {short}")
+            });
+            writeln!(
+                document,
+                "| `{name}{suffix}` | {} | {} | {} | {when} |",
+                metric.kind,
+                labels.join(", "),
+                metric.help.trim_end_matches('.'),
+            )
+            .unwrap();
+        }
+        document
+    }
+}
+
+/// The names of the labels in a series like `name{a="1",b="2"}`. No value here has a comma.
+fn labels_of(series: &str) -> impl Iterator<Item = &str> {
+    let inside = series.split_once('{').map_or("", |(_, labels)| labels);
+    let pairs = inside.trim_end_matches('}').split(',');
+    pairs.filter_map(|pair| pair.split_once('=').map(|(name, _)| name))
+}
+
+/// Metrics of which each has a series.
+fn shown() -> Metrics {
+    let metrics = Metrics::new();
+    metrics.decided("a", "a", "a");
+    metrics.rejected("a", "a");
+    metrics.took(Phase::Total, Duration::ZERO);
+    metrics.probe_failed("a");
+    metrics.duty_broke("a");
+    metrics.feature("a", true);
+    metrics.reachability.peer("a", true);
+    metrics.rollout.step("a", "a");
+    metrics.rollout.waited("a", Duration::ZERO);
+    metrics.clusters.leads(true);
+    let cluster = ClusterRef::new("a", "a");
+    let numbers = ClusterNumbers {
+        disruptions_allowed: 0,
+        voters: 0,
+        serving: 0,
+    };
+    metrics.clusters.numbers(&cluster, numbers);
+    let state = ClusterState {
+        oldest_grant: Some(jiff::Timestamp::UNIX_EPOCH),
+        conditions: vec![["a", "a", "a"].map(str::to_owned)],
+        ..ClusterState::default()
+    };
+    metrics.clusters.state(&cluster, state);
+    metrics
+}
+
+#[test]
+fn the_document_is_what_the_program_exposes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    let made = Known::read().document();
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == made,
+        "docs/metrics.md is out of date: run make metrics, and read the difference"
+    );
+}
+
+/// A metric without a series is not in the exposition, so it would be missing in the document.
+#[test]
+fn every_metric_that_is_registered_is_in_the_exposition_and_in_the_table() {
+    let mut registered = BTreeSet::new();
+    for (_, text) in files_below("src/telemetry", &["rs"]) {
+        for (call, unit) in [
+            ("registry.register(", ""),
+            ("registry.register_with_unit(", "_seconds"),
+        ] {
+            let calls = text.split(call).skip(1);
+            registered
+                .extend(calls.map(|after| format!("{}{unit}", after.split('"').nth(1).unwrap())));
+        }
+    }
+    let known = Known::read();
+    let exposed: BTreeSet<String> = known
+        .0
+        .keys()
+        .map(|name| name.strip_prefix("quorumgate_").unwrap().to_owned())
+        .collect();
+    assert_eq!(exposed, registered);
+    let told: BTreeSet<String> = WHEN.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(told, registered);
+}
