@@ -49,9 +49,9 @@ fn single(facts: Facts) -> Facts {
 }
 
 /// A restoration from the backup that took 4 seconds.
-fn ended(result: StageResult) -> Option<Restoration> {
+fn ended(result: StageResult) -> Restoration {
     let took = Duration::from_secs(4);
-    Some(Restoration { result, took })
+    Restoration { result, took }
 }
 
 /// The states and reasons of all transitions, while each of these is observed.
@@ -159,7 +159,7 @@ fn each_transition_says_what_happened() {
 #[test]
 fn only_an_open_restoration_from_the_backup_fails_with_it() {
     let learner = [Facts {
-        restoration: ended(StageResult::Failed),
+        restoration: Some(ended(StageResult::Failed)),
         create_as_learner: true,
         ..listed(Listing::Learner, 10)
     }];
@@ -173,7 +173,7 @@ fn only_an_open_restoration_from_the_backup_fails_with_it() {
     };
     let served = single(listed(Listing::Voter, 20));
     let late = Facts {
-        restoration: ended(StageResult::Failed),
+        restoration: Some(ended(StageResult::Failed)),
         ..served.clone()
     };
     let restored = after(&[bad_data, served, late]).last_restoration.unwrap();
@@ -184,7 +184,7 @@ fn only_an_open_restoration_from_the_backup_fails_with_it() {
 fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
     let fails = Facts {
         validation: Some(StageResult::Failed),
-        restoration: ended(StageResult::Failed),
+        restoration: Some(ended(StageResult::Failed)),
         ..single(initializing(10))
     };
     let failed = after(std::slice::from_ref(&fails));
@@ -200,7 +200,7 @@ fn a_restoration_that_is_seen_when_all_is_over_is_told_in_full() {
     let restored = Facts {
         exit: Some(Exit::Unclean),
         validation: Some(StageResult::Failed),
-        restoration: ended(StageResult::Succeeded),
+        restoration: Some(ended(StageResult::Succeeded)),
         etcd: Etcd::Started {
             since: Some(UnixTime(90)),
             initializes: false,
@@ -228,7 +228,7 @@ fn a_restoration_that_is_seen_when_all_is_over_is_told_in_full() {
 fn a_restoration_begins_as_long_before_its_end_as_it_took_and_not_before_the_start_of_etcd() {
     let began = |since| {
         let facts = Facts {
-            restoration: ended(StageResult::Succeeded),
+            restoration: Some(ended(StageResult::Succeeded)),
             etcd: Etcd::Started {
                 since: Some(UnixTime(since)),
                 initializes: false,
@@ -244,7 +244,7 @@ fn a_restoration_begins_as_long_before_its_end_as_it_took_and_not_before_the_sta
 #[test]
 fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
     let at = |since, now, result| Facts {
-        restoration: ended(result),
+        restoration: Some(ended(result)),
         etcd: Etcd::Started {
             since: Some(UnixTime(since)),
             initializes: false,
@@ -591,7 +591,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
         })
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0_i64..300);
-    let restoration = outcome().prop_map(|result| result.and_then(ended));
+    let restoration = outcome().prop_map(|result| result.map(ended));
     (listing, exit, outcome(), restoration, etcd, flags).prop_map(
         |(listing, exit, validation, restoration, etcd, (single, grown, leads, now))| Facts {
             now: UnixTime(now),
