@@ -70,8 +70,8 @@ impl BackupRestore {
         Self { directory }
     }
 
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
+    pub(crate) fn into_directory(self) -> PathBuf {
+        self.directory
     }
 
     /// Says how the next initialisations of this pod's data end.

@@ -244,7 +244,7 @@ fn a_restoration_begins_as_long_before_its_end_as_it_took_and_not_before_the_sta
 #[test]
 fn each_start_of_etcd_may_have_a_restoration_of_its_own() {
     let at = |since, now, result| Facts {
-        restoration: ended(result),
+        restoration: Some(ended(result)),
         etcd: Etcd::Started {
             since: Some(UnixTime(since)),
             initializes: false,
@@ -591,7 +591,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
         })
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), 0_i64..300);
-    let restoration = outcome().prop_map(|result| result.and_then(ended));
+    let restoration = outcome().prop_map(|result| result.map(ended));
     (listing, exit, outcome(), restoration, etcd, flags).prop_map(
         |(listing, exit, validation, restoration, etcd, (single, grown, leads, now))| Facts {
             now: UnixTime(now),
