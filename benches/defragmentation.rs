@@ -69,7 +69,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     let mut report = Report::default();
     for round in 0..ROUNDS {
         for (way, etcd) in &clusters {
-            fragments::make(etcd, round == 0).await?;
+            Box::pin(fragments::make(etcd, round == 0)).await?;
             if *way == Way::Etcdctl {
                 report.undisturbed(watched(etcd, async || Ok(()), UNDISTURBED).await?);
             }

@@ -26,7 +26,7 @@ pub(crate) enum Way {
     InPlace,
     /// `etcdctl defrag --cluster`, one member after the other.
     Etcdctl,
-    /// `etcdctl defrag` for each member at the same moment, as CronJobs of the members do.
+    /// `etcdctl defrag` for each member at the same moment, as a `CronJob` of each member does.
     Cron,
     /// A rollout by the gate of a template that makes members defragment before they serve.
     Restarts,
@@ -77,12 +77,11 @@ impl Way {
 
 /// Runs `etcdctl defrag` for one endpoint, or knowing all of them.
 async fn etcdctl(etcd: &EtcdCluster, options: &[&str], endpoint: Option<String>) -> Result<()> {
-    let endpoints = match endpoint {
-        Some(endpoint) => endpoint,
-        None => {
-            let all: Vec<_> = etcd.endpoints().await?.into_values().collect();
-            all.join(",")
-        }
+    let endpoints = if let Some(endpoint) = endpoint {
+        endpoint
+    } else {
+        let all: Vec<_> = etcd.endpoints().await?.into_values().collect();
+        all.join(",")
     };
     let binaries = Cache::from_env()?.binaries(versions::default_etcd()?);
     let mut command = Command::new(binaries.join("etcdctl"));

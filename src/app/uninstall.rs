@@ -18,7 +18,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
-use kube::{Api, Client, Error, ResourceExt as _};
+use kube::{Api, Client, Error, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
@@ -124,7 +124,7 @@ impl Removal {
         let left = pods
             .list_metadata(&ListParams::default().labels(&labels))
             .await?;
-        Ok(left.items.iter().map(|pod| pod.name_any()).collect())
+        Ok(left.items.iter().map(ResourceExt::name_any).collect())
     }
 
     async fn lease(&self) -> Result<Vec<String>, Error> {

@@ -156,7 +156,7 @@ impl Known {
             let mut words = line.splitn(4, ' ');
             match (words.next(), words.next()) {
                 (Some("#"), Some(word @ ("HELP" | "TYPE"))) => {
-                    current = words.next().unwrap().to_owned();
+                    words.next().unwrap().clone_into(&mut current);
                     let rest = words.next().unwrap();
                     let metric = metrics.entry(current.clone()).or_default();
                     if word == "HELP" {
@@ -165,14 +165,13 @@ impl Known {
                         rest.clone_into(&mut metric.kind);
                     }
                 }
-                (Some("#"), _) => {}
+                (Some("#") | None, _) => {}
                 (Some(series), _) => {
                     let labels = labels_of(series);
                     let labels = labels.filter(|label| *label != "le");
                     let metric = metrics.get_mut(&current).unwrap();
                     metric.labels.extend(labels.map(str::to_owned));
                 }
-                (None, _) => {}
             }
         }
         Self(metrics)

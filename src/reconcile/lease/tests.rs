@@ -103,7 +103,7 @@ async fn a_former_leader_has_no_metrics_of_clusters() {
     let show = || {
         metrics
             .clusters
-            .numbers(&ClusterRef::new("db", "etcd"), numbers)
+            .numbers(&ClusterRef::new("db", "etcd"), numbers);
     };
     let shown = || {
         let page = metrics.exposition().unwrap();

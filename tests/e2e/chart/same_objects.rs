@@ -183,7 +183,7 @@ fn same(manifests: &str, chart: &str) -> Result<()> {
 /// The objects of a YAML stream by kind and name, without what may differ.
 fn objects(text: &str) -> Result<Objects> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text)?;
-    let objects = documents.into_iter().filter(|object| object.is_object());
+    let objects = documents.into_iter().filter(Value::is_object);
     objects
         .map(|mut object| {
             let text = |value: &Value| value.as_str().map(str::to_owned);
