@@ -9,7 +9,7 @@ use super::Endpoint;
 use super::connect::Connections;
 use super::failure::CallFailure;
 use crate::quorum::MemberId;
-use crate::quorum::evidence::Unanswered;
+use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};
 
 const NOT_LEADER: &str = "etcdserver: not leader";
 const BAD_TRANSFEREE: &str = "etcdserver: bad leader transferee";
@@ -56,9 +56,16 @@ impl Admin {
         to: MemberId,
         deadline: Instant,
     ) -> Result<(), AdminError> {
-        timeout_at(deadline, Box::pin(self.transfer(leader, to)))
-            .await
-            .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))
+        let call = move |client: Client| {
+            let mut client = client.maintenance_client();
+            async move { client.move_leader(to.0).await.map(drop) }.boxed()
+        };
+        let moved = self.in_time(leader, deadline, call).await;
+        moved.map_err(|error| match error {
+            AdminError::Refused(text) if text == NOT_LEADER => AdminError::NotLeader,
+            AdminError::Refused(text) if text == BAD_TRANSFEREE => AdminError::BadTransferee(to),
+            other => other,
+        })
     }
 
     /// Defragments the database of the member at `endpoint`. Returns when the member has answered,
@@ -71,27 +78,26 @@ impl Admin {
         self.call(endpoint, call).await
     }
 
-    /// Disarms the NOSPACE alarm of `member` through the member at `endpoint`.
-    pub async fn disarm_nospace(
+    /// Disarms `alarm` through the member at `endpoint`. A CORRUPT alarm must be that of a member
+    /// which was removed.
+    pub async fn disarm(
         &self,
         endpoint: &Endpoint,
-        member: MemberId,
+        alarm: Alarm,
         deadline: Instant,
     ) -> Result<(), AdminError> {
-        self.disarm(endpoint, member, AlarmType::Nospace, deadline)
-            .await
-    }
-
-    /// Disarms the CORRUPT alarm of `member`, which must have been removed, through the member at
-    /// `endpoint`.
-    pub async fn disarm_corrupt(
-        &self,
-        endpoint: &Endpoint,
-        member: MemberId,
-        deadline: Instant,
-    ) -> Result<(), AdminError> {
-        self.disarm(endpoint, member, AlarmType::Corrupt, deadline)
-            .await
+        let kind = match alarm.kind {
+            AlarmKind::NoSpace => AlarmType::Nospace,
+            AlarmKind::Corrupt => AlarmType::Corrupt,
+        };
+        let call = move |client: Client| {
+            let mut options = AlarmOptions::new();
+            options.with_member(alarm.member.0);
+            let action = AlarmAction::Deactivate;
+            let mut client = client.maintenance_client();
+            async move { client.alarm(action, kind, Some(options)).await.map(drop) }.boxed()
+        };
+        self.in_time(endpoint, deadline, call).await
     }
 
     /// Removes `member` from etcd, through the member at `endpoint`. etcd may still remove it after
@@ -141,23 +147,6 @@ impl Admin {
         self.in_time(endpoint, deadline, call).await
     }
 
-    async fn disarm(
-        &self,
-        endpoint: &Endpoint,
-        member: MemberId,
-        kind: AlarmType,
-        deadline: Instant,
-    ) -> Result<(), AdminError> {
-        let call = move |client: Client| {
-            let mut options = AlarmOptions::new();
-            options.with_member(member.0);
-            let action = AlarmAction::Deactivate;
-            let mut client = client.maintenance_client();
-            async move { client.alarm(action, kind, Some(options)).await.map(drop) }.boxed()
-        };
-        self.in_time(endpoint, deadline, call).await
-    }
-
     async fn in_time(
         &self,
         endpoint: &Endpoint,
@@ -167,24 +156,6 @@ impl Admin {
         timeout_at(deadline, Box::pin(self.call(endpoint, call)))
             .await
             .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))
-    }
-
-    async fn transfer(&self, leader: &Endpoint, to: MemberId) -> Result<(), AdminError> {
-        let call = move |client: Client| {
-            async move {
-                client
-                    .maintenance_client()
-                    .move_leader(to.0)
-                    .await
-                    .map(drop)
-            }
-            .boxed()
-        };
-        self.call(leader, call).await.map_err(|error| match error {
-            AdminError::Refused(text) if text == NOT_LEADER => AdminError::NotLeader,
-            AdminError::Refused(text) if text == BAD_TRANSFEREE => AdminError::BadTransferee(to),
-            other => other,
-        })
     }
 
     /// Makes a call, and makes it again as the gate's user where the member refused it without one.

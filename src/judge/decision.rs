@@ -93,6 +93,19 @@ impl Allowed {
         &self.0
     }
 
+    /// The ledger's proof, without which the gate does nothing by itself. `None` if the yes has
+    /// another ground.
+    pub fn recorded(&self) -> Option<&Recorded> {
+        match &self.0 {
+            Ground::Recorded(_, proof) => Some(proof),
+            Ground::Waived(_)
+            | Ground::Ungranted
+            | Ground::Unrecorded
+            | Ground::DryRun(_)
+            | Ground::Warned(_) => None,
+        }
+    }
+
     /// The stable identifier of the ground, for metrics and audit annotations.
     pub fn slug(&self) -> &'static str {
         match &self.0 {

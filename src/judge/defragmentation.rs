@@ -21,9 +21,7 @@ impl DefragmentationCase<'_> {
     /// Evaluates the question to its end, however long that takes.
     pub(super) async fn evaluate(mut self) -> Result<Ground, Stop> {
         let (evaluation, cluster) = (self.evaluation, &self.question.cluster);
-        evaluation.about(cluster);
-        let ledger = evaluation.read_ledger(cluster).await;
-        evaluation.run(&mut self, cluster, ledger).await
+        evaluation.run_about(&mut self, cluster).await
     }
 
     /// Whether the asker would choose otherwise by these facts: it chose while every voter served,
@@ -56,12 +54,7 @@ impl Case for DefragmentationCase<'_> {
         let pod = &self.question.pod;
         let disruption = Disruption::of_gate(pod.clone(), Kind::Defragment);
         let verdict = decide(&look.snapshot, &page.grants, &disruption);
-        let facts = Facts {
-            page,
-            world: Some(Box::new(look.world)),
-            snapshot: Some(look.snapshot),
-        };
-        Ok((facts, verdict))
+        Ok((Facts::of_look(page, look), verdict))
     }
 
     async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {

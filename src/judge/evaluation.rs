@@ -14,7 +14,7 @@ use super::deps::JudgeDeps;
 use super::question::{Asker, DryRun};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
-use crate::observe::{ObserveError, World};
+use crate::observe::{Look, ObserveError, World};
 use crate::quorum::{
     Actor, Basis, ClusterRef, EvidenceMode, Grants, Permission, Permitted, PodName, Reason,
     Snapshot, Verdict,
@@ -60,6 +60,15 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// The facts of a whole look at the cluster.
+    pub(super) fn of_look(page: Page, look: Look) -> Self {
+        Self {
+            page,
+            world: Some(Box::new(look.world)),
+            snapshot: Some(look.snapshot),
+        }
+    }
+
     /// The facts where nothing but the ledger, the pod, its namespace and its StatefulSet was read.
     pub(super) fn of_ledger(page: Page) -> Self {
         Self {
@@ -174,6 +183,17 @@ impl<'a> Evaluation<'a> {
             headroom: notes.headroom,
             warnings: std::mem::take(&mut notes.warnings),
         })
+    }
+
+    /// Evaluates a question that names its cluster, to its end, however long that takes.
+    pub(super) async fn run_about<C: Case>(
+        &self,
+        case: &mut C,
+        cluster: &ClusterRef,
+    ) -> Result<Ground, Stop> {
+        self.about(cluster);
+        let ledger = self.read_ledger(cluster).await;
+        self.run(case, cluster, ledger).await
     }
 
     /// Waits for the turn at the ledger, and then reads, decides and records until a decision

@@ -22,9 +22,7 @@ impl ReplacementCase<'_> {
     /// Evaluates the question to its end, however long that takes.
     pub(super) async fn evaluate(mut self) -> Result<Ground, Stop> {
         let (evaluation, cluster) = (self.evaluation, &self.question.cluster);
-        evaluation.about(cluster);
-        let ledger = evaluation.read_ledger(cluster).await;
-        evaluation.run(&mut self, cluster, ledger).await
+        evaluation.run_about(&mut self, cluster).await
     }
 }
 
@@ -47,12 +45,7 @@ impl Case for ReplacementCase<'_> {
         }
         let disruption = replacement(&look.snapshot, member, Actor::Gate);
         let verdict = decide_with_terminating_claim(&look.snapshot, &page.grants, &disruption);
-        let facts = Facts {
-            page,
-            world: Some(Box::new(look.world)),
-            snapshot: Some(look.snapshot),
-        };
-        Ok((facts, verdict))
+        Ok((Facts::of_look(page, look), verdict))
     }
 
     async fn record(&self, facts: &Facts, basis: Basis) -> Result<Ground, Stop> {

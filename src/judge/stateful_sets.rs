@@ -55,10 +55,8 @@ impl SetCase<'_> {
     /// Evaluates the question to its end, however long that takes.
     pub(super) async fn evaluate(mut self) -> Result<Ground, Stop> {
         let (evaluation, set) = (self.evaluation, &self.question.set);
-        evaluation.about(set);
         self.passes_regardless(self.question.collected);
-        let ledger = evaluation.read_ledger(set).await;
-        evaluation.run(&mut self, set, ledger).await
+        evaluation.run_about(&mut self, set).await
     }
 
     /// Notes whether the change passes even if something cannot be read or written. A teardown is

@@ -87,7 +87,11 @@ async fn a_full_member_is_defragmented_and_its_alarm_disarmed(version: Version) 
         "{before:?}, then {after:?}"
     );
     let deadline = Instant::now() + PATIENCE;
-    admin.disarm_nospace(endpoint, *member, deadline).await?;
+    let alarm = Alarm {
+        member: *member,
+        kind: AlarmKind::NoSpace,
+    };
+    admin.disarm(endpoint, alarm, deadline).await?;
     every_member_shows(&cluster, &[]).await?;
     etcd.put("after", "all", None).await?;
     Ok(())

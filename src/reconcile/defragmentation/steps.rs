@@ -13,9 +13,10 @@ use super::gather::{Gathered, Open};
 use super::{Driver, calls, runs};
 use crate::api::DefragmentationStatus;
 use crate::causes::causes;
-use crate::judge::{Allowed, Asker, DefragmentationQuestion, Ground, Refused, SeenVersions};
+use crate::judge::{Allowed, Asker, DefragmentationQuestion, Refused, SeenVersions};
 use crate::ledger::StatusUpdate;
 use crate::plan::defragmentation::{Due, Refusal};
+use crate::quorum::evidence::{Alarm, AlarmKind};
 use crate::quorum::{Actor, Defragmentation, LeaderMove, MemberId, PodName, TargetPod};
 use crate::reconcile::look::{Look, Problem};
 
@@ -67,7 +68,7 @@ impl Driver {
             Ok(allowed) => allowed,
             Err(refused) => return self.refused(pod, &refused),
         };
-        let Ground::Recorded(_, proof) = allowed.ground() else {
+        let Some(proof) = allowed.recorded() else {
             return STEP;
         };
         // The age of the grant counts from now on for others, so a process that was held up does
@@ -102,14 +103,10 @@ impl Driver {
         };
         let answer = run.judge.judge_defragmentation(question).boxed().await;
         let allowed = answer.decision?;
-        match allowed.ground() {
-            Ground::Recorded(..) => Ok(allowed),
-            // Such a yes is none to a defragmentation: the pod is going, or is another one.
-            Ground::Waived(_)
-            | Ground::Ungranted
-            | Ground::Unrecorded
-            | Ground::DryRun(_)
-            | Ground::Warned(_) => Err(Refused::Outdated),
+        // Without a proof the pod is going, or is another one.
+        match allowed.recorded() {
+            Some(_) => Ok(allowed),
+            None => Err(Refused::Outdated),
         }
     }
 
@@ -233,8 +230,11 @@ impl Driver {
         for member in members {
             let deadline = self.run.clock.instant() + MOVE;
             let admin = self.run.judge.admin();
-            let disarming = admin.disarm_nospace(endpoint, *member, deadline);
-            if let Err(error) = disarming.await {
+            let alarm = Alarm {
+                member: *member,
+                kind: AlarmKind::NoSpace,
+            };
+            if let Err(error) = admin.disarm(endpoint, alarm, deadline).await {
                 let because = causes(&error);
                 warn!(cluster = %self.cluster, %member, because, "its NOSPACE alarm could not be disarmed");
                 return AFTER_FAILURE;

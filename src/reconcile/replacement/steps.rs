@@ -16,10 +16,10 @@ use crate::api::ReplacementStatus;
 use crate::api::names::IDENTITY;
 use crate::causes::causes;
 use crate::etcd::{AdminError, Endpoint};
-use crate::judge::{Asker, Ground, Refused, ReplacementQuestion, SeenVersions};
+use crate::judge::{Asker, Refused, ReplacementQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
 use crate::plan::replacement::{Proof, Record};
-use crate::quorum::evidence::AlarmKind;
+use crate::quorum::evidence::{Alarm, AlarmKind};
 use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::look::{Look, Problem};
 use crate::telemetry::events::{Notice, Severity};
@@ -81,13 +81,9 @@ impl Driver {
         };
         let answer = run.judge.judge_replacement(question).boxed().await;
         match answer.decision {
-            Ok(allowed) => match allowed.ground() {
-                Ground::Recorded(..) => Ok(()),
-                Ground::Waived(_)
-                | Ground::Ungranted
-                | Ground::Unrecorded
-                | Ground::DryRun(_)
-                | Ground::Warned(_) => Err("the judge gave no permission that can be used".into()),
+            Ok(allowed) => match allowed.recorded() {
+                Some(_) => Ok(()),
+                None => Err("the judge gave no permission that can be used".into()),
             },
             Err(Refused::Wait(because) | Refused::Deny(because)) => Err(because.to_string()),
             Err(Refused::Outdated | Refused::NoSuchPod) => Err("something has changed".to_owned()),
@@ -220,16 +216,20 @@ impl Driver {
             .probes
             .iter()
             .filter_map(|p| p.status.as_ref().ok());
+        let alarm = Alarm {
+            member: id,
+            kind: AlarmKind::Corrupt,
+        };
         let stands = answered
             .flat_map(|status| &status.alarms)
-            .any(|alarm| alarm.member == id && alarm.kind == AlarmKind::Corrupt);
+            .any(|seen| *seen == alarm);
         if !stands || list.iter().any(|listed| listed.id == id) {
             return None;
         }
         let deadline = self.run.clock.instant() + CALL;
         let endpoint = other(look, &record.member).ok()?;
         let admin = self.run.judge.admin();
-        match admin.disarm_corrupt(endpoint, id, deadline).await {
+        match admin.disarm(endpoint, alarm, deadline).await {
             Ok(()) => {
                 info!(cluster = %self.cluster, member = %id, "its CORRUPT alarm is disarmed: it was removed");
                 Some(STEP)
