@@ -318,6 +318,36 @@ mod tests {
     }
 
     #[test]
+    fn also_what_failed_shows_that_the_data_was_not_valid() {
+        let result = |single: bool, counts: InitialisationCounts| {
+            let mut facts = facts(&example::healthy("etcd", 3), "etcd-0");
+            facts.single = single;
+            facts.initialised(&counts);
+            facts.validation
+        };
+        let counts = InitialisationCounts {
+            validated: 1,
+            not_validated: 0,
+            restored: 0,
+            not_restored: 0,
+            given_up: 0,
+            not_given_up: 0,
+            restoring: Duration::ZERO,
+        };
+        let not_restored = InitialisationCounts {
+            not_restored: 1,
+            ..counts
+        };
+        let not_given_up = InitialisationCounts {
+            not_given_up: 1,
+            ..counts
+        };
+        assert_eq!(result(true, not_restored), Some(StageResult::Failed));
+        assert_eq!(result(false, not_restored), Some(StageResult::Succeeded));
+        assert_eq!(result(false, not_given_up), Some(StageResult::Failed));
+    }
+
+    #[test]
     fn one_leads_and_each_voter_serves_under_the_cluster_id() {
         let cluster = example::healthy("etcd", 3);
         for (member, leads) in [("etcd-0", true), ("etcd-1", false)] {

@@ -60,7 +60,6 @@ fn seen(last: &Transition, facts: &Facts) -> Option<State> {
     let failed = facts.validation == Some(StageResult::Failed);
     match (last.state, failed, facts.single) {
         (_, true, true) => Some(State::Restoration),
-        (State::New, true, false) => None,
         (_, true, false) => Some(State::New),
         (State::New | State::Follower | State::Leader, false, _) => Some(validation(facts).1),
         _ => None,
@@ -141,5 +140,141 @@ fn supports(reason: Reason, at: State, next: State, last: &Transition, facts: &F
         Reason::PromotedAsVotingMember => listing == Listing::Voter,
         Reason::GainedClusterLeadership => facts.leads,
         Reason::LostClusterLeadership => facts.serves && !facts.leads,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::members::UnixTime;
+    use crate::quorum::{Snapshot, example};
+
+    fn last(state: State, reason: Reason) -> Transition {
+        Transition {
+            state,
+            reason,
+            time: UnixTime(900),
+            message: String::new(),
+        }
+    }
+
+    /// A member of which nothing is seen but that its container runs.
+    fn facts(single: bool) -> Facts {
+        let cluster = Snapshot::assemble(&example::healthy("etcd", 3));
+        Facts {
+            single,
+            listing: Listing::Unknown,
+            serves: false,
+            leads: false,
+            etcd: Etcd::Started {
+                since: None,
+                initializes: false,
+            },
+            ..Facts::of(&cluster, &"etcd-1".into(), UnixTime(1_000))
+        }
+    }
+
+    #[test]
+    fn the_only_member_is_no_learner_whatever_a_list_says() {
+        let follower = last(State::Follower, Reason::LostClusterLeadership);
+        for listing in [Listing::Learner, Listing::No] {
+            let facts = Facts {
+                listing,
+                serves: true,
+                leads: true,
+                ..facts(true)
+            };
+            assert_eq!(seen(&follower, &facts), Some(State::Leader), "{listing:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_runs_and_does_not_serve_shows_nothing_new() {
+        for state in [State::Follower, State::Leader, State::DbValidationFull] {
+            let before = last(state, Reason::DbValidationSucceeded);
+            assert_eq!(seen(&before, &facts(false)), None, "{state}");
+        }
+    }
+
+    #[test]
+    fn a_member_that_is_new_stays_so_while_its_data_is_given_up() {
+        let new = last(State::New, Reason::NewMultiNodeClusterCreated);
+        let facts = Facts {
+            etcd: Etcd::Started {
+                since: None,
+                initializes: true,
+            },
+            validation: Some(StageResult::Failed),
+            ..facts(false)
+        };
+        assert_eq!(way(&new, &facts), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn each_reason_needs_all_of_its_facts() {
+        let failed = Some(StageResult::Failed);
+        let started = last(State::Follower, Reason::DbValidationSucceeded);
+        let holds = |reason, next, facts: &Facts| {
+            supports(reason, State::DbValidationFull, next, &started, facts)
+        };
+        // Of a single member, that its validation failed.
+        let restoration = |single, validation| {
+            let facts = Facts {
+                validation,
+                ..facts(single)
+            };
+            holds(Reason::DbValidationFailed, State::Restoration, &facts)
+        };
+        assert!(restoration(true, failed));
+        assert!(!restoration(true, None) && !restoration(false, failed));
+        // Of one of several, that its validation failed or that it is no voter any more.
+        let gives_up = |single, validation, listing| {
+            let facts = Facts {
+                validation,
+                listing,
+                ..facts(single)
+            };
+            holds(Reason::DbValidationFailed, State::New, &facts)
+        };
+        assert!(gives_up(false, failed, Listing::Unknown) && gives_up(false, None, Listing::No));
+        assert!(!gives_up(false, None, Listing::Voter) && !gives_up(true, failed, Listing::No));
+        // Of a single member, that it serves.
+        let restored = |single, serves| {
+            let facts = Facts {
+                serves,
+                ..facts(single)
+            };
+            holds(Reason::RestorationSucceeded, State::Leader, &facts)
+        };
+        assert!(restored(true, true) && !restored(true, false) && !restored(false, true));
+        // That it serves and does not lead.
+        let lost = |serves, leads| {
+            let facts = Facts {
+                serves,
+                leads,
+                ..facts(false)
+            };
+            holds(Reason::LostClusterLeadership, State::Follower, &facts)
+        };
+        assert!(lost(true, false) && !lost(true, true) && !lost(false, false));
+    }
+
+    #[test]
+    fn one_of_several_waits_to_join_if_it_is_no_voter_or_was_added_and_is_listed() {
+        let added = last(State::New, Reason::ClusterScaledUp);
+        let created = last(State::New, Reason::NewMultiNodeClusterCreated);
+        let waits = |last, single, listing| {
+            let facts = Facts {
+                listing,
+                ..facts(single)
+            };
+            let (reason, next) = (Reason::WaitingToJoinAsLearner, State::PendingLearner);
+            supports(reason, State::New, next, last, &facts)
+        };
+        assert!(waits(&created, false, Listing::No) && waits(&created, false, Listing::Learner));
+        assert!(waits(&added, false, Listing::Voter));
+        assert!(!waits(&created, false, Listing::Voter));
+        assert!(!waits(&added, false, Listing::Unknown));
+        assert!(!waits(&created, true, Listing::No) && !waits(&added, true, Listing::Voter));
     }
 }

@@ -10,9 +10,9 @@ use super::snapshot::{Member, Snapshot};
 /// The member that leadership moves to before the target of an allowed disruption goes. `None` if
 /// the target does not lead, or if no member can take over.
 ///
-/// Candidates are serving followers without a grant and without a `deletionTimestamp`. In a
-/// rollout, members of the update revision come first. Then members with a pod come before those
-/// without, and the most caught-up member before the others.
+/// Candidates are serving followers without a grant; a member whose pod has a `deletionTimestamp`
+/// does not serve. In a rollout, members of the update revision come first. Then members with a pod
+/// come before those without, and the most caught-up member before the others.
 pub fn leader_to_move(
     snapshot: &Snapshot,
     grants: &Grants,
@@ -42,7 +42,7 @@ pub(super) fn heirs(
         .iter()
         .filter(|member| member.serves_quorum() && !member.leader)
         .filter(|member| match member.pod_name() {
-            Some(name) => name != target && !grants.holds(name) && !is_terminating(member),
+            Some(name) => name != target && !grants.holds(name),
             None => true,
         })
         .collect();
@@ -55,8 +55,4 @@ pub(super) fn heirs(
         )
     });
     able.into_iter().filter_map(|member| member.id).collect()
-}
-
-fn is_terminating(member: &Member) -> bool {
-    member.pod.as_ref().is_some_and(|pod| pod.terminating)
 }

@@ -431,3 +431,41 @@ impl fmt::Display for Count {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_teardown_has_the_same_word_with_and_without_a_record() {
+        for (teardown, word) in [
+            (Teardown::Namespace, "teardown-namespace"),
+            (Teardown::StatefulSet, "teardown-stateful-set"),
+            (Teardown::Owner, "teardown-owner"),
+            (Teardown::Hibernation, "hibernation"),
+            (Teardown::ScaleIn, "scale-in"),
+        ] {
+            assert_eq!(Waiver::Teardown(teardown).slug(), word);
+            assert_eq!(Basis::Teardown(teardown).slug(), word);
+        }
+        assert_eq!(Waiver::WrongIncarnation.slug(), "wrong-incarnation");
+        assert_eq!(Basis::CostsNothing.slug(), "costs-nothing");
+    }
+
+    #[test]
+    fn an_announcement_that_does_not_count_is_told_with_the_reason() {
+        let listed = |ignored: Option<&str>| {
+            let reason = Reason::MembersListed {
+                members: vec!["etcd-2".into()],
+                ignored: ignored.map(str::to_owned),
+            };
+            reason.to_string()
+        };
+        assert!(listed(None).ends_with("quorumgate.io/intent=scale-in"));
+        let old = listed(Some("it is older than 24 h"));
+        assert!(
+            old.ends_with("intent=scale-in (it is older than 24 h)"),
+            "{old}"
+        );
+    }
+}

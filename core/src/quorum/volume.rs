@@ -118,6 +118,12 @@ pub fn volume_finding(
 mod tests {
     use super::*;
 
+    #[test]
+    fn each_difference_has_a_word_of_its_own() {
+        assert_eq!(Difference::Unseen.slug(), "unseen");
+        assert_eq!(Difference::Foreign.slug(), "foreign");
+    }
+
     fn volume(claim: &str, id: &str) -> Volume {
         Volume {
             claim_uid: claim.into(),

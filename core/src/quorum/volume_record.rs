@@ -267,4 +267,38 @@ mod tests {
         world.look();
         assert_eq!(world.records.len(), 2);
     }
+
+    #[test]
+    fn a_record_outlives_its_member_while_its_pod_stands_or_a_permission_is_open() {
+        let unlisted = || {
+            let mut world = World::recorded();
+            for probe in &mut world.observation.round.probes {
+                probe.members.as_mut().unwrap().pop();
+            }
+            world
+        };
+        let mut with_its_pod = unlisted();
+        with_its_pod.look();
+        assert_eq!(with_its_pod.records.len(), 3);
+        let mut permitted = unlisted();
+        permitted.observation.pods.pop();
+        permitted.observation.round.probes.pop();
+        let (by, at) = (String::from("kubectl"), String::new());
+        permitted.grants = Grants::default().issue(&"etcd-2".into(), Permitted::Replace, by, at);
+        permitted.look();
+        assert_eq!(permitted.records.len(), 3);
+    }
+
+    #[test]
+    fn under_the_id_of_another_member_nothing_is_recorded() {
+        let mut world = World::recorded();
+        world.records.remove(&PodName::new("etcd-1"));
+        world.volumes.insert("etcd-1".into(), volume("9"));
+        let probes = &mut world.observation.round.probes;
+        let other = probes[2].status.as_ref().unwrap().member_id;
+        probes[1].status.as_mut().unwrap().member_id = other;
+        world.silence(2);
+        world.look();
+        assert!(!world.records.contains_key(&PodName::new("etcd-1")));
+    }
 }

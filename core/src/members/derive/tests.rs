@@ -181,6 +181,40 @@ fn only_an_open_restoration_from_the_backup_fails_with_it() {
 }
 
 #[test]
+fn only_an_open_restoration_of_the_same_kind_succeeds() {
+    let promoted = transition(
+        Reason::PromotedAsVotingMember,
+        State::Follower,
+        UnixTime(20),
+        &facts(),
+    );
+    let ends = |from, status| {
+        let mut last = Some(LastRestoration {
+            from,
+            status,
+            reason: None,
+            message: None,
+            start_time: UnixTime(10),
+            end_time: None,
+        });
+        succeed(&mut last, RestorationType::FromLeader, &promoted);
+        last.unwrap().end_time.is_some()
+    };
+    assert!(ends(
+        RestorationType::FromLeader,
+        RestorationStatus::InProgress
+    ));
+    assert!(!ends(
+        RestorationType::FromLeader,
+        RestorationStatus::Success
+    ));
+    assert!(!ends(
+        RestorationType::FromSnapshot,
+        RestorationStatus::InProgress
+    ));
+}
+
+#[test]
 fn a_failed_restoration_is_told_and_a_later_success_ends_in_leader() {
     let fails = Facts {
         validation: Some(StageResult::Failed),

@@ -181,5 +181,10 @@ mod tests {
         assert_eq!(decide(Some(&added), |_| {}), (true, false));
         let both = [listed(3, "etcd-2", false), listed(4, "", true)];
         assert_eq!(decide(Some(&both), |_| {}), (true, true));
+        let started = [listed(4, "etcd-2", true)];
+        assert_eq!(decide(Some(&started), |_| {}), (true, true));
+        let mut elsewhere = [listed(4, "", true)];
+        elsewhere[0].peer_urls = vec!["https://etcd-3.etcd-peer.ns.svc:2380".into()];
+        assert_eq!(decide(Some(&elsewhere), |_| {}), (true, true));
     }
 }

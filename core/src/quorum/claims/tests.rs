@@ -217,6 +217,20 @@ fn a_pod_whose_claim_terminates_is_judged_by_its_data() {
 }
 
 #[test]
+fn a_last_copy_is_told_with_its_numbers() {
+    let snapshot = Snapshot::assemble(&cluster(1, &[]));
+    let verdict = decide_with_terminating_claim(&snapshot, &Grants::default(), &drain(0));
+    let Verdict::Wait(Reason::LastCopy(count)) = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert_eq!(count.target, "etcd-0");
+    assert_eq!(
+        (count.voters, count.serving, count.left, count.needed),
+        (1, 1, 0, 1)
+    );
+}
+
+#[test]
 fn a_strangers_replacement_settles_by_the_claim() {
     let before = Volume {
         claim_uid: "c1".into(),
@@ -233,8 +247,9 @@ fn a_strangers_replacement_settles_by_the_claim() {
     assert_eq!(of(&ClaimState::Gone, false), Replacement::Underway);
     assert_eq!(of(&here("c2", false), false), Replacement::Underway);
     assert_eq!(of(&here("c2", false), true), Replacement::Serves);
-    let unrecorded = progress_of_claim(None, &here("c2", false), true);
-    assert_eq!(unrecorded, Replacement::Stands);
+    let unrecorded = |serves| progress_of_claim(None, &here("c2", false), serves);
+    assert_eq!(unrecorded(true), Replacement::Stands);
+    assert_eq!(unrecorded(false), Replacement::Underway);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{decide, decide_early, decide_without_ledger};
+use super::{Request, decide, decide_early, decide_without_ledger};
 use crate::quorum::circumstances::{
     Circumstances, EvictionBudget, Override, OverrideOn, Scope, Teardown,
 };
@@ -514,6 +514,20 @@ fn rule_12_one_that_may_complete_the_majority_waits_for_proof_or_for_the_gate() 
     );
     o.pods[1].node = Node::OutOfService;
     assert_eq!(verdict(&o, Kind::Evict, 1), based(Basis::CostsNothing));
+}
+
+#[test]
+fn rule_12_the_others_may_have_a_quorum_while_one_of_them_was_not_seen() {
+    let may = |o: &Observation| {
+        let snapshot = Snapshot::assemble(o);
+        let (grants, step) = (Grants::default(), ask(Kind::RolloutStep, 1));
+        Request::of(&snapshot, &grants, &step).others_may_have_quorum()
+    };
+    let mut o = quorum_lost();
+    assert!(!may(&o));
+    o.replicas = 4;
+    assert!(may(&o));
+    assert!(may(&healthy(3)));
 }
 
 #[test]

@@ -483,6 +483,114 @@ fn there_has_to_be_room_and_time() {
 }
 
 #[test]
+fn what_a_bound_allows_just_so_is_allowed() {
+    just(&with(|f| f.all_served_for = Duration::from_secs(10)));
+    just(&of_member(2, |m| m.room = Some(GIB)));
+    // 1 GiB at 32 MiB in a second takes 32 s, and the probe bears three times that.
+    just(&of_member(2, |m| {
+        m.liveness = Some(Duration::from_secs(96))
+    }));
+    just(&with(|f| f.settings.timeout = Duration::from_secs(32)));
+    assert!(facts().after_a_while().all_served_for > Duration::from_secs(60));
+}
+
+#[test]
+fn a_run_that_freed_the_least_worth_freeing_or_whose_end_is_unknown_says_nothing_of_the_next() {
+    let run = |after: Option<u64>| LastRun {
+        ended_ago: Duration::ZERO,
+        took: Some(Duration::from_secs(1)),
+        size_before: 32 << 20,
+        size_after: after,
+        request: None,
+    };
+    assert!(!run(Some(0)).rests());
+    assert!(run(Some(1)).rests());
+    // An empty file says nothing of the speed.
+    just(&of_member(2, |m| m.last = Some(run(Some(0)))));
+    // A quota of 0 is none.
+    let mut unlimited = cluster(3);
+    for probe in &mut unlimited.round.probes {
+        probe.status.as_mut().unwrap().db_size_quota = Some(0);
+    }
+    let snapshot = Snapshot::assemble(&unlimited);
+    let facts = facts();
+    let quota = |n: u32| {
+        let member = snapshot.member(&pod(n)).unwrap();
+        facts.of(&pod(n)).quota_of(member)
+    };
+    assert_eq!(quota(2), None);
+}
+
+/// The member `etcd-2` is the next to be defragmented.
+fn just(facts: &Facts) {
+    assert_eq!(first(&cluster(3), facts), "grant etcd-2");
+}
+
+#[test]
+fn nine_tenths_of_the_quota_are_not_below_the_limit() {
+    use super::super::nospace::is_below_limit;
+    assert!(is_below_limit(89, 100));
+    assert!(!is_below_limit(90, 100));
+}
+
+#[test]
+fn a_refusal_tells_what_it_measured() {
+    let lag = |behind| {
+        let member = "etcd-1".to_owned();
+        let most = 1000;
+        Refusal::Lag {
+            member,
+            behind,
+            most,
+        }
+        .to_string()
+    };
+    assert!(lag(Some(1001)).contains("etcd-1 is 1001 entries behind, at most 1000"));
+    assert!(lag(None).contains("how far etcd-1 is behind is not known"));
+    let race = crate::plan::Defect::SNAPSHOT_RACE;
+    let unsteady = Refusal::Unsteady {
+        version: "3.5.9".parse().unwrap(),
+        defect: race,
+        behind: Some(12),
+        up_for: Some(Duration::from_secs(3)),
+    };
+    let told = unsteady.to_string();
+    assert!(
+        told.contains(", it is 12 entries behind, it runs for 3 s"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_call_of_which_nobody_knows_the_end_is_watched_until_its_member_serves() {
+    let unknown = of_member(2, |m| m.in_flight = None);
+    let returned = Facts {
+        call: Call::Returned { done: false },
+        ..unknown
+    };
+    let progress = |observation: &Observation| {
+        let snapshot = Snapshot::assemble(observation);
+        progress(&snapshot, &pod(2), ME, &returned)
+    };
+    assert_eq!(progress(&cluster(3)), Defragmentation::NotMine);
+    let mut observation = cluster(3);
+    silent(&mut observation, 2);
+    assert_eq!(progress(&observation), Defragmentation::Running);
+}
+
+#[test]
+fn right_before_the_call_unknown_room_is_a_reason_unless_somebody_asked() {
+    let unknown = of_member(2, |m| m.room = None);
+    let said = |facts: &Facts| said(&cluster(3), &granted(2, ME), facts);
+    assert_eq!(said(&unknown), "give-up etcd-2 room-unknown");
+    let requested = Facts {
+        request: Some("now".into()),
+        ..unknown
+    };
+    assert_eq!(said(&requested), "begin etcd-2");
+}
+
+#[test]
 fn a_member_that_may_not_go_does_not_hold_up_the_other_followers() {
     let full = of_member(2, |m| m.room = Some(0));
     assert_eq!(first(&cluster(3), &full), "grant etcd-1");
