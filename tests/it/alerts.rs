@@ -22,7 +22,7 @@ const OF_API_SERVERS: [(&str, &[&str]); 1] = [(
 )];
 
 /// Words of the query language that are no metrics.
-const KEYWORDS: [&str; 5] = ["and", "on", "by", "unless", "offset"];
+const KEYWORDS: [&str; 6] = ["and", "or", "on", "by", "unless", "offset"];
 
 struct Alert {
     name: String,
@@ -48,10 +48,10 @@ fn alerts() -> Vec<Alert> {
 }
 
 /// A selector of series: the metric, and the labels that it asks for with their values.
-type Selector = (String, Vec<(String, String)>);
+pub(crate) type Selector = (String, Vec<(String, String)>);
 
 /// The selectors of an expression.
-fn selectors(expression: &str) -> Vec<Selector> {
+pub(crate) fn selectors(expression: &str) -> Vec<Selector> {
     let mut found = Vec::new();
     let mut rest = expression;
     // Labels of `by (…)` and `on (…)` are no metrics, and durations are no names.

@@ -89,6 +89,7 @@ async fn the_api_server_accepts_every_object_of_the_chart() -> Result<()> {
         "networkPolicy.apiServers={10.0.0.0/8}",
         "podMonitor.enabled=true",
         "prometheusRule.enabled=true",
+        "dashboard.enabled=true",
         "defaultEnforcement=Warn",
         "namespaces={a,b}",
         "featureGates.QuorumAwareUpdatesWithOnDelete=true",
