@@ -232,9 +232,10 @@ pub struct Run {
     #[arg(long, env = "QUORUMGATE_MAX_JUDGEMENTS", value_name = "NUMBER", default_value_t = 256, value_parser = judgements, help_heading = "Limits")]
     pub max_judgements: usize,
 
-    /// Features to switch on or off, as `Name=true,Other=false`. There is one, off by default:
+    /// Features to switch on or off, as `Name=true,Other=false`. All are off by default:
     /// `QuorumAwareUpdatesWithOnDelete` (also called `UpdateStrategyOnDelete`) keeps the update
-    /// strategy `OnDelete` on enrolled StatefulSets and rolls them out.
+    /// strategy `OnDelete` on enrolled StatefulSets and rolls them out; `EtcdMembers` keeps an
+    /// `EtcdMember` for each member.
     #[arg(long, env = "QUORUMGATE_FEATURE_GATES", value_name = "NAME=BOOLEAN,...", value_parser = features::switches, help_heading = "Features")]
     pub feature_gates: Vec<Switches>,
 
