@@ -9,7 +9,7 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit mutants e2e cluster chaos bench bench-defragmentation crds chart metrics alerts conformance image setup testbed
+.PHONY: demo test check unit mutants e2e oldest cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked
@@ -32,6 +32,9 @@ testbed: setup               ## builds the control plane and etcd into the cache
 
 e2e: setup testbed           ## against real etcd processes and a real control plane
 	scripts/e2e $(TESTS)
+
+oldest: setup                ## what the oldest supported Kubernetes does otherwise, on that; builds it once
+	scripts/e2e --oldest
 
 cluster:                     ## the core cases on the cluster that KUBECONFIG names, with quorumgate installed; CASES=drain for some
 	@test -n "$$KUBECONFIG" || { echo "cluster: set KUBECONFIG to the cluster to try, with quorumgate installed (README.md)" >&2; exit 1; }
@@ -57,11 +60,15 @@ chart: setup                 ## writes charts/quorumgate/README.md, and lints th
 	scripts/chart-readme > charts/quorumgate/README.md
 	scripts/helm lint --strict charts/quorumgate
 
+pages: setup                 ## writes docs/fields.md and docs/options.md
+	UPDATE=1 $(CARGO) test --locked --quiet --test it pages::
+
 metrics: setup               ## writes docs/metrics.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it metrics::the_document
 
-alerts: setup                ## do the alerts fire when they should? Builds promtool once: five minutes on two cores
+alerts: setup                ## do the alerts fire when they should, can the dashboard be drawn? Builds promtool once: five minutes on two cores
 	scripts/promtool check rules charts/quorumgate/alerts.yaml
+	scripts/dashboard-rules > target/dashboard-rules.yaml && scripts/promtool check rules --lint=none target/dashboard-rules.yaml
 	scripts/promtool test rules tests/alerts/rules_test.yaml
 
 conformance: setup           ## writes docs/conformance.md

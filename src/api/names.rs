@@ -21,6 +21,9 @@ pub const FALSE: &str = "false";
 /// which the gate allows what it would refuse.
 pub const OVERRIDE_UNTIL: &str = "quorumgate.io/override-until";
 
+/// Annotation beside [`OVERRIDE_UNTIL`]: why, for people. The gate does not read it.
+pub const OVERRIDE_REASON: &str = "quorumgate.io/override-reason";
+
 /// Label on a `ClusterRole` whose rules are added to the gate's own role, so that the gate may read
 /// the owners of etcd StatefulSets.
 pub const AGGREGATE_TO_OWNERS: &str = "quorumgate.io/aggregate-to-owners";

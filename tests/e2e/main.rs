@@ -31,6 +31,7 @@ mod nodes;
 mod order;
 mod other_hook;
 mod out_of_force;
+mod plugin;
 mod privilege;
 mod quorum_lost;
 mod reachable;

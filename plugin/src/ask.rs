@@ -1,0 +1,212 @@
+//! Asking the gate whether a pod may go, by a request that is never carried out: a server-side dry
+//! run goes through the same webhooks as the request itself.
+
+use anyhow::{Context as _, Result};
+use http::{Response, StatusCode};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Resource as _;
+use kube::api::{DeleteParams, EvictParams, PostParams};
+use kube::client::Body;
+use kube::core::{Request, Status};
+use serde::Serialize;
+
+use crate::connect::Kubernetes;
+
+/// How it is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Delete,
+    Eviction,
+}
+
+/// The answer to a dry run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(
+    tag = "answer",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub(crate) enum Answer {
+    /// It may go now.
+    Yes {
+        /// What the API server warns of. Under `enforcement: Warn` this is the refusal.
+        warnings: Vec<String>,
+    },
+    /// The gate refuses.
+    No {
+        /// 429: the same request may pass later. 403: it does not help to ask again.
+        code: u16,
+        /// The stable identifier of the reason.
+        reason: String,
+        message: String,
+        /// What is behind the reason: a member each.
+        causes: Vec<String>,
+    },
+    /// Something else refuses: another webhook, a PodDisruptionBudget, the API server.
+    Other { code: u16, message: String },
+    /// The API server could not reach the gate.
+    Unreachable { message: String },
+    /// The user has no right to do this.
+    NotYours { message: String },
+    /// There is no such pod.
+    NoPod,
+}
+
+/// What stands before the gate's own words.
+const OUR_WEBHOOK: &str = r#"admission webhook "pods.quorumgate.io" denied the request: "#;
+
+/// Asks whether the pod may go.
+pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> Result<Answer> {
+    let pods = Request::new(Pod::url_path(&(), Some(namespace)));
+    let never = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    let request = match by {
+        By::Delete => pods.delete(pod, &never)?,
+        By::Eviction => pods.evict(
+            pod,
+            &EvictParams {
+                delete_options: Some(never),
+                post_options: PostParams {
+                    dry_run: true,
+                    ..PostParams::default()
+                },
+            },
+        )?,
+    };
+    let response = of.client.send(request.map(Body::from)).await;
+    let response = response.context("the API server could not be asked")?;
+    let warnings = warnings(&response);
+    let code = response.status();
+    let body = response.into_body().collect_bytes().await?;
+    if code.is_success() {
+        return Ok(Answer::Yes { warnings });
+    }
+    let status = serde_json::from_slice(&body).unwrap_or_else(|_| Status {
+        message: String::from_utf8_lossy(&body).into_owned(),
+        ..Status::default()
+    });
+    Ok(Answer::of(code, status))
+}
+
+impl Answer {
+    fn of(code: StatusCode, status: Status) -> Self {
+        let message = status.message.trim_end().to_owned();
+        if let Some(said) = message.strip_prefix(OUR_WEBHOOK) {
+            let causes = status.details.map(|details| details.causes);
+            let causes = causes.unwrap_or_default();
+            return Self::No {
+                code: code.as_u16(),
+                reason: causes.first().map(|c| c.reason.clone()).unwrap_or_default(),
+                message: said.to_owned(),
+                causes: causes.into_iter().skip(1).map(|c| c.message).collect(),
+            };
+        }
+        if message.contains("failed calling webhook") {
+            return Self::Unreachable { message };
+        }
+        match code {
+            StatusCode::NOT_FOUND => Self::NoPod,
+            StatusCode::FORBIDDEN if !message.starts_with("admission webhook") => {
+                Self::NotYours { message }
+            }
+            _ => Self::Other {
+                code: code.as_u16(),
+                message,
+            },
+        }
+    }
+}
+
+/// The warnings of a response: `299 - "text"`.
+fn warnings<B>(response: &Response<B>) -> Vec<String> {
+    let all = response.headers().get_all(http::header::WARNING).iter();
+    all.filter_map(|value| {
+        let text = value.to_str().ok()?;
+        let (_, quoted) = text.split_once('"')?;
+        let (words, _) = quoted.rsplit_once('"')?;
+        Some(words.replace("\\\"", "\"").replace("\\\\", "\\"))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::response::{StatusCause, StatusDetails};
+
+    use super::*;
+
+    fn said(message: &str) -> Status {
+        Status {
+            message: message.to_owned(),
+            ..Status::default()
+        }
+    }
+
+    #[test]
+    fn the_gates_refusal_is_told_from_everybody_elses() {
+        let cause = |reason: &str, message: &str| StatusCause {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            field: String::new(),
+        };
+        let details = StatusDetails {
+            causes: vec![
+                cause("no-headroom", "pod db/etcd-0 cannot go now: …"),
+                cause("member-not-serving", "etcd-2 (dead)"),
+            ],
+            name: "etcd-0".into(),
+            group: String::new(),
+            kind: "pods".into(),
+            uid: String::new(),
+            retry_after_seconds: 0,
+        };
+        let refusal = Status {
+            details: Some(details),
+            ..said(&format!("{OUR_WEBHOOK}pod db/etcd-0 cannot go now: …"))
+        };
+        let no = Answer::of(StatusCode::TOO_MANY_REQUESTS, refusal);
+        let expected = Answer::No {
+            code: 429,
+            reason: "no-headroom".into(),
+            message: "pod db/etcd-0 cannot go now: …".into(),
+            causes: vec!["etcd-2 (dead)".into()],
+        };
+        assert_eq!(no, expected);
+
+        let rights = said(r#"pods "etcd-0" is forbidden: User "jane" cannot delete resource"#);
+        let answer = Answer::of(StatusCode::FORBIDDEN, rights);
+        assert!(matches!(answer, Answer::NotYours { .. }), "{answer:?}");
+        let other = said(r#"admission webhook "x.example.org" denied the request: no"#);
+        let answer = Answer::of(StatusCode::FORBIDDEN, other);
+        assert!(
+            matches!(answer, Answer::Other { code: 403, .. }),
+            "{answer:?}"
+        );
+        let budget = said("Cannot evict pod as it would violate the pod's disruption budget.");
+        let answer = Answer::of(StatusCode::TOO_MANY_REQUESTS, budget);
+        assert!(
+            matches!(answer, Answer::Other { code: 429, .. }),
+            "{answer:?}"
+        );
+        let failed =
+            said(r#"Internal error occurred: failed calling webhook "pods.quorumgate.io""#);
+        let answer = Answer::of(StatusCode::INTERNAL_SERVER_ERROR, failed);
+        assert!(matches!(answer, Answer::Unreachable { .. }), "{answer:?}");
+        let gone = Answer::of(StatusCode::NOT_FOUND, said(r#"pods "x" not found"#));
+        assert_eq!(gone, Answer::NoPod);
+    }
+
+    #[test]
+    fn warnings_are_read_from_the_headers() {
+        let response = Response::builder()
+            .header("warning", r#"299 - "allowed by enforcement: Warn, \"so\"""#)
+            .body(())
+            .unwrap();
+        assert_eq!(
+            warnings(&response),
+            [r#"allowed by enforcement: Warn, "so""#]
+        );
+    }
+}

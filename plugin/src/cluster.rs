@@ -1,0 +1,490 @@
+//! A guarded cluster, as its budget tells it.
+
+use comfy_table::Cell;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use quorumgate::api::{
+    Enforcement, GrantStatus, MemberRole, MemberStatus, QuorumDisruptionBudget,
+    QuorumDisruptionBudgetStatus, Updater, condition,
+};
+use serde::Serialize;
+
+use crate::show::{Paint, Tone, cell, table};
+
+/// A guarded cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Cluster {
+    pub(crate) namespace: String,
+    /// The name of the StatefulSet, which is the budget's, too.
+    pub(crate) name: String,
+    pub(crate) enforcement: Enforcement,
+    pub(crate) quorum: Quorum,
+    /// Voters that the majority is computed from.
+    pub(crate) voters: Option<i32>,
+    /// Voters that serve and have no open grant.
+    pub(crate) serving: Option<i32>,
+    /// Voters that have to serve.
+    pub(crate) majority: Option<i32>,
+    /// Members that may go now.
+    pub(crate) may_go: Option<i32>,
+    pub(crate) leader: Option<String>,
+    pub(crate) members: Vec<Member>,
+    pub(crate) rollout: Rollout,
+    /// Conditions that are not as they should be.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Whether the voters that serve make a majority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum Quorum {
+    Held,
+    Lost,
+    /// The gate has not said so yet, or cannot see it.
+    Unknown,
+}
+
+/// A member of etcd, or a pod that is to become one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) pod: Option<String>,
+    /// Member id in etcd, hexadecimal.
+    pub(crate) id: Option<String>,
+    pub(crate) role: MemberRole,
+    pub(crate) leads: bool,
+    pub(crate) serving: bool,
+    /// Why it does not serve.
+    pub(crate) why: Option<String>,
+    /// The permissions that are still in use: what, for whom, since when.
+    pub(crate) permitted: Vec<String>,
+}
+
+/// A rollout.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Rollout {
+    pub(crate) state: RolloutState,
+    /// Who replaces outdated pods.
+    pub(crate) updated_by: Option<Updater>,
+    /// Pods that have the revision, and pods that have to get it.
+    pub(crate) updated: i32,
+    pub(crate) targets: i32,
+    /// The revision, of a rollout that was ever begun.
+    pub(crate) revision: Option<String>,
+    /// What it waits for.
+    pub(crate) waits_for: Option<String>,
+    /// The last step.
+    pub(crate) last_step: Option<String>,
+}
+
+/// The state of a rollout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) enum RolloutState {
+    /// Every pod is up to date.
+    Done,
+    /// It acts, or waits for what passes by itself.
+    UnderWay,
+    /// It waits.
+    Waiting,
+    /// `spec.paused` holds it.
+    Paused,
+    /// Nothing is known of one.
+    None,
+}
+
+/// A condition that is not as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Problem {
+    pub(crate) condition: String,
+    /// `False` or `Unknown`.
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+impl Cluster {
+    /// What the budget tells.
+    pub(crate) fn of(budget: &QuorumDisruptionBudget) -> Self {
+        let nothing = QuorumDisruptionBudgetStatus::default();
+        let status = budget.status.as_ref().unwrap_or(&nothing);
+        let found = budget.cluster();
+        let healthy = status.conditions.iter();
+        let healthy = healthy
+            .clone()
+            .find(|c| c.type_ == condition::QUORUM_HEALTHY);
+        let leader = status.leader.as_deref();
+        Self {
+            namespace: found.namespace.clone(),
+            name: found.name.clone(),
+            enforcement: budget.spec.enforcement.unwrap_or_default(),
+            quorum: match healthy.map(|condition| condition.status.as_str()) {
+                Some("True") => Quorum::Held,
+                Some("False") => Quorum::Lost,
+                _ => Quorum::Unknown,
+            },
+            voters: status.voters,
+            serving: status.current_healthy,
+            majority: status.desired_healthy,
+            may_go: status.disruptions_allowed,
+            leader: status.leader.clone(),
+            members: members(status, leader),
+            rollout: Rollout::of(budget, status),
+            problems: problems(&status.conditions),
+        }
+    }
+
+    /// The cluster of a pod.
+    pub(crate) fn has_pod(&self, namespace: &str, pod: &str) -> bool {
+        let by_name = || self.members.iter().any(|m| m.pod.as_deref() == Some(pod));
+        self.namespace == namespace && by_name()
+    }
+
+    /// Whether nothing about it needs a look.
+    pub(crate) fn is_well(&self) -> bool {
+        self.quorum == Quorum::Held
+            && self.problems.is_empty()
+            && self
+                .members
+                .iter()
+                .all(|m| m.serving && m.permitted.is_empty())
+            && matches!(self.rollout.state, RolloutState::Done | RolloutState::None)
+    }
+
+    /// The row of [`overview`].
+    fn row(&self, with_namespace: bool) -> Vec<Cell> {
+        let number = |number: Option<i32>| number.map_or("?".to_owned(), |n| n.to_string());
+        let serving = format!(
+            "{} of {}, {} needed",
+            number(self.serving),
+            number(self.voters),
+            number(self.majority)
+        );
+        let serving_tone = match self.quorum {
+            Quorum::Lost => Tone::Bad,
+            Quorum::Unknown => Tone::Uneasy,
+            Quorum::Held if self.serving == self.voters => Tone::Good,
+            Quorum::Held => Tone::Uneasy,
+        };
+        let may_go = self.may_go.unwrap_or_default() > 0;
+        let gate_tone = match (self.enforcement, self.problems.is_empty()) {
+            (Enforcement::Enforce, true) => Tone::Good,
+            (Enforcement::Warn, true) => Tone::Uneasy,
+            (_, false) => Tone::Bad,
+        };
+        let namespace = with_namespace.then(|| cell(&self.namespace, Tone::Plain));
+        let rest = [
+            cell(&self.name, Tone::Plain),
+            cell(serving, serving_tone),
+            cell(
+                number(self.may_go),
+                if may_go { Tone::Plain } else { Tone::Uneasy },
+            ),
+            cell(self.leader.as_deref().unwrap_or("none"), Tone::Plain),
+            cell(self.rollout.short(), self.rollout.tone()),
+            cell(self.gate(), gate_tone),
+        ];
+        namespace.into_iter().chain(rest).collect()
+    }
+
+    /// What the gate does about it, in a word or two.
+    fn gate(&self) -> String {
+        let does = match self.enforcement {
+            Enforcement::Enforce => "enforces",
+            Enforcement::Warn => "only warns",
+        };
+        let broken = self.problems.iter().find(|problem| {
+            [
+                condition::GATE_ACTIVE,
+                condition::LEDGER_TRUSTED,
+                condition::EVIDENCE_LIVE,
+            ]
+            .contains(&problem.condition.as_str())
+        });
+        match broken {
+            Some(problem) => format!("{does}; {}", problem.reason),
+            None => does.to_owned(),
+        }
+    }
+
+    /// The members, a line each.
+    pub(crate) fn member_table(&self, paint: Paint) -> String {
+        let rows = self.members.iter().map(Member::row).collect();
+        table(
+            &[
+                "  MEMBER",
+                "ROLE",
+                "SERVES",
+                "WHY NOT, OR WHAT IT IS PERMITTED",
+            ],
+            rows,
+            paint,
+        )
+    }
+
+    /// Everything that a line in the overview leaves out.
+    pub(crate) fn details(&self, paint: Paint) -> String {
+        let mut told = self.member_table(paint);
+        if let Some(waits_for) = &self.rollout.waits_for {
+            told += &format!("  the rollout waits: {waits_for}\n");
+        }
+        for problem in &self.problems {
+            let Problem {
+                condition,
+                status,
+                reason,
+                message,
+            } = problem;
+            told += &format!("  {condition} is {status} ({reason}): {message}\n");
+        }
+        told
+    }
+}
+
+/// A table of clusters, a line each.
+pub(crate) fn overview(clusters: &[Cluster], with_namespace: bool, paint: Paint) -> String {
+    let mut headings = vec!["CLUSTER", "SERVING", "MAY GO", "LEADER", "ROLLOUT", "GATE"];
+    if with_namespace {
+        headings.insert(0, "NAMESPACE");
+    }
+    let rows = clusters.iter().map(|cluster| cluster.row(with_namespace));
+    table(&headings, rows.collect(), paint)
+}
+
+impl Member {
+    fn row(&self) -> Vec<Cell> {
+        let role = match (self.role, self.leads) {
+            (MemberRole::Voter, true) => "leader",
+            (MemberRole::Voter, false) => "voter",
+            (MemberRole::Learner, _) => "learner",
+        };
+        let (serves, tone) = match (self.serving, self.permitted.is_empty()) {
+            (true, true) => ("yes", Tone::Good),
+            (true, false) => ("yes", Tone::Uneasy),
+            (false, _) => ("no", Tone::Bad),
+        };
+        let why = self.why.iter().chain(&self.permitted);
+        let why = why.map(String::as_str).collect::<Vec<_>>().join("; ");
+        vec![
+            cell(format!("  {}", self.name), Tone::Plain),
+            cell(role, Tone::Plain),
+            cell(serves, tone),
+            cell(why, Tone::Plain),
+        ]
+    }
+}
+
+fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<Member> {
+    let told = |member: &MemberStatus| Member {
+        name: member.name.clone(),
+        pod: member.pod.clone(),
+        id: member.member_id.clone(),
+        role: member.role,
+        leads: leader == Some(member.name.as_str()),
+        serving: member.serving,
+        why: member.why.clone(),
+        permitted: Vec::new(),
+    };
+    let mut members: Vec<_> = status.members.iter().map(told).collect();
+    for GrantStatus {
+        member: pod,
+        causes,
+        ..
+    } in &status.grants
+    {
+        let permitted = causes.iter().map(|cause| {
+            let what = match cause.kind.as_str() {
+                "Delete" => "to go",
+                "Defragment" => "to be defragmented",
+                "Replace" => "to be replaced",
+                other => other,
+            };
+            format!("permitted {what}, to {}, at {}", cause.by, cause.at)
+        });
+        let of_pod = |m: &&mut Member| m.pod.as_ref() == Some(pod);
+        if let Some(member) = members.iter_mut().find(of_pod) {
+            member.permitted = permitted.collect();
+        } else {
+            members.push(Member {
+                name: pod.clone(),
+                pod: Some(pod.clone()),
+                id: None,
+                role: MemberRole::Voter,
+                leads: false,
+                serving: false,
+                why: Some("the gate does not see it now".to_owned()),
+                permitted: permitted.collect(),
+            });
+        }
+    }
+    members
+}
+
+/// The conditions of a budget are all true where everything is well. A rollout has its own place.
+fn problems(conditions: &[Condition]) -> Vec<Problem> {
+    let of_rollouts = [condition::ALL_MEMBERS_UPDATED, condition::PROGRESSING];
+    // Members without TLS are the owner's choice, and a defragmentation that is due is no problem.
+    let choices = [condition::MEMBERS_ASKED_BY_TLS, condition::DEFRAGMENTED];
+    let is_problem = |c: &&Condition| {
+        let elsewhere = of_rollouts
+            .iter()
+            .chain(&choices)
+            .any(|kind| *kind == c.type_);
+        c.status != "True" && !elsewhere
+    };
+    let bad = conditions.iter().filter(is_problem);
+    bad.map(|condition| Problem {
+        condition: condition.type_.clone(),
+        status: condition.status.clone(),
+        reason: condition.reason.clone(),
+        message: condition.message.clone(),
+    })
+    .collect()
+}
+
+impl Rollout {
+    fn of(budget: &QuorumDisruptionBudget, status: &QuorumDisruptionBudgetStatus) -> Self {
+        let updated_by = status.update_strategy.as_ref().map(|by| by.updated_by);
+        let all_updated = status.conditions.iter();
+        let all_updated = all_updated
+            .clone()
+            .find(|c| c.type_ == condition::ALL_MEMBERS_UPDATED);
+        let done = all_updated.is_some_and(|condition| condition.status == "True");
+        let paused = budget.spec.paused == Some(true);
+        let progress = status.rollout.as_deref();
+        let waiting = progress.and_then(|progress| progress.waiting_on.as_ref());
+        let state = match progress {
+            _ if done => RolloutState::Done,
+            _ if paused => RolloutState::Paused,
+            Some(progress) if progress.finished.is_some() => RolloutState::Done,
+            Some(_) if waiting.is_some() => RolloutState::Waiting,
+            Some(_) => RolloutState::UnderWay,
+            None => RolloutState::None,
+        };
+        let open = !matches!(state, RolloutState::Done | RolloutState::None);
+        Self {
+            state,
+            updated_by,
+            updated: progress.map_or(0, |progress| progress.updated),
+            targets: progress.map_or(0, |progress| progress.targets),
+            revision: progress.and_then(|progress| progress.target.clone()),
+            waits_for: waiting
+                .filter(|_| open)
+                .map(|waiting| match &waiting.since {
+                    Some(since) => format!("{} (since {})", waiting.message, ago(since)),
+                    None => waiting.message.clone(),
+                }),
+            last_step: progress.and_then(|p| p.last_step.as_ref()).map(|step| {
+                let at = step.at.as_ref().map(|at| format!(", {}", ago(at)));
+                let at = at.unwrap_or_default();
+                format!("{} {}: it {}{at}", step.action, step.pod, step.because)
+            }),
+        }
+    }
+
+    fn short(&self) -> String {
+        let of = format!("{} of {}", self.updated, self.targets);
+        match self.state {
+            RolloutState::Done => "up to date".to_owned(),
+            RolloutState::None => "none".to_owned(),
+            RolloutState::UnderWay => of,
+            RolloutState::Waiting => format!("{of}, waits"),
+            RolloutState::Paused => format!("{of}, paused"),
+        }
+    }
+
+    fn tone(&self) -> Tone {
+        match self.state {
+            RolloutState::Done | RolloutState::None => Tone::Plain,
+            RolloutState::UnderWay => Tone::Good,
+            RolloutState::Waiting | RolloutState::Paused => Tone::Uneasy,
+        }
+    }
+}
+
+/// How long ago a time was, roughly.
+pub(crate) fn ago(time: &Time) -> String {
+    let seconds = Timestamp::now().duration_since(time.0).as_secs().max(0);
+    match seconds {
+        0..120 => format!("{seconds} s ago"),
+        120..7200 => format!("{} min ago", seconds / 60),
+        7200..172_800 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A cluster of three, of which one is on its way and one does not serve.
+    pub(crate) fn degraded() -> Cluster {
+        let budget = json!({
+            "metadata": {"namespace": "db", "name": "etcd"},
+            "spec": {"statefulSetName": "etcd"},
+            "status": {
+                "voters": 3, "currentHealthy": 1, "desiredHealthy": 2, "disruptionsAllowed": 0,
+                "leader": "etcd-0",
+                "members": [
+                    {"name": "etcd-0", "pod": "etcd-0", "role": "Voter", "serving": true},
+                    {"name": "etcd-1", "pod": "etcd-1", "role": "Voter", "serving": true},
+                    {"name": "etcd-2", "pod": "etcd-2", "role": "Voter", "serving": false,
+                     "why": "it refused the connection"},
+                ],
+                "grants": [{"member": "etcd-1", "causes": [
+                    {"kind": "Delete", "seq": 1, "by": "jane", "at": "2026-11-25T07:00:00Z"}]}],
+                "conditions": [
+                    {"type": "QuorumHealthy", "status": "True", "reason": "Quorate",
+                     "message": "", "lastTransitionTime": "2026-11-25T07:00:00Z"},
+                    {"type": "GateActive", "status": "False", "reason": "NotAsked",
+                     "message": "the namespace lost its label",
+                     "lastTransitionTime": "2026-11-25T07:00:00Z"},
+                ],
+            },
+        });
+        Cluster::of(&serde_json::from_value(budget).unwrap())
+    }
+
+    #[test]
+    fn a_cluster_is_told_with_its_members_and_what_is_wrong() {
+        let told = degraded();
+        let line = overview(std::slice::from_ref(&told), true, Paint::Never);
+        let row = line.lines().nth(1).unwrap();
+        for word in [
+            "db",
+            "etcd",
+            "1 of 3, 2 needed",
+            "etcd-0",
+            "enforces; NotAsked",
+        ] {
+            assert!(row.contains(word), "{word}: {row}");
+        }
+        let details = told.details(Paint::Never);
+        for words in [
+            "etcd-0  leader  yes",
+            "permitted to go, to jane, at 2026-11-25T07:00:00Z",
+            "etcd-2  voter   no      it refused the connection",
+            "GateActive is False (NotAsked): the namespace lost its label",
+        ] {
+            assert!(details.contains(words), "{words}: {details}");
+        }
+        assert!(!told.is_well());
+    }
+
+    #[test]
+    fn a_budget_without_a_status_is_unknown_and_not_well() {
+        let new = json!({
+            "metadata": {"namespace": "db", "name": "etcd"},
+            "spec": {"statefulSetName": "etcd"},
+        });
+        let told = Cluster::of(&serde_json::from_value(new).unwrap());
+        assert_eq!(told.quorum, Quorum::Unknown);
+        assert!(!told.is_well());
+        let line = overview(&[told], false, Paint::Never);
+        assert!(line.contains("? of ?, ? needed"), "{line}");
+    }
+}

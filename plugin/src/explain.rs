@@ -1,0 +1,178 @@
+//! `kubectl quorum explain`: whether a pod may go now, and why not.
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+
+use crate::End;
+use crate::ask::{Answer, By, ask};
+use crate::cli;
+use crate::cluster::Cluster;
+use crate::connect::Kubernetes;
+use crate::remedy::remedy;
+use crate::show::{Paint, print, print_as};
+use crate::status::everywhere;
+
+/// An explanation, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Explanation<'a> {
+    namespace: &'a str,
+    pod: &'a str,
+    #[serde(flatten)]
+    answer: &'a Answer,
+    #[serde(rename = "do")]
+    remedy: Option<String>,
+    cluster: Option<&'a Cluster>,
+}
+
+pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -> Result<End> {
+    let by = if options.eviction {
+        By::Eviction
+    } else {
+        By::Delete
+    };
+    let (namespace, pod) = (of.namespace.as_str(), options.pod.as_str());
+    let pod = pod.strip_prefix("pod/").unwrap_or(pod);
+    let answer = ask(of, namespace, pod, by).await?;
+    if answer == Answer::NoPod {
+        bail!("there is no pod {pod} in the namespace {namespace}");
+    }
+    let clusters = clusters(of).await?;
+    let cluster = clusters
+        .iter()
+        .find(|cluster| cluster.has_pod(namespace, pod));
+    let end = if matches!(answer, Answer::Yes { .. }) {
+        End::Well
+    } else {
+        End::No
+    };
+    if let Some(form) = options.output {
+        let explanation = Explanation {
+            namespace,
+            pod,
+            answer: &answer,
+            remedy: what_to_do(&answer),
+            cluster,
+        };
+        print_as(form, &explanation)?;
+        return Ok(end);
+    }
+    let mut told = verdict(&format!("{namespace}/{pod}"), &answer, cluster);
+    if let Some(cluster) = cluster {
+        told += &format!(
+            "\n{}/{}, as the gate last saw it\n",
+            cluster.namespace, cluster.name
+        );
+        told += &cluster.details(paint);
+    }
+    print(&told)?;
+    Ok(end)
+}
+
+/// The clusters of the pod's namespace: a user may see no others.
+async fn clusters(of: &Kubernetes) -> Result<Vec<Cluster>> {
+    match everywhere(of).await {
+        Ok(clusters) => Ok(clusters),
+        Err(_) => crate::status::here(of).await,
+    }
+}
+
+fn what_to_do(answer: &Answer) -> Option<String> {
+    match answer {
+        Answer::No { reason, .. } => remedy(reason),
+        Answer::Unreachable { .. } => Some("the gate cannot be reached: kubectl quorum doctor".into()),
+        Answer::NotYours { .. } => Some(
+            "only who may delete the pod can ask whether it may go; below is what the gate last saw"
+                .into(),
+        ),
+        Answer::Yes { .. } | Answer::Other { .. } | Answer::NoPod => None,
+    }
+}
+
+/// The answer in words.
+pub(crate) fn verdict(pod: &str, answer: &Answer, cluster: Option<&Cluster>) -> String {
+    let mut told = match answer {
+        Answer::Yes { warnings } if warnings.is_empty() => match cluster {
+            Some(cluster) if cluster.may_go.is_some_and(|n| n > 0) => {
+                format!("{pod} may go now.\n")
+            }
+            Some(_) => {
+                format!("{pod} may go now: its member is not needed, or an override lets it.\n")
+            }
+            None => format!("{pod} may go now. It is no member of a guarded etcd cluster.\n"),
+        },
+        Answer::Yes { warnings } => {
+            format!(
+                "{pod} may go now, with a warning:\n  {}\n",
+                warnings.join("\n  ")
+            )
+        }
+        Answer::No {
+            code: 429,
+            message,
+            reason,
+            ..
+        } => {
+            format!(
+                "{pod} may not go now; the same request may pass later.\n  why   {message}\n  rule  {reason}\n"
+            )
+        }
+        Answer::No {
+            message, reason, ..
+        } => {
+            format!(
+                "{pod} may not go this way; to ask again does not help.\n  why   {message}\n  rule  {reason}\n"
+            )
+        }
+        Answer::Other { code, message } => {
+            format!("{pod} may not go now, but the gate does not say so ({code}):\n  {message}\n")
+        }
+        Answer::Unreachable { message } => {
+            format!("{pod} may not go now: the gate did not answer the API server.\n  {message}\n")
+        }
+        Answer::NotYours { message } => {
+            format!("It is not known whether {pod} may go.\n  {message}\n")
+        }
+        Answer::NoPod => format!("There is no pod {pod}.\n"),
+    };
+    if let Answer::No { causes, .. } = answer {
+        for cause in causes {
+            told += &format!("  with  {cause}\n");
+        }
+    }
+    if let Some(remedy) = what_to_do(answer) {
+        told += &format!("  do    {remedy}\n");
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::tests::degraded;
+
+    #[test]
+    fn a_refusal_is_explained_by_its_reason_its_members_and_its_remedy() {
+        let answer = Answer::No {
+            code: 429,
+            reason: "no-headroom".into(),
+            message: "pod db/etcd-0 cannot go now: etcd-0 has to stay".into(),
+            causes: vec!["etcd-2 (dead: it refused the connection)".into()],
+        };
+        let told = verdict("db/etcd-0", &answer, Some(&degraded()));
+        let lines: Vec<_> = told.lines().collect();
+        assert_eq!(
+            lines[0],
+            "db/etcd-0 may not go now; the same request may pass later."
+        );
+        assert_eq!(
+            lines[1],
+            "  why   pod db/etcd-0 cannot go now: etcd-0 has to stay"
+        );
+        assert_eq!(lines[3], "  with  etcd-2 (dead: it refused the connection)");
+        assert!(
+            lines[4].starts_with("  do    wait for what was already permitted to go"),
+            "{told}"
+        );
+    }
+}

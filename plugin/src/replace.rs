@@ -1,0 +1,57 @@
+//! `kubectl quorum replace`: asks the gate to replace a member.
+
+use anyhow::{Context as _, Result, bail};
+use quorumgate::api::names::REPLACE;
+use quorumgate::api::{QuorumDisruptionBudget, ReplaceMode};
+use serde_json::json;
+
+use crate::End;
+use crate::cli;
+use crate::cluster::Cluster;
+use crate::confirm::confirm;
+use crate::connect::{Kubernetes, budget};
+use crate::overrides::annotate;
+use crate::show::{Paint, print};
+use crate::status::here;
+
+pub(crate) async fn run(of: &Kubernetes, options: &cli::Replace) -> Result<End> {
+    let pod = options.member.as_str();
+    let clusters = here(of).await?;
+    let found = clusters
+        .iter()
+        .find(|cluster| cluster.has_pod(&of.namespace, pod));
+    let Some(cluster) = found else {
+        bail!(
+            "no guarded cluster in the namespace {} has the member {pod}: see `kubectl quorum status`",
+            of.namespace
+        );
+    };
+    let budget = budget(of, &cluster.name).await?;
+    if budget.spec.replace() == ReplaceMode::Off {
+        bail!(
+            "the budget {} forbids it: spec.dataProtection.replace is Off",
+            cluster.name
+        );
+    }
+    let member = cluster
+        .members
+        .iter()
+        .find(|m| m.pod.as_deref() == Some(pod));
+    let id = member.and_then(|member| member.id.clone()).with_context(|| {
+        format!("the gate does not know the member id of {pod}, so etcd may not list it: see docs/replacement.md")
+    })?;
+    confirm(&warning(cluster, pod, &id), &options.yes)?;
+    annotate::<QuorumDisruptionBudget>(of, &cluster.name, &json!({ REPLACE: id })).await?;
+    print(&format!(
+        "The gate is asked to replace {pod}. It does when the others are a majority without it: kubectl quorum status {} -w\n",
+        cluster.name
+    ))?;
+    Ok(End::Well)
+}
+
+fn warning(cluster: &Cluster, pod: &str, id: &str) -> String {
+    format!(
+        "{}\nThe member {id} is removed from etcd, and the volume of {pod} is given up with all that is on it. The pod joins again as a new member with an empty volume, and gets its data from the others.",
+        cluster.member_table(Paint::Never)
+    )
+}

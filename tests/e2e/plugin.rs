@@ -1,0 +1,262 @@
+//! `kubectl quorum`, run as its users run it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Api;
+use kube::api::PostParams;
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::kubectl::{Invocation, Output};
+use serde_json::{Value, json};
+
+use crate::asking::{By, refusal};
+use crate::world::{SOON, World};
+
+/// The exit code of a plain no.
+const NO: i32 = 3;
+
+/// `kubectl quorum ARGS...` in the namespace of the test, by the credentials of this file.
+fn plugin(world: &World, kubeconfig: &Path, args: &[&str]) -> Result<Invocation> {
+    let gate = Path::new(env!("CARGO_BIN_EXE_quorumgate"));
+    let program = gate.with_file_name("kubectl-quorum");
+    ensure!(
+        program.exists(),
+        "{} is missing: cargo build --package kubectl-quorum",
+        program.display()
+    );
+    Ok(Invocation::new(program)
+        .kubeconfig(kubeconfig)
+        .args(["--namespace", world.namespace()])
+        .args(args)
+        .timeout(Duration::from_secs(60)))
+}
+
+/// The same as an administrator.
+async fn quorum(world: &World, args: &[&str]) -> Result<Output> {
+    let kubeconfig = world.bed().admin_kubeconfig();
+    let said = plugin(world, &kubeconfig, args)?.await?;
+    println!(
+        "$ kubectl quorum {}\n{}{}",
+        args.join(" "),
+        said.stdout,
+        said.stderr
+    );
+    Ok(said)
+}
+
+/// Runs the plugin until it ends with this code and has said all of these.
+async fn says(world: &World, args: &[&str], code: i32, parts: &[&str]) -> Result<String> {
+    eventually(SOON, format!("{args:?} says {parts:?}"), || async {
+        let said = quorum(world, args).await?;
+        ensure!(said.code == code, "{said:?}");
+        for part in parts {
+            ensure!(said.stdout.contains(part), "{part}: {}", said.stdout);
+        }
+        ensure!(!said.stdout.contains('\x1b'), "colours without a terminal");
+        Ok(said.stdout)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_a_degraded_and_a_lost_cluster_are_told_and_explained() -> Result<()> {
+    let world = World::new("plugin-told").await?;
+    says(&world, &["status"], 0, &["3 of 3, 2 needed", "enforces"]).await?;
+    says(&world, &["explain", "etcd-0"], 0, &["may go now"]).await?;
+    let nodes: Vec<_> = world.sandbox.nodes().iter().map(|n| n.name()).collect();
+    let drain: Vec<_> = ["drain"].iter().chain(&nodes).copied().collect();
+    let turns = ["goes at once", "goes in its turn"];
+    says(&world, &drain, 0, &turns).await?;
+
+    let broken = world.crash("etcd-2").await?;
+    says(
+        &world,
+        &["status"],
+        0,
+        &["2 of 3, 2 needed", "etcd-2  voter"],
+    )
+    .await?;
+    let why = [
+        "may not go now; the same request may pass later",
+        "rule  no-headroom",
+        "with  etcd-2",
+        "do    wait for what was",
+    ];
+    says(&world, &["explain", "etcd-0"], NO, &why).await?;
+    let json = says(
+        &world,
+        &["explain", "etcd-0", "-o", "json"],
+        NO,
+        &["no-headroom"],
+    )
+    .await?;
+    let json: Value = serde_json::from_str(&json)?;
+    ensure!(json["answer"] == "no" && json["code"] == 429, "{json}");
+    ensure!(json["cluster"]["members"][2]["serving"] == false, "{json}");
+    says(&world, &drain, NO, &["waits", "in this order"]).await?;
+
+    // The override is asked for, and nobody is there to say yes.
+    let long = ["override", "etcd-0", "--for", "5m", "--reason", "the test"];
+    let unanswered = quorum(&world, &long).await?;
+    ensure!(unanswered.code == 1, "{unanswered:?}");
+    ensure!(unanswered.stderr.contains("say --yes"), "{unanswered:?}");
+    let (code, _) = refusal(world.ask(By::Delete, "etcd-0").await)?;
+    ensure!(code == 429, "{code}");
+    let sure: Vec<_> = long.into_iter().chain(["--yes"]).collect();
+    says(&world, &sure, 0, &["is overridden until"]).await?;
+    let pod = world.pods().get("etcd-0").await?;
+    let annotations = pod.metadata.annotations.unwrap_or_default();
+    ensure!(annotations["quorumgate.io/override-reason"] == "the test");
+    says(&world, &["explain", "etcd-0"], 0, &["an override lets it"]).await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
+
+    let more = world.crash("etcd-1").await?;
+    let lost = ["QuorumHealthy is False"];
+    says(&world, &["status", "-o", "yaml"], 0, &["quorum: Lost"]).await?;
+    says(&world, &["status"], 0, &lost).await?;
+    drop((broken, more));
+    world.whole().await?;
+    world.close().await
+}
+
+/// A kubeconfig of a service account that may read what the chart gives to viewers.
+async fn viewer(world: &World) -> Result<PathBuf> {
+    let create = PostParams::default();
+    let made = |value: Value| serde_json::from_value(value).context("made");
+    let accounts: Api<ServiceAccount> = world.sandbox.api();
+    let account: ServiceAccount = serde_json::from_value(json!({"metadata": {"name": "viewer"}}))?;
+    accounts.create(&create, &account).await?;
+    let roles: Api<Role> = world.sandbox.api();
+    let role: Role = made(json!({
+        "metadata": {"name": "viewer"},
+        "rules": [
+            {"apiGroups": ["quorumgate.io"], "resources": ["quorumdisruptionbudgets"],
+             "verbs": ["get", "list", "watch"]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
+        ],
+    }))?;
+    roles.create(&create, &role).await?;
+    let bindings: Api<RoleBinding> = world.sandbox.api();
+    let binding: RoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "viewer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "viewer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "viewer"}],
+    }))?;
+    bindings.create(&create, &binding).await?;
+    let bed = world.bed();
+    bed.service_account_kubeconfig(world.namespace(), "viewer")
+        .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_sees_and_is_told_what_it_may_not() -> Result<()> {
+    let world = World::new("plugin-viewer").await?;
+    let kubeconfig = viewer(&world).await?;
+    let ask = async |args: &[&str]| plugin(&world, &kubeconfig, args)?.await;
+    eventually(SOON, "the viewer sees the cluster", || async {
+        let said = ask(&["status"]).await?;
+        ensure!(said.code == 0 && said.stdout.contains("3 of 3"), "{said:?}");
+        Ok(())
+    })
+    .await?;
+    let said = ask(&["status", "-A"]).await?;
+    ensure!(said.code == 1, "{said:?}");
+    ensure!(said.stderr.contains("your user may not read"), "{said:?}");
+    let said = ask(&["explain", "etcd-0"]).await?;
+    ensure!(said.code == NO, "{said:?}");
+    ensure!(said.stdout.contains("It is not known whether"), "{said:?}");
+    ensure!(said.stdout.contains("etcd-1  "), "{said:?}");
+    let change = ["override", "qdb/etcd", "--for=5m", "--reason=none", "--yes"];
+    let said = ask(&change).await?;
+    ensure!(said.code == 1, "{said:?}");
+    ensure!(said.stderr.contains("was not changed"), "{said:?}");
+    let said = ask(&["explain", "nobody"]).await?;
+    ensure!(said.code != 0, "{said:?}");
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -> Result<()> {
+    let world = World::builder("plugin-doctor")
+        .feature("QuorumAwareUpdatesWithOnDelete")
+        .start()
+        .await?;
+    let home = format!("{}-gate", world.namespace());
+    let configuration = world.gate.webhook_configuration();
+    let doctor = [
+        "doctor",
+        "--gate-namespace",
+        &home,
+        "--webhook-configuration",
+        configuration,
+    ];
+    let well = format!("well    ValidatingWebhookConfiguration {configuration}");
+    // The replicas are no Deployment here, which the doctor says.
+    let parts = [
+        well.as_str(),
+        "voters serve, and the gate answers",
+        "there is no such Deployment",
+    ];
+    says(&world, &doctor, NO, &parts).await?;
+    let elsewhere = ["doctor", "--webhook-configuration", "elsewhere"];
+    says(
+        &world,
+        &elsewhere,
+        NO,
+        &["is missing: the API server does not ask the gate"],
+    )
+    .await?;
+
+    says(
+        &world,
+        &["rollout", "status", "etcd"],
+        0,
+        &["up to date", "updated by the gate"],
+    )
+    .await?;
+    says(
+        &world,
+        &["rollout", "pause", "etcd"],
+        0,
+        &["begins no new step"],
+    )
+    .await?;
+    let paused = world.budget().await?.spec.paused;
+    ensure!(paused == Some(true), "{paused:?}");
+    let change = json!({"spec": {"template": {"metadata": {"annotations": {"test": "changed"}}}}});
+    let change = change.to_string();
+    let patch = ["patch", "statefulset", "etcd", "--patch", &change];
+    world.kubectl(&patch).await?.success()?;
+    says(
+        &world,
+        &["rollout", "status", "etcd"],
+        NO,
+        &["Paused: 0 of 3"],
+    )
+    .await?;
+    says(&world, &["rollout", "resume", "etcd"], 0, &["goes on"]).await?;
+    says(&world, &["rollout", "status", "etcd"], 0, &["up to date"]).await?;
+    let nothing = quorum(&world, &["rollout", "status", "other"]).await?;
+    ensure!(
+        nothing.code == 1 && nothing.stderr.contains("there are: etcd"),
+        "{nothing:?}"
+    );
+
+    // A drain of a node, by the kubectl of the control plane.
+    let node = world.node_of("etcd-0").await?;
+    let plane = world.bed().control_plane();
+    let kubectl = plane.cache.binaries(plane.kubernetes);
+    let path = format!("{}:{}", kubectl.display(), std::env::var("PATH")?);
+    let kubeconfig = world.bed().admin_kubeconfig();
+    let drain = ["drain", &node, "--dry-run=false", "--timeout=60s"];
+    let drained = plugin(&world, &kubeconfig, &drain)?
+        .env("PATH", path)
+        .await?;
+    ensure!(drained.succeeded(), "{drained:?}");
+    world.kubectl(&["uncordon", &node]).await?.success()?;
+    world.whole().await?;
+    world.close().await
+}
