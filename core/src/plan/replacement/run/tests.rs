@@ -9,8 +9,8 @@ use crate::plan::replacement::{ClaimFacts, Mode, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
-    Difference, EvidenceMode, MemberId, Observation, Permitted, PodName, Volume, VolumeFinding,
-    example,
+    Comparison, Difference, EvidenceMode, MemberId, Observation, Permitted, PodName, Volume,
+    VolumeFinding, example,
 };
 
 /// A cluster whose etcd and Kubernetes carry out the steps of a replacement. The member in etcd-2
@@ -44,6 +44,8 @@ impl World {
                 held_pods: BTreeSet::new(),
                 leases_held: BTreeSet::new(),
                 has_backup: true,
+                accused: BTreeSet::new(),
+                data: Comparison::Unknown,
                 record: None,
             },
             observation,
@@ -328,15 +330,8 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         "nothing"
     );
     let corrupt = |w: &mut World| {
-        let alarm = Alarm {
-            member: MemberId(3),
-            kind: AlarmKind::Corrupt,
-        };
-        w.observation.round.probes[0]
-            .status
-            .as_mut()
-            .unwrap()
-            .alarms = vec![alarm];
+        w.facts.accused = [MemberId(0)].into();
+        w.facts.data = Comparison::Differs(MemberId(3));
     };
     assert_eq!(auto(&corrupt), "grant");
     let removed = |w: &mut World| {
@@ -354,6 +349,107 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         w.facts.mode = Mode::Manual;
     };
     assert_eq!(auto(&manual), "wait not-requested");
+}
+
+/// A CORRUPT alarm against these members, with what a comparison of the data showed. The target is
+/// member 3.
+fn alarmed(accused: &[u64], data: Comparison, mode: Mode) -> String {
+    refused(|world| {
+        world.facts.mode = mode;
+        world.facts.request = (mode == Mode::Manual).then(|| TARGET.into());
+        world.facts.accused = accused.iter().copied().map(MemberId).collect();
+        world.facts.data = data;
+        let alarm = |member: &MemberId| Alarm {
+            member: *member,
+            kind: AlarmKind::Corrupt,
+        };
+        let alarms = world.facts.accused.iter().map(alarm).collect();
+        let probe = &mut world.observation.round.probes[0];
+        probe.status.as_mut().unwrap().alarms = alarms;
+    })
+}
+
+#[test]
+fn while_a_corrupt_alarm_stands_the_one_that_differs_from_the_others_is_replaced() {
+    let third = Comparison::Differs(MemberId(3));
+    for accused in [0, 3] {
+        assert_eq!(alarmed(&[accused], third, Mode::Auto), "grant");
+        assert_eq!(alarmed(&[accused], third, Mode::Manual), "grant");
+    }
+    // etcd's periodic check takes the leader's data for right.
+    assert_eq!(alarmed(&[2], third, Mode::Auto), "wait mistaken");
+    assert_eq!(alarmed(&[2], third, Mode::Manual), "wait mistaken");
+}
+
+#[test]
+fn an_alarm_alone_proves_nothing_and_a_person_may_insist_on_the_one_it_names() {
+    for data in [
+        Comparison::Unknown,
+        Comparison::Same,
+        Comparison::Disagreement,
+    ] {
+        assert_eq!(alarmed(&[3], data, Mode::Auto), "wait not-shown");
+        assert_eq!(alarmed(&[3], data, Mode::Manual), "grant");
+        assert_eq!(alarmed(&[0], data, Mode::Auto), "nothing");
+        assert_eq!(alarmed(&[0], data, Mode::Manual), "wait not-shown");
+        assert_eq!(alarmed(&[2], data, Mode::Manual), "wait corrupt");
+        assert_eq!(alarmed(&[2, 3], data, Mode::Auto), "wait corrupt");
+        assert_eq!(alarmed(&[0, 3], data, Mode::Manual), "wait not-shown");
+    }
+}
+
+#[test]
+fn alarms_are_disarmed_once_the_one_that_differed_is_out_and_the_others_are_alike() {
+    let mut world = World::of(3);
+    world.facts.mode = Mode::Auto;
+    world.facts.request = None;
+    world.facts.accused = [0, 2, 3].map(MemberId).into();
+    world.facts.data = Comparison::Differs(MemberId(3));
+    let record = |corrupt| Record {
+        member: TARGET.into(),
+        old_id: Some(MemberId(3)),
+        old_pod: None,
+        old_claim: None,
+        peer_urls: Vec::new(),
+        corrupt,
+    };
+    assert_eq!(disarm(&world.facts), [], "nothing is on record");
+    world.facts.record = Some(record(true));
+    assert_eq!(disarm(&world.facts), [], "it is listed");
+    world.facts.list.as_mut().unwrap().pop();
+    assert_eq!(disarm(&world.facts), [MemberId(3)], "the others may differ");
+    world.facts.data = Comparison::Same;
+    assert_eq!(disarm(&world.facts), [0, 2, 3].map(MemberId));
+    world.facts.record = Some(record(false));
+    assert_eq!(
+        disarm(&world.facts),
+        [MemberId(3)],
+        "its data was not the reason"
+    );
+    world.facts.list = None;
+    assert_eq!(disarm(&world.facts), []);
+}
+
+#[test]
+fn no_other_than_the_one_that_differs_is_replaced_whoever_asks() {
+    let second = Comparison::Differs(MemberId(2));
+    for accused in [0, 2, 3] {
+        assert_eq!(
+            alarmed(&[accused], second, Mode::Manual),
+            "wait other-differs"
+        );
+    }
+    let mut world = World::of(3);
+    world.facts.mode = Mode::Auto;
+    world.facts.request = None;
+    world.facts.accused = [MemberId(3)].into();
+    world.facts.data = second;
+    let Next::Wait { pod, because, .. } = world.next() else {
+        panic!("{:?}", world.next());
+    };
+    assert_eq!(pod, "etcd-1".into());
+    let member = "etcd-2".to_owned();
+    assert_eq!(because, Refusal::Mistaken { member });
 }
 
 #[test]
