@@ -27,7 +27,7 @@ use crate::causes::causes;
 use crate::observe::is_held;
 use crate::plan::replacement::{Mode, Next, Step, next};
 use crate::quorum::{ClusterRef, Comparison, Condition};
-use data::{Compared, accused};
+use data::Compared;
 use gather::{Gathered, gather};
 pub(super) use record::is_under_way;
 
@@ -90,7 +90,7 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
         page,
         world,
         snapshot,
-        round,
+        ..
     } = look;
     let shown = page.status().is_some_and(|status| {
         let mut conditions = status.conditions.iter();
@@ -102,7 +102,7 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
         let is_ill = |member: &crate::quorum::Member| member.condition != Condition::Serving;
         snapshot.members.iter().any(is_ill)
             || !snapshot.not_members.is_empty()
-            || !accused(round).is_empty()
+            || !snapshot.accused.is_empty()
     };
     let auto = gather::mode(page.budget()) == Mode::Auto;
     shown || open || held || gather::requested(page).is_some() || auto && ill()

@@ -10,7 +10,6 @@ use tracing::{info, warn};
 use super::Driver;
 use crate::causes::causes;
 use crate::etcd::{AdminError, Endpoint};
-use crate::quorum::evidence::{AlarmKind, Round};
 use crate::quorum::{Comparison, DataHash, MemberId, confirmed_list};
 use crate::reconcile::look::Look;
 
@@ -30,20 +29,10 @@ pub(super) struct Compared {
     found: Comparison,
 }
 
-/// The members against which a CORRUPT alarm stands. The id 0 stands for no member in particular.
-pub(super) fn accused(round: &Round) -> BTreeSet<MemberId> {
-    let answered = round.probes.iter().filter_map(|p| p.status.as_ref().ok());
-    answered
-        .flat_map(|status| &status.alarms)
-        .filter(|alarm| alarm.kind == AlarmKind::Corrupt)
-        .map(|alarm| alarm.member)
-        .collect()
-}
-
 impl Driver {
     /// Compares what the voters have, if a CORRUPT alarm stands.
     pub(super) async fn compare(&mut self, look: &Look) -> Comparison {
-        let accused = accused(&look.round);
+        let accused = look.snapshot.accused.clone();
         let list = confirmed_list(&look.snapshot, &look.round);
         let Some(list) = list.filter(|_| !accused.is_empty()) else {
             return Comparison::Unknown;

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 
-use super::data::accused;
 use super::record;
 use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
 use crate::causes::causes;
@@ -127,7 +126,6 @@ pub(super) async fn gather(
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
         leases_held,
         has_backup,
-        accused: accused(round),
         data,
         record: open,
     };

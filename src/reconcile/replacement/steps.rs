@@ -210,7 +210,7 @@ impl Driver {
     /// Disarms a CORRUPT alarm for which the member that was removed is the reason. etcd refuses
     /// writes while it stands.
     pub(super) async fn disarm(&self, look: &Look, gathered: &Gathered) -> Option<Duration> {
-        let member = disarm(&gathered.facts).into_iter().next()?;
+        let member = disarm(&look.snapshot, &gathered.facts).into_iter().next()?;
         let record = gathered.facts.record.as_ref()?;
         let kind = AlarmKind::Corrupt;
         let deadline = self.run.clock.instant() + CALL;

@@ -99,7 +99,7 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, &'stati
                 );
                 return ("False", "NoSuchMember", text);
             }
-            if !facts.accused.is_empty() && facts.mode != Mode::Off {
+            if !look.snapshot.accused.is_empty() && facts.mode != Mode::Off {
                 let data = facts.data;
                 let text = format!(
                     "no member is replaced: {}.{more}",

@@ -129,9 +129,6 @@ pub(crate) async fn goes_on_before_each_step(version: EtcdVersion, name: &str) -
     finished(&world, &member).await?;
     is_whole_without(&world, old.id).await?;
     // The request is spent.
-    world
-        .reported("DataProtected", |c| c.status == "True")
-        .await?;
     let new = world.etcd.member(&member).await?.id;
     let seq = world.last_seq().await?;
     request(&world, &format!("{:016X}", old.id).to_lowercase()).await?;

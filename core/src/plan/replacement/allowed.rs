@@ -60,7 +60,7 @@ fn quiet(snapshot: &Snapshot, grants: &Grants, facts: &Facts, target: &PodName) 
 /// the others have to be those whose data is right. A person who names the only member against
 /// which the alarm stands knows that by other means.
 fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal> {
-    if facts.accused.is_empty() {
+    if snapshot.accused.is_empty() {
         return None;
     }
     let own = snapshot.member(target).and_then(|member| member.id);
@@ -75,12 +75,13 @@ fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal>
             let member = other(&|id| id == differs).unwrap_or_else(|| differs.to_string());
             return Some(Refusal::OtherDiffers { member });
         }
-        return other(&|id| facts.accused.contains(&id)).map(|member| Refusal::Mistaken { member });
+        return other(&|id| snapshot.accused.contains(&id))
+            .map(|member| Refusal::Mistaken { member });
     }
-    if let Some(member) = other(&|id| facts.accused.contains(&id)) {
+    if let Some(member) = other(&|id| snapshot.accused.contains(&id)) {
         return Some(Refusal::Corrupt { member });
     }
-    let alone = facts.accused.iter().map(|id| Some(*id)).eq([own]);
+    let alone = snapshot.accused.iter().map(|id| Some(*id)).eq([own]);
     let insisted = facts.request.as_ref() == Some(target) && alone;
     let data = facts.data;
     (!insisted).then_some(Refusal::NotShown { data })

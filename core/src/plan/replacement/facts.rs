@@ -59,10 +59,7 @@ pub struct Facts {
     pub leases_held: BTreeSet<PodName>,
     /// Whether there is a backup, by which etcd-druid's sidecar knows that the cluster is not new.
     pub has_backup: bool,
-    /// The members against which a CORRUPT alarm stands. The id 0 stands for no member in
-    /// particular.
-    pub accused: BTreeSet<MemberId>,
-    /// What the voters have, compared while such an alarm stands.
+    /// What the voters have, compared while a CORRUPT alarm stands.
     pub data: Comparison,
     /// The replacement on record, which was written together with its grant.
     pub record: Option<Record>,
@@ -174,7 +171,7 @@ impl Proof {
             match facts.data {
                 Comparison::Differs(other) if other == id => return Some(Self::Corrupt),
                 Comparison::Differs(_) => {}
-                _ if facts.accused.contains(&id) => return Some(Self::Accused),
+                _ if snapshot.accused.contains(&id) => return Some(Self::Accused),
                 Comparison::Unknown | Comparison::Same | Comparison::Disagreement => {}
             }
         }

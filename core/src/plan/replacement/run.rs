@@ -32,7 +32,6 @@ use crate::quorum::{
 ///     held_pods: Default::default(),
 ///     leases_held: Default::default(),
 ///     has_backup: false,
-///     accused: Default::default(),
 ///     data: Comparison::Unknown,
 ///     record: None,
 /// };
@@ -75,7 +74,7 @@ pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacem
 /// is out of etcd: etcd refuses writes while an alarm stands. These are the removed member itself,
 /// and where its data was not that of the others, whoever was accused instead, once all that are
 /// left have the same.
-pub fn disarm(facts: &Facts) -> Vec<MemberId> {
+pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Vec<MemberId> {
     let (Some(record), Some(list)) = (&facts.record, &facts.list) else {
         return Vec::new();
     };
@@ -86,7 +85,7 @@ pub fn disarm(facts: &Facts) -> Vec<MemberId> {
         return Vec::new();
     }
     let all = record.corrupt && facts.data == Comparison::Same;
-    let accused = facts.accused.iter().copied();
+    let accused = snapshot.accused.iter().copied();
     accused.filter(|id| all || *id == old).collect()
 }
 

@@ -44,7 +44,6 @@ impl World {
                 held_pods: BTreeSet::new(),
                 leases_held: BTreeSet::new(),
                 has_backup: true,
-                accused: BTreeSet::new(),
                 data: Comparison::Unknown,
                 record: None,
             },
@@ -81,6 +80,16 @@ impl World {
 
     fn pod(&mut self) -> &mut crate::quorum::pod::Pod {
         &mut self.observation.pods[2]
+    }
+
+    /// Raises CORRUPT alarms against these members.
+    fn accuse(&mut self, members: &[u64]) {
+        let alarm = |member: &u64| Alarm {
+            member: MemberId(*member),
+            kind: AlarmKind::Corrupt,
+        };
+        let status = self.observation.round.probes[0].status.as_mut();
+        status.unwrap().alarms = members.iter().map(alarm).collect();
     }
 
     fn silence(&mut self, n: usize) {
@@ -330,7 +339,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         "nothing"
     );
     let corrupt = |w: &mut World| {
-        w.facts.accused = [MemberId(0)].into();
+        w.accuse(&[0]);
         w.facts.data = Comparison::Differs(MemberId(3));
     };
     assert_eq!(auto(&corrupt), "grant");
@@ -357,15 +366,8 @@ fn alarmed(accused: &[u64], data: Comparison, mode: Mode) -> String {
     refused(|world| {
         world.facts.mode = mode;
         world.facts.request = (mode == Mode::Manual).then(|| TARGET.into());
-        world.facts.accused = accused.iter().copied().map(MemberId).collect();
+        world.accuse(accused);
         world.facts.data = data;
-        let alarm = |member: &MemberId| Alarm {
-            member: *member,
-            kind: AlarmKind::Corrupt,
-        };
-        let alarms = world.facts.accused.iter().map(alarm).collect();
-        let probe = &mut world.observation.round.probes[0];
-        probe.status.as_mut().unwrap().alarms = alarms;
     })
 }
 
@@ -403,8 +405,9 @@ fn alarms_are_disarmed_once_the_one_that_differed_is_out_and_the_others_are_alik
     let mut world = World::of(3);
     world.facts.mode = Mode::Auto;
     world.facts.request = None;
-    world.facts.accused = [0, 2, 3].map(MemberId).into();
+    world.accuse(&[0, 2, 3]);
     world.facts.data = Comparison::Differs(MemberId(3));
+    let snapshot = world.snapshot();
     let record = |corrupt| Record {
         member: TARGET.into(),
         old_id: Some(MemberId(3)),
@@ -413,21 +416,25 @@ fn alarms_are_disarmed_once_the_one_that_differed_is_out_and_the_others_are_alik
         peer_urls: Vec::new(),
         corrupt,
     };
-    assert_eq!(disarm(&world.facts), [], "nothing is on record");
+    assert_eq!(disarm(&snapshot, &world.facts), [], "nothing is on record");
     world.facts.record = Some(record(true));
-    assert_eq!(disarm(&world.facts), [], "it is listed");
+    assert_eq!(disarm(&snapshot, &world.facts), [], "it is listed");
     world.facts.list.as_mut().unwrap().pop();
-    assert_eq!(disarm(&world.facts), [MemberId(3)], "the others may differ");
+    assert_eq!(
+        disarm(&snapshot, &world.facts),
+        [MemberId(3)],
+        "the others may differ"
+    );
     world.facts.data = Comparison::Same;
-    assert_eq!(disarm(&world.facts), [0, 2, 3].map(MemberId));
+    assert_eq!(disarm(&snapshot, &world.facts), [0, 2, 3].map(MemberId));
     world.facts.record = Some(record(false));
     assert_eq!(
-        disarm(&world.facts),
+        disarm(&snapshot, &world.facts),
         [MemberId(3)],
         "its data was not the reason"
     );
     world.facts.list = None;
-    assert_eq!(disarm(&world.facts), []);
+    assert_eq!(disarm(&snapshot, &world.facts), []);
 }
 
 #[test]
@@ -442,7 +449,7 @@ fn no_other_than_the_one_that_differs_is_replaced_whoever_asks() {
     let mut world = World::of(3);
     world.facts.mode = Mode::Auto;
     world.facts.request = None;
-    world.facts.accused = [MemberId(3)].into();
+    world.accuse(&[3]);
     world.facts.data = second;
     let Next::Wait { pod, because, .. } = world.next() else {
         panic!("{:?}", world.next());
