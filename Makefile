@@ -9,7 +9,7 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit mutants e2e oldest cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image setup testbed
+.PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked
@@ -35,6 +35,9 @@ e2e: setup testbed           ## against real etcd processes and a real control p
 
 oldest: setup                ## what the oldest supported Kubernetes does otherwise, on that; builds it once
 	scripts/e2e --oldest
+
+versions: setup testbed      ## the cases of members and their data on the etcd versions that `make e2e` leaves out; CASES=killed for some
+	scripts/e2e --ignored $(if $(CASES),$(CASES),versions::)
 
 cluster:                     ## the core cases on the cluster that KUBECONFIG names, with quorumgate installed; CASES=drain for some
 	@test -n "$$KUBECONFIG" || { echo "cluster: set KUBECONFIG to the cluster to try, with quorumgate installed (README.md)" >&2; exit 1; }

@@ -79,7 +79,7 @@ impl Admin {
     }
 
     /// Disarms `alarm` through the member at `endpoint`. A CORRUPT alarm must be that of a member
-    /// which was removed.
+    /// which was removed, or one that was raised because of such a member.
     pub async fn disarm(
         &self,
         endpoint: &Endpoint,
@@ -147,23 +147,23 @@ impl Admin {
         self.in_time(endpoint, deadline, call).await
     }
 
-    async fn in_time(
+    pub(super) async fn in_time<T>(
         &self,
         endpoint: &Endpoint,
         deadline: Instant,
-        call: impl Fn(Client) -> BoxFuture<'static, Result<(), etcd_client::Error>>,
-    ) -> Result<(), AdminError> {
+        call: impl Fn(Client) -> BoxFuture<'static, Result<T, etcd_client::Error>>,
+    ) -> Result<T, AdminError> {
         timeout_at(deadline, Box::pin(self.call(endpoint, call)))
             .await
             .unwrap_or(Err(AdminError::Unanswered(Unanswered::Deadline)))
     }
 
     /// Makes a call, and makes it again as the gate's user where the member refused it without one.
-    async fn call(
+    async fn call<T>(
         &self,
         endpoint: &Endpoint,
-        call: impl Fn(Client) -> BoxFuture<'static, Result<(), etcd_client::Error>>,
-    ) -> Result<(), AdminError> {
+        call: impl Fn(Client) -> BoxFuture<'static, Result<T, etcd_client::Error>>,
+    ) -> Result<T, AdminError> {
         let held = self
             .connections
             .get(endpoint)
@@ -187,8 +187,7 @@ impl Admin {
                 Err(failure) => Err(failure),
             };
         }
-        let Err(failure) = answer else { return Ok(()) };
-        Err(match failure {
+        answer.map_err(|failure| match failure {
             CallFailure::Permission(text) | CallFailure::NotAdmitted(text) => {
                 AdminError::PermissionDenied(text)
             }

@@ -10,6 +10,7 @@ mod ask;
 mod attention;
 mod connect;
 mod connection;
+mod data;
 mod endpoint;
 mod external;
 mod failure;

@@ -6,6 +6,7 @@
 //! from the record in the budget's status, so a replica that ends between any two effects loses
 //! nothing.
 
+mod data;
 mod gather;
 mod record;
 mod steps;
@@ -25,8 +26,8 @@ use crate::api::condition;
 use crate::causes::causes;
 use crate::observe::is_held;
 use crate::plan::replacement::{Mode, Next, Step, next};
-use crate::quorum::evidence::AlarmKind;
-use crate::quorum::{ClusterRef, Condition};
+use crate::quorum::{ClusterRef, Comparison, Condition};
+use data::Compared;
 use gather::{Gathered, gather};
 pub(super) use record::is_under_way;
 
@@ -49,6 +50,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         cluster,
         leadership_stays_until: None,
         members_stay: None,
+        compared: None,
     };
     let mut at_work = false;
     loop {
@@ -97,10 +99,10 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
     let open = record::open(page).is_some();
     let held = world.pods().iter().any(is_held);
     let ill = || {
-        let is_ill = |member: &crate::quorum::Member| {
-            member.condition != Condition::Serving || member.alarms.contains(&AlarmKind::Corrupt)
-        };
-        snapshot.members.iter().any(is_ill) || !snapshot.not_members.is_empty()
+        let is_ill = |member: &crate::quorum::Member| member.condition != Condition::Serving;
+        snapshot.members.iter().any(is_ill)
+            || !snapshot.not_members.is_empty()
+            || !snapshot.accused.is_empty()
     };
     let auto = gather::mode(page.budget()) == Mode::Auto;
     shown || open || held || gather::requested(page).is_some() || auto && ill()
@@ -114,6 +116,8 @@ struct Driver {
     leadership_stays_until: Option<Instant>,
     /// The time until which no member is removed, and the words with which etcd refused to.
     members_stay: Option<(Instant, String)>,
+    /// The latest comparison of what the members have.
+    compared: Option<Compared>,
 }
 
 impl Driver {
@@ -145,7 +149,12 @@ impl Driver {
         };
         let now = run.clock.instant();
         let leadership_stays = self.leadership_stays_until.is_some_and(|until| now < until);
-        let gathered = match gather(&run, &look, leadership_stays).boxed().await {
+        let data = if gather::mode(look.page.budget()) == Mode::Off && !self.is_open() {
+            Comparison::Unknown
+        } else {
+            self.compare(&look).boxed().await
+        };
+        let gathered = match gather(&run, &look, leadership_stays, data).boxed().await {
             Ok(gathered) => gathered,
             Err(because) => {
                 warn!(cluster = %self.cluster, because, "it is not known whether a member has lost its data");

@@ -146,8 +146,12 @@ pub(crate) fn eviction(pod: &str, options: &Value) -> Value {
 }
 
 /// Whether one cause of the refusal is a member that did not answer in time, or a leader that has
-/// just been elected.
+/// just been elected; or the gate itself had no time left for an answer, on a starved machine.
 fn is_for_a_moment(refusal: &Status) -> bool {
+    let late = ["context deadline exceeded", "there was no time left"];
+    if late.iter().any(|words| refusal.message.contains(words)) {
+        return true;
+    }
     let mut causes = refusal.details.iter().flat_map(|details| &details.causes);
     causes.any(|cause| {
         let slow = cause.reason.starts_with("member-") && cause.message.contains("in time");

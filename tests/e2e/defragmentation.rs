@@ -4,7 +4,7 @@
 mod due;
 mod held;
 mod nospace;
-mod one_by_one;
+pub(crate) mod one_by_one;
 mod rollout;
 
 use std::collections::BTreeMap;

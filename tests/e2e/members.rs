@@ -1,7 +1,7 @@
 //! The `EtcdMember`s that the gate keeps (DEP-04), with the feature `EtcdMembers` on.
 
-mod sidecar;
-mod volumes;
+pub(crate) mod sidecar;
+pub(crate) mod volumes;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
@@ -190,7 +190,14 @@ async fn members_that_are_added_to_one_are_told_as_learners_until_their_promotio
 #[tokio::test(flavor = "multi_thread")]
 async fn hibernation_ends_every_etcd_member_and_another_writer_ends_the_gates_writes() -> Result<()>
 {
-    let world = with_members("members-sleep").start().await?;
+    another_writer_ends_its_writes(EtcdVersion::V3_7, "members-sleep").await
+}
+
+pub(crate) async fn another_writer_ends_its_writes(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = with_members(name)
+        .etcd(|etcd| etcd.version(version))
+        .start()
+        .await?;
     sleeps_and_wakes(&world).await?;
     let leader = world.etcd.leader().await?;
     an_impossible_change_is_an_event(&world, &leader).await?;

@@ -20,7 +20,7 @@ impl OtherHook {
     /// Creates the webhook for deletes of pods in the world's namespace, with this match condition.
     pub(crate) async fn create(world: &World, condition: &str) -> Result<Self> {
         let deletes = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["pods"]});
-        Self::of_rule(world, deletes, condition).await
+        Self::of_rule(world, NAME, deletes, condition).await
     }
 
     /// Creates the webhook for writes that advance a StatefulSet's `status.currentRevision` while
@@ -31,16 +31,24 @@ impl OtherHook {
         });
         let advances = "object.spec.updateStrategy.type == 'RollingUpdate' \
             && object.status.?currentRevision != oldObject.status.?currentRevision";
-        Self::of_rule(world, writes, advances).await
+        Self::of_rule(world, NAME, writes, advances).await
     }
 
-    async fn of_rule(world: &World, rule: Value, condition: &str) -> Result<Self> {
+    /// Creates the webhook of this name for requests in the world's namespace that meet the rule
+    /// and the condition. Several may stand side by side.
+    pub(crate) async fn of_rule(
+        world: &World,
+        webhook: &str,
+        rule: Value,
+        condition: &str,
+    ) -> Result<Self> {
         let namespace = world.namespace();
-        let name = format!("refuses-{namespace}");
+        let (first, _) = webhook.split_once('.').unwrap_or((webhook, ""));
+        let name = format!("{first}-{namespace}");
         let configuration = serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {"testbed.quorumgate.io/namespace": namespace}},
             "webhooks": [{
-                "name": NAME,
+                "name": webhook,
                 "clientConfig": {"url": "https://127.0.0.1:1/"},
                 "rules": [rule],
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},

@@ -1,13 +1,16 @@
 //! Members that lost their data: none starts under an identity whose data it does not have, and
 //! each is replaced under a new id, in steps that survive the gate.
 
+mod corrupt;
+pub(crate) mod kills;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use etcd_client::{AlarmAction, AlarmOptions, AlarmType, GetOptions};
+use etcd_client::GetOptions;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -15,7 +18,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use quorumgate::api::ReplacementStatus;
-use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion, Shape};
+use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdClusterBuilder, EtcdVersion, Shape};
 use quorumgate_testbed::faults::{self, PodFaults, Standing};
 use quorumgate_testbed::writer::{Report, Writer};
 use quorumgate_testbed::{Sandbox, eventually};
@@ -30,7 +33,12 @@ const REPLACED: Duration = Duration::from_secs(150);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_member_whose_volume_is_lost_is_replaced_and_no_write_is_lost() -> Result<()> {
-    let world = protected("replace-lost", EtcdVersion::V3_7, "Auto").await?;
+    one_is_lost(EtcdVersion::V3_7, "replace-lost").await
+}
+
+/// The leader loses its volume, and is replaced while a client writes.
+pub(crate) async fn one_is_lost(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = protected(name, version, "Auto").await?;
     let writer = Writer::start(&world.etcd).await?;
     let leader = world.etcd.leader().await?;
     let before = world.etcd.member(&leader).await?.id;
@@ -41,49 +49,6 @@ async fn a_member_whose_volume_is_lost_is_replaced_and_no_write_is_lost() -> Res
     world
         .reported("DataProtected", |c| c.status == "True")
         .await?;
-    nothing_is_lost(writer, &world.etcd).await?;
-    world.close().await
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_replacement_goes_on_whenever_the_gate_is_killed_and_is_made_once() -> Result<()> {
-    let world = protected("replace-killed", EtcdVersion::V3_6, "Manual").await?;
-    let writer = Writer::start(&world.etcd).await?;
-    let member = world.etcd.followers().await?.remove(0);
-    let id = world.etcd.member(&member).await?.id;
-    request(&world, &format!("{id:x}")).await?;
-    let mut seen = BTreeSet::new();
-    let deadline = tokio::time::Instant::now() + REPLACED;
-    loop {
-        let progress = progress(&world, &member).await?;
-        if progress.1 {
-            break;
-        }
-        ensure!(tokio::time::Instant::now() < deadline, "{progress:?}");
-        if progress.0.starts_with("open") && seen.insert(progress.0) {
-            let leader = driver(&world).await?;
-            world.gate.replica(leader).restart().await?;
-        }
-        tokio::task::yield_now().await;
-    }
-    ensure!(seen.len() > 2, "the gate was killed at {seen:?} only");
-    is_whole_without(&world, id).await?;
-    // The request is spent.
-    world
-        .reported("DataProtected", |c| c.status == "True")
-        .await?;
-    let new = world.etcd.member(&member).await?.id;
-    let seq = world.last_seq().await?;
-    request(&world, &format!("{id:016X}").to_lowercase()).await?;
-    let leader = driver(&world).await?;
-    world.gate.replica(leader).restart().await?;
-    driver(&world).await?;
-    world.whole().await?;
-    ensure!(world.last_seq().await? == seq, "something was permitted");
-    ensure!(
-        world.etcd.member(&member).await?.id == new,
-        "replaced again"
-    );
     nothing_is_lost(writer, &world.etcd).await?;
     world.close().await
 }
@@ -112,7 +77,7 @@ async fn two_of_three_lost_volumes_make_no_empty_quorum_on_etcd_3_7() -> Result<
 /// Two of three members lose their volumes, and every pod is started anew, the survivor last. The
 /// two are kept from starting, and the survivor has every write. It answers no client without the
 /// others, so its volume is read.
-async fn two_lost(version: EtcdVersion, name: &str) -> Result<()> {
+pub(crate) async fn two_lost(version: EtcdVersion, name: &str) -> Result<()> {
     let world = protected(name, version, "Auto").await?;
     let before = write_some(&world.etcd).await?;
     let (ids, _) = identities(&world).await?;
@@ -183,13 +148,7 @@ async fn kept(world: &World, before: &Report) -> Result<()> {
 /// gone.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_gate_two_lost_volumes_lose_every_write_on_etcd_3_5() -> Result<()> {
-    let world = World::new("lost-bare").await?;
-    let bare = EtcdCluster::builder("bare")
-        .version(EtcdVersion::V3_5)
-        .shape(Shape::Foreign)
-        .apply(&world.sandbox)
-        .await?;
-    bare.quorate(SOON).await?;
+    let (world, bare) = unguarded(EtcdVersion::V3_5, "lost-bare").await?;
     let before = write_some(&bare).await?;
     let last = restart_all_and_lose_two(&world, &bare).await?;
     eventually(SOON, "the empty members serve", || async {
@@ -206,11 +165,62 @@ async fn without_the_gate_two_lost_volumes_lose_every_write_on_etcd_3_5() -> Res
     world.close().await
 }
 
+/// A cluster that the gate does not guard.
+async fn unguarded(version: EtcdVersion, name: &str) -> Result<(World, EtcdCluster)> {
+    let world = World::new(name).await?;
+    let bare = EtcdCluster::builder("bare")
+        .version(version)
+        .shape(Shape::Foreign)
+        .apply(&world.sandbox)
+        .await?;
+    bare.quorate(SOON).await?;
+    Ok((world, bare))
+}
+
+/// On etcd 3.7 the survivor is heard, and nevertheless a member that was emptied serves clients
+/// without writes that were acknowledged.
+pub(crate) async fn an_emptied_member_diverges(version: EtcdVersion, name: &str) -> Result<()> {
+    let (world, bare) = unguarded(version, name).await?;
+    let before = write_some(&bare).await?;
+    drop(restart_all_and_lose_two(&world, &bare).await?);
+    eventually(
+        SOON,
+        "a member serves without what it should have",
+        || async {
+            let survivor = bare.endpoint_status("bare-2").await?;
+            let all = keys_of(&bare, "bare-2").await?;
+            ensure!(
+                all >= i64::try_from(before.acknowledged.len())?,
+                "{all} keys"
+            );
+            let mut told = Vec::new();
+            for pod in ["bare-0", "bare-1"] {
+                let Ok(status) = bare.endpoint_status(pod).await else {
+                    continue;
+                };
+                let keys = keys_of(&bare, pod).await?;
+                let follows =
+                    status.leader.is_some() && status.applied_index >= survivor.applied_index;
+                told.push((pod, follows, keys));
+            }
+            let diverges = |(_, follows, keys): &(&str, bool, i64)| *follows && *keys < all;
+            ensure!(told.iter().any(diverges), "{told:?} of {all}");
+            Ok(())
+        },
+    )
+    .await?;
+    world.close().await
+}
+
 /// Where quorum is lost and every volume is there, pods come back on their claims, and nobody is
 /// removed or kept from starting.
 #[tokio::test(flavor = "multi_thread")]
 async fn with_quorum_lost_pods_come_back_on_their_claims_and_nothing_is_removed() -> Result<()> {
-    let world = protected("replace-none", EtcdVersion::V3_7, "Auto").await?;
+    nothing_is_lost_with_quorum(EtcdVersion::V3_7, "replace-none").await
+}
+
+pub(crate) async fn nothing_is_lost_with_quorum(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = protected(name, version, "Auto").await?;
     let before = write_some(&world.etcd).await?;
     let (ids, claims) = identities(&world).await?;
     let broken = world.crash_all(&["etcd-0", "etcd-1"]).await?;
@@ -232,7 +242,11 @@ async fn with_quorum_lost_pods_come_back_on_their_claims_and_nothing_is_removed(
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_owner_changes_the_members_nothing_is_replaced_and_it_is_said_why() -> Result<()>
 {
-    let world = protected("replace-owner", EtcdVersion::V3_7, "Auto").await?;
+    owned_are_left_alone(EtcdVersion::V3_7, "replace-owner").await
+}
+
+pub(crate) async fn owned_are_left_alone(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = protected(name, version, "Auto").await?;
     wish(&world, &json!({"membership": "Owner"})).await?;
     let member = world.etcd.member("etcd-1").await?;
     request(&world, &format!("{:x}", member.id)).await?;
@@ -252,7 +266,11 @@ async fn where_the_owner_changes_the_members_nothing_is_replaced_and_it_is_said_
 #[tokio::test(flavor = "multi_thread")]
 async fn where_the_pod_changes_the_members_its_claim_goes_and_only_with_a_trace_of_it() -> Result<()>
 {
-    let world = protected("replace-pod", EtcdVersion::V3_7, "Manual").await?;
+    by_pod_with_a_trace(EtcdVersion::V3_7, "replace-pod").await
+}
+
+pub(crate) async fn by_pod_with_a_trace(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = protected(name, version, "Manual").await?;
     wish(&world, &json!({"membership": "Pod"})).await?;
     let writer = Writer::start(&world.etcd).await?;
     let pod = world.etcd.followers().await?.remove(0);
@@ -301,50 +319,6 @@ async fn where_the_pod_changes_the_members_its_claim_goes_and_only_with_a_trace_
     world.close().await
 }
 
-/// etcd refuses writes while the alarm stands, whoever raised it.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_member_with_a_corrupt_alarm_is_replaced_and_of_two_none_is() -> Result<()> {
-    let world = protected("replace-corrupt", EtcdVersion::V3_7, "Auto").await?;
-    let before = write_some(&world.etcd).await?;
-    let member = world.etcd.followers().await?.remove(0);
-    let id = world.etcd.member(&member).await?.id;
-    accuse(&world, id).await?;
-    let replacement = finished(&world, &member).await?;
-    ensure!(replacement.reason == "corrupt", "{replacement:?}");
-    is_whole_without(&world, id).await?;
-    ensure!(world.etcd.alarms().await?.is_empty(), "an alarm stands");
-    write_some(&world.etcd)
-        .await?
-        .assert_nothing_lost(&world.etcd)
-        .await?;
-    before.assert_nothing_lost(&world.etcd).await?;
-
-    wish(&world, &json!({"replace": "Off"})).await?;
-    let seq = world.last_seq().await?;
-    for pod in ["etcd-0", "etcd-1"] {
-        accuse(&world, world.etcd.member(pod).await?.id).await?;
-    }
-    wish(&world, &json!({"replace": "Auto"})).await?;
-    world
-        .reported("DataProtected", |c| {
-            c.status == "False" && c.message.contains("nobody knows whose data is right")
-                || c.reason == "NotAllServing"
-        })
-        .await?;
-    ensure!(world.last_seq().await? == seq, "something was permitted");
-    world.close().await
-}
-
-/// Raises a CORRUPT alarm against a member, as etcd's own check does.
-async fn accuse(world: &World, id: u64) -> Result<()> {
-    let mut options = AlarmOptions::new();
-    options.with_member(id);
-    let mut client = world.etcd.connect().await?;
-    let (action, kind) = (AlarmAction::Activate, AlarmType::Corrupt);
-    client.alarm(action, kind, Some(options)).await?;
-    Ok(())
-}
-
 /// The ids of the members, and the UIDs of their claims.
 async fn identities(world: &World) -> Result<(BTreeSet<u64>, BTreeSet<String>)> {
     let members = world.etcd.members().await?;
@@ -358,10 +332,15 @@ async fn identities(world: &World) -> Result<(BTreeSet<u64>, BTreeSet<String>)> 
 /// A world of this version whose budget says when members are replaced, and whose volumes are on
 /// record.
 async fn protected(name: &str, version: EtcdVersion, mode: &str) -> Result<World> {
-    let world = World::builder(name)
-        .etcd(|etcd| etcd.version(version))
-        .start()
-        .await?;
+    protected_with(name, mode, |etcd| etcd.version(version)).await
+}
+
+async fn protected_with(
+    name: &str,
+    mode: &str,
+    choose: impl FnOnce(EtcdClusterBuilder) -> EtcdClusterBuilder,
+) -> Result<World> {
+    let world = World::builder(name).etcd(choose).start().await?;
     wish(&world, &json!({"replace": mode})).await?;
     recorded(&world).await?;
     Ok(world)
@@ -407,23 +386,6 @@ async fn replacement(world: &World, pod: &str) -> Result<Option<ReplacementStatu
     let status = world.budget().await?.status.unwrap_or_default();
     let mut all = status.replacements.into_iter();
     Ok(all.find(|one| one.member == pod))
-}
-
-/// How far the replacement of a member is, in a word, and whether it is finished.
-async fn progress(world: &World, pod: &str) -> Result<(String, bool)> {
-    let Some(replacement) = replacement(world, pod).await? else {
-        return Ok(("none".to_owned(), false));
-    };
-    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
-    let claim = claims.get_opt(&format!("data-{pod}")).await?;
-    let claim = claim.and_then(|claim| claim.metadata.uid);
-    let listed = world.etcd.member(pod).await.ok();
-    let listed = listed.map(|member| (format!("{:x}", member.id), member.is_learner));
-    let is_old = claim.is_some() && claim == replacement.old_claim_uid;
-    Ok((
-        format!("open: listed {listed:?}, on its old claim: {is_old}"),
-        replacement.finished.is_some(),
-    ))
 }
 
 /// Waits until every member serves and none has the id.

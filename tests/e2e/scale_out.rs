@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{self, Standing};
 
-use crate::asking::{By, refusal};
+use crate::asking::By;
 use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -23,11 +23,9 @@ async fn from_three_to_five_a_learner_may_go_and_voters_only_while_a_larger_majo
 
     // Two of four are no majority. So the second member has to stay as soon as the learner may get
     // a vote.
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains("another voter may join"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &["another voter may join"])
+        .await?;
 
     joins_as_learner(&world, "etcd-3", third).await?;
     a_learner_may_go(&world, "etcd-3").await?;
@@ -79,11 +77,9 @@ async fn a_learner_may_go(world: &World, learner: &str) -> Result<()> {
     node.freeze()?;
     world.lets_go(By::Delete, learner).await?;
     // The learner may be promoted while its pod terminates.
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains(learner) && message.contains("3 are needed"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &[learner, "3 are needed"])
+        .await?;
     node.thaw()?;
     another(world, learner, &uid).await?;
     learns(world, learner).await?;
@@ -92,16 +88,11 @@ async fn a_learner_may_go(world: &World, learner: &str) -> Result<()> {
 
 async fn a_learner_stays_while_a_voter_is_down(world: &World, learner: &str) -> Result<()> {
     let broken = world.crash("etcd-2").await?;
-    let (code, message) = refusal(world.delete(learner).await)?;
-    ensure!(
-        code == 429 && message.contains("is a learner that may become a voter"),
-        "{code}: {message}"
-    );
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains("etcd-2"),
-        "{code}: {message}"
-    );
+    let says = "is a learner that may become a voter";
+    world.has_to_wait_by(By::Delete, learner, &[says]).await?;
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &["etcd-2"])
+        .await?;
     broken.mend();
     world.etcd.serves("etcd-2", SOON).await
 }
@@ -109,11 +100,9 @@ async fn a_learner_stays_while_a_voter_is_down(world: &World, learner: &str) -> 
 async fn one_of_four_may_go(world: &World) -> Result<()> {
     let uid = world.etcd.pod_uid("etcd-1").await?;
     eventually(SOON, "etcd-1 may go", || world.delete("etcd-1")).await?;
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains("of 4 voters") && message.contains("etcd-1"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &["of 4 voters", "etcd-1"])
+        .await?;
     world.replaced("etcd-1", &uid).await?;
     world.settled().await
 }

@@ -1,4 +1,7 @@
-//! Members of every supported etcd version are guarded alike. All other tests run the newest.
+//! Members of every supported etcd version are guarded alike. Nearly all other tests run the newest;
+//! cases whose course etcd decides run on the older ones too, in [`older`].
+
+mod older;
 
 use anyhow::Result;
 use quorumgate_testbed::etcd_cluster::EtcdVersion;

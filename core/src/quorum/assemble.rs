@@ -58,6 +58,7 @@ impl Snapshot {
             term: None,
             membership: Membership::Unread,
             members: Vec::new(),
+            accused: BTreeSet::new(),
             not_members: Vec::new(),
             pods,
             quorum_lost: false,
@@ -91,6 +92,7 @@ impl Snapshot {
         if let Membership::Confirmed { voters } = self.membership {
             self.expected = self.expected.observe(voters, self.replicas);
         }
+        self.accused = consensus.accused();
         self.not_members = proven_non_members(&pods, &mapping, &consensus);
         let sources = MemberSources {
             set: &observation.cluster.name,

@@ -93,6 +93,13 @@ impl<'a> Consensus<'a> {
             .unwrap_or_default()
     }
 
+    /// The members against which a CORRUPT alarm stands.
+    pub(super) fn accused(&self) -> BTreeSet<MemberId> {
+        let alarms = self.alarms.iter();
+        let corrupt = alarms.filter(|(_, kinds)| kinds.contains(&AlarmKind::Corrupt));
+        corrupt.map(|(id, _)| *id).collect()
+    }
+
     /// The member list, if a member in contact with a quorum gave it.
     pub(super) fn confirmed_list(&self) -> Option<&List<'a>> {
         self.list.as_ref().filter(|list| list.confirmed)

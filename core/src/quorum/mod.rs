@@ -32,6 +32,7 @@ mod answers;
 mod assemble;
 mod circumstances;
 mod claims;
+mod comparison;
 mod condition;
 mod decide;
 mod disruption;
@@ -66,6 +67,7 @@ pub use claims::{
     ClaimDeletion, ClaimState, decide_claim, decide_claim_early, decide_with_terminating_claim,
     progress_of_claim, progress_of_claims, replacement, takes_data,
 };
+pub use comparison::{Comparison, DataHash};
 pub use condition::Condition;
 pub use decide::{decide, decide_early, decide_without_ledger};
 pub use disruption::{Actor, Disruption, Grace, InPlace, Kind, TargetPod};

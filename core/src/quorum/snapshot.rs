@@ -1,7 +1,7 @@
 //! The state of a cluster at one moment ([`Snapshot`]), and the observation that it is built from
 //! ([`Observation`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::circumstances::Circumstances;
@@ -135,6 +135,9 @@ pub struct Snapshot {
     pub membership: Membership,
     /// The members. Those with pods come first; each part is sorted by name.
     pub members: Vec<Member>,
+    /// The members against which a CORRUPT alarm stands, as any member of the cluster reported
+    /// them. The id 0 stands for no member in particular: etcd 3.5 names none.
+    pub accused: BTreeSet<MemberId>,
     /// The pods of the StatefulSet that are proven not to be members (rule 7).
     pub not_members: Vec<PodName>,
     /// The pods of the StatefulSet, sorted by name.

@@ -12,7 +12,9 @@ use crate::ledger::Page;
 use crate::observe::{MemberClaim, is_held, joining, membership, which_is_etcd};
 use crate::plan::Handover;
 use crate::plan::replacement::{ClaimFacts, Facts, MembershipBy, Mode};
-use crate::quorum::{Member, MemberId, PodName, PodUid, confirmed_list, volume_finding};
+use crate::quorum::{
+    Comparison, Member, MemberId, PodName, PodUid, confirmed_list, volume_finding,
+};
 use crate::reconcile::Run;
 use crate::reconcile::defragmentation::gather::rolls_out;
 use crate::reconcile::look::Look;
@@ -58,6 +60,7 @@ pub(super) async fn gather(
     run: &Run,
     look: &Look,
     leadership_stays: bool,
+    data: Comparison,
 ) -> Result<Gathered, String> {
     let Look {
         page,
@@ -123,6 +126,7 @@ pub(super) async fn gather(
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
         leases_held,
         has_backup,
+        data,
         record: open,
     };
     let is_guarded = membership == MembershipBy::Gate && !records.is_empty();

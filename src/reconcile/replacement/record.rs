@@ -37,6 +37,7 @@ pub(super) fn read(status: &ReplacementStatus) -> Result<Record, String> {
         old_pod: status.old_pod_uid.as_deref().map(PodUid::new),
         old_claim: status.old_claim_uid.clone(),
         peer_urls: status.peer_urls.clone(),
+        corrupt: status.reason == Proof::Corrupt.slug(),
     })
 }
 
@@ -71,10 +72,17 @@ mod tests {
             old_pod: Some("p2".into()),
             old_claim: Some("c2".into()),
             peer_urls: vec!["http://etcd-2.etcd-peer:2380".into()],
+            corrupt: false,
         };
         let status = begun(&record, Some(&Proof::VolumeLost), Timestamp::UNIX_EPOCH);
         assert_eq!(status.reason, "volume-lost");
-        assert_eq!(read(&status), Ok(record));
+        assert_eq!(read(&status), Ok(record.clone()));
+        let corrupt = Record {
+            corrupt: true,
+            ..record.clone()
+        };
+        let status = begun(&corrupt, Some(&Proof::Corrupt), Timestamp::UNIX_EPOCH);
+        assert_eq!(read(&status), Ok(corrupt));
         let odd = ReplacementStatus {
             old_member_id: Some("it".into()),
             ..status

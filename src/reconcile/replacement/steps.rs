@@ -18,7 +18,7 @@ use crate::causes::causes;
 use crate::etcd::{AdminError, Endpoint};
 use crate::judge::{Asker, Refused, ReplacementQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
-use crate::plan::replacement::{Proof, Record};
+use crate::plan::replacement::{Proof, Record, disarm};
 use crate::quorum::evidence::{Alarm, AlarmKind};
 use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::look::{Look, Problem};
@@ -207,36 +207,26 @@ impl Driver {
         }
     }
 
-    /// Disarms the CORRUPT alarm of a member that was removed. etcd refuses writes while it stands.
+    /// Disarms a CORRUPT alarm for which the member that was removed is the reason. etcd refuses
+    /// writes while it stands.
     pub(super) async fn disarm(&self, look: &Look, gathered: &Gathered) -> Option<Duration> {
+        let member = disarm(&look.snapshot, &gathered.facts).into_iter().next()?;
         let record = gathered.facts.record.as_ref()?;
-        let (id, list) = (record.old_id?, gathered.facts.list.as_ref()?);
-        let answered = look
-            .round
-            .probes
-            .iter()
-            .filter_map(|p| p.status.as_ref().ok());
-        let alarm = Alarm {
-            member: id,
-            kind: AlarmKind::Corrupt,
-        };
-        let stands = answered
-            .flat_map(|status| &status.alarms)
-            .any(|seen| *seen == alarm);
-        if !stands || list.iter().any(|listed| listed.id == id) {
-            return None;
-        }
+        let kind = AlarmKind::Corrupt;
         let deadline = self.run.clock.instant() + CALL;
         let endpoint = other(look, &record.member).ok()?;
         let admin = self.run.judge.admin();
-        match admin.disarm(endpoint, alarm, deadline).await {
+        match admin
+            .disarm(endpoint, Alarm { member, kind }, deadline)
+            .await
+        {
             Ok(()) => {
-                info!(cluster = %self.cluster, member = %id, "its CORRUPT alarm is disarmed: it was removed");
+                info!(cluster = %self.cluster, %member, "its CORRUPT alarm is disarmed: the reason for it was removed");
                 Some(STEP)
             }
             Err(error) => {
                 let because = causes(&error);
-                warn!(cluster = %self.cluster, member = %id, because, "its CORRUPT alarm could not be disarmed");
+                warn!(cluster = %self.cluster, %member, because, "its CORRUPT alarm could not be disarmed");
                 Some(WAITING)
             }
         }

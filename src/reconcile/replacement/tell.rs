@@ -99,6 +99,14 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, &'stati
                 );
                 return ("False", "NoSuchMember", text);
             }
+            if !look.snapshot.accused.is_empty() && facts.mode != Mode::Off {
+                let data = facts.data;
+                let text = format!(
+                    "no member is replaced: {}.{more}",
+                    Refusal::NotShown { data }
+                );
+                return ("False", "NotShown", text);
+            }
             if !held.is_empty() {
                 return ("False", "KeptFromStarting", more.trim().to_owned());
             }
@@ -131,6 +139,9 @@ fn reason_of(because: &Refusal) -> &'static str {
         Refusal::NotAllServing { .. } => "NotAllServing",
         Refusal::Learner { .. } => "Learner",
         Refusal::Corrupt { .. } => "Corrupt",
+        Refusal::OtherDiffers { .. } => "OtherDiffers",
+        Refusal::Mistaken { .. } => "Mistaken",
+        Refusal::NotShown { .. } => "NotShown",
         Refusal::VersionUnknown => "VersionUnknown",
         Refusal::NoTrace => "NoTrace",
         Refusal::PeerUrlsUnknown => "PeerURLsUnknown",

@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value};
 
 use super::spec::{
-    Auth, Initialisation, PodManagement, Readiness, Shape, Spec, StandIn, Storage, Tls, TlsTold,
-    UpdateStrategy, claim_size,
+    Auth, DataCheck, Initialisation, PodManagement, Readiness, Shape, Spec, StandIn, Storage, Tls,
+    TlsTold, UpdateStrategy, claim_size,
 };
 use super::{EtcdCluster, EtcdVersion, MARKER, objects};
 use crate::backup_restore::BackupRestore;
@@ -50,6 +50,7 @@ impl EtcdClusterBuilder {
                 grace_period: Duration::from_secs(10),
                 quota_bytes: None,
                 entries_kept: None,
+                data_check: None,
                 owner: None,
                 clients_by_address: false,
                 initialisation: Initialisation::default(),
@@ -176,6 +177,12 @@ impl EtcdClusterBuilder {
     /// (default: etcd's 5,000).
     pub fn entries_kept(mut self, entries: u32) -> Self {
         self.spec.entries_kept = Some(entries);
+        self
+    }
+
+    /// Has members compare their data every two seconds (default: never).
+    pub fn data_check(mut self, check: DataCheck) -> Self {
+        self.spec.data_check = Some(check);
         self
     }
 

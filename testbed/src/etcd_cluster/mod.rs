@@ -41,8 +41,8 @@ pub use heartbeat::Heartbeat;
 pub use membership::Member;
 pub(crate) use objects::INITIALISER;
 pub use spec::{
-    Auth, Initialisation, PASSWORD, PodManagement, Readiness, Shape, Storage, Tls, TlsTold,
-    UpdateStrategy,
+    Auth, DataCheck, Initialisation, PASSWORD, PodManagement, Readiness, Shape, Storage, Tls,
+    TlsTold, UpdateStrategy,
 };
 pub use status::EndpointStatus;
 pub use version::EtcdVersion;

@@ -147,6 +147,39 @@ pub enum UpdateStrategy {
     OnDelete,
 }
 
+/// etcd's own comparison of the members' data, which raises CORRUPT alarms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DataCheck {
+    /// Every few seconds. The leader's data is taken for right.
+    Periodic,
+    /// After each compaction, from etcd 3.5 on. From 3.6 on the data of a majority is taken for
+    /// right.
+    AfterCompaction,
+}
+
+impl DataCheck {
+    /// The interval between two checks.
+    const EVERY: &'static str = "2s";
+
+    /// etcd's arguments.
+    pub(crate) fn arguments(self, version: EtcdVersion) -> Vec<String> {
+        let every = Self::EVERY;
+        let is_experimental = version < EtcdVersion::V3_6;
+        match (self, is_experimental) {
+            (Self::Periodic, true) => vec![format!("--experimental-corrupt-check-time={every}")],
+            (Self::Periodic, false) => vec![format!("--corrupt-check-time={every}")],
+            (Self::AfterCompaction, true) => vec![
+                "--experimental-compact-hash-check-enabled=true".to_owned(),
+                format!("--experimental-compact-hash-check-time={every}"),
+            ],
+            (Self::AfterCompaction, false) => vec![
+                "--feature-gates=CompactHashCheck=true".to_owned(),
+                format!("--compact-hash-check-time={every}"),
+            ],
+        }
+    }
+}
+
 /// All properties of the cluster's objects. They are stored in an annotation of the StatefulSet, so
 /// that another process can find the cluster again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -175,6 +208,8 @@ pub(crate) struct Spec {
     pub(crate) quota_bytes: Option<u64>,
     #[serde(default)]
     pub(crate) entries_kept: Option<u32>,
+    #[serde(default)]
+    pub(crate) data_check: Option<DataCheck>,
     pub(crate) owner: Option<OwnerReference>,
     /// Whether members advertise client URLs with the addresses of their pods.
     #[serde(default)]

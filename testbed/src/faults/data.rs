@@ -32,6 +32,52 @@ impl PodFaults {
     }
 }
 
+/// What becomes of a member whose data was altered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Altered {
+    /// It is killed, and the node starts it again.
+    Restarts,
+    /// It goes on, within less time than an election takes.
+    GoesOn,
+}
+
+impl PodFaults {
+    /// Stops the member, and puts other bytes in the place of `bytes` in its database, wherever
+    /// they are. Pages have no checksums, so etcd serves a value that was altered.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the database does not have them, such as before the next commit.
+    pub fn alter_data(&self, bytes: &[u8], others: &[u8], then: Altered) -> Result<()> {
+        ensure!(bytes.len() == others.len(), "the pages have no more room");
+        for process in self.running_etcd()? {
+            process.signal(Signal::SIGSTOP)?;
+            let altered = data_directory(process.pid())
+                .and_then(|data| replace(&data.join("member/snap/db"), bytes, others));
+            let signal = match (&altered, then) {
+                (Ok(()), Altered::Restarts) => Signal::SIGKILL,
+                (Ok(()), Altered::GoesOn) | (Err(_), _) => Signal::SIGCONT,
+            };
+            process.signal(signal)?;
+            altered?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces bytes of a file in place.
+fn replace(file: &Path, bytes: &[u8], others: &[u8]) -> Result<()> {
+    let content = fs::read(file)?;
+    let opened = OpenOptions::new().write(true).open(file)?;
+    let windows = content.windows(bytes.len()).enumerate();
+    let mut places = windows.filter(|(_, window)| *window == bytes).peekable();
+    ensure!(places.peek().is_some(), "{} lacks them", file.display());
+    for (place, _) in places {
+        opened.write_all_at(others, u64::try_from(place)?)?;
+    }
+    Ok(())
+}
+
 /// The data directory of an etcd process, through its own mount namespace.
 pub(super) fn data_directory(pid: i32) -> Result<PathBuf> {
     let command_line = fs::read_to_string(format!("/proc/{pid}/cmdline"))?;

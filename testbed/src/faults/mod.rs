@@ -21,6 +21,7 @@ use kube::{Api, ResourceExt as _};
 use crate::Sandbox;
 use crate::paths::State;
 
+pub use data::Altered;
 pub use firewall::Cut;
 pub use held::Held;
 pub(crate) use network::silence;

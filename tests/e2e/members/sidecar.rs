@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Patch, PatchParams};
 use quorumgate_testbed::backup_restore::{BackupRestore, Outcome};
-use quorumgate_testbed::etcd_cluster::{Shape, Tls};
+use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion, Shape, Tls};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::PodFaults;
 use serde_json::{Value, json};
@@ -69,10 +69,16 @@ async fn shows(world: &World, leader: &str, path: &str, value: &str) -> Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn the_latest_snapshots_are_asked_for_once_per_change_of_the_leases_and_nothing_acts()
 -> Result<()> {
-    let world = with_members("members-backups")
-        .etcd(|etcd| etcd.shape(Shape::Druid).backup_restore(Tls::Mutual))
-        .start()
-        .await?;
+    nothing_acts(EtcdVersion::V3_7, "members-backups").await
+}
+
+/// Leases and snapshots change, leadership moves, and the stand-in is asked for reads only.
+pub(crate) async fn nothing_acts(version: EtcdVersion, name: &str) -> Result<()> {
+    let choose = |etcd| {
+        let etcd = EtcdClusterBuilder::shape(etcd, Shape::Druid);
+        etcd.backup_restore(Tls::Mutual).version(version)
+    };
+    let world = with_members(name).etcd(choose).start().await?;
     let leader = world.etcd.leader().await?;
     is_now(&world, &leader, "Leader").await?;
     let stand_ins = BackupRestore::of(&world.sandbox);

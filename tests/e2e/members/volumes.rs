@@ -5,6 +5,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
@@ -91,7 +92,14 @@ async fn mismatch(world: &World, pod: &str, wrong: &str) -> Result<(String, Stri
 
 #[tokio::test(flavor = "multi_thread")]
 async fn swapped_volumes_are_told_for_both_members_until_they_are_put_right() -> Result<()> {
-    let world = with_members("members-swapped").start().await?;
+    are_told_until_put_right(EtcdVersion::V3_7, "members-swapped").await
+}
+
+pub(crate) async fn are_told_until_put_right(version: EtcdVersion, name: &str) -> Result<()> {
+    let world = with_members(name)
+        .etcd(|etcd| etcd.version(version))
+        .start()
+        .await?;
     eventually(SOON, "every volume is on record", async || {
         let status = world.budget().await?.status.context("no status")?;
         ensure!(status.volumes.len() == 3, "{:?}", status.volumes);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::facts::{Facts, MemberFacts};
 use super::refusal::Refusal;
 use crate::plan::{Defect, Hindrance};
-use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{
     Disruption, Grants, Kind, Member, PodName, Role, Snapshot, TargetPod, Tolerance, decide,
 };
@@ -72,8 +71,10 @@ fn cluster(
     if let Some(member) = learner.map(name) {
         return Some(Refusal::Learner { member });
     }
-    let corrupt = |m: &&Member| m.alarms.contains(&AlarmKind::Corrupt);
-    if let Some(member) = snapshot.members.iter().find(corrupt).map(name) {
+    if let Some(id) = snapshot.accused.first() {
+        let mut members = snapshot.members.iter();
+        let named = members.find(|m| m.id == Some(*id)).map(name);
+        let member = named.unwrap_or_else(|| "no member that is listed".to_owned());
         return Some(Refusal::Corrupt { member });
     }
     let in_flight = |(_, own): &(&PodName, &MemberFacts)| own.in_flight == Some(true);

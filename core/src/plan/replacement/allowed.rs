@@ -4,9 +4,9 @@
 use super::facts::{Facts, MembershipBy};
 use super::refusal::Refusal;
 use crate::plan::{Defect, Hindrance};
-use crate::quorum::evidence::AlarmKind;
 use crate::quorum::{
-    Actor, Grants, PodName, Role, Snapshot, decide_with_terminating_claim, majority, replacement,
+    Actor, Comparison, Grants, MemberId, PodName, Role, Snapshot, decide_with_terminating_claim,
+    majority, replacement,
 };
 
 /// The fewest voters of a cluster that can spare one while another joins.
@@ -29,6 +29,7 @@ pub(super) fn refusal(
         return Some(Refusal::NoList);
     }
     quiet(snapshot, grants, facts, target)
+        .or_else(|| data(snapshot, facts, target))
         .or_else(|| others(snapshot, grants, target))
         .or_else(|| versions(facts))
         .or_else(|| trace(facts, target))
@@ -51,14 +52,39 @@ fn quiet(snapshot: &Snapshot, grants: &Grants, facts: &Facts, target: &PodName) 
         .filter(|member| member.pod_name() != Some(target));
     others.find_map(|member| {
         let name = member.name.clone();
-        if member.role == Role::Learner {
-            Some(Refusal::Learner { member: name })
-        } else if member.alarms.contains(&AlarmKind::Corrupt) {
-            Some(Refusal::Corrupt { member: name })
-        } else {
-            None
-        }
+        (member.role == Role::Learner).then_some(Refusal::Learner { member: name })
     })
+}
+
+/// While a CORRUPT alarm stands, the new member must not be filled from one whose data is wrong. So
+/// the others have to be those whose data is right. A person who names the only member against
+/// which the alarm stands knows that by other means.
+fn data(snapshot: &Snapshot, facts: &Facts, target: &PodName) -> Option<Refusal> {
+    if snapshot.accused.is_empty() {
+        return None;
+    }
+    let own = snapshot.member(target).and_then(|member| member.id);
+    let mut members = snapshot.members.iter();
+    let mut other = |is: &dyn Fn(MemberId) -> bool| {
+        let is_meant = |id: MemberId| Some(id) != own && is(id);
+        let found = members.find(|member| member.id.is_some_and(is_meant));
+        found.map(|member| member.name.clone())
+    };
+    if let Comparison::Differs(differs) = facts.data {
+        if Some(differs) != own {
+            let member = other(&|id| id == differs).unwrap_or_else(|| differs.to_string());
+            return Some(Refusal::OtherDiffers { member });
+        }
+        return other(&|id| snapshot.accused.contains(&id))
+            .map(|member| Refusal::Mistaken { member });
+    }
+    if let Some(member) = other(&|id| snapshot.accused.contains(&id)) {
+        return Some(Refusal::Corrupt { member });
+    }
+    let alone = snapshot.accused.iter().map(|id| Some(*id)).eq([own]);
+    let insisted = facts.request.as_ref() == Some(target) && alone;
+    let data = facts.data;
+    (!insisted).then_some(Refusal::NotShown { data })
 }
 
 /// All other voters serve, and they make the majority with and without the voter that leaves.

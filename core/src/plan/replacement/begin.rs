@@ -16,7 +16,7 @@ pub(super) fn begin(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next
     let Some((pod, proof)) = target(snapshot, facts) else {
         return Next::Nothing;
     };
-    match may_begin(snapshot, grants, facts, &pod) {
+    match may_begin(snapshot, grants, facts, &pod, proof.as_ref()) {
         Ok(record) => Next::Act(Step::Grant { record, proof }),
         Err(because) => Next::Wait {
             pod,
@@ -45,13 +45,14 @@ fn may_begin(
     grants: &Grants,
     facts: &Facts,
     pod: &PodName,
+    proof: Option<&Proof>,
 ) -> Result<Record, Refusal> {
     match (facts.mode, &facts.request) {
         (Mode::Off, _) => return Err(Refusal::Off),
         (Mode::Manual, None) => return Err(Refusal::NotRequested),
         (Mode::Manual, Some(_)) | (Mode::Auto, _) => {}
     }
-    let record = record(snapshot, facts, pod)?;
+    let record = record(snapshot, facts, pod, proof)?;
     if let Some(because) = refusal(snapshot, grants, facts, pod) {
         return Err(because);
     }
@@ -64,7 +65,12 @@ fn may_begin(
 }
 
 /// The record of the replacement of the member in `pod`.
-fn record(snapshot: &Snapshot, facts: &Facts, pod: &PodName) -> Result<Record, Refusal> {
+fn record(
+    snapshot: &Snapshot,
+    facts: &Facts,
+    pod: &PodName,
+    proof: Option<&Proof>,
+) -> Result<Record, Refusal> {
     let list = facts.list.as_deref().unwrap_or_default();
     let of_pod = |member: &&Member| member.pod_name() == Some(pod);
     let known = snapshot.members.iter().find(of_pod);
@@ -99,6 +105,7 @@ fn record(snapshot: &Snapshot, facts: &Facts, pod: &PodName) -> Result<Record, R
         old_claim: old_claim.filter(|_| seen.is_none_or(|pod| is_old(&pod.uid))),
         old_pod: old_pod.cloned(),
         peer_urls: peer_urls.unwrap_or_default(),
+        corrupt: proof == Some(&Proof::Corrupt),
     })
 }
 

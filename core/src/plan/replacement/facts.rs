@@ -1,9 +1,9 @@
 //! The facts and settings of a replacement that a snapshot does not have.
 
 use crate::plan::{Handover, Version};
-use crate::quorum::evidence::{AlarmKind, ListedMember};
+use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
-    ClaimState, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
+    ClaimState, Comparison, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +59,8 @@ pub struct Facts {
     pub leases_held: BTreeSet<PodName>,
     /// Whether there is a backup, by which etcd-druid's sidecar knows that the cluster is not new.
     pub has_backup: bool,
+    /// What the voters have, compared while a CORRUPT alarm stands.
+    pub data: Comparison,
     /// The replacement on record, which was written together with its grant.
     pub record: Option<Record>,
 }
@@ -66,7 +68,7 @@ pub struct Facts {
 impl Facts {
     /// Whether the id on record for the member is out of etcd's list, and no entry of the list
     /// leads to its pod.
-    fn lists_no_more(&self, pod: &PodName, snapshot: &Snapshot) -> bool {
+    pub(super) fn lists_no_more(&self, pod: &PodName, snapshot: &Snapshot) -> bool {
         let (Some(list), Some(id)) = (&self.list, self.recorded.get(pod)) else {
             return false;
         };
@@ -106,6 +108,8 @@ pub struct Record {
     pub old_claim: Option<String>,
     /// The peer URLs with which the member is added again.
     pub peer_urls: Vec<String>,
+    /// Whether it began because the member's data was not that of all others ([`Proof::Corrupt`]).
+    pub corrupt: bool,
 }
 
 /// The proof that a member's data is lost. `Display` completes the sentence "the member is
@@ -119,9 +123,13 @@ pub enum Proof {
     /// The member has another volume than the one on record.
     #[display("it has {_0}")]
     VolumeChanged(Difference),
-    /// A CORRUPT alarm stands against the member's own id.
-    #[display("a CORRUPT alarm stands against it")]
+    /// A CORRUPT alarm stands, and the member's data is not that of the others.
+    #[display("a CORRUPT alarm stands, and its data is not that of all others")]
     Corrupt,
+    /// A CORRUPT alarm stands against the member's own id, and nothing else shows that its data is
+    /// wrong. So this alone is no proof, and only a person can ask.
+    #[display("a CORRUPT alarm stands against it")]
+    Accused,
     /// The id of the member is gone from etcd's list.
     #[display("etcd does not list it any more")]
     Removed,
@@ -159,9 +167,13 @@ impl Proof {
         {
             return Some(Self::VolumeChanged(difference.clone()));
         }
-        let corrupt = |member: &Member| member.alarms.contains(&AlarmKind::Corrupt);
-        if snapshot.member(pod).is_some_and(corrupt) {
-            return Some(Self::Corrupt);
+        if let Some(id) = snapshot.member(pod).and_then(|member| member.id) {
+            match facts.data {
+                Comparison::Differs(other) if other == id => return Some(Self::Corrupt),
+                Comparison::Differs(_) => {}
+                _ if snapshot.accused.contains(&id) => return Some(Self::Accused),
+                Comparison::Unknown | Comparison::Same | Comparison::Disagreement => {}
+            }
         }
         let is_out = snapshot.not_members.contains(pod) || facts.lists_no_more(pod, snapshot);
         (by_gate && was_member && is_out).then_some(Self::Removed)

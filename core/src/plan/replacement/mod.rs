@@ -22,5 +22,5 @@ mod step;
 pub use facts::{ClaimFacts, Facts, MembershipBy, Mode, Proof, Record};
 pub use guard::{Guard, Hold, Start, guard};
 pub use refusal::Refusal;
-pub use run::{next, progress};
+pub use run::{disarm, next, progress};
 pub use step::{Next, Step};

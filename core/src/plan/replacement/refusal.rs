@@ -1,6 +1,7 @@
 //! The reasons why no replacement begins, and what one that has begun waits for.
 
 use crate::plan::Hindrance;
+use crate::quorum::Comparison;
 
 /// The reason why a member is not replaced now, or not further. `Display` is a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
@@ -57,6 +58,29 @@ pub enum Refusal {
         /// The name of the member.
         member: String,
     },
+    /// The data of another member is not that of all others.
+    #[display(
+        "a CORRUPT alarm stands, and the data of {member} is not that of all others: that one is to be replaced"
+    )]
+    OtherDiffers {
+        /// The name of the member.
+        member: String,
+    },
+    /// The data of this member is not that of all others, and the alarm stands against another.
+    #[display(
+        "its data is not that of all others, and the CORRUPT alarm stands against {member}, whose data is; \
+                 move leadership to {member}, and disarm the alarm (etcdctl move-leader, etcdctl alarm disarm)"
+    )]
+    Mistaken {
+        /// The name of the member against which the alarm stands.
+        member: String,
+    },
+    /// A CORRUPT alarm stands, and nothing shows that this member's data is the wrong one.
+    #[display("{}", not_shown(*data))]
+    NotShown {
+        /// What the comparison showed.
+        data: Comparison,
+    },
     /// No member told its version.
     #[display("no member told its version")]
     VersionUnknown,
@@ -102,5 +126,21 @@ fn joining(behind: Option<u64>) -> String {
     match behind {
         Some(behind) => format!("it catches up and is {behind} entries behind"),
         None => "it starts and joins".to_owned(),
+    }
+}
+
+fn not_shown(data: Comparison) -> &'static str {
+    match data {
+        Comparison::Same => {
+            "a CORRUPT alarm stands, and all voters have the same data, so it may be mistaken; disarm it \
+             (etcdctl alarm disarm), or name the member that it accuses by quorumgate.io/replace"
+        }
+        Comparison::Disagreement => {
+            "a CORRUPT alarm stands, and more than one member differs, so nobody knows whose data is right; \
+             compare them (etcdctl endpoint hashkv --cluster), and name one by quorumgate.io/replace"
+        }
+        Comparison::Unknown | Comparison::Differs(_) => {
+            "a CORRUPT alarm stands, and the data of all voters could not be compared"
+        }
     }
 }

@@ -6,14 +6,16 @@ use super::facts::{Facts, MembershipBy, Record};
 use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::quorum::evidence::ListedMember;
-use crate::quorum::{ClaimState, Condition, Grants, Member, Replacement, Snapshot};
+use crate::quorum::{
+    ClaimState, Comparison, Condition, Grants, Member, MemberId, Replacement, Snapshot,
+};
 
 /// The next step of a replacement, while the given grants are open.
 ///
 /// ```
 /// use quorumgate_core::plan::Handover;
 /// use quorumgate_core::plan::replacement::{Facts, MembershipBy, Mode, Next, next};
-/// use quorumgate_core::quorum::{Grants, Snapshot, example};
+/// use quorumgate_core::quorum::{Comparison, Grants, Snapshot, example};
 ///
 /// let observation = example::healthy("etcd", 3);
 /// let list = observation.round.probes[0].members.clone().unwrap();
@@ -30,6 +32,7 @@ use crate::quorum::{ClaimState, Condition, Grants, Member, Replacement, Snapshot
 ///     held_pods: Default::default(),
 ///     leases_held: Default::default(),
 ///     has_backup: false,
+///     data: Comparison::Unknown,
 ///     record: None,
 /// };
 /// let cluster = Snapshot::assemble(&observation);
@@ -65,6 +68,25 @@ pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacem
     } else {
         Replacement::Underway
     }
+}
+
+/// The members whose CORRUPT alarms may be disarmed, because the one that was the reason for them
+/// is out of etcd: etcd refuses writes while an alarm stands. These are the removed member itself,
+/// and where its data was not that of the others, whoever was accused instead, once all that are
+/// left have the same.
+pub fn disarm(snapshot: &Snapshot, facts: &Facts) -> Vec<MemberId> {
+    let (Some(record), Some(list)) = (&facts.record, &facts.list) else {
+        return Vec::new();
+    };
+    let Some(old) = record.old_id else {
+        return Vec::new();
+    };
+    if list.iter().any(|listed| listed.id == old) {
+        return Vec::new();
+    }
+    let all = record.corrupt && facts.data == Comparison::Same;
+    let accused = snapshot.accused.iter().copied();
+    accused.filter(|id| all || *id == old).collect()
 }
 
 /// The next step of a replacement on record.

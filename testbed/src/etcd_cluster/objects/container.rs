@@ -101,6 +101,9 @@ pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<St
         arguments.push(format!("--snapshot-catchup-entries={entries}"));
         arguments.push(format!("--snapshot-count={entries}"));
     }
+    if let Some(check) = spec.data_check {
+        arguments.extend(check.arguments(spec.version));
+    }
     if spec.version.can_skip_fsync() {
         arguments.push("--unsafe-no-fsync".to_owned());
     }

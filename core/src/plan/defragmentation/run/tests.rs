@@ -369,14 +369,15 @@ fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
         o.round.probes[0].status.as_mut().unwrap().learner = true;
     };
     assert_eq!(change(&learner), "learner");
-    let corrupt = |o: &mut Observation| {
+    let corrupt = |id: u64, o: &mut Observation| {
         let alarm = Alarm {
-            member: MemberId(1),
+            member: MemberId(id),
             kind: AlarmKind::Corrupt,
         };
         o.round.probes[1].status.as_mut().unwrap().alarms = vec![alarm];
     };
-    assert_eq!(change(&corrupt), "corrupt");
+    assert_eq!(change(&|o| corrupt(1, o)), "corrupt");
+    assert_eq!(change(&|o| corrupt(0, o)), "corrupt", "etcd 3.5 names none");
     assert_eq!(
         refused(&cluster(3), &with(|f| f.rolling_out = true)),
         "rollout"

@@ -9,8 +9,8 @@ use crate::plan::replacement::{ClaimFacts, Mode, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
-    Difference, EvidenceMode, MemberId, Observation, Permitted, PodName, Volume, VolumeFinding,
-    example,
+    Comparison, Difference, EvidenceMode, MemberId, Observation, Permitted, PodName, Volume,
+    VolumeFinding, example,
 };
 
 /// A cluster whose etcd and Kubernetes carry out the steps of a replacement. The member in etcd-2
@@ -44,6 +44,7 @@ impl World {
                 held_pods: BTreeSet::new(),
                 leases_held: BTreeSet::new(),
                 has_backup: true,
+                data: Comparison::Unknown,
                 record: None,
             },
             observation,
@@ -79,6 +80,16 @@ impl World {
 
     fn pod(&mut self) -> &mut crate::quorum::pod::Pod {
         &mut self.observation.pods[2]
+    }
+
+    /// Raises CORRUPT alarms against these members.
+    fn accuse(&mut self, members: &[u64]) {
+        let alarm = |member: &u64| Alarm {
+            member: MemberId(*member),
+            kind: AlarmKind::Corrupt,
+        };
+        let status = self.observation.round.probes[0].status.as_mut();
+        status.unwrap().alarms = members.iter().map(alarm).collect();
     }
 
     fn silence(&mut self, n: usize) {
@@ -328,15 +339,8 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         "nothing"
     );
     let corrupt = |w: &mut World| {
-        let alarm = Alarm {
-            member: MemberId(3),
-            kind: AlarmKind::Corrupt,
-        };
-        w.observation.round.probes[0]
-            .status
-            .as_mut()
-            .unwrap()
-            .alarms = vec![alarm];
+        w.accuse(&[0]);
+        w.facts.data = Comparison::Differs(MemberId(3));
     };
     assert_eq!(auto(&corrupt), "grant");
     let removed = |w: &mut World| {
@@ -354,6 +358,105 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         w.facts.mode = Mode::Manual;
     };
     assert_eq!(auto(&manual), "wait not-requested");
+}
+
+/// A CORRUPT alarm against these members, with what a comparison of the data showed. The target is
+/// member 3.
+fn alarmed(accused: &[u64], data: Comparison, mode: Mode) -> String {
+    refused(|world| {
+        world.facts.mode = mode;
+        world.facts.request = (mode == Mode::Manual).then(|| TARGET.into());
+        world.accuse(accused);
+        world.facts.data = data;
+    })
+}
+
+#[test]
+fn while_a_corrupt_alarm_stands_the_one_that_differs_from_the_others_is_replaced() {
+    let third = Comparison::Differs(MemberId(3));
+    for accused in [0, 3] {
+        assert_eq!(alarmed(&[accused], third, Mode::Auto), "grant");
+        assert_eq!(alarmed(&[accused], third, Mode::Manual), "grant");
+    }
+    // etcd's periodic check takes the leader's data for right.
+    assert_eq!(alarmed(&[2], third, Mode::Auto), "wait mistaken");
+    assert_eq!(alarmed(&[2], third, Mode::Manual), "wait mistaken");
+}
+
+#[test]
+fn an_alarm_alone_proves_nothing_and_a_person_may_insist_on_the_one_it_names() {
+    for data in [
+        Comparison::Unknown,
+        Comparison::Same,
+        Comparison::Disagreement,
+    ] {
+        assert_eq!(alarmed(&[3], data, Mode::Auto), "wait not-shown");
+        assert_eq!(alarmed(&[3], data, Mode::Manual), "grant");
+        assert_eq!(alarmed(&[0], data, Mode::Auto), "nothing");
+        assert_eq!(alarmed(&[0], data, Mode::Manual), "wait not-shown");
+        assert_eq!(alarmed(&[2], data, Mode::Manual), "wait corrupt");
+        assert_eq!(alarmed(&[2, 3], data, Mode::Auto), "wait corrupt");
+        assert_eq!(alarmed(&[0, 3], data, Mode::Manual), "wait not-shown");
+    }
+}
+
+#[test]
+fn alarms_are_disarmed_once_the_one_that_differed_is_out_and_the_others_are_alike() {
+    let mut world = World::of(3);
+    world.facts.mode = Mode::Auto;
+    world.facts.request = None;
+    world.accuse(&[0, 2, 3]);
+    world.facts.data = Comparison::Differs(MemberId(3));
+    let snapshot = world.snapshot();
+    let record = |corrupt| Record {
+        member: TARGET.into(),
+        old_id: Some(MemberId(3)),
+        old_pod: None,
+        old_claim: None,
+        peer_urls: Vec::new(),
+        corrupt,
+    };
+    assert_eq!(disarm(&snapshot, &world.facts), [], "nothing is on record");
+    world.facts.record = Some(record(true));
+    assert_eq!(disarm(&snapshot, &world.facts), [], "it is listed");
+    world.facts.list.as_mut().unwrap().pop();
+    assert_eq!(
+        disarm(&snapshot, &world.facts),
+        [MemberId(3)],
+        "the others may differ"
+    );
+    world.facts.data = Comparison::Same;
+    assert_eq!(disarm(&snapshot, &world.facts), [0, 2, 3].map(MemberId));
+    world.facts.record = Some(record(false));
+    assert_eq!(
+        disarm(&snapshot, &world.facts),
+        [MemberId(3)],
+        "its data was not the reason"
+    );
+    world.facts.list = None;
+    assert_eq!(disarm(&snapshot, &world.facts), []);
+}
+
+#[test]
+fn no_other_than_the_one_that_differs_is_replaced_whoever_asks() {
+    let second = Comparison::Differs(MemberId(2));
+    for accused in [0, 2, 3] {
+        assert_eq!(
+            alarmed(&[accused], second, Mode::Manual),
+            "wait other-differs"
+        );
+    }
+    let mut world = World::of(3);
+    world.facts.mode = Mode::Auto;
+    world.facts.request = None;
+    world.accuse(&[3]);
+    world.facts.data = second;
+    let Next::Wait { pod, because, .. } = world.next() else {
+        panic!("{:?}", world.next());
+    };
+    assert_eq!(pod, "etcd-1".into());
+    let member = "etcd-2".to_owned();
+    assert_eq!(because, Refusal::Mistaken { member });
 }
 
 #[test]
@@ -555,4 +658,179 @@ fn the_old_member_settles_nothing_though_it_serves() {
         progress(&world.snapshot(), &unclaimed, &record),
         Replacement::Underway
     );
+}
+
+#[test]
+fn the_member_that_is_removed_is_the_one_on_record() {
+    let mut world = World::of(3);
+    world.step();
+    let Next::Act(Step::RemoveMember { id, .. }) = world.next() else {
+        panic!("{}", world.said());
+    };
+    assert_eq!(id, MemberId(3));
+}
+
+#[test]
+fn while_the_old_and_the_new_one_are_listed_a_refusal_waits_and_undoes_nothing() {
+    let mut world = World::of(3);
+    world.step();
+    let old = world.list[2].clone();
+    world.list.push(ListedMember {
+        id: MemberId(9),
+        name: String::new(),
+        learner: false,
+        ..old
+    });
+    world.facts.rolling_out = true;
+    assert_eq!(world.said(), "wait rollout");
+}
+
+#[test]
+fn where_the_pod_changes_the_member_list_only_the_first_delete_is_judged_again() {
+    let by_pod = || {
+        let mut world = World::of(3);
+        world.facts.membership = MembershipBy::Pod;
+        world
+    };
+    let mut world = by_pod();
+    world.step();
+    world.facts.rolling_out = true;
+    assert_eq!(world.said(), "undo rollout");
+    world.facts.rolling_out = false;
+    world.step();
+    world.facts.rolling_out = true;
+    assert_eq!(world.said(), "delete-pod");
+    let mut without_a_claim = by_pod();
+    without_a_claim.facts.claims.clear();
+    without_a_claim.step();
+    without_a_claim.facts.rolling_out = true;
+    assert_eq!(without_a_claim.said(), "undo rollout");
+}
+
+#[test]
+fn a_new_claim_that_is_terminating_is_waited_for() {
+    let mut world = World::of(3);
+    for _ in 0..5 {
+        world.step();
+    }
+    world.claim_is("c2-new", true);
+    assert_eq!(world.said(), "wait recreation");
+    world.claim_is("c2-new", false);
+    assert_eq!(world.said(), "release");
+}
+
+#[test]
+fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
+    let replaced = |change: &dyn Fn(&mut World)| {
+        let mut world = World::of(3);
+        while world.facts.record.is_none() || world.said() != "settle" {
+            if world.step() == "wait joining" {
+                world.start(0);
+            }
+        }
+        change(&mut world);
+        let record = world.facts.record.clone().unwrap();
+        progress(&world.snapshot(), &world.facts, &record)
+    };
+    assert_eq!(replaced(&|_| {}), Replacement::Serves);
+    let of_record = |world: &mut World, change: &dyn Fn(&mut Record)| {
+        change(world.facts.record.as_mut().unwrap());
+    };
+    assert_eq!(
+        replaced(&|w| of_record(w, &|r| r.old_pod = Some("uid-2-new".into()))),
+        Replacement::Underway
+    );
+    assert_eq!(
+        replaced(&|w| of_record(w, &|r| r.old_claim = Some("c2-new".into()))),
+        Replacement::Underway
+    );
+    assert_eq!(
+        replaced(&|w| w.claim_is("c2-new", true)),
+        Replacement::Underway
+    );
+    let same_id = |w: &mut World| of_record(w, &|r| r.old_id = Some(MemberId(9)));
+    assert_eq!(replaced(&same_id), Replacement::Underway);
+    // A sidecar may add the member again under any id.
+    let by_pod = |w: &mut World| {
+        same_id(w);
+        w.facts.membership = MembershipBy::Pod;
+    };
+    assert_eq!(replaced(&by_pod), Replacement::Serves);
+}
+
+#[test]
+fn steps_and_refusals_tell_what_they_know() {
+    let joining = |behind| Refusal::Joining { behind }.to_string();
+    assert_eq!(joining(Some(7)), "it catches up and is 7 entries behind");
+    assert_eq!(joining(None), "it starts and joins");
+    assert_eq!(Proof::VolumeLost.slug(), "volume-lost");
+    let mut world = World::of(3);
+    world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
+    let Next::Act(step) = world.next() else {
+        panic!("{}", world.said());
+    };
+    assert!(
+        step.to_string()
+            .ends_with("its claim or its volume is gone"),
+        "{step}"
+    );
+}
+
+#[test]
+fn a_pod_that_was_never_a_members_has_no_data_to_lose() {
+    let mut world = World::of(3);
+    let mut lost = claim("c7");
+    lost.lost = true;
+    let stranger = PodName::new("etcd-7");
+    world.facts.claims.insert(stranger.clone(), lost.clone());
+    assert_eq!(
+        Proof::against(&stranger, &world.snapshot(), &world.facts),
+        None
+    );
+    // A member is one also where nothing is on record.
+    world.facts.claims.insert(TARGET.into(), lost);
+    world.pod().recorded_id = None;
+    let proof = Proof::against(&TARGET.into(), &world.snapshot(), &world.facts);
+    assert_eq!(proof, Some(Proof::VolumeLost));
+}
+
+#[test]
+fn a_member_is_gone_from_the_list_if_neither_its_id_nor_its_name_nor_its_address_is_there() {
+    let gone = |change: &dyn Fn(&mut World)| {
+        let mut world = World::of(3);
+        world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
+        world.list.pop();
+        change(&mut world);
+        world.facts.list = Some(world.list.clone());
+        world.facts.lists_no_more(&TARGET.into(), &world.snapshot())
+    };
+    let listed = |id: u64, name: &str, url: &str| ListedMember {
+        id: MemberId(id),
+        name: name.into(),
+        learner: false,
+        peer_urls: vec![url.into()],
+        client_urls: Vec::new(),
+    };
+    assert!(gone(&|_| {}));
+    assert!(!gone(&|w| w.facts.recorded.clear()));
+    assert!(!gone(&|w| w.list.push(listed(
+        3,
+        "other",
+        "https://other:2380"
+    ))));
+    assert!(!gone(&|w| w.list.push(listed(
+        9,
+        TARGET,
+        "https://other:2380"
+    ))));
+    assert!(!gone(&|w| w.list.push(listed(
+        9,
+        "",
+        "https://etcd-2.etcd:2380"
+    ))));
+    assert!(gone(&|w| w.list.push(listed(
+        9,
+        "",
+        "https://etcd-3.etcd:2380"
+    ))));
 }

@@ -1,0 +1,48 @@
+//! What a member has: its revision, and the hash of its keys. etcd answers the second only to the
+//! user `root` where authentication is on.
+
+use etcd_client::Client;
+use futures::FutureExt as _;
+use tokio::time::Instant;
+
+use super::{Admin, AdminError, Endpoint};
+use crate::quorum::DataHash;
+
+impl Admin {
+    /// The latest revision that the member at `endpoint` has applied.
+    pub async fn revision(
+        &self,
+        endpoint: &Endpoint,
+        deadline: Instant,
+    ) -> Result<i64, AdminError> {
+        let call = |mut client: Client| {
+            async move {
+                let status = client.status().await?;
+                Ok(status.header().map(|header| header.revision()))
+            }
+            .boxed()
+        };
+        let revision = self.in_time(endpoint, deadline, call).await?;
+        revision.ok_or_else(|| AdminError::Refused("an answer without a header".to_owned()))
+    }
+
+    /// The hash of the keys of the member at `endpoint` up to `revision`. The member reads them all.
+    pub async fn data_hash(
+        &self,
+        endpoint: &Endpoint,
+        revision: i64,
+        deadline: Instant,
+    ) -> Result<DataHash, AdminError> {
+        let call = move |mut client: Client| {
+            async move {
+                let answer = client.hash_kv(revision).await?;
+                Ok(DataHash {
+                    hash: answer.hash(),
+                    compacted: answer.compact_version(),
+                })
+            }
+            .boxed()
+        };
+        self.in_time(endpoint, deadline, call).await
+    }
+}
