@@ -25,7 +25,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// The pause between two looks of a replica that does not lead.
 const PERIOD_OF_OTHERS: Duration = Duration::from_secs(10);
 /// How long something may stay undone before another replica than the leader does it.
-const STAND_IN: Duration = Duration::from_secs(20);
+const STAND_IN: Duration = Duration::from_secs(15);
 /// The pause before the look after a step.
 const MOMENT: Duration = Duration::from_millis(20);
 /// The time limit of a look and its step.
@@ -136,7 +136,7 @@ impl Keeper {
         let undone = *self.undone.get_or_insert(now);
         if !leads && !self.stands_in {
             if now.saturating_duration_since(undone) < STAND_IN {
-                return Ok(idle);
+                return Ok(PERIOD);
             }
             warn!(
                 "the replica that leads does not look after the gate's own certificates, so this one does"

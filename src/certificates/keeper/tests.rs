@@ -65,9 +65,9 @@ async fn the_leader_makes_what_is_missing_at_once_and_then_rests() {
 async fn another_replica_stands_in_only_when_something_stays_undone() {
     let api = FakeApi::default();
     let mut other = replica(&api, false);
-    for _ in 0..2 {
-        assert_eq!(other.keeper.round().await.unwrap(), PERIOD_OF_OTHERS);
-        other.hand.advance(PERIOD_OF_OTHERS);
+    for _ in 0..3 {
+        assert_eq!(other.keeper.round().await.unwrap(), PERIOD);
+        other.hand.advance(PERIOD);
     }
     assert_eq!(stored(&api), [false, false]);
     // The rest comes at once.
