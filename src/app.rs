@@ -12,9 +12,9 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -24,7 +24,8 @@ use listen::listen;
 use crate::admission::mutate::evictions::ApiServer;
 use crate::admission::{self, Admission};
 use crate::api::{crds_yaml, etcd_members_crd_yaml};
-use crate::cli::{self, Cli, Command};
+use crate::certificates::{self, Keeper, Objects, Signals};
+use crate::cli::{self, CertificateSource, Cli, Command};
 use crate::clock::Clock;
 use crate::etcd::{Admin, Connections, Prober};
 use crate::features::Features;
@@ -101,14 +102,7 @@ async fn run(options: cli::Run) -> Result<()> {
     let metrics = Arc::new(Metrics::new());
     let dropped = log.dropped();
     metrics.watch_log(move || u64::try_from(dropped.dropped_lines()).unwrap_or(u64::MAX));
-    let files = Files {
-        certificate: options.tls_cert.clone(),
-        key: options.tls_key.clone(),
-        callers: options.callers(),
-    };
-    let certificate = Certificate::open(files, clock.clone(), Arc::clone(&metrics))
-        .context("no serving certificate")?;
-    let certificate = Arc::new(certificate);
+    let certificate = certificate(&options, &clock, &metrics)?;
     let client = kubernetes::connect().await?;
     let own_username = kubernetes::own_username(&client, options.any_username).await?;
     if options.settle_time < SAFE_SETTLE_TIME {
@@ -140,10 +134,9 @@ async fn run(options: cli::Run) -> Result<()> {
     let (synced, has_synced) = watch::channel(false);
 
     supervisor.spawn_endless("writer of Events", ending.clone(), writer.run());
-    let watch = Arc::clone(&certificate).watch(certificate::POLL, ending.clone());
-    supervisor.spawn("watch of the certificate", ending.clone(), watch);
+    let told = parts.keep_certificate(&options, &certificate, &supervisor, &ending);
     let loops = reconcile::run(
-        parts.loops(&options, identity, own_username.clone()),
+        parts.loops(&options, identity, own_username.clone(), told),
         synced,
         supervisor.clone(),
         ending.clone(),
@@ -184,6 +177,35 @@ async fn run(options: cli::Run) -> Result<()> {
         drain_time: options.drain_time,
     };
     end.after(end::termination()).await
+}
+
+/// The certificate to serve: that of the files, or one that is still to be made.
+fn certificate(
+    options: &cli::Run,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
+) -> Result<Arc<Certificate>> {
+    let (clock, metrics) = (clock.clone(), Arc::clone(metrics));
+    let certificate = match options.certificate() {
+        CertificateSource::Files(files) => {
+            Certificate::open(files, clock, metrics).context("no serving certificate")?
+        }
+        CertificateSource::Own { names, wishes } => {
+            if let Some(problem) = wishes.problem() {
+                bail!("--certificate-lifetime and --authority-lifetime: {problem}");
+            }
+            let files = Files::in_secret(&names.serving, options.callers());
+            Certificate::awaited(files, clock, metrics)
+        }
+    };
+    Ok(Arc::new(certificate))
+}
+
+/// What the loops tell whoever looks after the certificates.
+#[derive(Default)]
+struct Told {
+    leads: watch::Sender<bool>,
+    configurations: Arc<Notify>,
 }
 
 /// The readiness conditions: the watches have synced, the certificate is valid, and the process has
@@ -263,6 +285,43 @@ impl Parts {
         }
     }
 
+    /// Starts what keeps the serving certificate up to date, whether it comes from files or is the
+    /// gate's own. Returns what the loops tell it.
+    fn keep_certificate(
+        &self,
+        options: &cli::Run,
+        certificate: &Arc<Certificate>,
+        supervisor: &Supervisor,
+        ending: &CancellationToken,
+    ) -> Told {
+        let told = Told::default();
+        let certificate = Arc::clone(certificate);
+        let task = "watch of the certificate";
+        match options.certificate() {
+            CertificateSource::Files(_) => {
+                let watch = certificate.watch(certificate::POLL, ending.clone());
+                supervisor.spawn(task, ending.clone(), watch);
+            }
+            CertificateSource::Own { names, wishes } => {
+                let (client, namespace) = (&self.client, &options.lease_namespace);
+                let serving = names.serving.clone();
+                let follow =
+                    certificates::follow(certificate, client.clone(), namespace.clone(), serving);
+                supervisor.spawn_endless(task, ending.clone(), follow);
+                let configuration = options.webhook_configuration.clone();
+                let objects = Objects::new(client.clone(), namespace, names, configuration);
+                let signals = Signals {
+                    leading: told.leads.subscribe(),
+                    configurations: Arc::clone(&told.configurations),
+                };
+                let (clock, metrics) = (self.clock.clone(), Arc::clone(&self.metrics));
+                let keeper = Keeper::new(objects, wishes, clock, metrics, signals);
+                supervisor.spawn_endless("keeper of certificates", ending.clone(), keeper.run());
+            }
+        }
+        told
+    }
+
     /// Starts to maintain this replica's endpoint in the Service, where the options name the
     /// Service and the pod. Returns what other replicas are told when they ask.
     fn keep_endpoint(
@@ -314,6 +373,7 @@ impl Parts {
         options: &cli::Run,
         identity: String,
         own_username: String,
+        told: Told,
     ) -> reconcile::Context {
         reconcile::Context {
             client: self.client.clone(),
@@ -323,6 +383,8 @@ impl Parts {
             clock: self.clock.clone(),
             metrics: Arc::clone(&self.metrics),
             events: Arc::clone(&self.events),
+            leads: told.leads,
+            configurations: told.configurations,
             settings: Settings {
                 namespaces: options.namespaces.clone(),
                 webhook_configuration: options.webhook_configuration.clone(),

@@ -8,9 +8,11 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::api::{Enforcement, dns};
+use crate::certificates::{SecretNames, Wishes};
 use crate::features::{self, Switches};
 use crate::reachability::Myself;
 use crate::serve::Callers;
+use crate::serve::certificate::Files;
 use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
 
 /// Keeps etcd clusters on Kubernetes quorate: asks etcd before a member is disrupted.
@@ -40,8 +42,8 @@ pub enum Command {
     /// that the webhook configurations name. For `helm test`.
     Check(Check),
     /// Take the gate out of the cluster: the webhook configurations first, then its replicas; then
-    /// give back the update strategies, and remove what it made in namespaces of others. Budgets
-    /// and definitions stay. May be repeated. For the removal by helm.
+    /// give back the update strategies, and remove what it made in namespaces of others and its
+    /// certificates. Budgets and definitions stay. May be repeated. For the removal by helm.
     Uninstall(Uninstall),
     /// Print the version.
     Version,
@@ -70,7 +72,8 @@ pub struct Uninstall {
     #[arg(long, env = "QUORUMGATE_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "quorumgate", value_parser = dns_label)]
     pub lease_namespace: String,
 
-    /// Name of the Lease by which the replicas elect a leader.
+    /// Name of the Lease by which the replicas elect a leader, after which the Secrets of the gate's
+    /// own certificates are named.
     #[arg(long, env = "QUORUMGATE_LEASE_NAME", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
     pub lease_name: String,
 
@@ -112,9 +115,11 @@ pub struct Run {
         long,
         env = "QUORUMGATE_TLS_CERT",
         value_name = "FILE",
+        required_unless_present = "own_certificates",
+        requires = "tls_key",
         help_heading = "Certificate"
     )]
-    pub tls_cert: PathBuf,
+    pub tls_cert: Option<PathBuf>,
 
     /// PEM file of the private key of the serving certificate. Read again whenever its content
     /// changes.
@@ -122,9 +127,31 @@ pub struct Run {
         long,
         env = "QUORUMGATE_TLS_KEY",
         value_name = "FILE",
+        requires = "tls_cert",
         help_heading = "Certificate"
     )]
-    pub tls_key: PathBuf,
+    pub tls_key: Option<PathBuf>,
+
+    /// Make the serving certificate and the authority that signs it, instead of reading them from
+    /// files. The replica that leads keeps them in the Secrets NAME-authority and NAME-serving,
+    /// where NAME is --lease-name, and writes the authority into both webhook configurations.
+    #[arg(long, env = "QUORUMGATE_OWN_CERTIFICATES", conflicts_with_all = ["tls_cert", "tls_key"], requires = "certificate_names", help_heading = "Certificate")]
+    pub own_certificates: bool,
+
+    /// With --own-certificates: DNS names and IP addresses, separated by commas, at which API
+    /// servers call the gate.
+    #[arg(long, env = "QUORUMGATE_CERTIFICATE_NAMES", value_name = "NAME", value_delimiter = ',', value_parser = name_or_address, help_heading = "Certificate")]
+    pub certificate_names: Vec<String>,
+
+    /// With --own-certificates: how long a serving certificate lives. It is replaced after two
+    /// thirds of that.
+    #[arg(long, env = "QUORUMGATE_CERTIFICATE_LIFETIME", value_name = "DURATION", default_value = "2160h", value_parser = lifetime, help_heading = "Certificate")]
+    pub certificate_lifetime: Duration,
+
+    /// With --own-certificates: how long an authority lives, at least twice as long as a serving
+    /// certificate. It is replaced after two thirds of that, and trusted until its end.
+    #[arg(long, env = "QUORUMGATE_AUTHORITY_LIFETIME", value_name = "DURATION", default_value = "8760h", value_parser = lifetime, help_heading = "Certificate")]
+    pub authority_lifetime: Duration,
 
     /// PEM file of the authorities that sign the client certificates of API servers. Callers
     /// without such a certificate are refused. Without this option every caller that reaches the
@@ -248,6 +275,20 @@ pub struct Run {
     pub log: String,
 }
 
+/// Where the serving certificate comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CertificateSource {
+    /// It is read from files.
+    Files(Files),
+    /// The gate makes it, and keeps it in a Secret.
+    Own {
+        /// The names of the Secrets.
+        names: SecretNames,
+        /// What the certificates are to be.
+        wishes: Wishes,
+    },
+}
+
 impl Run {
     /// The callers that the webhooks accept; `None` accepts every caller.
     pub fn callers(&self) -> Option<Callers> {
@@ -255,6 +296,26 @@ impl Run {
             authorities: self.client_ca.clone()?,
             names: self.client_names.clone(),
         })
+    }
+
+    /// Where the serving certificate comes from.
+    pub fn certificate(&self) -> CertificateSource {
+        match (&self.tls_cert, &self.tls_key) {
+            (Some(certificate), Some(key)) => CertificateSource::Files(Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                callers: self.callers(),
+            }),
+            // The command line has --own-certificates then.
+            _ => CertificateSource::Own {
+                names: SecretNames::of(&self.lease_name),
+                wishes: Wishes {
+                    names: self.certificate_names.clone(),
+                    authority: self.authority_lifetime,
+                    serving: self.certificate_lifetime,
+                },
+            },
+        }
     }
 
     /// The pod that this replica runs in; `None` where it does not maintain its own endpoint.
@@ -280,6 +341,24 @@ impl Run {
             .or_else(|| host().map(|name| name.trim().to_owned()))
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| format!("quorumgate-{}", std::process::id()))
+    }
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    // Every replica has to take a new certificate up in the last third of the one before.
+    within(
+        text,
+        Duration::from_secs(45),
+        Duration::from_secs(10 * 365 * 24 * 3600),
+    )
+}
+
+fn name_or_address(text: &str) -> Result<String, String> {
+    let is_address = text.parse::<IpAddr>().is_ok();
+    if is_address || dns::is_subdomain(text) {
+        Ok(text.to_owned())
+    } else {
+        Err("neither a DNS name in lower case nor an IP address".to_owned())
     }
 }
 
@@ -423,6 +502,59 @@ mod tests {
             let said = run(&[option]).unwrap_err();
             assert!(said.contains(hint), "{option}: {said}");
         }
+    }
+
+    #[test]
+    fn certificates_come_from_files_or_are_the_gate_s_own() {
+        let parse = |options: &[&str]| {
+            let given = ["quorumgate", "run"];
+            let cli = Cli::try_parse_from(given.iter().chain(options));
+            match cli.map_err(|error| error.to_string())?.command {
+                Command::Run(run) => Ok(run.certificate()),
+                other => unreachable!("the command is run, not {other:?}"),
+            }
+        };
+        for (options, hint) in [
+            (&[] as &[&str], "--tls-cert"),
+            (&["--tls-cert=c"], "--tls-key"),
+            (&["--own-certificates"], "--certificate-names"),
+            (
+                &[
+                    "--own-certificates",
+                    "--certificate-names=a.svc",
+                    "--tls-cert=c",
+                    "--tls-key=k",
+                ],
+                "cannot be used with",
+            ),
+            (
+                &["--own-certificates", "--certificate-names=A b"],
+                "DNS name",
+            ),
+            (
+                &[
+                    "--own-certificates",
+                    "--certificate-names=a.svc",
+                    "--certificate-lifetime=5s",
+                ],
+                "from 45s",
+            ),
+        ] {
+            let said: String = parse(options).unwrap_err();
+            assert!(said.contains(hint), "{options:?}: {said}");
+        }
+        let own = parse(&[
+            "--own-certificates",
+            "--certificate-names=gate.ns.svc,10.0.0.1",
+            "--lease-name=gate",
+        ]);
+        let Ok(CertificateSource::Own { names, wishes }) = own else {
+            panic!("{own:?}");
+        };
+        assert_eq!(names.authority, "gate-authority");
+        assert_eq!(names.serving, "gate-serving");
+        assert_eq!(wishes.names, ["gate.ns.svc", "10.0.0.1"]);
+        assert_eq!(wishes.problem(), None);
     }
 
     #[test]

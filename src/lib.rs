@@ -7,6 +7,7 @@ pub mod admission;
 pub mod api;
 pub mod app;
 mod causes;
+pub mod certificates;
 pub mod cli;
 pub mod clock;
 mod crypto;

@@ -80,7 +80,7 @@ fn door(client: WebhookClientConfig) -> Result<Door> {
     let authority = client.ca_bundle.map(|bundle| bundle.0).unwrap_or_default();
     ensure!(
         !authority.is_empty(),
-        "has no caBundle, so API servers cannot know the gate: is cert-manager's cainjector at work?"
+        "has no caBundle, so API servers cannot know the gate: it is written by the replica that leads, or by cert-manager's cainjector"
     );
     let address = match (client.service, client.url) {
         (Some(service), _) => format!(

@@ -16,13 +16,14 @@ use k8s_openapi::api::admissionregistration::v1::{
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, Client, Error, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{kubernetes, print};
+use crate::certificates::SecretNames;
 use crate::cli;
 use crate::clock::monotonic_now;
 use crate::reconcile::undo;
@@ -59,6 +60,11 @@ pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
         .await?;
     removal
         .step("the Lease of the replicas is gone", || removal.lease())
+        .await?;
+    removal
+        .step("the certificates that the gate made are gone", || {
+            removal.certificates()
+        })
         .await
 }
 
@@ -131,6 +137,15 @@ impl Removal {
         let namespace = &self.options.lease_namespace;
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
         delete(&leases, &self.options.lease_name).await
+    }
+
+    async fn certificates(&self) -> Result<Vec<String>, Error> {
+        let namespace = &self.options.lease_namespace;
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let SecretNames { authority, serving } = SecretNames::of(&self.options.lease_name);
+        let mut left = delete(&secrets, &serving).await?;
+        left.extend(delete(&secrets, &authority).await?);
+        Ok(left)
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// A candidate with the name `identity` for the Lease `name`, and the handle that tells whether
-    /// it leads.
+    /// it leads. `leading` is told, too.
     pub(super) fn new(
         client: Client,
         namespace: &str,
@@ -108,8 +108,9 @@ impl Candidate {
         identity: &str,
         clock: Clock,
         metrics: Arc<Metrics>,
+        leading: watch::Sender<bool>,
     ) -> (Self, Leading) {
-        let (leading, follow) = watch::channel(false);
+        let follow = leading.subscribe();
         let candidate = Self {
             leases: Api::namespaced(client, namespace),
             name: name.to_owned(),

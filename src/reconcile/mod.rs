@@ -105,6 +105,10 @@ pub struct Context {
     pub events: Arc<dyn Notices>,
     /// The settings of the loops.
     pub settings: Settings,
+    /// Told whether this replica leads.
+    pub leads: watch::Sender<bool>,
+    /// Notified when a webhook configuration changes.
+    pub configurations: Arc<Notify>,
 }
 
 /// The state that all workers share.
@@ -211,6 +215,8 @@ pub async fn run(
         metrics,
         events,
         settings,
+        leads,
+        configurations,
     } = context;
     let (changes, incoming) = mpsc::unbounded_channel();
     let told: watches::Told = Arc::new({
@@ -218,6 +224,9 @@ pub async fn run(
         move |change: Change| {
             // Verdicts go by it from now on, however long it takes until it is recorded.
             change.note_outage(ledger.seen());
+            if matches!(change, Change::Webhooks { .. }) {
+                configurations.notify_one();
+            }
             // The receiver is gone while the process ends.
             let _ = changes.send(change);
         }
@@ -247,6 +256,7 @@ pub async fn run(
         &settings.identity,
         clock.clone(),
         Arc::clone(&metrics),
+        leads,
     );
     let election = candidate.run(cancel.child_token());
     supervisor.spawn("leader election", cancel.clone(), election);

@@ -53,6 +53,8 @@ fn context(api: &FakeApi) -> Context {
         clock,
         metrics,
         events: Arc::new(Nobody),
+        leads: watch::Sender::new(false),
+        configurations: Arc::default(),
         settings: Settings {
             namespaces: Vec::new(),
             webhook_configuration: "quorumgate".into(),

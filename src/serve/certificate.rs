@@ -1,5 +1,6 @@
 //! The serving certificate and the authorities of callers, read from files and reloaded when their
-//! content changes.
+//! content changes. Where the gate makes its own certificates, certificate and key are offered
+//! instead, as a Secret holds them.
 //!
 //! The content is compared by polling. A mounted Secret changes when a symbolic link is swapped,
 //! and a file watch misses every such change but the first. A new pair that cannot be used never
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::callers::{CallerVerifier, Callers};
 use crate::clock::Clock;
-use crate::crypto::{self, PemProblem};
+use crate::crypto::{self, PemProblem, Validity};
 use crate::telemetry::metrics::Metrics;
 
 /// Interval between two reads of the files. The kubelet takes up to a minute to update a mounted
@@ -108,7 +109,7 @@ pub enum Reload {
 /// The serving certificate and its files.
 pub struct Certificate {
     files: Files,
-    in_use: ArcSwap<InUse>,
+    in_use: ArcSwapOption<InUse>,
     refused: Mutex<Option<Content>>,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -129,23 +130,38 @@ impl Certificate {
         let content = files.read()?;
         let in_use = files.parse(content, clock.now())?;
         metrics.certificate_in_use(in_use.not_after);
-        Ok(Self {
+        let certificate = Self::awaited(files, clock, metrics);
+        certificate.in_use.store(Some(Arc::new(in_use)));
+        Ok(certificate)
+    }
+
+    /// A certificate that is still to be offered. Until then every handshake fails.
+    pub fn awaited(files: Files, clock: Clock, metrics: Arc<Metrics>) -> Self {
+        Self {
             files,
-            in_use: ArcSwap::from_pointee(in_use),
+            in_use: ArcSwapOption::empty(),
             refused: Mutex::new(None),
             clock,
             metrics,
-        })
+        }
+    }
+
+    /// Whether there is a certificate in use.
+    pub fn is_there(&self) -> bool {
+        self.in_use.load().is_some()
     }
 
     /// The time at which the certificate in use expires.
-    pub fn not_after(&self) -> Timestamp {
-        self.in_use.load().not_after
+    pub fn not_after(&self) -> Option<Timestamp> {
+        self.in_use.load().as_ref().map(|in_use| in_use.not_after)
     }
 
-    /// Fails, with the reason in words, once the certificate in use has expired.
+    /// Fails, with the reason in words, where there is no certificate yet, and once the one in use
+    /// has expired.
     pub fn validity(&self) -> Result<(), String> {
-        let not_after = self.not_after();
+        let Some(not_after) = self.not_after() else {
+            return Err("there is no serving certificate yet".to_owned());
+        };
         if self.clock.now() < not_after {
             Ok(())
         } else {
@@ -155,19 +171,42 @@ impl Certificate {
 
     /// Reads the files, and takes their content into use if it is new and usable.
     pub fn reload(&self) -> Reload {
-        let content = match self.files.read() {
+        self.take(self.files.read())
+    }
+
+    /// Takes a certificate and its key into use, both PEM, if they are new and usable.
+    pub async fn offer(self: Arc<Self>, (certificate, key): (Vec<u8>, Vec<u8>)) {
+        self.check(move |this| {
+            let authorities = this.files.authorities();
+            this.take(authorities.map(|authorities| Content {
+                certificate,
+                key,
+                authorities,
+            }))
+        })
+        .await;
+    }
+
+    fn take(&self, content: Result<Content, Unusable>) -> Reload {
+        let content = match content {
             Ok(content) => content,
             Err(error) => return self.refuse(None, error),
         };
-        if content == self.in_use.load().content {
+        let before = self.in_use.load();
+        if before
+            .as_ref()
+            .is_some_and(|before| before.content == content)
+        {
             *self.refused() = None;
             return Reload::Same;
         }
         match self.files.parse(content.clone(), self.clock.now()) {
             Ok(fresh) => {
                 self.metrics.certificate_in_use(fresh.not_after);
-                self.metrics.certificate_reloaded();
-                self.in_use.store(Arc::new(fresh));
+                if before.is_some() {
+                    self.metrics.certificate_reloaded();
+                }
+                self.in_use.store(Some(Arc::new(fresh)));
                 *self.refused() = None;
                 Reload::Replaced
             }
@@ -199,29 +238,34 @@ impl Certificate {
                 () = cancelled.cancelled() => return,
                 () = tokio::time::sleep(every) => {}
             }
-            let this = Arc::clone(&self);
-            // A mounted volume may hang; the runtime's threads must not hang with it.
-            match tokio::task::spawn_blocking(move || this.reload()).await {
-                Ok(reload) => self.log(&reload),
-                // A check that panics once panics every time: the certificate would expire
-                // unnoticed. The panic ends this task, which the supervisor notices.
-                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                // The runtime ends.
-                Err(_) => return,
-            }
+            Arc::clone(&self).check(Self::reload).await;
+        }
+    }
+
+    /// Runs a check where it may read files, and logs its result. Panics where the check panics.
+    async fn check(self: Arc<Self>, check: impl FnOnce(&Self) -> Reload + Send + 'static) {
+        let this = Arc::clone(&self);
+        // A mounted volume may hang; the runtime's threads must not hang with it.
+        match tokio::task::spawn_blocking(move || check(&this)).await {
+            Ok(reload) => self.log(&reload),
+            // A check that panics once panics every time: the certificate would expire
+            // unnoticed. The panic ends this task, which the supervisor notices.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime ends.
+            Err(_) => {}
         }
     }
 
     fn log(&self, reload: &Reload) {
-        let not_after = self.not_after();
+        let not_after = self.not_after().map(tracing::field::display);
         match reload {
             Reload::Same | Reload::StillUnusable => {}
             Reload::Replaced => {
-                tracing::info!(%not_after, "the serving certificate was replaced");
+                tracing::info!(not_after, "a new serving certificate is in use");
             }
             Reload::Kept(why) => {
                 let cause = std::error::Error::source(why).map(tracing::field::display);
-                tracing::error!(%why, cause, %not_after, "the new serving certificate cannot be used; the one before stays");
+                tracing::error!(%why, cause, not_after, "the new serving certificate cannot be used; the one before stays");
             }
         }
     }
@@ -250,29 +294,38 @@ impl Certificate {
 
     /// The verifier for the authorities in use.
     pub(super) fn caller_verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
-        self.in_use.load().callers.clone()
+        self.in_use.load().as_ref()?.callers.clone()
     }
 }
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.in_use.load().key))
+        self.in_use.load().as_ref().map(|it| Arc::clone(&it.key))
     }
 }
 
 impl Files {
+    /// The names of what a Secret holds. They are not read, and appear in messages only.
+    pub fn in_secret(secret: &str, callers: Option<Callers>) -> Self {
+        let key = |key: &str| Path::new("secret").join(secret).join(key);
+        Self {
+            certificate: key("tls.crt"),
+            key: key("tls.key"),
+            callers,
+        }
+    }
+
     fn read(&self) -> Result<Content, Unusable> {
-        let read = |path: &Path| {
-            std::fs::read(path).map_err(|error| Unusable::Read(path.to_owned(), error))
-        };
         Ok(Content {
             certificate: read(&self.certificate)?,
             key: read(&self.key)?,
-            authorities: match &self.callers {
-                Some(callers) => Some(read(&callers.authorities)?),
-                None => None,
-            },
+            authorities: self.authorities()?,
         })
+    }
+
+    fn authorities(&self) -> Result<Option<Vec<u8>>, Unusable> {
+        let file = self.callers.as_ref().map(|callers| &callers.authorities);
+        file.map(|file| read(file)).transpose()
     }
 
     fn parse(&self, content: Content, now: Timestamp) -> Result<InUse, Unusable> {
@@ -317,13 +370,7 @@ impl Files {
 
     fn check_validity(&self, own: &[u8], now: Timestamp) -> Result<Timestamp, Unusable> {
         let unreadable = |why: String| Unusable::Certificate(self.certificate.clone(), why);
-        let (_, parsed) = x509_parser::parse_x509_certificate(own)
-            .map_err(|error| unreadable(error.to_string()))?;
-        let instant = |at: x509_parser::time::ASN1Time| {
-            Timestamp::from_second(at.timestamp()).map_err(|error| unreadable(error.to_string()))
-        };
-        let validity = parsed.validity();
-        let (from, until) = (instant(validity.not_before)?, instant(validity.not_after)?);
+        let Validity { from, until } = Validity::of(own).map_err(unreadable)?;
         if now >= until {
             return Err(Unusable::Expired(self.certificate.clone(), until));
         }
@@ -332,6 +379,10 @@ impl Files {
         }
         Ok(until)
     }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Unusable> {
+    std::fs::read(path).map_err(|error| Unusable::Read(path.to_owned(), error))
 }
 
 #[cfg(test)]

@@ -78,6 +78,11 @@ struct ReplacementLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MadeLabel {
+    what: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DutyLabel {
     duty: &'static str,
 }
@@ -85,6 +90,16 @@ struct DutyLabel {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FeatureLabel {
     name: &'static str,
+}
+
+/// A certificate that the gate makes for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum MadeCertificate {
+    /// An authority, which signs serving certificates.
+    Authority,
+    /// A serving certificate.
+    Serving,
 }
 
 /// Returns the number of lines that the log has dropped.
@@ -108,6 +123,7 @@ pub struct Metrics {
     certificate_expiry: Gauge<f64, AtomicU64>,
     certificate_reloads: Counter,
     certificate_failures: Counter,
+    certificates_made: Family<MadeLabel, Counter>,
     events_dropped: Counter,
     duties_broken: Family<DutyLabel, Counter>,
     replacement_steps: Family<ReplacementLabel, Counter>,
@@ -147,6 +163,7 @@ impl Metrics {
             certificate_expiry: Gauge::default(),
             certificate_reloads: Counter::default(),
             certificate_failures: Counter::default(),
+            certificates_made: Family::default(),
             events_dropped: Counter::default(),
             duties_broken: Family::default(),
             replacement_steps: Family::default(),
@@ -213,6 +230,11 @@ impl Metrics {
             "certificate_reload_failures",
             "Changed serving certificates that were not usable; the one before stays in use",
             self.certificate_failures.clone(),
+        );
+        registry.register(
+            "certificates_made",
+            "Certificates that this replica made for the gate, authorities and serving certificates",
+            self.certificates_made.clone(),
         );
         registry.register(
             "events_dropped",
@@ -298,6 +320,14 @@ impl Metrics {
     /// Counts a changed certificate that was taken into use.
     pub fn certificate_reloaded(&self) {
         self.certificate_reloads.inc();
+    }
+
+    /// Counts a certificate that this replica made.
+    pub fn certificate_made(&self, what: MadeCertificate) {
+        let what = what.into();
+        self.certificates_made
+            .get_or_create(&MadeLabel { what })
+            .inc();
     }
 
     /// Counts a changed certificate that cannot be used.

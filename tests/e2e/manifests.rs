@@ -36,6 +36,17 @@ async fn the_api_server_accepts_every_object_for_cert_manager() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_api_server_accepts_every_object_for_a_certificate_in_files() -> Result<()> {
+    let bed = Bed::up().await?;
+    let objects = kustomized(&bed, "manifests/files").await?;
+    ensure!(
+        !objects.contains("quorumgate-certificates") && !objects.contains("--own-certificates"),
+        "the gate would make its own:\n{objects}"
+    );
+    every_object_is_accepted(&bed, "quorumgate", &objects).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_api_server_accepts_every_object_with_the_selector_put_back() -> Result<()> {
     let bed = Bed::up().await?;
     // A kustomization finds its parts by relative paths, so this one is written inside the

@@ -4,6 +4,9 @@
 use std::fmt::Debug;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -352,7 +355,7 @@ async fn the_account_writes_no_etcd_member_but_its_own() -> Result<()> {
 
 /// Reads are not admitted, so no policy can limit them. RBAC alone has to refuse.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_account_lists_no_secrets_anywhere_and_writes_none() -> Result<()> {
+async fn the_account_lists_no_secrets_anywhere_and_writes_none_of_others() -> Result<()> {
     let bed = quorumgate_testbed::Bed::up().await?;
     let mut sandbox = bed.sandbox("account-secrets").await?;
     sandbox.add_nodes(1).await?;
@@ -369,10 +372,48 @@ async fn the_account_lists_no_secrets_anywhere_and_writes_none() -> Result<()> {
         let (code, _) = refusal(secrets.create(&PostParams::default(), &secret).await)?;
         ensure!(code == 403, "a new Secret in {namespace}: {code}");
     }
-    let everywhere: Api<Secret> = Api::all(client);
+    let everywhere: Api<Secret> = Api::all(client.clone());
     match refusal(everywhere.list(&ListParams::default()).await)? {
         (403, _) => {}
         (code, message) => bail!("a list of all Secrets: {code}: {message}"),
+    }
+    // In its own namespace it writes the two of its own certificates.
+    let secrets: Api<Secret> = Api::namespaced(client, &home);
+    let dry = PostParams {
+        dry_run: true,
+        ..PostParams::default()
+    };
+    let secret = |name: &str, kind: &str, annotations: Value| -> Result<Secret> {
+        let data = json!({"tls.crt": "", "tls.key": ""});
+        let metadata = json!({"name": name, "annotations": annotations});
+        let secret = json!({"metadata": metadata, "type": kind, "data": data});
+        Ok(serde_json::from_value(secret)?)
+    };
+    let tls = "kubernetes.io/tls";
+    let refused = async |secret: Secret, words: &str| {
+        let (code, message) = refusal(secrets.create(&dry, &secret).await)?;
+        ensure!(code == 422 && message.contains(words), "{code}: {message}");
+        anyhow::Ok(())
+    };
+    let other = secret("other", tls, json!({}))?;
+    eventually(SOON, "the policies are in force", || async {
+        refused(other.clone(), "the two Secrets of its own certificates").await
+    })
+    .await?;
+    // The controller of tokens would fill such a Secret with the token of any account here.
+    let account = json!({"kubernetes.io/service-account.name": "default"});
+    let token = secret(
+        "quorumgate-serving",
+        "kubernetes.io/service-account-token",
+        account,
+    )?;
+    refused(token, "of the type kubernetes.io/tls only").await?;
+    for own in ["quorumgate-serving", "quorumgate-authority"] {
+        let own = secret(own, tls, json!({}))?;
+        secrets.create(&dry, &own).await?;
+        let name = own.name_any();
+        let (code, _) = refusal(secrets.delete(&name, &DeleteParams::default()).await)?;
+        ensure!(code == 403, "a delete of {name}: {code}");
     }
     gate.close().await?;
     sandbox.close().await
@@ -564,4 +605,85 @@ async fn the_account_deletes_claims_by_their_uid_only() -> Result<()> {
     let (code, _) = refusal(claims.patch("data-web-0", &params, &relabelled).await)?;
     ensure!(code == 403, "a patch: {code}");
     world.close().await
+}
+
+/// Whoever may patch a webhook configuration could have pods deleted unasked.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_webhook_configuration_the_account_changes_the_bundle_only() -> Result<()> {
+    let world = World::new("account-webhooks").await?;
+    let client = account(&world).await?;
+    let name = world.gate.webhook_configuration();
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client);
+    let words = "caBundle and nothing else";
+    let hook = "/webhooks/0";
+    let changed =
+        json!([{"op": "replace", "path": format!("{hook}/failurePolicy"), "value": "Ignore"}]);
+    eventually(SOON, "the policies are in force", || async {
+        hooks_forbidden(&validating, name, changed.clone(), words).await
+    })
+    .await?;
+    for change in [
+        json!({"op": "replace", "path": format!("{hook}/clientConfig/url"), "value": "https://example.org/"}),
+        json!({"op": "replace", "path": format!("{hook}/timeoutSeconds"), "value": 1}),
+        json!({"op": "add", "path": format!("{hook}/objectSelector"), "value": {"matchLabels": {"a": "b"}}}),
+        json!({"op": "remove", "path": hook}),
+        json!({"op": "replace", "path": format!("{hook}/rules"), "value": []}),
+        json!({"op": "replace", "path": "/webhooks", "value": []}),
+    ] {
+        hooks_forbidden(&validating, name, json!([change]), words).await?;
+        hooks_forbidden(&mutating, name, json!([change]), words).await?;
+    }
+    let label = json!({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}});
+    hooks_forbidden(
+        &validating,
+        name,
+        json!([label]),
+        "no label, annotation or owner",
+    )
+    .await?;
+    let bundle =
+        json!([{"op": "add", "path": format!("{hook}/clientConfig/caBundle"), "value": ""}]);
+    let bundle: json_patch::Patch = serde_json::from_value(bundle)?;
+    let dry = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    validating
+        .patch(name, &dry, &Patch::Json::<()>(bundle.clone()))
+        .await?;
+    mutating
+        .patch(name, &dry, &Patch::Json::<()>(bundle))
+        .await?;
+    for (code, what) in [
+        (
+            refusal(validating.delete(name, &DeleteParams::default()).await)?.0,
+            "a delete",
+        ),
+        (
+            refusal(mutating.delete(name, &DeleteParams::default()).await)?.0,
+            "a delete",
+        ),
+    ] {
+        ensure!(code == 403, "{what}: {code}");
+    }
+    world.close().await
+}
+
+async fn hooks_forbidden<K>(api: &Api<K>, name: &str, patch: Value, words: &str) -> Result<()>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let changes: json_patch::Patch = serde_json::from_value(patch.clone())?;
+    let refused = api.patch(name, &params, &Patch::Json::<()>(changes)).await;
+    let (code, message) = refusal(refused).with_context(|| patch.to_string())?;
+    ensure!(
+        matches!(code, 403 | 422) && message.contains(words),
+        "{patch}: {code}: {message}"
+    );
+    Ok(())
 }

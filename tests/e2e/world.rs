@@ -338,6 +338,12 @@ impl WorldBuilder {
         self
     }
 
+    /// Lets the gate make its own certificates.
+    pub(crate) fn own_certificates(mut self) -> Self {
+        self.gate = self.gate.own_certificates();
+        self
+    }
+
     /// Gives each replica of the gate a clock that can be set.
     pub(crate) fn clocks_of_their_own(mut self) -> Self {
         self.gate = self.gate.clocks_of_their_own();

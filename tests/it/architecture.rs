@@ -8,7 +8,7 @@ use crate::sources::files_below;
 
 /// For each module the modules that it may use. A module that is missing here is an error, so that
 /// a new one has to be added.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("quorum", &[]),
     ("plan", &["quorum"]),
     ("members", &["quorum"]),
@@ -51,6 +51,8 @@ const MAY_USE: [(&str, &[&str]); 21] = [
         ],
     ),
     ("serve", &["clock", "crypto", "telemetry"]),
+    // A Secret is watched as files are, by what serves.
+    ("certificates", &["clock", "crypto", "serve", "telemetry"]),
     ("reachability", &["clock", "crypto", "serve", "telemetry"]),
     (
         "admission",
@@ -90,7 +92,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ("app", &EVERYTHING),
 ];
 
-const EVERYTHING: [&str; 20] = [
+const EVERYTHING: [&str; 21] = [
     "quorum",
     "plan",
     "members",
@@ -107,6 +109,7 @@ const EVERYTHING: [&str; 20] = [
     "ledger",
     "judge",
     "serve",
+    "certificates",
     "reachability",
     "admission",
     "reconcile",

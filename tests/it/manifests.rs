@@ -7,7 +7,7 @@ use clap::Parser as _;
 use quorumgate::admission::Hook;
 use quorumgate::admission::review::{Operation, Resource};
 use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate::cli::{Cli, Command};
+use quorumgate::cli::{CertificateSource, Cli, Command};
 use serde_json::{Value, json};
 use strum::IntoEnumIterator as _;
 
@@ -40,14 +40,16 @@ fn yaml_files(directory: &str) -> Vec<String> {
     names
 }
 
-const DIRECTORIES: [&str; 7] = [
+const DIRECTORIES: [&str; 9] = [
     "manifests/base",
     "manifests/etcd-members",
     "manifests/network-policy",
     "manifests/cert-manager",
+    "manifests/files",
     "manifests/selector",
     "manifests/examples",
     "certs/cert-manager",
+    "certs/files",
 ];
 
 #[test]
@@ -555,6 +557,40 @@ fn the_lease_is_the_only_thing_written_by_the_namespaced_role() {
 }
 
 #[test]
+fn certificates_are_written_by_name_only() {
+    let [role, binding, cluster_role, cluster_binding] =
+        documents("manifests/base/certificates.yaml")
+            .try_into()
+            .unwrap();
+    assert_eq!(
+        (&role["kind"], &role["metadata"]["namespace"]),
+        (&json!("Role"), &json!("quorumgate"))
+    );
+    assert_eq!(
+        role["rules"],
+        json!([
+            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+            {
+                "apiGroups": [""], "resources": ["secrets"],
+                "resourceNames": ["quorumgate-authority", "quorumgate-serving"],
+                "verbs": ["get", "update"],
+            },
+        ])
+    );
+    assert_eq!(
+        cluster_role["rules"],
+        json!([{
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+            "resourceNames": ["quorumgate"], "verbs": ["patch"],
+        }])
+    );
+    for (binding, role) in [(binding, role), (cluster_binding, cluster_role)] {
+        assert_eq!(binding["roleRef"]["name"], role["metadata"]["name"]);
+    }
+}
+
+#[test]
 fn endpoints_are_read_and_written_in_the_own_namespace_only() {
     let documents = documents("manifests/base/endpoints.yaml");
     let role = &documents[0];
@@ -701,6 +737,9 @@ fn the_deployment_is_started_with_options_that_exist() {
     let deployment = &documents("manifests/base/deployment.yaml")[0];
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let arguments = std::iter::once("quorumgate").chain(texts(&container["args"]));
+    // What the kubelet expands.
+    let variable = "$(QUORUMGATE_LEASE_NAMESPACE)";
+    let arguments = arguments.map(|argument| argument.replace(variable, "quorumgate"));
     // Environment variables from the downward API.
     let environment = container["env"].as_array().unwrap().iter();
     let from_the_pod = environment.map(|variable| {
@@ -716,7 +755,7 @@ fn the_deployment_is_started_with_options_that_exist() {
         assert_eq!(variable["valueFrom"]["fieldRef"]["fieldPath"], field);
         value
     });
-    let arguments = arguments.chain(from_the_pod);
+    let arguments = arguments.chain(from_the_pod.map(str::to_owned));
     let cli = Cli::try_parse_from(arguments).unwrap_or_else(|error| panic!("{error}"));
     let Command::Run(run) = cli.command else {
         panic!("it does not run the gate");
@@ -740,9 +779,20 @@ fn the_deployment_is_started_with_options_that_exist() {
         ports,
         BTreeMap::from([("webhooks", myself.webhooks), ("admin", myself.admin)])
     );
-    let mounted = &container["volumeMounts"][0]["mountPath"];
-    let mounted = Path::new(mounted.as_str().unwrap());
-    assert!(run.tls_cert.starts_with(mounted) && run.tls_key.starts_with(mounted));
+    let CertificateSource::Own { names, wishes } = run.certificate() else {
+        panic!("it does not make its own certificates");
+    };
+    let service = "quorumgate.quorumgate.svc";
+    assert_eq!(
+        wishes.names,
+        [service.to_owned(), format!("{service}.cluster.local")]
+    );
+    let role = &documents("manifests/base/certificates.yaml")[0]["rules"][1];
+    assert_eq!(
+        role["resourceNames"],
+        json!([names.authority, names.serving])
+    );
+    assert_eq!(container.get("volumeMounts"), None);
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use quorumgate::quorum::ClusterRef;
-use quorumgate::telemetry::metrics::{ClusterNumbers, ClusterState, Metrics, Phase};
+use quorumgate::telemetry::metrics::{
+    ClusterNumbers, ClusterState, MadeCertificate, Metrics, Phase,
+};
 
 use crate::sources::files_below;
 
@@ -21,6 +23,10 @@ const WHEN: &[(&str, &str)] = &[
     (
         "certificate_reload_failures",
         "A renewed certificate is not taken into use.",
+    ),
+    (
+        "certificates_made",
+        "Who made the gate's own certificates, and when. An authority between two planned ones: its Secret was lost or spoiled; the log says why.",
     ),
     (
         "certificate_reloads",
@@ -241,6 +247,7 @@ fn shown() -> Metrics {
     metrics.probe_failed("a");
     metrics.duty_broke("a");
     metrics.replacement_step("a");
+    metrics.certificate_made(MadeCertificate::Serving);
     metrics.feature("a", true);
     metrics.reachability.peer("a", true);
     metrics.rollout.step("a", "a");

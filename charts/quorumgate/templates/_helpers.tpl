@@ -105,8 +105,20 @@ The container of a hook: one subcommand of the program. The context is a dict wi
 {{- .Values.certificates.secretName | default (printf "%s-tls" (include "quorumgate.fullname" .)) -}}
 {{- end }}
 
+{{/*
+Whether the gate makes its own certificates: not empty if so.
+*/}}
+{{- define "quorumgate.ownCertificates" -}}
+{{- if not (or .Values.certificates.certManager.enabled .Values.certificates.caBundle) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/*
+Of a certificate that was made before. Otherwise the gate or cert-manager writes it, and the chart does not say what it is.
+*/}}
 {{- define "quorumgate.caBundle" -}}
-{{- if not .Values.certificates.certManager.enabled -}}
+{{- if and .Values.certificates.caBundle (not .Values.certificates.certManager.enabled) -}}
 caBundle: {{ .Values.certificates.caBundle | b64enc }}
 {{- end -}}
 {{- end }}
@@ -133,13 +145,13 @@ What would only show later, said at once.
 {{- if and .Values.featureGates.EtcdMembers (not .Values.etcdMembers.enabled) -}}
 {{- fail "the feature EtcdMembers needs a definition and rights: set etcdMembers.enabled=true instead of featureGates.EtcdMembers" -}}
 {{- end -}}
-{{- if not (or .Values.certificates.certManager.enabled .Values.certificates.caBundle) -}}
-{{- fail "without cert-manager the API servers have to be told whose certificate the gate serves: make the Secret (certs/README.md), and give the authority's certificate by --set-file certificates.caBundle=ca.crt" -}}
+{{- if and .Values.certificates.secretName (include "quorumgate.ownCertificates" .) -}}
+{{- fail "the API servers have to be told whose certificate the Secret of certificates.secretName holds: give the authority's certificate by --set-file certificates.caBundle=ca.crt (certs/README.md), or leave secretName out, and the gate makes its own" -}}
 {{- end -}}
 {{- /* A cluster answers look-ups; `helm template` and client-side dry runs do not. */ -}}
 {{- if lookup "v1" "Namespace" "" "kube-system" -}}
 {{- if and .Values.certificates.certManager.enabled (not (.Capabilities.APIVersions.Has "cert-manager.io/v1")) -}}
-{{- fail "cert-manager is not installed: install it (https://cert-manager.io), or set certificates.certManager.enabled=false and see certs/README.md" -}}
+{{- fail "cert-manager is not installed: install it (https://cert-manager.io), or set certificates.certManager.enabled=false, and the gate makes its own certificates" -}}
 {{- end -}}
 {{- range (lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" "").items -}}
 {{- $theirs := . -}}

@@ -57,7 +57,16 @@ fn candidate() -> (Candidate, Leading) {
     let client = Client::try_from(config).unwrap();
     let metrics = Arc::new(Metrics::new());
     let clock = Clock::system();
-    Candidate::new(client, "quorumgate", "quorumgate", "a", clock, metrics)
+    let leading = watch::Sender::new(false);
+    Candidate::new(
+        client,
+        "quorumgate",
+        "quorumgate",
+        "a",
+        clock,
+        metrics,
+        leading,
+    )
 }
 
 fn leading_since(start: Instant) -> (Candidate, Leading) {

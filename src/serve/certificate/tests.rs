@@ -107,7 +107,7 @@ fn a_bad_pair_keeps_the_one_before_and_is_reported_once() {
     let (other, other_key) = pair();
     let in_use = open(files(&directory, &certificate, &key)).unwrap();
     assert!(matches!(in_use.reload(), Reload::Same));
-    let own = in_use.in_use.load().key.cert.clone();
+    let own = in_use.in_use.load_full().unwrap().key.cert.clone();
 
     fs::write(directory.path().join("tls.crt"), &other).unwrap();
     assert!(matches!(
@@ -115,12 +115,12 @@ fn a_bad_pair_keeps_the_one_before_and_is_reported_once() {
         Reload::Kept(Unusable::Mismatch(_))
     ));
     assert!(matches!(in_use.reload(), Reload::StillUnusable));
-    assert_eq!(in_use.in_use.load().key.cert, own);
+    assert_eq!(in_use.in_use.load_full().unwrap().key.cert, own);
     assert_eq!(in_use.validity(), Ok(()));
 
     fs::write(directory.path().join("tls.key"), &other_key).unwrap();
     assert!(matches!(in_use.reload(), Reload::Replaced));
-    assert_ne!(in_use.in_use.load().key.cert, own);
+    assert_ne!(in_use.in_use.load_full().unwrap().key.cert, own);
     let page = in_use.metrics.exposition().unwrap();
     assert!(
         page.contains("quorumgate_certificate_reload_failures_total 1"),
@@ -157,5 +157,35 @@ fn a_certificate_that_expires_in_use_is_told() {
     assert_eq!(
         why,
         "the serving certificate expired at 2026-11-22T00:00:00Z"
+    );
+}
+
+#[tokio::test]
+async fn one_that_is_awaited_is_served_when_it_is_offered_and_what_is_unusable_changes_nothing() {
+    let (clock, _) = Clock::frozen(at(NOW));
+    let files = Files::in_secret("gate-serving", None);
+    let awaited = Arc::new(Certificate::awaited(files, clock, Arc::new(Metrics::new())));
+    let why = awaited.validity().unwrap_err();
+    assert_eq!(why, "there is no serving certificate yet");
+    let offer = |certificate: &str, key: &str| {
+        let pair = (certificate.as_bytes().to_vec(), key.as_bytes().to_vec());
+        Arc::clone(&awaited).offer(pair)
+    };
+    let (certificate, key) = pair();
+    let (_, other_key) = pair();
+    offer("rubbish", &key).await;
+    assert!(!awaited.is_there());
+    offer(&certificate, &key).await;
+    assert_eq!(awaited.validity(), Ok(()));
+    let own = awaited.in_use.load_full().unwrap().key.cert.clone();
+    offer(&certificate, &other_key).await;
+    assert_eq!(awaited.in_use.load_full().unwrap().key.cert, own);
+    let why = awaited.take(Ok(Content::default()));
+    let Reload::Kept(why) = why else {
+        panic!("{why:?}");
+    };
+    assert_eq!(
+        why.to_string(),
+        "secret/gate-serving/tls.crt contains no certificate"
     );
 }

@@ -43,6 +43,7 @@ pub struct GateBuilder {
     everywhere: bool,
     endpoints: bool,
     followed: bool,
+    own_certificates: bool,
     components: Vec<&'static str>,
 }
 
@@ -59,6 +60,7 @@ impl GateBuilder {
             everywhere: false,
             endpoints: false,
             followed: false,
+            own_certificates: false,
             components: Vec::new(),
         }
     }
@@ -117,6 +119,13 @@ impl GateBuilder {
         self
     }
 
+    /// Lets the replicas make their own certificates, and write the authority into the webhook
+    /// configurations, which are registered without one.
+    pub fn own_certificates(mut self) -> Self {
+        self.own_certificates = true;
+        self
+    }
+
     /// Leaves the webhooks unregistered until [`Gate::register`].
     pub fn unregistered(mut self) -> Self {
         self.registered = false;
@@ -151,11 +160,18 @@ impl GateBuilder {
             .await?;
 
         let directory = sandbox.directory().join("gate");
-        let names = ["0.0.0.0", "127.0.0.1", "localhost"]
-            .map(str::to_owned)
-            .to_vec();
+        let names = NAMES.map(str::to_owned).to_vec();
         let certificate = ServingCertificate::create(directory.join("tls"), names)?;
-        let mut arguments = arguments(&name, &home, &certificate);
+        let mut arguments = arguments(&name, &home);
+        arguments.extend(if self.own_certificates {
+            own_certificates()
+        } else {
+            let (certificate, key) = (certificate.certificate_file(), certificate.key_file());
+            [
+                format!("--tls-cert={}", certificate.display()),
+                format!("--tls-key={}", key.display()),
+            ]
+        });
         let only = (!self.everywhere).then_some(namespace);
         arguments.extend(only.map(|namespace| format!("--namespaces={namespace}")));
         arguments.extend(self.arguments);
@@ -197,7 +213,7 @@ impl GateBuilder {
             let names = replicas.iter().map(|replica| replica.name().to_owned());
             endpoints::follow(&bed.client(), &home, names.collect(), balancer.directions())
         });
-        let authority = certificate.authority();
+        let authority = (!self.own_certificates).then(|| certificate.authority());
         let webhooks = Webhooks::new(
             &objects,
             &name,
@@ -250,10 +266,19 @@ async fn apply_definitions(client: &Client, definitions: Vec<Value>) -> Result<(
     Ok(())
 }
 
-fn arguments(name: &str, home: &str, certificate: &ServingCertificate) -> Vec<String> {
+/// The names at which the gate is called.
+const NAMES: [&str; 3] = ["0.0.0.0", "127.0.0.1", "localhost"];
+
+/// The arguments of a replica that makes its own certificates.
+pub(super) fn own_certificates() -> [String; 2] {
+    [
+        "--own-certificates".to_owned(),
+        format!("--certificate-names={}", NAMES.join(",")),
+    ]
+}
+
+fn arguments(name: &str, home: &str) -> Vec<String> {
     vec![
-        format!("--tls-cert={}", certificate.certificate_file().display()),
-        format!("--tls-key={}", certificate.key_file().display()),
         format!("--webhook-configuration={name}"),
         format!("--lease-namespace={home}"),
         "--lease-name=quorumgate".to_owned(),

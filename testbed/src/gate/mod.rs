@@ -138,6 +138,19 @@ impl Gate {
         Ok(())
     }
 
+    /// Restarts the replicas with certificates of their own making instead of one in files: one
+    /// after another, as a Deployment does.
+    pub async fn roll_out_own_certificates(&mut self) -> Result<()> {
+        let own = builder::own_certificates();
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        for replica in &mut self.replicas {
+            replica
+                .restart_without(&["--tls-cert", "--tls-key"], &own)
+                .await?;
+        }
+        Ok(())
+    }
+
     /// Replaces the serving certificate by a new one of the same authority, as a mounted Secret is
     /// replaced: by a swap of a symbolic link.
     pub fn rotate_certificate(&self) -> Result<()> {

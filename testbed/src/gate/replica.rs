@@ -138,11 +138,19 @@ impl Replica {
     /// Ends the replica in order, and starts it again with this argument instead of arguments of
     /// the same name.
     pub(super) async fn restart_with(&mut self, argument: &str) -> Result<()> {
+        let name = argument.split('=').next().unwrap_or_default();
+        self.restart_without(&[name], &[argument]).await
+    }
+
+    /// Ends the replica in order, and starts it again without arguments of these names, and with
+    /// others.
+    pub(super) async fn restart_without(&mut self, without: &[&str], with: &[&str]) -> Result<()> {
         self.term().await?;
         let name = |argument: &str| argument.split('=').next().map(str::to_owned);
+        let dropped = |known: &str| without.iter().any(|name_of| name(known) == name(name_of));
         let arguments = &mut self.launch.arguments;
-        arguments.retain(|known| name(known) != name(argument));
-        arguments.push(argument.to_owned());
+        arguments.retain(|known| !dropped(known));
+        arguments.extend(with.iter().map(|&argument| argument.to_owned()));
         self.spawn()?;
         self.ready(PATIENCE).await
     }

@@ -34,14 +34,15 @@ pub(super) struct Webhooks {
 
 impl Webhooks {
     /// The configurations of the manifests, rewritten. `only` is the one namespace that they are
-    /// for. `None` stands for all namespaces that the gate labels.
+    /// for. `None` stands for all namespaces that the gate labels. Without an `authority` the gate
+    /// writes its own into them.
     pub(super) fn new(
         objects: &[Value],
         name: &str,
         namespace: &str,
         only: Option<&str>,
         balancer: SocketAddr,
-        authority: &str,
+        authority: Option<&str>,
     ) -> Result<Self> {
         let target = Target {
             name,
@@ -113,7 +114,7 @@ struct Target<'a> {
     name: &'a str,
     only: Option<&'a str>,
     port: u16,
-    authority: &'a str,
+    authority: Option<&'a str>,
 }
 
 impl Target<'_> {
@@ -144,14 +145,14 @@ impl Target<'_> {
         // Service it speaks HTTP/1.1. 0.0.0.0 is this machine, too.
         let path = path.unwrap_or_default();
         let url = format!("https://0.0.0.0:{}{path}", self.port);
-        let authority = STANDARD.encode(self.authority);
+        let mut client = json!({"url": url});
+        if let Some(authority) = self.authority {
+            client["caBundle"] = json!(STANDARD.encode(authority));
+        }
         let fields = webhook
             .as_object_mut()
             .context("a webhook that is no object")?;
-        fields.insert(
-            "clientConfig".to_owned(),
-            json!({"url": url, "caBundle": authority}),
-        );
+        fields.insert("clientConfig".to_owned(), client);
         match self.only {
             Some(namespace) => select(namespace, fields),
             None => Ok(()),
@@ -210,7 +211,7 @@ webhooks: []
     fn rewritten(only: Option<&str>) -> Webhooks {
         let objects = manifests::parse(MANIFEST).unwrap();
         let balancer = "127.0.0.1:4321".parse().unwrap();
-        Webhooks::new(&objects, "quorumgate-a", "a", only, balancer, "PEM").unwrap()
+        Webhooks::new(&objects, "quorumgate-a", "a", only, balancer, Some("PEM")).unwrap()
     }
 
     /// The labels by which the only validating webhook selects namespaces.
@@ -261,8 +262,15 @@ webhooks: []
         let manifests = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests");
         let objects = manifests::read(&manifests, "a").unwrap();
         let address = "127.0.0.1:4321".parse().unwrap();
-        let webhooks =
-            Webhooks::new(&objects, "quorumgate-a", "a", Some("a"), address, "PEM").unwrap();
+        let webhooks = Webhooks::new(
+            &objects,
+            "quorumgate-a",
+            "a",
+            Some("a"),
+            address,
+            Some("PEM"),
+        )
+        .unwrap();
         for hook in webhooks.validating.webhooks.unwrap() {
             let url = hook.client_config.url.unwrap();
             assert!(url.starts_with("https://0.0.0.0:4321/validate/"), "{url}");
@@ -274,7 +282,7 @@ webhooks: []
     fn manifests_without_a_configuration_are_refused() {
         let objects = manifests::parse("kind: Namespace").unwrap();
         let address = "127.0.0.1:1".parse().unwrap();
-        let error = Webhooks::new(&objects, "n", "n", None, address, "PEM")
+        let error = Webhooks::new(&objects, "n", "n", None, address, Some("PEM"))
             .unwrap_err()
             .to_string();
         assert!(error.contains("ValidatingWebhookConfiguration"), "{error}");

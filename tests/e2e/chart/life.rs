@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Pod, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::kubectl::Invocation;
-use quorumgate_testbed::pki::{Authority, Request, Usage};
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 use serde_json::json;
 
@@ -119,7 +118,7 @@ async fn life(bed: Bed) -> Result<()> {
         ])
         .await?
         .success()?;
-    ensure!(said.lines().count() == 6, "{said}");
+    ensure!(said.lines().count() == 7, "{said}");
     release.sandbox.close().await
 }
 
@@ -134,32 +133,19 @@ struct Surroundings {
 struct Release {
     bed: Bed,
     sandbox: Sandbox,
-    authority: String,
 }
 
 impl Release {
-    /// Makes the namespace and the certificate.
+    /// Makes the namespace.
     async fn prepare(bed: &Bed, sandbox: Sandbox) -> Result<Self> {
         let namespaces: Api<Namespace> = Api::all(bed.client());
         let namespace = serde_json::from_value(json!({"metadata": {"name": HOME}}))?;
         namespaces
             .create(&PostParams::default(), &namespace)
             .await?;
-        let authority = Authority::new("guard")?;
-        let names = [format!("{NAME}.{HOME}.svc")];
-        let request = Request::new(NAME, Usage::Server).names(names);
-        let credential = authority.issue(&request)?;
-        let secret: Secret = serde_json::from_value(json!({
-            "metadata": {"name": format!("{NAME}-tls")},
-            "type": "kubernetes.io/tls",
-            "stringData": {"tls.crt": credential.certificate, "tls.key": credential.key},
-        }))?;
-        let secrets: Api<Secret> = Api::namespaced(bed.client(), HOME);
-        secrets.create(&PostParams::default(), &secret).await?;
         let release = Self {
             bed: bed.clone(),
             sandbox,
-            authority: authority.certificate().to_owned(),
         };
         // Every namespace gets these a moment after it was made.
         eventually(SOON, "the namespace is furnished", || async {
@@ -190,9 +176,6 @@ impl Release {
     }
 
     async fn install(&self) -> Result<()> {
-        let authority = self.sandbox.directory().join("ca.crt");
-        std::fs::write(&authority, &self.authority)?;
-        let authority = format!("--set-file=certificates.caBundle={}", authority.display());
         let args = [
             "install",
             RELEASE,
@@ -204,8 +187,6 @@ impl Release {
             // Nothing proxies a cluster IP here: the name of the Service leads to the pods.
             "--set=service.selector=true",
             "--set=service.port=8443",
-            "--set=certificates.certManager.enabled=false",
-            &authority,
             "--set=featureGates.QuorumAwareUpdatesWithOnDelete=true",
         ];
         self.run(&args).await.map(drop)
@@ -231,14 +212,7 @@ impl Release {
             &self.bed,
             ["install", "second", &chart(), "--namespace=second"],
         )
-        .args([
-            "--create-namespace",
-            "--set=certificates.certManager.enabled=false",
-        ])
-        .args([format!(
-            "--set=certificates.caBundle={}",
-            self.authority.replace('\n', "")
-        )])
+        .args(["--create-namespace"])
         .await?;
         ensure!(!second.succeeded(), "two gates in one cluster");
         let reason = format!(

@@ -45,8 +45,28 @@ type Objects = BTreeMap<(String, String), Value>;
 #[tokio::test(flavor = "multi_thread")]
 async fn the_chart_makes_the_objects_of_the_manifests() -> Result<()> {
     let bed = Bed::up().await?;
-    let made = kustomized(&bed, "manifests/cert-manager").await?;
+    let made = kustomized(&bed, "manifests/base").await?;
     same(&made, &rendered(&bed, &["image.tag=dev"]).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_makes_the_objects_of_the_manifests_for_cert_manager() -> Result<()> {
+    let bed = Bed::up().await?;
+    let made = kustomized(&bed, "manifests/cert-manager").await?;
+    let values = ["image.tag=dev", "certificates.certManager.enabled=true"];
+    same(&made, &rendered(&bed, &values).await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_chart_makes_the_objects_of_the_manifests_for_a_certificate_in_files() -> Result<()> {
+    let bed = Bed::up().await?;
+    let made = kustomized(&bed, "manifests/files").await?;
+    // Whoever applies the manifests writes the bundle afterwards.
+    let authority = "certificates.caBundle=-----BEGIN CERTIFICATE-----";
+    let chart = rendered(&bed, &["image.tag=dev", authority]).await?;
+    let bundle = "      caBundle: LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t\n";
+    ensure!(chart.matches(bundle).count() == 8, "no bundle in\n{chart}");
+    same(&made, &chart.replace(bundle, ""))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +77,8 @@ async fn the_chart_makes_the_objects_of_every_component() -> Result<()> {
     let directory = tempfile::Builder::new()
         .prefix("components-")
         .tempdir_in(repository("manifests"))?;
-    let kustomization = "resources: [../cert-manager]\ncomponents: [../etcd-members, ../network-policy, ../selector]\n";
+    let kustomization =
+        "resources: [../base]\ncomponents: [../etcd-members, ../network-policy, ../selector]\n";
     std::fs::write(directory.path().join("kustomization.yaml"), kustomization)?;
     let made = kustomized(&bed, &directory.path().to_string_lossy()).await?;
     let values = [
@@ -84,6 +105,7 @@ async fn the_api_server_accepts_every_object_of_the_chart() -> Result<()> {
             .success()?;
     }
     let values = [
+        "certificates.certManager.enabled=true",
         "etcdMembers.enabled=true",
         "networkPolicy.enabled=true",
         "networkPolicy.apiServers={10.0.0.0/8}",
@@ -112,6 +134,9 @@ async fn the_api_server_accepts_every_object_of_the_chart() -> Result<()> {
         let is_there = created.succeeded() || created.stderr.contains("already exists");
         ensure!(is_there, "{}", created.stderr);
     }
+    every_object_is_accepted(&bed, "quorumgate", &objects).await?;
+    let objects = rendered(&bed, &[]).await?;
+    ensure!(!objects.contains("cert-manager"), "{objects}");
     every_object_is_accepted(&bed, "quorumgate", &objects).await
 }
 
@@ -123,10 +148,7 @@ async fn values_that_cannot_work_are_refused_with_a_reason() -> Result<()> {
         ("replica=2", "'replica' not allowed"),
         ("featureGates.NoSuch=true", "'NoSuch' not allowed"),
         ("featureGates.EtcdMembers=true", "etcdMembers.enabled=true"),
-        (
-            "certificates.certManager.enabled=false",
-            "certificates.caBundle",
-        ),
+        ("certificates.secretName=mine", "certificates.caBundle"),
         ("certificates.caBundle=nonsense", "/certificates/caBundle"),
     ] {
         let output = template(&bed, &[value]).await?;

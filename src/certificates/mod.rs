@@ -1,0 +1,73 @@
+//! Certificates of the gate's own making: an authority, and the serving certificate that it signs.
+//! Both are in Secrets of the gate's namespace, and every webhook of the gate has the authority in
+//! its `caBundle`.
+//!
+//! [`plan`] says what is to be done now, given what there is; it is a function of data. [`keeper`]
+//! does it, on the replica that leads. Every replica takes the serving certificate from its Secret
+//! ([`follower`]).
+//!
+//! No call may fail while certificates change, so the order is: a new authority is stored, then it
+//! is added to every `caBundle`, and only when API servers have had time to notice does it sign.
+//! The authority before it stays in the bundles until it ends. What others wrote (a deleted or a
+//! spoiled Secret, a changed `caBundle`) is put right in the same order.
+
+mod follower;
+mod held;
+mod keeper;
+mod make;
+mod objects;
+mod plan;
+mod root;
+
+use std::time::Duration;
+
+pub use follower::follow;
+pub use keeper::{Keeper, Signals};
+pub use objects::Objects;
+
+/// The names of the two Secrets, after the gate's own name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretNames {
+    /// The Secret of the authority, with its key. Only the replica that signs reads it.
+    pub authority: String,
+    /// The Secret of the serving certificate, which every replica reads.
+    pub serving: String,
+}
+
+impl SecretNames {
+    /// The names for a gate of this name.
+    pub fn of(gate: &str) -> Self {
+        Self {
+            authority: format!("{gate}-authority"),
+            serving: format!("{gate}-serving"),
+        }
+    }
+}
+
+/// What the certificates are to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wishes {
+    /// DNS names and IP addresses at which API servers call the gate.
+    pub names: Vec<String>,
+    /// The lifetime of an authority.
+    pub authority: Duration,
+    /// The lifetime of a serving certificate, at most half of the authority's.
+    pub serving: Duration,
+}
+
+impl Wishes {
+    /// Why these cannot be had, if so.
+    pub fn problem(&self) -> Option<String> {
+        let Self {
+            authority, serving, ..
+        } = self;
+        // When an authority is replaced, after two thirds of its life, nothing is in use any more
+        // that the one before it signed.
+        (*serving > *authority / 2).then(|| {
+            format!("a serving certificate may live at most half as long as its authority: {serving:?} are more than half of {authority:?}")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Calls of the gate that have to succeed, one after another, while something else happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::DeleteParams;
+
+use crate::world::World;
+
+/// Calls of the gate in a loop, with a record of the first failure.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    calls: Arc<AtomicUsize>,
+    callers: Vec<tokio::task::JoinHandle<Result<()>>>,
+}
+
+impl Load {
+    pub(crate) fn start(world: &World, callers: usize) -> Self {
+        let (stop, calls) = (Arc::default(), Arc::default());
+        let caller = |_| {
+            let (stop, calls) = (Arc::clone(&stop), Arc::clone(&calls));
+            let pods = world.pods();
+            tokio::spawn(call_until(stop, calls, pods))
+        };
+        let callers = (0..callers).map(caller).collect();
+        Self {
+            stop,
+            calls,
+            callers,
+        }
+    }
+
+    /// The number of answered calls so far. Fails where a call has failed.
+    pub(crate) fn calls(&self) -> Result<usize> {
+        let ended = self
+            .callers
+            .iter()
+            .any(tokio::task::JoinHandle::is_finished);
+        ensure!(!ended, "a call failed");
+        Ok(self.calls.load(Ordering::Relaxed))
+    }
+
+    /// Stops the loop. Returns the number of answered calls, or the failure of one.
+    pub(crate) async fn stop(self) -> Result<usize> {
+        self.stop.store(true, Ordering::Relaxed);
+        for caller in self.callers {
+            caller.await??;
+        }
+        Ok(self.calls.load(Ordering::Relaxed))
+    }
+}
+
+async fn call_until(stop: Arc<AtomicBool>, calls: Arc<AtomicUsize>, pods: Api<Pod>) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        delete_for_show(&pods).await?;
+        calls.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Deletes a pod in a dry run, which the gate permits.
+async fn delete_for_show(pods: &Api<Pod>) -> Result<()> {
+    let dry = DeleteParams {
+        dry_run: true,
+        ..DeleteParams::default()
+    };
+    pods.delete("etcd-0", &dry).await?;
+    Ok(())
+}
