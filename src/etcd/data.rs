@@ -1,5 +1,5 @@
-//! The data of a member: its revision, and the hash of its keys. etcd answers the second only to the
-//! user `root` where authentication is on.
+//! The data of a member: its revision, and the hash of its keys. Where authentication is on, etcd
+//! answers the second only to the user `root`.
 
 use etcd_client::Client;
 use futures::FutureExt as _;
