@@ -1,5 +1,5 @@
-//! What a member has: its revision, and the hash of its keys. etcd answers the second only to the
-//! user `root` where authentication is on.
+//! The data of a member: its revision, and the hash of its keys. Where authentication is on, etcd
+//! answers the second only to the user `root`.
 
 use etcd_client::Client;
 use futures::FutureExt as _;
@@ -26,7 +26,7 @@ impl Admin {
         revision.ok_or_else(|| AdminError::Refused("an answer without a header".to_owned()))
     }
 
-    /// The hash of the keys of the member at `endpoint` up to `revision`. The member reads them all.
+    /// The hash of the keys of the member at `endpoint` up to `revision`. The member reads all.
     pub async fn data_hash(
         &self,
         endpoint: &Endpoint,

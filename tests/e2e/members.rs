@@ -276,11 +276,13 @@ async fn the_life_of_members_is_told_on_etcd_3_4() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "make versions runs it"]
 async fn the_life_of_members_is_told_on_etcd_3_5() -> Result<()> {
     is_told_on(EtcdVersion::V3_5, "members-v3-5").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "make versions runs it"]
 async fn the_life_of_members_is_told_on_etcd_3_6() -> Result<()> {
     is_told_on(EtcdVersion::V3_6, "members-v3-6").await
 }

@@ -1,5 +1,5 @@
-//! Members of every supported etcd version are guarded alike. Nearly all other tests run the newest;
-//! cases whose course etcd decides run on the older ones too, in [`older`].
+//! Members of every supported etcd version are guarded alike. Nearly all other tests run the
+//! newest; cases whose course etcd decides run on the older ones too, in [`older`].
 
 mod older;
 

@@ -20,10 +20,10 @@ pub struct DataHash {
     pub compacted: i64,
 }
 
-/// What the members' data is like, compared at one revision.
+/// The result of a comparison of the members' data at one revision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Comparison {
-    /// It was not compared, or cannot be: a voter did not answer, or has compacted otherwise.
+    /// Nothing was compared, or nothing can be: a voter did not answer, or has compacted otherwise.
     #[default]
     Unknown,
     /// All voters have the same.

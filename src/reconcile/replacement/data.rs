@@ -1,4 +1,4 @@
-//! What the members have, compared while a CORRUPT alarm stands.
+//! The comparison of the members' data while a CORRUPT alarm stands.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -32,12 +32,12 @@ impl PodFaults {
     }
 }
 
-/// What becomes of a member whose data was altered.
+/// The fate of a member whose data was altered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Altered {
-    /// It is killed, and the node starts it again.
+    /// The member is killed, and the node starts it again.
     Restarts,
-    /// It goes on, within less time than an election takes.
+    /// The member goes on, within less time than an election takes.
     GoesOn,
 }
 

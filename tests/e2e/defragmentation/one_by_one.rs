@@ -139,11 +139,13 @@ async fn members_of_etcd_3_4_are_defragmented_one_by_one() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "make versions runs it"]
 async fn members_of_etcd_3_5_are_defragmented_one_by_one() -> Result<()> {
     members_go_one_by_one(EtcdVersion::V3_5, "defrag-auto-3-5").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "make versions runs it"]
 async fn members_of_etcd_3_6_are_defragmented_one_by_one() -> Result<()> {
     members_go_one_by_one(EtcdVersion::V3_6, "defrag-auto-3-6").await
 }

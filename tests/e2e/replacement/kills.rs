@@ -1,5 +1,5 @@
-//! The replica that drives a replacement is killed before each of its steps, and another one goes on
-//! from there.
+//! The replica that drives a replacement is killed before each of its steps, and another one goes
+//! on from there.
 
 use std::collections::BTreeMap;
 
@@ -200,7 +200,7 @@ impl Old {
     }
 }
 
-/// What keeps the gate from making its steps.
+/// The holds that keep the gate from making its steps.
 struct Held {
     hooks: BTreeMap<&'static str, OtherHook>,
     start: Option<Standing>,

@@ -1,5 +1,5 @@
-//! The cases of members and their data on the other versions. They run by `make versions`, beside
-//! those that run on every change: a lost volume on etcd 3.7, kills on 3.6, corruption on 3.5 to 3.7.
+//! The cases of members and their data on other etcd versions than those that run on every change.
+//! `make versions` runs them.
 
 use anyhow::Result;
 use quorumgate_testbed::etcd_cluster::EtcdVersion;

@@ -59,7 +59,7 @@ pub struct Facts {
     pub leases_held: BTreeSet<PodName>,
     /// Whether there is a backup, by which etcd-druid's sidecar knows that the cluster is not new.
     pub has_backup: bool,
-    /// What the voters have, compared while a CORRUPT alarm stands.
+    /// The comparison of the voters' data, made while a CORRUPT alarm stands.
     pub data: Comparison,
     /// The replacement on record, which was written together with its grant.
     pub record: Option<Record>,

@@ -78,7 +78,7 @@ pub enum Refusal {
     /// A CORRUPT alarm stands, and nothing shows that this member's data is the wrong one.
     #[display("{}", not_shown(*data))]
     NotShown {
-        /// What the comparison showed.
+        /// The result of the comparison.
         data: Comparison,
     },
     /// No member told its version.
