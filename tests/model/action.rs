@@ -56,12 +56,32 @@ pub(crate) enum Action {
     DriverCrashes,
     /// The template changes, so that every pod is outdated.
     TemplateChanges,
-    /// A replacement of this member's volume is asked for.
-    Replace(usize),
-    /// The replacement takes its member.
-    ReplacementTakes,
-    /// The new voter of the replacement serves.
-    ReplacementEnds,
+    /// Somebody asks by the annotation that this member be replaced.
+    ReplacementAsked(usize),
+    /// The replacer reads the ledger and looks, and chooses the step that the plan names.
+    ReplacerPlans,
+    /// The judge looks, and permits the replacer's step.
+    ReplacerJudges,
+    /// The replacer writes.
+    ReplacerWrites,
+    /// The replacer crashes.
+    ReplacerCrashes,
+    /// etcd removes the member that is replaced.
+    RemovalTakesEffect,
+    /// The removal is lost.
+    RemovalLost,
+    /// The replacer's call takes effect.
+    CallTakesEffect,
+    /// The replacer's call is lost, or the replacer crashes before it.
+    CallLost,
+    /// The volume of a member fails under it.
+    VolumeFails(usize),
+    /// The pod and the claim of a member are gone.
+    VolumeGone(usize),
+    /// A write is acknowledged, once these members have it.
+    Written(Set),
+    /// A member has caught up with the others.
+    Replicated(usize),
     /// A replica asks to defragment this member.
     Defragment(usize),
     /// The replica judges once more, and renews its grant.

@@ -14,7 +14,7 @@ use quorumgate::quorum::{
 
 use crate::halves::Sight;
 use crate::set::Set;
-use crate::state::{Expected, Listed, MEMBERS, Member, Phase, State};
+use crate::state::{Expected, Listed, MEMBERS, Member, Phase, State, Volume};
 use crate::truth;
 
 /// The appearance of every member to one look.
@@ -36,6 +36,8 @@ pub(crate) enum Appearance {
     Ending,
     /// The member has no pod.
     Missing,
+    /// The pod waits for a scheduling gate.
+    Held,
     /// The pod is being created.
     Starting,
     /// The container runs, and its client port refuses.
@@ -69,6 +71,7 @@ fn of(member: Member, quorate: bool) -> Appearance {
         Phase::Up | Phase::Cut => Appearance::Leaderless,
         Phase::Ending => Appearance::Ending,
         Phase::Missing => Appearance::Missing,
+        Phase::Held => Appearance::Held,
         Phase::Starting => Appearance::Starting,
         Phase::Booting => Appearance::Refusing,
         Phase::Crashed => Appearance::Crashed,
@@ -86,6 +89,13 @@ pub(crate) struct Scene {
     pub(crate) outdated: Set,
     /// The members that are listed and never ran.
     pub(crate) unstarted: Set,
+    pub(crate) volumes: [Volume; MEMBERS],
+    /// The members whose entries have newer ids than those on record.
+    pub(crate) renewed: Set,
+    /// The members that have yet to catch up.
+    pub(crate) behind: Set,
+    /// The member that has handed leadership over, if it led.
+    pub(crate) handed_over: Option<u8>,
     pub(crate) replicas: u8,
     pub(crate) expected: Expected,
     /// Whether the StatefulSet has just grown.
@@ -115,7 +125,8 @@ impl Scene {
         let replicas = u32::from(self.replicas);
         let pod_of = |n| {
             let is_known = self.listed[n] != Listed::No && !self.unstarted.has(n);
-            pod(n, self.sight.pods[n], is_known, self.outdated.has(n))
+            let known = is_known.then(|| self.id(n));
+            pod(n, self.sight.pods[n], known, self.outdated.has(n))
         };
         Observation {
             circumstances,
@@ -142,7 +153,7 @@ impl Scene {
             Appearance::Missing if self.listed[n] == Listed::No || self.unstarted.has(n) => {
                 return None;
             }
-            Appearance::Missing => Target::External(id(n)),
+            Appearance::Missing => Target::External(self.id(n)),
             _ => Target::Pod(uid(n, true)),
         };
         let silent = |why| Some(Probe::unanswered(target.clone(), why));
@@ -154,14 +165,14 @@ impl Scene {
                 Some(leader) => (leader, Some(leader)),
                 None => return silent(Unanswered::Deadline),
             },
-            Appearance::Starting => return silent(Unanswered::NoAddress),
+            Appearance::Held | Appearance::Starting => return silent(Unanswered::NoAddress),
             Appearance::Crashed | Appearance::Refusing => return silent(Unanswered::Refused),
             _ => return silent(Unanswered::Deadline),
         };
         let nobody_leads = leader.is_none();
         Some(Probe {
             target,
-            status: Ok(status(answering, leader, learner)),
+            status: Ok(self.status(answering, leader, learner)),
             read: match (learner, nobody_leads) {
                 (true, _) => Err(Unanswered::Learner),
                 (false, true) => Err(Unanswered::NoLeader),
@@ -177,16 +188,24 @@ impl Scene {
 
     /// The voter that leads: the first one that answers.
     fn leader(&self) -> Option<usize> {
-        (0..MEMBERS).find(|n| {
+        let leads = |n: &usize| {
             self.sight.answers[*n] == Appearance::Answers && self.listed[*n] == Listed::Voter
-        })
+        };
+        let handed_over = self.handed_over.map(usize::from);
+        let others = (0..MEMBERS).filter(|n| Some(*n) != handed_over && !self.behind.has(*n));
+        others.chain(handed_over).find(leads)
     }
 
-    fn list(&self) -> Vec<ListedMember> {
+    /// The id of a member's entry in etcd's list.
+    pub(crate) fn id(&self, n: usize) -> MemberId {
+        id(n, self.renewed.has(n))
+    }
+
+    pub(crate) fn list(&self) -> Vec<ListedMember> {
         let listed = (0..MEMBERS).filter(|n| self.listed[*n] != Listed::No);
         listed
             .map(|n| ListedMember {
-                id: id(n),
+                id: self.id(n),
                 name: if self.unstarted.has(n) {
                     String::new()
                 } else if self.nameless {
@@ -204,10 +223,39 @@ impl Scene {
             })
             .collect()
     }
+
+    fn status(&self, answering: usize, leader: Option<usize>, learner: bool) -> Status {
+        let index = if self.behind.has(answering) { 0 } else { INDEX };
+        Status {
+            cluster_id: ClusterId(0xc1),
+            member_id: self.id(answering),
+            leader: leader.map(|n| self.id(n)),
+            term: 5,
+            raft_index: index,
+            applied_index: index,
+            learner,
+            alarms: Vec::new(),
+            db_size: 0,
+            db_size_in_use: 0,
+            db_size_quota: None,
+            version: VERSION.into(),
+        }
+    }
 }
 
+/// The raft index of a member that is up to date: far beyond what a learner may be behind.
+const INDEX: u64 = 1_000_000;
+
+/// The version of every member.
+pub(crate) const VERSION: &str = "3.6.16";
+
 /// The pod of a member as the API server shows it.
-pub(crate) fn pod(n: usize, shown: Appearance, is_known: bool, outdated: bool) -> Option<Pod> {
+pub(crate) fn pod(
+    n: usize,
+    shown: Appearance,
+    known: Option<MemberId>,
+    outdated: bool,
+) -> Option<Pod> {
     if matches!(shown, Appearance::None | Appearance::Missing) {
         return None;
     }
@@ -217,14 +265,14 @@ pub(crate) fn pod(n: usize, shown: Appearance, is_known: bool, outdated: bool) -
         uid: uid(n, true),
         ordinal: Some(Ordinal(u32::try_from(n).unwrap())),
         terminating: shown == Appearance::Ending,
-        has_address: shown != Appearance::Starting,
-        node: if shown == Appearance::Lost {
-            Node::Gone
-        } else {
-            Node::Ready
+        has_address: !matches!(shown, Appearance::Held | Appearance::Starting),
+        node: match shown {
+            Appearance::Lost => Node::Gone,
+            Appearance::Held => Node::Unscheduled,
+            _ => Node::Ready,
         },
         containers: match shown {
-            Appearance::Starting => Containers::Creating,
+            Appearance::Held | Appearance::Starting => Containers::Creating,
             Appearance::Crashed => Containers::EtcdFailed {
                 reason: "CrashLoopBackOff".into(),
             },
@@ -236,27 +284,12 @@ pub(crate) fn pod(n: usize, shown: Appearance, is_known: bool, outdated: bool) -
         ready: serves,
         revision: Some(if outdated { "old" } else { "new" }.into()),
         lease_role: None,
-        recorded_id: is_known.then(|| id(n)),
+        recorded_id: known,
     })
 }
 
-fn id(n: usize) -> MemberId {
-    MemberId(0xa0 + u64::try_from(n).unwrap())
-}
-
-fn status(answering: usize, leader: Option<usize>, learner: bool) -> Status {
-    Status {
-        cluster_id: ClusterId(0xc1),
-        member_id: id(answering),
-        leader: leader.map(id),
-        term: 5,
-        raft_index: 1000,
-        applied_index: 1000,
-        learner,
-        alarms: Vec::new(),
-        db_size: 0,
-        db_size_in_use: 0,
-        db_size_quota: None,
-        version: "3.6.16".into(),
-    }
+/// The id of a member, on record or newer.
+pub(crate) fn id(n: usize, renewed: bool) -> MemberId {
+    let first = if renewed { 0xb0 } else { 0xa0 };
+    MemberId(first + u64::try_from(n).unwrap())
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use quorumgate::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
 use quorumgate::quorum::{
-    Actor, Basis, Circumstances, Disruption, ExpectedVoters, Grace, Kind, Permission, ProcessState,
-    Reason, Role, Scope, Snapshot, TargetPod, Teardown, Trust, Verdict, decide,
+    Actor, Basis, Circumstances, ClaimDeletion, Disruption, ExpectedVoters, Grace, Grants, Kind,
+    Permission, ProcessState, Reason, Role, Scope, Snapshot, TargetPod, Teardown, Trust, Verdict,
+    decide, decide_claim, decide_with_terminating_claim, replacement,
 };
 
 use crate::appearance::{Scene, pod_name, uid};
@@ -43,8 +44,10 @@ pub(crate) enum What {
     OwnDelete,
     /// A delete by the gate, for a rollout.
     Step,
-    /// A replacement of a volume, by the gate.
+    /// A replacement of a member, by the gate.
     Replace,
+    /// The delete of the claim of a member that is replaced, by the gate.
+    DeleteClaim,
     /// A defragmentation, by the gate.
     Defragment,
 }
@@ -53,7 +56,9 @@ impl What {
     pub(crate) fn is_own(self) -> bool {
         match self {
             Self::Delete => false,
-            Self::OwnDelete | Self::Step | Self::Replace | Self::Defragment => true,
+            Self::OwnDelete | Self::Step | Self::Replace | Self::DeleteClaim | Self::Defragment => {
+                true
+            }
         }
     }
 }
@@ -87,11 +92,7 @@ pub(crate) fn rule(question: Question) -> Ruling {
         let mut snapshot = snapshot(&question.scene, question.ledger);
         snapshot.circumstances.teardown = teardown.then_some(Teardown::ScaleIn);
         let grants = ledger::grants(&question.open);
-        let verdict = decide(
-            &snapshot,
-            &grants,
-            &disruption(question.target, question.what),
-        );
+        let verdict = judge(&snapshot, &grants, &question);
         let found = found(&snapshot, question.target);
         match verdict {
             Verdict::Allow(Permission::Waived(_)) => Ruling::Waived,
@@ -102,6 +103,37 @@ pub(crate) fn rule(question: Question) -> Ruling {
             },
         }
     })
+}
+
+/// The verdict of the shipped judge. A delete that takes the member's data along, or may, is judged
+/// by that too.
+fn judge(snapshot: &Snapshot, grants: &Grants, question: &Question) -> Verdict {
+    let (target, pod) = (question.target, pod_name(question.target));
+    let goes = question.scene.volumes[target].is_going();
+    match question.what {
+        What::Replace => {
+            let disruption = replacement(snapshot, &pod, Actor::Gate);
+            decide_with_terminating_claim(snapshot, grants, &disruption)
+        }
+        What::DeleteClaim => {
+            let deletion = ClaimDeletion {
+                claim: format!("data-{pod}"),
+                member: Some(pod),
+                terminating: goes,
+                other_uid: false,
+                actor: Actor::Gate,
+            };
+            decide_claim(snapshot, grants, &deletion)
+        }
+        what => {
+            let disruption = disruption(target, what);
+            if goes || grants.permit_replacement(&pod) {
+                decide_with_terminating_claim(snapshot, grants, &disruption)
+            } else {
+                decide(snapshot, grants, &disruption)
+            }
+        }
+    }
 }
 
 /// The expected voters, with the voters that are seen.
@@ -176,7 +208,7 @@ fn disruption(target: usize, what: What) -> Disruption {
         kind: match what {
             What::Delete | What::OwnDelete => Kind::Delete,
             What::Step => Kind::RolloutStep,
-            What::Replace => Kind::Replace,
+            What::Replace | What::DeleteClaim => Kind::Replace,
             What::Defragment => Kind::Defragment,
         },
         actor: if what.is_own() {

@@ -30,7 +30,17 @@ fn holds_in_every_state_of(scenario: Scenario) {
 
 /// Asserts that every property holds in the states that are reached first.
 fn holds_as_far_as_seen_of(scenario: Scenario) {
-    let found = explore(scenario, patience());
+    holds_for(patience(), scenario);
+}
+
+/// Asserts that every property holds in the states that are reached first, in a scenario of which
+/// each state takes long.
+fn holds_for_fewer_steps_of(scenario: Scenario) {
+    holds_for(patience() / 4, scenario);
+}
+
+fn holds_for(steps: usize, scenario: Scenario) {
+    let found = explore(scenario, steps);
     println!("{}", found.tell(&scenario));
     assert!(
         found.broken.is_none(),
@@ -71,7 +81,9 @@ scenarios! {
         the_owner_scales_out_and_in_beside_one_delete = SCALING_BESIDE_ONE,
         a_rollout_among_strangers = ROLLOUT,
         two_may_be_out_and_only_one_can = TWO_OUT,
-        a_volume_is_replaced = REPLACEMENT,
+        members_are_replaced = REPLACEMENT,
+        one_of_four_is_replaced = REPLACEMENT_OF_FOUR,
+        two_volumes_are_lost_at_once = LOST_VOLUMES,
         members_are_defragmented = DEFRAGMENTATION,
         reports_are_written_in_between = REPORTS,
         the_budget_is_created_anew = RECREATION,
@@ -100,6 +112,9 @@ scenarios! {
         five_members_that_fail = FIVE_FAILING,
         three_replicas_and_failures = THREE_FAILING,
         reports_while_a_voter_is_removed = REPORTED_REMOVAL;
+    holds_for_fewer_steps_of:
+        members_fail_while_others_are_replaced = REPLACEMENT_FAILING,
+        replacements_are_given_up = REPLACEMENT_GIVEN_UP;
 }
 
 #[test]
@@ -109,6 +124,7 @@ fn the_architecture_says_what_is_explored_to_its_end_and_what_is_not() {
     for (how, names) in names() {
         let told = match how {
             "holds_in_every_state_of" => "explored to their end:",
+            "holds_for_fewer_steps_of" => "for a quarter of that:",
             _ => "explored breadth first for a million steps each:",
         };
         let said = format!("{told} {}.", names.join(", "));

@@ -53,7 +53,7 @@ pub(crate) fn grants(open: &Open) -> Grants {
         });
         let replace = grant
             .replace
-            .then(|| permission(Permitted::Replace, seq(n, Sort::Replace)));
+            .map(|_| permission(Permitted::Replace, seq(n, Sort::Replace)));
         let defragment = grant
             .defragment
             .map(|_| permission(defragment(), seq(n, Sort::Defragment)));
@@ -160,19 +160,15 @@ pub(crate) fn without_defragmentation(open: Open, ended: Set) -> Open {
     taken_over(&open, &left)
 }
 
-/// The grants without the replacement of this member.
-pub(crate) fn without_replacement(open: Open, n: usize) -> Open {
+/// The grants without the replacement of this member, which has come to this end.
+pub(crate) fn without_replacement(open: Open, n: usize, end: Replacement) -> Open {
     let ended = settlement(
         &permission(Permitted::Replace, seq(n, Sort::Replace)),
-        CauseState::Replacement(Replacement::Serves),
+        CauseState::Replacement(end),
         Duration::ZERO,
         Duration::MAX,
     );
-    assert_eq!(
-        ended,
-        Settlement::Done,
-        "a replacement whose voter serves is done"
-    );
+    assert_ne!(ended, Settlement::Keep, "{end:?} is an end");
     let left = grants(&open).settle(&pod_name(n), seq(n, Sort::Replace));
     left.map_or(open, |left| taken_over(&open, &left))
 }
@@ -202,7 +198,11 @@ fn taken_over(before: &Open, after: &Grants) -> Open {
                         rollout: *rollout,
                     });
                 }
-                Permitted::Replace => grant.replace = true,
+                Permitted::Replace => {
+                    let is_known = cause.seq == seq(n, Sort::Replace);
+                    let watched = before[n].replace.filter(|_| is_known);
+                    grant.replace = Some(watched.unwrap_or(0));
+                }
                 Permitted::Defragment { .. } => {
                     let is_known = cause.seq == seq(n, Sort::Defragment);
                     let watched = before[n].defragment.filter(|_| is_known);
@@ -227,7 +227,7 @@ pub(crate) fn has_ended(n: usize, cause: Cause, shown: Appearance, settle_time: 
                 uid: named.clone(),
                 rollout: cause.rollout,
             };
-            let pod = appearance::pod(n, shown, true, false);
+            let pod = appearance::pod(n, shown, None, false);
             let look = pod.map_or(PodRead::Gone, |pod| PodRead::Here {
                 uid: pod.uid,
                 terminating: pod.terminating,

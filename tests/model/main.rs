@@ -5,9 +5,9 @@
 //!
 //! Shipped code in the model: `quorum::Snapshot::assemble` and `quorum::decide` with the expected
 //! voters, `quorum::Grants`, `quorum::settlement`, `quorum::TrustRecord` with what a replica
-//! watches, `plan::next_step`, and of `quorum::stateful_set` the functions `decide` and
-//! `Listed::among`. Each is called once for every question that comes up, and its answer is
-//! remembered.
+//! watches, `plan::next_step`, `plan::replacement::next` and `guard`, the decisions about claims,
+//! and of `quorum::stateful_set` the functions `decide` and `Listed::among`. Each is called once for
+//! every question that comes up, and its answer is remembered.
 //!
 //! Everything else is modelled: the API server, etcd, the kubelets, and the order of effects.
 //!
@@ -32,6 +32,8 @@
 //!   call is made within a request's life after the grant was renewed (`defragmentation`).
 //! - A pod that is on its way out because it is no member is not added to etcd. etcd guards changes
 //!   of membership.
+//! - A pod is created with the gate in force, so the identity guard is asked (`volumes`). A volume
+//!   that is lost shows at once.
 //! - An owner that scales out adds its new members in one way: as learners, or as voters within the
 //!   grace of a scale-out (`scaling`).
 //! - Every replica's watch shows at once that the gate is out of force. Some replica writes that
@@ -85,3 +87,4 @@ mod steps;
 mod symmetry;
 mod trust;
 mod truth;
+mod volumes;

@@ -5,16 +5,18 @@ use stateright::{Model, Property};
 use crate::action::Action;
 use crate::mutations::Mutation;
 use crate::properties;
+use crate::replacement::Replacer;
 use crate::scenario::{LIFE, Scenario};
 use crate::set::Set;
 use crate::state::{
     At, Budget, By, Driver, Expected, Force, Guard, Listed, MEMBERS, Member, Out, Phase, REPLICAS,
-    REQUESTS, Reporter, Request, Settler, Stage, State,
+    REQUESTS, Reporter, Request, Settler, Stage, State, Volume,
 };
 use crate::symmetry::representative;
 use crate::trust::Event;
 use crate::{
     defragmentation, driver, halves, outage, replacement, replica, reporter, scaling, settler,
+    volumes,
 };
 
 impl Model for Scenario {
@@ -35,6 +37,9 @@ impl Model for Scenario {
             },
             outdated: self.rollout && n < self.members(),
             out: Out::NotByUs,
+            volume: Volume::Own,
+            renewed: false,
+            behind: false,
         };
         vec![State {
             members: std::array::from_fn::<Member, MEMBERS, _>(member),
@@ -58,9 +63,15 @@ impl Model for Scenario {
             unwritten: false,
             guard: Guard::Idle,
             driver: Driver::Idle,
-            replacement: None,
+            replacer: Replacer::Idle,
+            removal: None,
+            call: None,
+            asked: None,
+            removed: None,
+            holders: Set::of(0..usize::from(self.voters)),
             defragmentation: None,
             unfounded: false,
+            outvoted: false,
         }]
     }
 
@@ -78,6 +89,7 @@ impl Model for Scenario {
         scaling::actions(self, state, actions);
         driver::actions(self, state, actions);
         replacement::actions(self, state, actions);
+        volumes::actions(self, state, actions);
         defragmentation::actions(self, state, actions);
         for (n, member) in state.members() {
             self.member_actions(state, n, *member, actions);
@@ -96,6 +108,7 @@ impl Model for Scenario {
             .all(|request| request.age < LIFE)
             && self.is_in_time(state)
             && defragmentation::is_in_time(state)
+            && replacement::is_in_time(state)
         {
             actions.push(Action::Tick);
         }
@@ -164,9 +177,19 @@ impl Scenario {
                     member.outdated = true;
                 }
             }
-            Action::Replace(n) => replacement::ask(state, n, self),
-            Action::ReplacementTakes => replacement::take(state),
-            Action::ReplacementEnds => replacement::end(state, self),
+            Action::ReplacementAsked(n) => state.asked = Some(u8::try_from(n).unwrap()),
+            Action::ReplacerPlans => replacement::plan(state, self),
+            Action::ReplacerJudges => replacement::judge(state, self),
+            Action::ReplacerWrites => replacement::write(state, self),
+            Action::ReplacerCrashes => state.replacer = Replacer::Idle,
+            Action::RemovalTakesEffect => replacement::remove(state),
+            Action::RemovalLost => state.removal = None,
+            Action::CallTakesEffect => replacement::carry_out(state, self),
+            Action::CallLost => state.call = None,
+            Action::VolumeFails(n) => volumes::fail(state, n),
+            Action::VolumeGone(n) => volumes::vanish(state, n),
+            Action::Written(holders) => state.holders = holders,
+            Action::Replicated(n) => volumes::replicate(state, n),
             Action::Defragment(n) => defragmentation::ask(state, n, self),
             Action::DefragmentationRenews => defragmentation::renew(state, self),
             Action::DefragmentationBegins => defragmentation::begin(state),
@@ -174,11 +197,11 @@ impl Scenario {
             Action::DefragmentationCrashes => state.defragmentation = None,
             Action::Ends(n) => state.end(n),
             Action::Created(n) => {
-                state.members[n].phase = Phase::Starting;
                 state.members[n].outdated = false;
+                volumes::create(state, n, self);
             }
             Action::Boots(n) => state.boot(n),
-            Action::Starts(n) | Action::Recovers(n) => state.come_up(n),
+            Action::Starts(n) | Action::Recovers(n) => volumes::start(state, n),
             Action::Fails(n, phase) => state.fail(n, phase),
             Action::Bypassed(n) => state.fail(n, Phase::Ending),
             Action::Removed(n) => {
@@ -239,6 +262,9 @@ impl Scenario {
         {
             *age += 1;
         }
+        if let Some(removal) = &mut state.removal {
+            removal.age += 1;
+        }
         state.outage_ago = state
             .outage_ago
             .map(|age| age + self.pace)
@@ -264,6 +290,13 @@ impl Scenario {
         {
             *age = older(*age);
         }
+        for age in budget
+            .grants
+            .iter_mut()
+            .filter_map(|grant| grant.replace.as_mut())
+        {
+            *age = older(*age);
+        }
         // A scale-out has ended by then.
         budget.expected.growing = false;
         if budget.trust.suspended || budget.trust.by_others {
@@ -281,7 +314,7 @@ impl Scenario {
 }
 
 /// Lets the delete take effect, if its preconditions hold.
-fn execute(state: &mut State, slot: usize, scenario: &Scenario) {
+pub(crate) fn execute(state: &mut State, slot: usize, scenario: &Scenario) {
     let Some(request) = state.requests[slot].take() else {
         return;
     };

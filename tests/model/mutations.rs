@@ -2,10 +2,11 @@
 
 use crate::exhaustive::is_explored;
 use crate::exploration::explore_until_broken;
-use crate::properties::{DEAD_GO, FOUNDED, MAJORITY, NOBODY_WAITS, SETTLES};
+use crate::properties::{DEAD_GO, EMPTY, FOUNDED, KEPT, MAJORITY, NOBODY_WAITS, QUORUM, SETTLES};
 use crate::scenario::{
-    ALL_AT_ONCE, BLIND_ROLLOUT, DEFRAGMENTATION, FAILURES, HALVES, LEARNER, OUT_OF_FORCE, OUTAGE,
-    QUIET, RECREATION, REMOVAL, REPLACEMENT, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
+    ALL_AT_ONCE, BLIND_ROLLOUT, DEFRAGMENTATION, FAILURES, HALVES, LEARNER, LOST_VOLUMES,
+    OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REMOVAL, REPLACEMENT, REPLACEMENT_GIVEN_UP,
+    REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
 };
 
 /// An error in the protocol, or in the input or output of the shipped code. The model has to find
@@ -30,6 +31,10 @@ pub(crate) enum Mutation {
     OneIdOnTwoPods,
     QuorumLostByTimeouts,
     ReplaceDroppedByANewerUid,
+    RemoveBeforeTheGrant,
+    PromoteBeforeCaughtUp,
+    UndoWhileACallIsAlive,
+    StartWithoutTheGuard,
     DefragmentWithoutRenewal,
     SettleADefragmentationByItsMetricAlone,
     RecreatedBudgetStartsTrusted,
@@ -60,7 +65,7 @@ struct Case {
 }
 
 /// Every error that breaks safety. The same scenario holds without it.
-const CASES: [Case; 31] = [
+const CASES: [Case; 36] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -77,6 +82,15 @@ const CASES: [Case; 31] = [
     case(Mutation::OneIdOnTwoPods, REUSED_ADDRESS, MAJORITY),
     case(Mutation::QuorumLostByTimeouts, BLIND_ROLLOUT, FOUNDED),
     case(Mutation::ReplaceDroppedByANewerUid, REPLACEMENT, MAJORITY),
+    case(Mutation::RemoveBeforeTheGrant, REPLACEMENT, MAJORITY),
+    case(Mutation::PromoteBeforeCaughtUp, REPLACEMENT_OF_FOUR, QUORUM),
+    case(
+        Mutation::UndoWhileACallIsAlive,
+        REPLACEMENT_GIVEN_UP,
+        MAJORITY,
+    ),
+    case(Mutation::StartWithoutTheGuard, LOST_VOLUMES, KEPT),
+    case(Mutation::StartWithoutTheGuard, LOST_VOLUMES, EMPTY),
     case(
         Mutation::DefragmentWithoutRenewal,
         DEFRAGMENTATION,

@@ -3,7 +3,7 @@
 use quorumgate::quorum::{Basis, Teardown, majority};
 
 use crate::appearance::Appearance::{
-    self, Answers, Crashed, Ending, Leaderless, Lost, Missing, Refusing, Silent, Starting,
+    self, Answers, Crashed, Ending, Held, Leaderless, Lost, Missing, Refusing, Silent, Starting,
 };
 use crate::decision::What;
 use crate::halves::Sight;
@@ -34,6 +34,7 @@ impl True {
                 matches!(
                     phase,
                     Phase::Missing
+                        | Phase::Held
                         | Phase::Starting
                         | Phase::Booting
                         | Phase::Crashed
@@ -64,8 +65,9 @@ impl True {
             } else {
                 able
             },
-            down: seen
-                .which(|shown| matches!(shown, Missing | Starting | Refusing | Crashed | Lost)),
+            down: seen.which(|shown| {
+                matches!(shown, Missing | Held | Starting | Refusing | Crashed | Lost)
+            }),
         }
     }
 }

@@ -9,11 +9,12 @@ use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{At, Listed, Member, Phase, Request, Settler, State};
 use crate::truth;
+use crate::volumes;
 
 impl Scenario {
     pub(crate) fn request_actions(&self, state: &State, slot: usize, actions: &mut Vec<Action>) {
         let Some(request) = &state.requests[slot] else {
-            if state.free_slot(self.requests) == Some(slot) {
+            if self.strangers && state.free_slot(self.requests) == Some(slot) {
                 let there = state.which(|m| !matches!(m.phase, Phase::Ending | Phase::Missing));
                 actions.extend(there.iter().map(Action::Delete));
             }
@@ -73,6 +74,7 @@ impl Scenario {
         actions: &mut Vec<Action>,
     ) {
         let may_fail = truth::failed(state) < self.failures;
+        let can_start = volumes::can_start(&member);
         match member.phase {
             Phase::Up => {
                 if may_fail {
@@ -95,14 +97,19 @@ impl Scenario {
             }
             Phase::Ending => actions.push(Action::Ends(n)),
             Phase::Missing if n < usize::from(state.replicas) => actions.push(Action::Created(n)),
-            Phase::Absent | Phase::Lost | Phase::Missing => {}
+            Phase::Absent | Phase::Lost | Phase::Missing | Phase::Held => {}
             // A removed member has nothing to come back to.
-            Phase::Starting | Phase::Crashed if member.listed == Listed::No => {
+            Phase::Starting | Phase::Crashed
+                if member.listed == Listed::No && !self.replacement =>
+            {
                 let comes_back = self.spare() != Some(n);
                 if comes_back && truth::is_quorate(state) && !is_going(state, n) {
                     actions.push(Action::Joins(n));
                 }
             }
+            // Nothing runs without its volume.
+            Phase::Crashed if !can_start => {}
+            Phase::Starting if !member.volume.is_usable() => {}
             Phase::Starting if self.boots => actions.push(Action::Boots(n)),
             Phase::Starting | Phase::Booting => actions.push(Action::Starts(n)),
             Phase::Crashed | Phase::Hung | Phase::Busy | Phase::Cut | Phase::Impersonated => {
@@ -113,7 +120,7 @@ impl Scenario {
             }
         }
         let runs = matches!(member.phase, Phase::Up | Phase::Ending);
-        if member.listed == Listed::Learner && runs && truth::is_quorate(state) {
+        if member.listed == Listed::Learner && runs && !member.behind && truth::is_quorate(state) {
             actions.push(Action::Promoted(n));
         }
     }

@@ -30,6 +30,16 @@
 //!   members would have to come back while such a delete is on its way before it could take
 //!   anything. Such deletes count as failures, but have to be *founded*.
 //!
+//! **Replacements.** A member that the gate removes while it takes part is taken from then on,
+//! until it takes part again as a voter under its new id. Besides:
+//!
+//! - A change of the member list is not to take the quorum: the voters that take part afterwards,
+//!   with those that failed after the look, make a majority.
+//! - The voters that may ever vote and do not have the last acknowledged write are fewer than a
+//!   majority. So every leader knows the write.
+//! - Members that started without data are fewer than a majority. So there is one quorum.
+//! - With everyone well again a replacement comes to its end.
+//!
 //! A permission is *founded* if its reason was the truth at the moment of its look:
 //!
 //! - Rule 15: the others that truly took part, without every granted one, made a majority.
@@ -56,27 +66,36 @@ use crate::replica::{doctored, scene};
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::settler;
-use crate::state::{Listed, Out, Phase, Settler, State};
+use crate::state::{Listed, Member, Out, Phase, State};
 use crate::truth;
+use crate::{replacement, volumes};
 
 /// The properties, by name.
 pub(crate) fn all() -> Vec<Property<Scenario>> {
     vec![
         Property::always(MAJORITY, keeps_the_majority),
         Property::always(FOUNDED, |_, state: &State| !state.unfounded),
+        Property::always(QUORUM, |_, state: &State| !state.outvoted),
+        Property::always(KEPT, |_, state: &State| volumes::keeps_the_write(state)),
+        Property::always(EMPTY, |_, state: &State| volumes::has_one_quorum(state)),
         Property::always(SETTLES, settles),
+        Property::always(REPLACES, replacement::comes_to_its_end),
         Property::always(NOBODY_WAITS, nobody_waits_for_nothing),
         Property::always(DEAD_GO, the_dead_may_go),
         Property::sometimes(TAKEN, |_, state: &State| {
-            state
-                .members()
-                .any(|(_, member)| matches!(member.out, Out::Taken(_)))
+            let taken = |member: &Member| matches!(member.out, Out::Taken(_));
+            let mut members = state.members();
+            members.any(|(_, member)| taken(member) || member.renewed)
         }),
     ]
 }
 
 pub(crate) const MAJORITY: &str = "no permitted disruption takes the majority";
 pub(crate) const FOUNDED: &str = "every permission is founded";
+pub(crate) const QUORUM: &str = "no change of the member list takes the quorum";
+pub(crate) const KEPT: &str = "no acknowledged write can be lost";
+pub(crate) const EMPTY: &str = "no quorum consists of members that started without data";
+pub(crate) const REPLACES: &str = "every replacement comes to its end";
 pub(crate) const SETTLES: &str = "every grant settles";
 pub(crate) const NOBODY_WAITS: &str = "nobody waits while there is headroom";
 pub(crate) const DEAD_GO: &str = "what is lost for good, or dead beside a majority, may go";
@@ -90,16 +109,20 @@ pub(crate) fn keeps_the_majority(scenario: &Scenario, state: &State) -> bool {
         .spare()
         .filter(|n| state.members[*n].listed != Listed::Voter);
     let counted = |excused: Set| spare.map_or(excused, |n| excused.without(n));
-    state.members().all(|(_, member)| match member.out {
-        Out::NotByUs => true,
-        Out::Taken(_) if member.listed != Listed::Voter => true,
-        Out::Taken(excused) => up.or(counted(excused)).count() >= needed,
-    })
+    let survives = |excused: Set| up.or(counted(excused)).count() >= needed;
+    let removed = state.removed.is_none_or(|(_, excused)| survives(excused));
+    removed
+        && state.members().all(|(_, member)| match member.out {
+            Out::NotByUs => true,
+            Out::Taken(_) if member.listed != Listed::Voter => true,
+            Out::Taken(excused) => survives(excused),
+        })
 }
 
 /// Whether the grants settle if every replica gets its turn and time passes.
 fn settles(scenario: &Scenario, state: &State) -> bool {
-    let works = state.replacement.is_some() || state.defragmentation.is_some();
+    let replaces = state.budget.is_some_and(|budget| budget.record.is_some());
+    let works = replaces || state.defragmentation.is_some();
     if works || state.requests.iter().any(Option::is_some) {
         return true;
     }
@@ -119,10 +142,7 @@ fn settles(scenario: &Scenario, state: &State) -> bool {
                 _ => {}
             }
         }
-        state.settlers = [Settler::Idle; _];
-        settler::read(&mut state, 0, scenario);
-        settler::look_at_pods(&mut state, 0, scenario);
-        settler::write(&mut state, 0, scenario);
+        settler::settle_at_once(&mut state, scenario);
         scenario.tick(&mut state);
     }
     false

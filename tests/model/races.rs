@@ -33,6 +33,7 @@ impl State {
         for settler in &mut self.settlers {
             settler.lose_race();
         }
+        self.replacer.lose_race();
         self.reporter.lose_race(mutation);
         self.guard.lose_race(&mut self.unwritten);
     }

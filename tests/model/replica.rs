@@ -285,6 +285,10 @@ pub(crate) fn scene(
         listed,
         outdated: state.which(|member| member.outdated),
         unstarted: state.unstarted,
+        volumes: state.members.map(|member| member.volume),
+        renewed: state.which(|member| member.renewed),
+        behind: state.which(|member| member.behind),
+        handed_over: budget.record.map(|record| record.target),
         replicas: state.replicas,
         expected: budget.expected,
         young: budget.expected.is_young(state.replicas)
@@ -315,7 +319,13 @@ pub(crate) fn record(state: &mut State, slot: usize, scenario: &Scenario) {
         rollout,
     };
     let (grants, is_fence) = ledger::issued(budget.grants, usize::from(request.target), what);
-    let grants = without_replacement_of_newer(&budget, grants, &request, scenario);
+    let target = usize::from(request.target);
+    let grants = if state.members[target].volume.is_going() {
+        // The data goes with the pod.
+        ledger::issued(grants, target, For::Replace).0
+    } else {
+        without_replacement_of_newer(&budget, grants, &request, scenario)
+    };
     state.unfounded |= !permit.founded;
     state.requests[slot] = Some(match request.by {
         // The driver has its grant. Its delete is asked for like every other one.
@@ -361,7 +371,7 @@ fn without_replacement_of_newer(
         .delete
         .is_none_or(|cause| !cause.stands);
     if scenario.mutation == Mutation::ReplaceDroppedByANewerUid && newer {
-        grants[target].replace = false;
+        grants[target].replace = None;
     }
     grants
 }

@@ -21,6 +21,8 @@ pub(crate) struct Scenario {
     pub(crate) gates: usize,
     /// The number of deletes under way at once.
     pub(crate) requests: usize,
+    /// Whether strangers delete pods.
+    pub(crate) strangers: bool,
     /// The number of members that fail at once.
     pub(crate) failures: u32,
     /// The kinds of failures.
@@ -46,8 +48,14 @@ pub(crate) struct Scenario {
     pub(crate) max_unavailable: u8,
     /// Whether the reporter runs.
     pub(crate) reports: bool,
-    /// Whether volumes are replaced.
+    /// Whether members are replaced.
     pub(crate) replacement: bool,
+    /// Whether somebody asks that a member be replaced whose volume is well.
+    pub(crate) requested: bool,
+    /// The number of volumes that are lost at once.
+    pub(crate) losses: u32,
+    /// Whether writes are acknowledged, by no more members than needed.
+    pub(crate) writes: bool,
     /// Whether members are defragmented.
     pub(crate) defragmentation: bool,
     /// Whether the budget is deleted and created again.
@@ -73,6 +81,7 @@ pub(crate) const QUIET: Scenario = Scenario {
     scales: false,
     gates: 2,
     requests: 2,
+    strangers: true,
     failures: 0,
     ailments: &[],
     bypasses: false,
@@ -86,6 +95,9 @@ pub(crate) const QUIET: Scenario = Scenario {
     max_unavailable: 1,
     reports: false,
     replacement: false,
+    requested: false,
+    losses: 0,
+    writes: false,
     defragmentation: false,
     recreation: false,
     outages: false,
@@ -290,10 +302,57 @@ pub(crate) const ALL_AT_ONCE_OF_FIVE: Scenario = Scenario {
     ..ALL_AT_ONCE
 };
 
-/// A volume is replaced.
+/// Somebody asks that members be replaced, beside a delete.
 pub(crate) const REPLACEMENT: Scenario = Scenario {
     name: "replacement",
     replacement: true,
+    requested: true,
+    gates: 1,
+    requests: 1,
+    ..QUIET
+};
+
+/// A volume is lost, and its member is replaced. Another member fails, beside a delete.
+pub(crate) const REPLACEMENT_FAILING: Scenario = Scenario {
+    name: "replacement failing",
+    requested: false,
+    failures: 1,
+    ailments: &[Phase::Crashed],
+    losses: 1,
+    ..REPLACEMENT
+};
+
+/// Somebody asks that members be replaced, and members fail, so that replacements are given up.
+pub(crate) const REPLACEMENT_GIVEN_UP: Scenario = Scenario {
+    name: "replacement given up",
+    failures: 1,
+    ailments: &[Phase::Crashed],
+    ..REPLACEMENT
+};
+
+/// Two volumes are lost at once, while writes are acknowledged.
+pub(crate) const LOST_VOLUMES: Scenario = Scenario {
+    name: "lost volumes",
+    replacement: true,
+    losses: 2,
+    writes: true,
+    gates: 1,
+    requests: 1,
+    strangers: false,
+    ..QUIET
+};
+
+/// One of four members is replaced, and another one fails meanwhile.
+pub(crate) const REPLACEMENT_OF_FOUR: Scenario = Scenario {
+    name: "replacement of four",
+    voters: 4,
+    replacement: true,
+    requested: true,
+    failures: 1,
+    ailments: &[Phase::Crashed],
+    gates: 1,
+    requests: 1,
+    strangers: false,
     ..QUIET
 };
 

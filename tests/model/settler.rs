@@ -40,6 +40,14 @@ pub(crate) fn look_at_pods(state: &mut State, n: usize, scenario: &Scenario) {
     state.settlers[n] = to_do(deletes, defragmentation::due(state, &budget, scenario));
 }
 
+/// Settles everything that has ended, in one go.
+pub(crate) fn settle_at_once(state: &mut State, scenario: &Scenario) {
+    state.settlers = [Settler::Idle; _];
+    read(state, 0, scenario);
+    look_at_pods(state, 0, scenario);
+    write(state, 0, scenario);
+}
+
 fn to_do(deletes: Set, defragmentations: Set) -> Settler {
     if deletes.or(defragmentations).is_empty() {
         Settler::Idle

@@ -14,6 +14,9 @@
 //!   they could. So the earliest possible stopwatch is the only one to explore. A replica that
 //!   crashed and forgot what it watched does nothing that a slow one does not.
 //!
+//! - **An id** of a member is that on record with its volume, or a newer one: one bit. When the
+//!   newer one is recorded, it takes the other's place.
+//!
 //! All that is left of the replicas is the number of decisions and of settlers that may be under
 //! way at once.
 
@@ -22,6 +25,7 @@ use std::cmp::Ordering;
 use crate::appearance::Look;
 use crate::halves::{Half, Sight};
 use crate::ledger::Open;
+use crate::replacement::{Call, Record, Removal, Replacer};
 use crate::set::Set;
 use crate::steps::Steps;
 use crate::trust::{Recorded, Webhooks};
@@ -55,11 +59,24 @@ pub(crate) struct State {
     pub(crate) unwritten: bool,
     pub(crate) guard: Guard,
     pub(crate) driver: Driver,
-    pub(crate) replacement: Option<Replacement>,
+    pub(crate) replacer: Replacer,
+    /// The removal of a member that the replacer asked etcd for, while it may take effect.
+    pub(crate) removal: Option<Removal>,
+    /// Another call of the replacer, while it may take effect.
+    pub(crate) call: Option<Call>,
+    /// The member whose replacement somebody asks for by its id.
+    pub(crate) asked: Option<u8>,
+    /// The member that the gate removed while it took part, until it takes part again, with those
+    /// that failed after the look of the permission.
+    pub(crate) removed: Option<(u8, Set)>,
+    /// The members that have the last acknowledged write on their volumes.
+    pub(crate) holders: Set,
     pub(crate) defragmentation: Option<Defragmentation>,
     /// Whether a permission was ever recorded whose reason was not true at its look (see
     /// `properties`).
     pub(crate) unfounded: bool,
+    /// Whether a change of the member list ever took the quorum (see `properties`).
+    pub(crate) outvoted: bool,
 }
 
 /// The truth about a member of the StatefulSet.
@@ -71,6 +88,30 @@ pub(crate) struct Member {
     pub(crate) outdated: bool,
     /// The reason why the member is out.
     pub(crate) out: Out,
+    pub(crate) volume: Volume,
+    /// Whether etcd's entry has a newer id than the one that is recorded with the volume.
+    pub(crate) renewed: bool,
+    /// Whether the member started without data, and has yet to catch up.
+    pub(crate) behind: bool,
+}
+
+/// The claim and the volume of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Volume {
+    /// The volume on record.
+    Own,
+    /// The same, and its claim is terminating: it goes with the pod.
+    Going,
+    /// The volume has failed. Nothing can run on it.
+    Failed,
+    /// The volume has failed, and its claim is terminating.
+    FailedGoing,
+    /// There is no claim.
+    None,
+    /// A new claim, whose volume is empty.
+    Blank,
+    /// A new claim, and the member has started on it.
+    New,
 }
 
 /// The member's entry in etcd's member list.
@@ -92,6 +133,8 @@ pub(crate) enum Phase {
     Ending,
     /// There is no pod of the member's name.
     Missing,
+    /// The new pod waits for the scheduling gate of the identity guard.
+    Held,
     /// The new pod has not started etcd yet.
     Starting,
     /// etcd runs and talks to its peers. Its client port still refuses, and its pod has not
@@ -128,6 +171,8 @@ pub(crate) struct Budget {
     pub(crate) expected: Expected,
     /// The last scale-in that was admitted.
     pub(crate) scale_in: Option<ScaleIn>,
+    /// The replacement that is under way.
+    pub(crate) record: Option<Record>,
     pub(crate) trust: Recorded,
 }
 
@@ -155,7 +200,8 @@ pub(crate) struct ScaleIn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Grant {
     pub(crate) delete: Option<Cause>,
-    pub(crate) replace: bool,
+    /// The time since the number of the permission to replace was first seen.
+    pub(crate) replace: Option<u8>,
     /// The time since others first saw the number of the permission to defragment.
     pub(crate) defragment: Option<u8>,
 }
@@ -316,16 +362,6 @@ pub(crate) enum Driver {
     Cycle(Steps),
 }
 
-/// The replacement of a member's volume, which has its grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Replacement {
-    pub(crate) target: u8,
-    /// The members that have failed since the look.
-    pub(crate) excused: Set,
-    /// Whether the member was taken already.
-    pub(crate) done: bool,
-}
-
 /// The defragmentation of a member, by the one process that has the grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Defragmentation {
@@ -344,6 +380,23 @@ pub(crate) enum Stage {
     Renewed { age: u8 },
     /// The call was made.
     Called,
+}
+
+impl Volume {
+    /// Whether the claim is terminating.
+    pub(crate) fn is_going(self) -> bool {
+        matches!(self, Self::Going | Self::FailedGoing)
+    }
+
+    /// Whether etcd's process can begin on it, with data or without.
+    pub(crate) fn is_usable(self) -> bool {
+        !matches!(self, Self::Failed | Self::FailedGoing | Self::None)
+    }
+
+    /// Whether a member's data is on it.
+    pub(crate) fn has_data(self) -> bool {
+        self.is_usable() && self != Self::Blank
+    }
 }
 
 impl State {
@@ -371,6 +424,7 @@ impl Budget {
             grants: [Grant::default(); MEMBERS],
             expected,
             scale_in: None,
+            record: None,
             trust: Recorded {
                 untrusted_for,
                 suspended: false,
@@ -411,7 +465,7 @@ impl Expected {
 
 impl Grant {
     pub(crate) fn is_open(self) -> bool {
-        self.delete.is_some() || self.replace || self.defragment.is_some()
+        self.delete.is_some() || self.replace.is_some() || self.defragment.is_some()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Symmetry: states that differ only in which member, request or settler is which count as one
 //! state.
 
+use crate::replacement;
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{At, MEMBERS, Out, Reporter, Request, Settler, State};
@@ -47,7 +48,8 @@ fn traits_of(state: &State, n: usize) -> u64 {
         let delete = grant.delete.map_or(0, |cause| {
             1 + u64::from(cause.stands) + 2 * u64::from(cause.rollout) + 4 * u64::from(cause.age)
         });
-        also(2 * delete + u64::from(grant.replace), 64);
+        also(delete, 32);
+        also(grant.replace.map_or(0, |age| 1 + u64::from(age)), 4);
         also(grant.defragment.map_or(0, |age| 1 + u64::from(age)), 8);
     }
     let mut asked = 0;
@@ -70,12 +72,10 @@ fn traits_of(state: &State, n: usize) -> u64 {
         state.settlers.iter().filter(|s| is_due(**s, n)).count() as u64,
         8,
     );
-    also(
-        state
-            .replacement
-            .map_or(0, |r| u64::from(usize::from(r.target) == n)),
-        2,
-    );
+    let is_new = u64::from(member.renewed) + 2 * u64::from(member.behind);
+    also(8 * is_new + member.volume as u64, 32);
+    also(u64::from(state.holders.has(n)), 2);
+    also(u64::from(replacement::concerns(state, n)), 2);
     also(
         state
             .defragmentation
@@ -169,10 +169,14 @@ fn permuted(state: &State, order: &[usize; MEMBERS]) -> State {
     {
         *stale = order.map(|before| stale[before]);
     }
-    if let Some(replacement) = &mut like.replacement {
-        replacement.target = u8::try_from(place[usize::from(replacement.target)]).unwrap();
-        replacement.excused = moved(replacement.excused);
-    }
+    let renamed = |n: u8| u8::try_from(place[usize::from(n)]).unwrap();
+    like.unstarted = moved(like.unstarted);
+    like.holders = moved(like.holders);
+    like.asked = like.asked.map(renamed);
+    like.removed = like
+        .removed
+        .map(|(n, excused)| (renamed(n), moved(excused)));
+    replacement::permute(&mut like, renamed, moved);
     if let Some(run) = &mut like.defragmentation {
         run.target = u8::try_from(place[usize::from(run.target)]).unwrap();
         run.excused = moved(run.excused);

@@ -1,5 +1,6 @@
 //! The truth about the cluster, whatever any replica sees of it, and how it changes by itself.
 
+use crate::replacement::Replacer;
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{At, By, Driver, Listed, Member, Out, Phase, Request, State};
@@ -12,11 +13,13 @@ pub(crate) fn voters(state: &State) -> Set {
 
 /// The voters that are up and stay.
 pub(crate) fn up(state: &State) -> Set {
-    state.which(|m| m.listed == Listed::Voter && takes_part(m.phase))
+    state.which(|m| m.listed == Listed::Voter && takes_part(m))
 }
 
-fn takes_part(phase: Phase) -> bool {
-    matches!(phase, Phase::Up | Phase::Booting)
+/// Whether a member runs and stays. A voter that has yet to catch up acknowledges nothing.
+pub(crate) fn takes_part(member: &Member) -> bool {
+    let lags = member.listed == Listed::Voter && member.behind;
+    matches!(member.phase, Phase::Up | Phase::Booting) && !lags
 }
 
 /// The majority of the expected voters. Voters from the beginning still count after they are
@@ -28,15 +31,15 @@ pub(crate) fn needed(state: &State, scenario: &Scenario) -> u32 {
 /// Whether the running members make a quorum in etcd. A terminating one is among them until it
 /// ends.
 pub(crate) fn is_quorate(state: &State) -> bool {
-    let running =
-        |m: &Member| m.listed == Listed::Voter && (takes_part(m.phase) || m.phase == Phase::Ending);
+    let goes = |m: &Member| m.phase == Phase::Ending && !m.behind;
+    let running = |m: &Member| m.listed == Listed::Voter && (takes_part(m) || goes(m));
     state.which(running).count() >= majority(voters(state).count())
 }
 
 /// The voters that prove that they take part.
 pub(crate) fn serving(state: &State) -> Set {
     if is_quorate(state) {
-        state.which(|m| m.listed == Listed::Voter && m.phase == Phase::Up)
+        state.which(|m| m.listed == Listed::Voter && m.phase == Phase::Up && !m.behind)
     } else {
         Set::NONE
     }
@@ -47,6 +50,7 @@ pub(crate) fn serving(state: &State) -> Set {
 pub(crate) fn able(state: &State) -> Set {
     state.which(|m| {
         m.listed == Listed::Voter
+            && !m.behind
             && matches!(
                 m.phase,
                 Phase::Up | Phase::Booting | Phase::Hung | Phase::Busy | Phase::Cut
@@ -54,10 +58,13 @@ pub(crate) fn able(state: &State) -> Set {
     })
 }
 
-/// The number of members that are out by something that asked nobody.
+/// The number of members that are out by something that asked nobody. The member that is being
+/// replaced is not among them.
 pub(crate) fn failed(state: &State) -> u32 {
-    state
-        .which(|m| !takes_part(m.phase) && m.out == Out::NotByUs && m.listed != Listed::No)
+    let record = state.budget.and_then(|budget| budget.record);
+    let failed = state.which(|m| !takes_part(m) && m.out == Out::NotByUs && m.listed != Listed::No);
+    record
+        .map_or(failed, |record| failed.without(usize::from(record.target)))
         .count()
 }
 
@@ -97,6 +104,17 @@ impl State {
         if self.members[n].listed == Listed::Voter && !self.goes_unasked(n) {
             self.each_excuse(|excused| *excused = excused.without(n));
         }
+        self.is_back(n);
+    }
+
+    /// Takes note that a member which the gate removed may be back among the voters.
+    pub(crate) fn is_back(&mut self, n: usize) {
+        let member = &self.members[n];
+        if member.listed == Listed::Voter && takes_part(member) {
+            self.removed = self
+                .removed
+                .filter(|(removed, _)| usize::from(*removed) != n);
+        }
     }
 
     /// Whether a delete is on its way that counted as a failure when it passed.
@@ -118,13 +136,14 @@ impl State {
         if !by_nobody && !self.goes_unasked(n) {
             self.each_excuse(|excused| *excused = excused.without(n));
         }
+        self.is_back(n);
     }
 
     /// Lets a delete take effect. `excused` are the members that have failed since the look of its
     /// permission; `None` if the permission is to blame for nothing.
     pub(crate) fn delete(&mut self, n: usize, excused: Option<Set>) {
         let member = &mut self.members[n];
-        if takes_part(member.phase) {
+        if takes_part(member) {
             match excused {
                 None => self.fail(n, Phase::Ending),
                 Some(excused) => {
@@ -141,7 +160,7 @@ impl State {
     /// Lets a delete take effect that asked nobody. It counts as a failure since it passed.
     pub(crate) fn take_unasked(&mut self, n: usize) {
         let member = &mut self.members[n];
-        if takes_part(member.phase) {
+        if takes_part(member) {
             member.phase = Phase::Ending;
             member.out = Out::NotByUs;
             self.touch(n);
@@ -154,6 +173,7 @@ impl State {
     pub(crate) fn end(&mut self, n: usize) {
         self.members[n].phase = Phase::Missing;
         self.touch(n);
+        self.lose_pod(n);
         if let Driver::Cycle(rest) = &mut self.driver {
             *rest = rest.until(n);
             if rest.is_empty() {
@@ -214,8 +234,17 @@ impl State {
                 change(&mut permit.excused);
             }
         }
-        if let Some(replacement) = &mut self.replacement {
-            change(&mut replacement.excused);
+        if let Replacer::Decided { excused, .. } = &mut self.replacer {
+            change(excused);
+        }
+        if let Some((_, excused)) = &mut self.removed {
+            change(excused);
+        }
+        if let Some(removal) = &mut self.removal {
+            change(&mut removal.excused);
+        }
+        if let Some(call) = &mut self.call {
+            change(&mut call.excused);
         }
         if let Some(run) = &mut self.defragmentation {
             change(&mut run.excused);

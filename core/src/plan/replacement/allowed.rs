@@ -5,8 +5,8 @@ use super::facts::{Facts, MembershipBy};
 use super::refusal::Refusal;
 use crate::plan::{Defect, Hindrance};
 use crate::quorum::{
-    Actor, Comparison, Grants, MemberId, PodName, Role, Snapshot, decide_with_terminating_claim,
-    majority, replacement,
+    Actor, Comparison, Grants, Member, MemberId, PodName, Role, Snapshot,
+    decide_with_terminating_claim, majority, replacement,
 };
 
 /// The fewest voters of a cluster that can spare one while another joins.
@@ -40,10 +40,13 @@ pub(super) fn refusal(
         })
 }
 
-/// Nothing else is under way.
+/// Nothing else is under way. A rollout waits for a member that does not serve, so it holds up the
+/// replacement of one that does and of no other: otherwise each would wait for the other.
 fn quiet(snapshot: &Snapshot, grants: &Grants, facts: &Facts, target: &PodName) -> Option<Refusal> {
     let pods = snapshot.pods.iter().filter(|pod| pod.name != *target);
-    if let Some(hindrance) = Hindrance::of_others(grants, target, pods, facts.rolling_out) {
+    let serves = snapshot.member(target).is_some_and(Member::serves_quorum);
+    let rolling_out = facts.rolling_out && serves;
+    if let Some(hindrance) = Hindrance::of_others(grants, target, pods, rolling_out) {
         return Some(hindrance.into());
     }
     let mut others = snapshot

@@ -135,7 +135,7 @@ fn with_membership(
     if let Some(step) = recreate(snapshot, facts, record)? {
         return Ok(step);
     }
-    join(snapshot, facts, record, added)
+    join(snapshot, grants, facts, record, added)
 }
 
 /// The steps where the member's pod changes the member list by itself.
@@ -196,8 +196,11 @@ fn first_change(
 /// The steps that give up the old claim and pod. `Ok(None)`: a new pod is there, on a new claim.
 fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Option<Step>, Refusal> {
     let name = record.member.clone();
-    let claim = facts.claims.get(&name).map(|claim| &claim.state);
-    let is_old = |uid: &String| Some(uid) == record.old_claim.as_ref();
+    let facts_of_claim = facts.claims.get(&name);
+    let claim = facts_of_claim.map(|claim| &claim.state);
+    // The volume of the new claim may be lost as well.
+    let is_lost = facts_of_claim.is_some_and(|claim| claim.lost);
+    let is_old = |uid: &String| is_lost || Some(uid) == record.old_claim.as_ref();
     if let Some(ClaimState::Here {
         uid,
         terminating: false,
@@ -211,7 +214,10 @@ fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Optio
         return Err(Refusal::Recreation);
     };
     // A pod that was created on the old claim meanwhile would keep that claim for ever.
-    let on_old_claim = matches!(claim, Some(ClaimState::Here { uid, .. }) if is_old(uid));
+    let on_old_claim = matches!(
+        claim,
+        Some(ClaimState::Here { uid, terminating }) if *terminating || is_old(uid)
+    );
     let is_old_pod = Some(&pod.uid) == record.old_pod.as_ref();
     if (is_old_pod || on_old_claim) && !pod.terminating {
         let uid = pod.uid.clone();
@@ -231,6 +237,7 @@ fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Optio
 /// The steps from the new pod to the new voter.
 fn join(
     snapshot: &Snapshot,
+    grants: &Grants,
     facts: &Facts,
     record: &Record,
     added: &ListedMember,
@@ -240,6 +247,9 @@ fn join(
         .pod(&pod)
         .filter(|p| facts.held_pods.contains(&p.uid))
     {
+        if !added.name.is_empty() {
+            return rejoin(snapshot, grants, facts, record, added);
+        }
         let uid = held.uid.clone();
         return Ok(Step::Release { pod, uid });
     }
@@ -253,6 +263,20 @@ fn join(
         return Ok(Step::Promote { pod, id: added.id });
     }
     Err(Refusal::Joining { behind })
+}
+
+/// The step for a new member that has started once and lost its volume again. Under its new id it
+/// would come back without its data, so that id is removed too. Nothing else is undone.
+fn rejoin(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    facts: &Facts,
+    record: &Record,
+    added: &ListedMember,
+) -> Result<Step, Refusal> {
+    let (pod, id) = (record.member.clone(), added.id);
+    let first = first_change(snapshot, grants, facts, record)?;
+    Ok(first.unwrap_or(Step::RemoveMember { pod, id }))
 }
 
 /// Whether an entry of the member list is that of the member on record: by its name, or by its

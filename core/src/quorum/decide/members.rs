@@ -16,7 +16,8 @@ use crate::quorum::why::Why;
 ///
 /// The learner may become a voter while its delete is on the way. So it goes only if the others
 /// make the majority of one voter more. A dead learner goes always. A rollout step also takes a
-/// learner that fails or makes no progress.
+/// learner that fails or makes no progress. Where the gate replaces the learner, it gives up what
+/// the removed member has left behind, and promotes nobody before that is gone.
 pub(super) fn rule_11_learner(case: &Request<'_>) -> Option<Verdict> {
     if case.role() != Role::Learner {
         return None;
@@ -32,7 +33,9 @@ pub(super) fn rule_11_learner(case: &Request<'_>) -> Option<Verdict> {
     let stuck = case
         .member
         .is_some_and(|member| case.snapshot.is_stuck(member));
-    if case.others >= needed || dead || (case.is_rollout_step() && (failing || stuck)) {
+    let replaced = case.is_own_step() && case.grants.permit_replacement(case.target());
+    let is_step = case.is_rollout_step() && (failing || stuck);
+    if case.others >= needed || dead || replaced || is_step {
         return Some(granted(Basis::Learner));
     }
     Some(Verdict::Wait(Reason::Learner(case.count(needed))))

@@ -9,8 +9,8 @@ use crate::plan::replacement::{ClaimFacts, Mode, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
-    Comparison, Difference, EvidenceMode, MemberId, Observation, Permitted, PodName, Volume,
-    VolumeFinding, example,
+    Actor, ClaimDeletion, Comparison, Difference, EvidenceMode, MemberId, Observation, Permitted,
+    PodName, Verdict, Volume, VolumeFinding, decide_claim, example,
 };
 
 /// A cluster whose etcd and Kubernetes carry out the steps of a replacement. The member in etcd-2
@@ -599,6 +599,81 @@ fn a_pod_that_is_held_on_a_new_claim_is_let_start_as_it_is() {
     world.observation.pods[2].recorded_id = Some(MemberId(3));
     let steps = [world.step(), world.step(), world.step(), world.step()];
     assert_eq!(steps, ["grant", "remove-member", "add-learner", "release"]);
+}
+
+/// The new member has started once, so etcd knows its new id by name.
+fn rejoining(promoted: bool, steps: usize) -> Vec<String> {
+    let mut world = World::of(3);
+    for _ in 0..6 {
+        world.step();
+    }
+    world.start(0);
+    if promoted {
+        assert_eq!(world.step(), "promote");
+    }
+    world.silence(2);
+    world.recreate();
+    (0..steps).map(|_| world.step()).collect()
+}
+
+#[test]
+fn a_new_member_that_loses_its_volume_again_gives_up_its_new_id_too() {
+    let steps = ["remove-member", "add-learner", "release"];
+    assert_eq!(rejoining(false, 3), steps, "a learner");
+    assert_eq!(
+        rejoining(true, 3),
+        steps,
+        "a voter that is not recorded yet"
+    );
+}
+
+#[test]
+fn a_rollout_holds_up_the_replacement_of_a_member_that_serves_and_of_no_other() {
+    let mut world = World::of(3);
+    world.facts.rolling_out = true;
+    assert_eq!(world.said(), "wait rollout");
+    world.silence(2);
+    assert_eq!(world.said(), "grant", "the rollout waits for it");
+}
+
+#[test]
+fn a_volume_that_fails_under_the_new_member_is_given_up_as_the_old_one_was() {
+    let mut world = World::of(3);
+    for _ in 0..6 {
+        world.step();
+    }
+    world.start(0);
+    world.silence(2);
+    world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
+    assert_eq!(world.said(), "delete-claim");
+    world.claim_is("c2-new", true);
+    world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = false;
+    assert_eq!(world.said(), "delete-pod");
+}
+
+#[test]
+fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created() {
+    let mut world = World::of(3);
+    for _ in 0..3 {
+        world.step();
+    }
+    world.pod().containers = Containers::Creating;
+    assert_eq!(world.said(), "delete-claim");
+    let deletion = ClaimDeletion {
+        claim: "data-etcd-2".into(),
+        member: Some(TARGET.into()),
+        terminating: false,
+        other_uid: false,
+        actor: Actor::Gate,
+    };
+    let verdict = decide_claim(&world.snapshot(), &world.grants, &deletion);
+    assert!(matches!(verdict, Verdict::Allow(_)), "{verdict:?}");
+    let by_others = ClaimDeletion {
+        actor: Actor::Stranger,
+        ..deletion
+    };
+    let verdict = decide_claim(&world.snapshot(), &world.grants, &by_others);
+    assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
 }
 
 proptest! {
