@@ -1,4 +1,4 @@
-//! What is to be done about the certificates, given what there is. A function of data: it reads no
+//! The next step to keep the certificates, given what there is. A function of data: it reads no
 //! clock and makes nothing.
 
 use std::time::Duration;

@@ -18,7 +18,7 @@ impl Admin {
         let call = |mut client: Client| {
             async move {
                 let status = client.status().await?;
-                Ok(status.header().map(|header| header.revision()))
+                Ok(status.header().map(etcd_client::ResponseHeader::revision))
             }
             .boxed()
         };

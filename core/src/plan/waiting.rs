@@ -253,3 +253,27 @@ fn stuck(stuck_for: Duration, deadline: Duration) -> String {
     let (stuck, deadline) = (stuck_for.as_secs(), deadline.as_secs());
     format!("; no progress for {stuck} of at most {deadline} s")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_learner_that_is_stuck_says_for_how_long() {
+        let told = |stuck_for: u64| {
+            let learner = WaitingOn::Learner {
+                pod: "etcd-2".into(),
+                lag: Some(7),
+                stuck_for: Duration::from_secs(stuck_for),
+                deadline: Duration::from_secs(600),
+            };
+            learner.to_string()
+        };
+        let catches_up = "etcd-2 is a learner and catches up, 7 entries behind";
+        assert_eq!(told(0), catches_up);
+        assert_eq!(
+            told(30),
+            format!("{catches_up}; no progress for 30 of at most 600 s")
+        );
+    }
+}

@@ -166,11 +166,7 @@ impl GateBuilder {
         arguments.extend(if self.own_certificates {
             own_certificates()
         } else {
-            let (certificate, key) = (certificate.certificate_file(), certificate.key_file());
-            [
-                format!("--tls-cert={}", certificate.display()),
-                format!("--tls-key={}", key.display()),
-            ]
+            in_files(&certificate)
         });
         let only = (!self.everywhere).then_some(namespace);
         arguments.extend(only.map(|namespace| format!("--namespaces={namespace}")));
@@ -249,6 +245,15 @@ impl GateBuilder {
             .success()?;
         apply_definitions(client, manifests::parse(&printed)?).await
     }
+}
+
+/// The options of a gate whose certificate is in files.
+fn in_files(certificate: &ServingCertificate) -> [String; 2] {
+    let (certificate, key) = (certificate.certificate_file(), certificate.key_file());
+    [
+        format!("--tls-cert={}", certificate.display()),
+        format!("--tls-key={}", key.display()),
+    ]
 }
 
 /// Applies definitions, and returns when they are established.

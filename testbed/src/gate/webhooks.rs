@@ -145,10 +145,11 @@ impl Target<'_> {
         // Service it speaks HTTP/1.1. 0.0.0.0 is this machine, too.
         let path = path.unwrap_or_default();
         let url = format!("https://0.0.0.0:{}{path}", self.port);
-        let mut client = json!({"url": url});
-        if let Some(authority) = self.authority {
-            client["caBundle"] = json!(STANDARD.encode(authority));
-        }
+        let bundle = self.authority.map(|authority| STANDARD.encode(authority));
+        let client = match bundle {
+            Some(bundle) => json!({"url": url, "caBundle": bundle}),
+            None => json!({"url": url}),
+        };
         let fields = webhook
             .as_object_mut()
             .context("a webhook that is no object")?;

@@ -223,12 +223,7 @@ fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Optio
         let uid = pod.uid.clone();
         return Ok(Some(Step::DeletePod { pod: name, uid }));
     }
-    let claim_is_going = match claim {
-        Some(ClaimState::Here { terminating, .. }) => *terminating,
-        Some(ClaimState::Gone) => true,
-        None => false,
-    };
-    if pod.terminating || claim_is_going {
+    if pod.terminating || claim == Some(&ClaimState::Gone) {
         return Err(Refusal::Recreation);
     }
     Ok(None)

@@ -127,6 +127,11 @@ mod tests {
         }
         assert_eq!(history.in_force.len(), MOST);
         assert!(history.holds("v@99,m@1") && !history.holds("v@1,m@1"));
+        // What stays the same takes no further place.
+        for _ in 0..100 {
+            history.note(Some("v@99,m@1".to_owned()));
+        }
+        assert!(history.holds("v@98,m@1"));
     }
 
     #[test]

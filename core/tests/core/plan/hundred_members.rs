@@ -44,6 +44,8 @@ fn a_number_of_replicas_that_no_cluster_can_have_is_waited_out() {
     assert!(scene.waits_on().is_stuck());
     let told = scene.waits_on().to_string();
     assert!(told.contains("asks for 2147483647 replicas"), "{told}");
+    let most = Scene::of(3).in_world(|world| world.replicas = 1000);
+    assert_ne!(most.says(), "wait too-many-replicas");
 }
 
 #[test]

@@ -783,14 +783,18 @@ fn where_the_pod_changes_the_member_list_only_the_first_delete_is_judged_again()
 }
 
 #[test]
-fn a_new_claim_that_is_terminating_is_waited_for() {
+fn a_claim_or_a_pod_that_goes_again_is_waited_for() {
     let mut world = World::of(3);
     for _ in 0..5 {
         world.step();
     }
-    world.claim_is("c2-new", true);
+    let claim = world.facts.claims.clone();
+    world.facts.claims.get_mut(&TARGET.into()).unwrap().state = ClaimState::Gone;
     assert_eq!(world.said(), "wait recreation");
-    world.claim_is("c2-new", false);
+    world.facts.claims = claim;
+    world.pod().terminating = true;
+    assert_eq!(world.said(), "wait recreation");
+    world.pod().terminating = false;
     assert_eq!(world.said(), "release");
 }
 
@@ -908,4 +912,20 @@ fn a_member_is_gone_from_the_list_if_neither_its_id_nor_its_name_nor_its_address
         "",
         "https://etcd-3.etcd:2380"
     ))));
+}
+
+#[test]
+fn only_where_the_gate_adds_the_member_again_its_peer_urls_have_to_be_known() {
+    let said = |membership| {
+        let mut world = World::of(3);
+        world.facts.membership = membership;
+        world.list.pop();
+        world.silence(2);
+        for listed in &mut world.list {
+            listed.peer_urls = vec!["https://10.0.0.1:2380".into()];
+        }
+        world.said()
+    };
+    assert_eq!(said(MembershipBy::Gate), "wait peer-urls-unknown");
+    assert_eq!(said(MembershipBy::Pod), "grant");
 }
