@@ -24,7 +24,7 @@ pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) connection: Connection,
 
-    /// When to use colours. NO_COLOR in the environment stands for `never`.
+    /// When to use colours. `NO_COLOR` in the environment stands for `never`.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Color::Auto, global = true)]
     pub(crate) color: Color,
 

@@ -164,9 +164,8 @@ impl Cluster {
         );
         let serving_tone = match self.quorum {
             Quorum::Lost => Tone::Bad,
-            Quorum::Unknown => Tone::Uneasy,
             Quorum::Held if self.serving == self.voters => Tone::Good,
-            Quorum::Held => Tone::Uneasy,
+            Quorum::Held | Quorum::Unknown => Tone::Uneasy,
         };
         let may_go = self.may_go.unwrap_or_default() > 0;
         let gate_tone = match (self.enforcement, self.problems.is_empty()) {

@@ -67,7 +67,7 @@ async fn look(of: &Kubernetes, nodes: &[String]) -> Result<Plan> {
             });
         }
     }
-    Ok(Plan::new(nodes, met))
+    Ok(Plan::new(nodes, &met))
 }
 
 /// Drains a node by `kubectl drain`, which asks again every 5 s where it has to wait.

@@ -1,5 +1,9 @@
 //! `kubectl quorum`: shows the etcd clusters that quorumgate guards, and why a pod may or may not
 //! go. The plugin has no rights but those of its user.
+#![allow(
+    clippy::format_push_string,
+    reason = "what a command says is put together once"
+)]
 
 mod ask;
 mod cli;

@@ -29,7 +29,7 @@ enum Target {
 pub(crate) async fn run(of: &Kubernetes, options: &cli::Override) -> Result<End> {
     let target = target(of, &options.target).await?;
     let until = Timestamp::now() + jiff::SignedDuration::try_from(options.lasts)?;
-    let until = format!("{:.0}", until);
+    let until = format!("{until:.0}");
     let what = match &target {
         Target::Pod(pod) => {
             let answer = ask(of, &of.namespace, pod, By::Delete).await?;

@@ -76,9 +76,10 @@ async fn pause(of: &Kubernetes, name: &str, paused: bool) -> Result<End> {
     budget(of, name).await?;
     let patch = json!({"spec": {"paused": paused}});
     change::<QuorumDisruptionBudget>(of, name, &patch).await?;
-    print(&match paused {
-        true => format!("{name} begins no new step. A step that has begun is finished.\n"),
-        false => format!("{name} goes on.\n"),
+    print(&if paused {
+        format!("{name} begins no new step. A step that has begun is finished.\n")
+    } else {
+        format!("{name} goes on.\n")
     })?;
     Ok(End::Well)
 }

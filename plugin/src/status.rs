@@ -89,9 +89,11 @@ async fn clusters(
 
 fn picture(of: &Kubernetes, clusters: &[Cluster], options: &cli::Status, paint: Paint) -> String {
     if clusters.is_empty() {
-        return match options.all_namespaces {
-            true => "No cluster is guarded. To enrol one: kubectl label statefulset NAME quorumgate.io/enroll=true\n".to_owned(),
-            false => format!("No cluster is guarded in the namespace {}. All namespaces: -A\n", of.namespace),
+        return if options.all_namespaces {
+            "No cluster is guarded. To enrol one: kubectl label statefulset NAME quorumgate.io/enroll=true\n".to_owned()
+        } else {
+            let namespace = &of.namespace;
+            format!("No cluster is guarded in the namespace {namespace}. All namespaces: -A\n")
         };
     }
     let mut told = overview(clusters, options.all_namespaces, paint);

@@ -112,15 +112,13 @@ fn hooks_are_well(what: String, hooks: Vec<(String, WebhookClientConfig)>) -> Fi
     let mut ends = Vec::new();
     for (name, config) in hooks {
         let bundle = config.ca_bundle.unwrap_or_default().0;
-        match last_end(&bundle) {
-            Some(end) => ends.push((end, name)),
-            None => {
-                let says = format!(
-                    "{name} has no authority (caBundle), so the API server trusts nobody to be the gate: see docs/failure-modes.md"
-                );
-                return Finding::new(what, State::Bad, says);
-            }
-        }
+        let Some(end) = last_end(&bundle) else {
+            let says = format!(
+                "{name} has no authority (caBundle), so the API server trusts nobody to be the gate: see docs/failure-modes.md"
+            );
+            return Finding::new(what, State::Bad, says);
+        };
+        ends.push((end, name));
     }
     let Some((end, name)) = ends.into_iter().min() else {
         return Finding::new(what, State::Bad, "has no webhooks: install it again");
@@ -237,9 +235,10 @@ async fn leader(client: &Client, options: &cli::Doctor) -> Finding {
 
 /// The checks of each guarded cluster: of the namespace that the user named, or of all.
 pub(super) async fn clusters(of: &Kubernetes) -> Vec<Finding> {
-    let clusters = match of.named {
-        true => here(of).await,
-        false => everywhere(of).await,
+    let clusters = if of.named {
+        here(of).await
+    } else {
+        everywhere(of).await
     };
     let clusters = match clusters {
         Err(error) => {

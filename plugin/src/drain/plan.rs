@@ -64,7 +64,7 @@ impl Plan {
     /// Nodes come first whose members do not serve, then those of followers, those of leaders last:
     /// a leader that is drained early is often replaced by one that is drained next. Of equals the
     /// order that was given stays.
-    pub(super) fn new(nodes: &[String], met: Vec<Met>) -> Self {
+    pub(super) fn new(nodes: &[String], met: &[Met]) -> Self {
         let on = |node: &String| met.iter().filter(|m| m.node == *node).cloned().collect();
         let mut nodes: Vec<(String, Vec<Met>)> =
             nodes.iter().map(|node| (node.clone(), on(node))).collect();
@@ -200,7 +200,7 @@ mod tests {
     fn dead_members_go_first_and_leaders_last() {
         let plan = Plan::new(
             &nodes(),
-            vec![
+            &[
                 met("a", "etcd-0", true, true, yes()),
                 met("b", "etcd-1", true, false, yes()),
                 met("c", "etcd-2", false, false, yes()),
@@ -213,7 +213,7 @@ mod tests {
     fn of_one_cluster_one_goes_after_the_other() {
         let plan = Plan::new(
             &nodes(),
-            vec![
+            &[
                 met("a", "etcd-0", true, false, yes()),
                 met("b", "etcd-1", true, false, yes()),
             ],
@@ -228,7 +228,7 @@ mod tests {
     fn a_refusal_that_may_pass_waits_and_one_that_may_not_stops_the_drain() {
         for (code, fate) in [(429, Fate::Waits), (403, Fate::Stops)] {
             let met = vec![met("a", "etcd-0", true, false, no(code))];
-            let plan = Plan::new(&nodes()[..1], met);
+            let plan = Plan::new(&nodes()[..1], &met);
             assert_eq!(plan.fates().next().unwrap().1, fate);
             assert!(!plan.passes());
             assert!(plan.picture(Paint::Never).contains("it has to stay"));
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn nodes_without_members_have_nothing_to_wait_for() {
-        let plan = Plan::new(&nodes(), Vec::new());
+        let plan = Plan::new(&nodes(), &[]);
         assert!(plan.passes());
         assert!(plan.picture(Paint::Never).starts_with("No member"));
     }
