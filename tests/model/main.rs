@@ -55,6 +55,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
+    clippy::panic,
     reason = "a test that cannot go on has failed, what its own fixtures hold is known, and how far it went is to be read"
 )]
 
