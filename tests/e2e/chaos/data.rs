@@ -31,8 +31,10 @@ const SAID: Duration = Duration::from_secs(120);
 pub(super) async fn lose(stage: &Stage, cluster: usize, member: &str) -> Result<()> {
     let cluster = stage.cluster(cluster)?;
     let _turn = cluster.size.lock().await;
-    let id = known(stage, cluster, member).await.map_err(nobody)?;
-    let volume = volume(stage, member).await.map_err(nobody)?;
+    let id = known(stage, cluster, member)
+        .await
+        .map_err(|why| nobody(&why))?;
+    let volume = volume(stage, member).await.map_err(|why| nobody(&why))?;
     let since = Timestamp::now();
     {
         let _unrest = cluster.unrest.read().await;
@@ -54,7 +56,9 @@ pub(super) async fn lose(stage: &Stage, cluster: usize, member: &str) -> Result<
 pub(super) async fn replace(stage: &Stage, cluster: usize, member: &str) -> Result<()> {
     let cluster = stage.cluster(cluster)?;
     let _turn = cluster.size.lock().await;
-    let id = known(stage, cluster, member).await.map_err(nobody)?;
+    let id = known(stage, cluster, member)
+        .await
+        .map_err(|why| nobody(&why))?;
     let since = Timestamp::now();
     let asked = json!({"metadata": {"annotations": {"quorumgate.io/replace": format!("{id:x}")}}});
     patch(stage, &cluster.etcd, &asked).await?;
@@ -157,6 +161,6 @@ async fn replaced(stage: &Stage, cluster: &Cluster, member: &str, old: u64) -> R
     .await
 }
 
-fn nobody(why: anyhow::Error) -> anyhow::Error {
+fn nobody(why: &anyhow::Error) -> anyhow::Error {
     Nobody(format!("{why:#}")).into()
 }
