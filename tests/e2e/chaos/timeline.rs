@@ -25,9 +25,9 @@ pub(super) struct Timeline {
 /// Why a member was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replaced {
-    /// Its volume was lost, which is a fault.
+    /// The volume was lost, which is a fault.
     Lost,
-    /// Somebody asked for it.
+    /// A request by the annotation.
     Asked,
 }
 
