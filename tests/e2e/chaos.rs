@@ -13,6 +13,7 @@
 mod asked;
 mod chance;
 mod clients;
+mod data;
 mod drains;
 mod evidence;
 mod gates;

@@ -438,12 +438,15 @@ async fn volume(sandbox: &Sandbox, pod: &str) -> Result<PersistentVolume> {
 async fn lose_volume(world: &World, pod: &str) -> Result<()> {
     let volume = volume(&world.sandbox, pod).await?;
     let name = volume.metadata.name.context("no name")?;
+    destroy(world, pod, &name).await
+}
+
+/// Destroys the data of a member, and this `PersistentVolume` of its claim.
+pub(crate) async fn destroy(world: &World, pod: &str, name: &str) -> Result<()> {
     let volumes: Api<PersistentVolume> = Api::all(world.sandbox.client());
-    volumes.delete(&name, &DeleteParams::default()).await?;
+    volumes.delete(name, &DeleteParams::default()).await?;
     let loose = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    volumes
-        .patch(&name, &PatchParams::default(), &loose)
-        .await?;
+    volumes.patch(name, &PatchParams::default(), &loose).await?;
     PodFaults::of(&world.sandbox, pod).await?.corrupt_data()
 }
 

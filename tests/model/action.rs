@@ -56,7 +56,7 @@ pub(crate) enum Action {
     DriverCrashes,
     /// The template changes, so that every pod is outdated.
     TemplateChanges,
-    /// Somebody asks by the annotation that this member be replaced.
+    /// A request by the annotation that this member be replaced.
     ReplacementAsked(usize),
     /// The replacer reads the ledger and looks, and chooses the step that the plan names.
     ReplacerPlans,

@@ -6,8 +6,8 @@
 //! Shipped code in the model: `quorum::Snapshot::assemble` and `quorum::decide` with the expected
 //! voters, `quorum::Grants`, `quorum::settlement`, `quorum::TrustRecord` with what a replica
 //! watches, `plan::next_step`, `plan::replacement::next` and `guard`, the decisions about claims,
-//! and of `quorum::stateful_set` the functions `decide` and `Listed::among`. Each is called once for
-//! every question that comes up, and its answer is remembered.
+//! and of `quorum::stateful_set` the functions `decide` and `Listed::among`. Each is called once
+//! for every question that comes up, and its answer is remembered.
 //!
 //! Everything else is modelled: the API server, etcd, the kubelets, and the order of effects.
 //!
@@ -55,6 +55,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::print_stdout,
+    clippy::panic,
     reason = "a test that cannot go on has failed, what its own fixtures hold is known, and how far it went is to be read"
 )]
 

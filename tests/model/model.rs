@@ -127,6 +127,7 @@ impl Model for Scenario {
 }
 
 impl Scenario {
+    #[expect(clippy::too_many_lines, reason = "each action has a line")]
     fn happen(&self, state: &mut State, action: Action) {
         match action {
             Action::Delete(n) => {

@@ -74,7 +74,7 @@ impl Scenario {
         actions: &mut Vec<Action>,
     ) {
         let may_fail = truth::failed(state) < self.failures;
-        let can_start = volumes::can_start(&member);
+        let can_start = volumes::can_start(member);
         match member.phase {
             Phase::Up => {
                 if may_fail {

@@ -302,7 +302,7 @@ pub(crate) const ALL_AT_ONCE_OF_FIVE: Scenario = Scenario {
     ..ALL_AT_ONCE
 };
 
-/// Somebody asks that members be replaced, beside a delete.
+/// Members are replaced by request, beside a delete.
 pub(crate) const REPLACEMENT: Scenario = Scenario {
     name: "replacement",
     replacement: true,
@@ -322,7 +322,7 @@ pub(crate) const REPLACEMENT_FAILING: Scenario = Scenario {
     ..REPLACEMENT
 };
 
-/// Somebody asks that members be replaced, and members fail, so that replacements are given up.
+/// Members are replaced by request, and others fail, so that replacements are given up.
 pub(crate) const REPLACEMENT_GIVEN_UP: Scenario = Scenario {
     name: "replacement given up",
     failures: 1,
@@ -342,7 +342,7 @@ pub(crate) const LOST_VOLUMES: Scenario = Scenario {
     ..QUIET
 };
 
-/// One of four members is replaced, and another one fails meanwhile.
+/// A member of four is replaced, and another one fails meanwhile.
 pub(crate) const REPLACEMENT_OF_FOUR: Scenario = Scenario {
     name: "replacement of four",
     voters: 4,

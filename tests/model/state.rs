@@ -37,6 +37,7 @@ pub(crate) const REPLICAS: usize = 3;
 
 /// The whole state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct State {
     pub(crate) members: [Member; MEMBERS],
     /// The replicas that the StatefulSet asks for.

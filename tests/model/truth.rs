@@ -13,11 +13,11 @@ pub(crate) fn voters(state: &State) -> Set {
 
 /// The voters that are up and stay.
 pub(crate) fn up(state: &State) -> Set {
-    state.which(|m| m.listed == Listed::Voter && takes_part(m))
+    state.which(|m| m.listed == Listed::Voter && takes_part(*m))
 }
 
 /// Whether a member runs and stays. A voter that has yet to catch up acknowledges nothing.
-pub(crate) fn takes_part(member: &Member) -> bool {
+pub(crate) fn takes_part(member: Member) -> bool {
     let lags = member.listed == Listed::Voter && member.behind;
     matches!(member.phase, Phase::Up | Phase::Booting) && !lags
 }
@@ -32,7 +32,7 @@ pub(crate) fn needed(state: &State, scenario: &Scenario) -> u32 {
 /// ends.
 pub(crate) fn is_quorate(state: &State) -> bool {
     let goes = |m: &Member| m.phase == Phase::Ending && !m.behind;
-    let running = |m: &Member| m.listed == Listed::Voter && (takes_part(m) || goes(m));
+    let running = |m: &Member| m.listed == Listed::Voter && (takes_part(*m) || goes(m));
     state.which(running).count() >= majority(voters(state).count())
 }
 
@@ -62,7 +62,8 @@ pub(crate) fn able(state: &State) -> Set {
 /// replaced is not among them.
 pub(crate) fn failed(state: &State) -> u32 {
     let record = state.budget.and_then(|budget| budget.record);
-    let failed = state.which(|m| !takes_part(m) && m.out == Out::NotByUs && m.listed != Listed::No);
+    let failed =
+        state.which(|m| !takes_part(*m) && m.out == Out::NotByUs && m.listed != Listed::No);
     record
         .map_or(failed, |record| failed.without(usize::from(record.target)))
         .count()
@@ -109,7 +110,7 @@ impl State {
 
     /// Takes note that a member which the gate removed may be back among the voters.
     pub(crate) fn is_back(&mut self, n: usize) {
-        let member = &self.members[n];
+        let member = self.members[n];
         if member.listed == Listed::Voter && takes_part(member) {
             self.removed = self
                 .removed
@@ -143,7 +144,7 @@ impl State {
     /// permission; `None` if the permission is to blame for nothing.
     pub(crate) fn delete(&mut self, n: usize, excused: Option<Set>) {
         let member = &mut self.members[n];
-        if takes_part(member) {
+        if takes_part(*member) {
             match excused {
                 None => self.fail(n, Phase::Ending),
                 Some(excused) => {
@@ -160,7 +161,7 @@ impl State {
     /// Lets a delete take effect that asked nobody. It counts as a failure since it passed.
     pub(crate) fn take_unasked(&mut self, n: usize) {
         let member = &mut self.members[n];
-        if takes_part(member) {
+        if takes_part(*member) {
             member.phase = Phase::Ending;
             member.out = Out::NotByUs;
             self.touch(n);

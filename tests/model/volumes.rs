@@ -49,7 +49,7 @@ pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Acti
 
 /// Whether etcd can start in the member's pod. A process with the data of a removed id ends at
 /// once, and so does one without data that etcd does not list.
-pub(crate) fn can_start(member: &Member) -> bool {
+pub(crate) fn can_start(member: Member) -> bool {
     let has_identity = match member.volume {
         Volume::Own | Volume::Going => !member.renewed,
         Volume::Blank | Volume::New => true,
@@ -61,7 +61,7 @@ pub(crate) fn can_start(member: &Member) -> bool {
 /// The member's etcd starts, with its data or without, or ends at once.
 pub(crate) fn start(state: &mut State, n: usize) {
     let member = &mut state.members[n];
-    if !can_start(member) {
+    if !can_start(*member) {
         member.phase = Phase::Crashed;
         state.touch(n);
         return;
@@ -85,7 +85,7 @@ pub(crate) fn create(state: &mut State, n: usize, scenario: &Scenario) {
     }
     let volumes = state.members.map(|member| member.volume);
     let is_guarded = scenario.mutation != Mutation::StartWithoutTheGuard;
-    if is_guarded && replacement::must_wait(&volumes, n, None) {
+    if is_guarded && replacement::must_wait(volumes, n, None) {
         state.members[n].phase = Phase::Held;
     }
 }
@@ -95,7 +95,7 @@ pub(crate) fn fail(state: &mut State, n: usize) {
     let member = &mut state.members[n];
     member.volume = Volume::Failed;
     state.holders = state.holders.without(n);
-    if takes_part(&state.members[n]) {
+    if takes_part(state.members[n]) {
         state.fail(n, Phase::Crashed);
     } else if !matches!(
         state.members[n].phase,
@@ -107,7 +107,7 @@ pub(crate) fn fail(state: &mut State, n: usize) {
 
 /// The pod and the claim of a member are gone, with the data.
 pub(crate) fn vanish(state: &mut State, n: usize) {
-    if takes_part(&state.members[n]) {
+    if takes_part(state.members[n]) {
         state.fail(n, Phase::Crashed);
     }
     state.end(n);
@@ -141,7 +141,7 @@ pub(crate) fn heal(state: &mut State, n: usize, scenario: &Scenario) {
         Phase::Ending => state.end(n),
         Phase::Missing => create(state, n, scenario),
         Phase::Up | Phase::Held | Phase::Absent | Phase::Lost => {}
-        Phase::Crashed if !can_start(&state.members[n]) => {}
+        Phase::Crashed if !can_start(state.members[n]) => {}
         Phase::Starting if !state.members[n].volume.is_usable() => {}
         _ => start(state, n),
     }

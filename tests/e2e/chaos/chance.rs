@@ -74,7 +74,7 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
     let member = format!("{name}-{ordinal}");
     let by = way(chance);
     let length = Duration::from_millis(chance.u64(200..3500));
-    match chance.u32(..232) {
+    match chance.u32(..256) {
         0..100 => Operation::AskUntilItGoes(cluster, by, member),
         100..118 => Operation::Ask(cluster, by, member),
         118..124 => Operation::Force(cluster, member),
@@ -90,6 +90,9 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
             Operation::Relabel(cluster, member, lost, afterwards)
         }
         208..223 => Operation::Hang(cluster, number, member, hang(chance)),
+        223..231 => Operation::LoseVolume(cluster, member),
+        231..239 => Operation::Replace(cluster, member),
+        239..247 => Operation::Defragment(cluster, member),
         _ => {
             size.members = if members == SIZES[0] {
                 SIZES[1]

@@ -14,7 +14,7 @@ use super::hung::Hang;
 use super::relabelled::{Afterwards, Lost};
 use super::stage::{Cluster, Stage};
 use super::strangers::Stranger;
-use super::{clients, drains, gates, hung, power, relabelled, sizes, strangers};
+use super::{clients, data, drains, gates, hung, power, relabelled, sizes, strangers};
 use crate::asking::By;
 
 /// The time limit until the API server is back, on a busy machine.
@@ -35,6 +35,9 @@ pub(super) enum Operation {
     Relabel(usize, String, Lost, Afterwards),
     Hang(usize, usize, String, Hang),
     Scale(usize, u32),
+    LoseVolume(usize, String),
+    Replace(usize, String),
+    Defragment(usize, String),
     Rotate(Certificates),
     Drain(String),
     DrainUntilDone(String),
@@ -85,6 +88,8 @@ impl Operation {
             self,
             Self::DrainUntilDone(_)
                 | Self::Scale(..)
+                | Self::LoseVolume(..)
+                | Self::Replace(..)
                 | Self::PowerOff(..)
                 | Self::LoseNode(_)
                 | Self::PowerOffWithGates(..)
@@ -122,6 +127,9 @@ impl Operation {
                 hung::during_a_rollout(stage, cluster, &member, hang).await
             }
             Self::Scale(cluster, members) => sizes::reach(stage, cluster, members).await,
+            Self::LoseVolume(cluster, member) => data::lose(stage, cluster, &member).await,
+            Self::Replace(cluster, member) => data::replace(stage, cluster, &member).await,
+            Self::Defragment(cluster, member) => data::defragment(stage, cluster, &member).await,
             Self::AskUntilItGoes(cluster, by, member) => {
                 clients::ask_until_it_goes(stage, cluster, by, &member).await
             }

@@ -11,6 +11,7 @@ use quorumgate_testbed::etcd_cluster::Member;
 use quorumgate_testbed::eventually;
 use tokio::time::sleep;
 
+use super::data;
 use super::stage::{Cluster, Stage};
 
 /// The time limit for a change of the size.
@@ -28,6 +29,14 @@ const AGAIN: Duration = Duration::from_millis(500);
 pub(super) async fn reach(stage: &Stage, cluster: usize, members: u32) -> Result<()> {
     let cluster = stage.cluster(cluster)?;
     let _turn = cluster.size.lock().await;
+    // Whoever removes a member in order to scale in is not to have it added again.
+    data::set_mode(stage, &cluster.etcd, "Manual").await?;
+    let reached = go(stage, cluster, members).await;
+    data::set_mode(stage, &cluster.etcd, "Auto").await?;
+    reached
+}
+
+async fn go(stage: &Stage, cluster: &Cluster, members: u32) -> Result<()> {
     let mut change = Change {
         stage,
         cluster,

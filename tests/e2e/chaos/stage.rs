@@ -14,8 +14,8 @@ use tokio::sync::{Mutex as Turn, RwLock, Semaphore};
 
 use super::operation::{Broken, Operation};
 use super::pods::Watch;
-use super::timeline::{Entry, Timeline};
-use super::{drains, hung};
+use super::timeline::{Entry, Replaced, Timeline};
+use super::{data, drains, hung};
 use crate::world::World;
 
 /// The time limit until all is well after the last operation, on a busy machine.
@@ -46,7 +46,8 @@ pub(super) struct Cluster {
     /// Held shared to ask for a member or to break one. Held exclusively to add a member: etcd adds
     /// none before all members have been connected for five seconds.
     pub(super) unrest: RwLock<()>,
-    /// Held to change the size of the cluster.
+    /// Held to change the size of the cluster, or to have a member replaced: one change of etcd's
+    /// member list at a time.
     pub(super) size: Turn<()>,
 }
 
@@ -71,11 +72,13 @@ impl Stage {
         })
     }
 
-    /// Waits until every cluster is whole and its ledger is trusted.
+    /// Waits until every cluster is whole and its ledger is trusted. Lost volumes are replaced from
+    /// then on.
     pub(super) async fn ready(&self) -> Result<()> {
         for cluster in &self.clusters {
             cluster.etcd.quorate(CALM).await?;
             self.world.trusted_of(&cluster.etcd).await?;
+            data::set_mode(self, &cluster.etcd, "Auto").await?;
         }
         self.whole().await
     }
@@ -95,6 +98,13 @@ impl Stage {
     pub(super) fn was_broken(&self, who: Broken, from: Timestamp) {
         if let Ok(mut timeline) = self.timeline.lock() {
             timeline.broken(who, from);
+        }
+    }
+
+    /// Records that this member was replaced at some time from then until now.
+    pub(super) fn was_replaced(&self, member: &str, from: Timestamp, why: Replaced) {
+        if let Ok(mut timeline) = self.timeline.lock() {
+            timeline.replaced(member, from, why);
         }
     }
 

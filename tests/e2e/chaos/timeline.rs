@@ -19,6 +19,24 @@ const LAST: usize = 60;
 pub(super) struct Timeline {
     entries: Vec<Entry>,
     breaks: Vec<Break>,
+    replacements: Vec<Replacement>,
+}
+
+/// Why a member was replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replaced {
+    /// The volume was lost, which is a fault.
+    Lost,
+    /// A request by the annotation.
+    Asked,
+}
+
+/// The time in which a member was replaced.
+struct Replacement {
+    member: String,
+    why: Replaced,
+    from: Timestamp,
+    until: Timestamp,
 }
 
 /// A time for which a target was broken, if that differs from the time of the operation.
@@ -77,6 +95,26 @@ impl Timeline {
     pub(super) fn broken(&mut self, who: Broken, from: Timestamp) {
         let until = Timestamp::now();
         self.breaks.push(Break { who, from, until });
+    }
+
+    /// Records that this member was replaced at some time from then until now.
+    pub(super) fn replaced(&mut self, member: &str, from: Timestamp, why: Replaced) {
+        self.replacements.push(Replacement {
+            member: member.to_owned(),
+            why,
+            from,
+            until: Timestamp::now(),
+        });
+    }
+
+    /// The members that were being replaced at this moment, and why.
+    pub(super) fn replaced_at(
+        &self,
+        moment: Timestamp,
+    ) -> impl Iterator<Item = (&str, Replaced)> + use<'_> {
+        let replacements = self.replacements.iter();
+        let now = replacements.filter(move |one| one.from <= moment && one.until >= moment);
+        now.map(|one| (one.member.as_str(), one.why))
     }
 
     pub(super) fn len(&self) -> usize {

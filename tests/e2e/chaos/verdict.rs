@@ -1,7 +1,7 @@
 //! The check that every permission was right, from the witness's samples and the API server's audit
 //! log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -11,7 +11,7 @@ use quorumgate_testbed::etcd_cluster::EtcdCluster;
 
 use super::asked;
 use super::tally::Tally;
-use super::timeline::Timeline;
+use super::timeline::{Replaced, Timeline};
 use super::witness::{Listed, Sample};
 
 /// How far a sample may be from a permission and still tell about it: the pause between two
@@ -64,7 +64,7 @@ pub(super) fn every_permission_was_right(
         }
     }
     asked::no_delete_went_unasked(&prefix, samples, events)?;
-    let taken = never_too_many_taken(samples, timeline)?;
+    let taken = never_too_many_taken(&prefix, samples, timeline)?;
     let asked = permissions.values().sum::<usize>();
     ensure!(
         asked > 0,
@@ -131,14 +131,16 @@ fn was_right(reason: &str, event: &AuditEvent, samples: &[Sample]) -> Option<boo
 }
 
 /// Checks that at no time more members were out because of permissions than the majority can spare.
-fn never_too_many_taken(samples: &[Sample], timeline: &Timeline) -> Result<usize> {
+/// A member that is being replaced goes on to count as a voter, although etcd does not list it. If
+/// its volume was lost, it has failed; if somebody asked for it, it was taken.
+fn never_too_many_taken(prefix: &str, samples: &[Sample], timeline: &Timeline) -> Result<usize> {
     let mut out = BTreeMap::<String, Out>::new();
     let mut left = Timestamp::MIN;
     let mut most = 0;
     for pair in samples.windows(2) {
         let [before, now] = pair else { continue };
-        let voters = &now.listed.voters;
-        if !voters.is_superset(&before.listed.voters) {
+        let voters = &counted(prefix, now, timeline);
+        if !voters.is_superset(&counted(prefix, before, timeline)) {
             left = now.begun;
             // A removal of a voter while others are out was checked by etcd itself, and makes its
             // own majority of the remaining voters.
@@ -156,7 +158,7 @@ fn never_too_many_taken(samples: &[Sample], timeline: &Timeline) -> Result<usize
         let taken = out.values().filter(|out| **out == Out::Taken).count();
         most = most.max(taken);
         ensure!(
-            taken <= now.listed.spare(),
+            taken <= spare(voters.len()),
             "{taken} of {} voters were taken at {}\n{}{}",
             voters.len(),
             now.begun,
@@ -165,6 +167,25 @@ fn never_too_many_taken(samples: &[Sample], timeline: &Timeline) -> Result<usize
         );
     }
     Ok(most)
+}
+
+/// The voters that count: those that etcd lists, and those that are being replaced.
+fn counted(prefix: &str, sample: &Sample, timeline: &Timeline) -> BTreeSet<String> {
+    let replaced = timeline.replaced_at(sample.begun).map(|(member, _)| member);
+    let replaced = replaced.filter(|member| member.starts_with(prefix));
+    let listed = sample.listed.voters.iter().cloned();
+    listed.chain(replaced.map(str::to_owned)).collect()
+}
+
+/// The number of so many voters that may be out at one time.
+fn spare(voters: usize) -> usize {
+    voters.saturating_sub(voters / 2 + 1)
+}
+
+/// Whether the gate has removed this member because somebody asked for it.
+fn is_removed(member: &str, now: &Sample, timeline: &Timeline) -> bool {
+    let mut replaced = timeline.replaced_at(now.begun);
+    !now.listed.voters.contains(member) && replaced.any(|one| one == (member, Replaced::Asked))
 }
 
 fn after(
@@ -183,7 +204,8 @@ fn after(
     }
     let (then, later) = (before.pods.get(member), now.pods.get(member));
     let same = matches!((then, later), (Some(then), Some(later)) if then.uid == later.uid);
-    let goes = later.is_none_or(|later| later.terminating) || !same;
+    let is_removed = is_removed(member, now, timeline);
+    let goes = is_removed || later.is_none_or(|later| later.terminating) || !same;
     let node = then.and_then(|then| then.node.as_deref());
     let broken = timeline.broke(member, node, before.begun - LINGERS, now.ended);
     if goes && !broken && !another_left {

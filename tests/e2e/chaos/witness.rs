@@ -50,11 +50,6 @@ impl Listed {
     pub(super) fn majority(&self) -> usize {
         self.voters.len() / 2 + 1
     }
-
-    /// The number of voters that may be out at one time.
-    pub(super) fn spare(&self) -> usize {
-        self.voters.len().saturating_sub(self.majority())
-    }
 }
 
 /// The state of one member in a sample.

@@ -40,7 +40,7 @@ pub(super) fn next(
                 Next::Act(step) => Some(translated(step, &facts)),
                 Next::Nothing | Next::Wait { .. } => {
                     let list = facts.list.as_deref();
-                    let free = |n: &usize| !must_wait(&scene.volumes, *n, list);
+                    let free = |n: &usize| !must_wait(scene.volumes, *n, list);
                     let n = held(&scene).iter().find(free)?;
                     Some((u8::try_from(n).unwrap(), Step::Release))
                 }
@@ -51,7 +51,7 @@ pub(super) fn next(
 
 /// Whether the identity guard keeps the pod of a member from starting.
 pub(crate) fn must_wait(
-    volumes: &[Volume; MEMBERS],
+    volumes: [Volume; MEMBERS],
     n: usize,
     list: Option<&[ListedMember]>,
 ) -> bool {
@@ -76,7 +76,7 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
         let facts = ClaimFacts {
             state: claim(scene.volumes[n], n),
             lost: matches!(scene.volumes[n], Volume::Failed | Volume::FailedGoing),
-            volume: finding(&scene.volumes, n),
+            volume: finding(scene.volumes, n),
         };
         (pod_name(n), facts)
     };
@@ -118,7 +118,7 @@ fn claim(volume: Volume, n: usize) -> ClaimState {
 }
 
 /// The volume of a member, compared with the one on record.
-fn finding(volumes: &[Volume; MEMBERS], n: usize) -> VolumeFinding {
+fn finding(volumes: [Volume; MEMBERS], n: usize) -> VolumeFinding {
     let bound = |n: usize, own: bool| Bound {
         claim_uid: claim_uid(n, own),
         volume_id: Some(format!("volume-{n}-{own}")),

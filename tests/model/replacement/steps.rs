@@ -83,7 +83,7 @@ pub(crate) fn remove(state: &mut State) {
     }
     let counts = member.listed == Listed::Voter;
     let blame = match member.out {
-        _ if counts && truth::takes_part(&member) => Some(removal.excused),
+        _ if counts && truth::takes_part(member) => Some(removal.excused),
         Out::Taken(excused) if counts => Some(excused),
         Out::Taken(_) | Out::NotByUs => None,
     };
@@ -119,23 +119,20 @@ pub(crate) fn carry_out(state: &mut State, scenario: &Scenario) {
     };
     let n = usize::from(target);
     let member = state.members[n];
+    let commits = volumes::commits(state);
     match step {
-        Step::Add if member.listed == Listed::No => {
-            if volumes::commits(state) && is_only_learner(state, n) {
-                state.members[n].listed = Listed::Learner;
-                state.members[n].renewed = true;
-                state.unstarted = state.unstarted.with(n);
-            }
+        Step::Add if member.listed == Listed::No && is_only_learner(state, n) && commits => {
+            state.members[n].listed = Listed::Learner;
+            state.members[n].renewed = true;
+            state.unstarted = state.unstarted.with(n);
         }
         Step::DeleteClaim => delete_claim(state, n, scenario),
         Step::Release if member.phase == Phase::Held => {
             state.members[n].phase = Phase::Starting;
             state.touch(n);
         }
-        Step::Promote if member.listed == Listed::Learner && member.renewed => {
-            if volumes::commits(state) {
-                promote(state, n, excused);
-            }
+        Step::Promote if member.listed == Listed::Learner && member.renewed && commits => {
+            promote(state, n, excused);
         }
         _ => {}
     }
