@@ -45,7 +45,7 @@ pub struct Keeper {
     stands_in: bool,
 }
 
-/// What a keeper wakes up for.
+/// The signals that a keeper wakes up for.
 pub struct Signals {
     /// Whether this replica leads.
     pub leading: watch::Receiver<bool>,
@@ -112,7 +112,7 @@ impl Keeper {
         }
     }
 
-    /// One look, and one step if it is this replica's turn. Returns when to look again.
+    /// Looks, and takes a step if it is this replica's turn. Returns when to look again.
     async fn round(&mut self) -> Result<Duration, Trouble> {
         let leads = *self.signals.leading.borrow_and_update();
         let idle = if leads { PERIOD } else { PERIOD_OF_OTHERS };

@@ -30,7 +30,7 @@ fn days(days: u64) -> Timestamp {
     start() + Duration::from_secs(days * DAY)
 }
 
-/// What the API server holds.
+/// The objects in the API server.
 #[derive(Clone, Default)]
 struct Cluster {
     bundles: Vec<Vec<u8>>,
