@@ -201,7 +201,7 @@ fn certificate(
     Ok(Arc::new(certificate))
 }
 
-/// The news from the loops for whoever looks after the certificates.
+/// The signals of the loops to whoever looks after the certificates.
 #[derive(Default)]
 struct Told {
     leads: watch::Sender<bool>,

@@ -72,8 +72,8 @@ pub struct Uninstall {
     #[arg(long, env = "QUORUMGATE_LEASE_NAMESPACE", value_name = "NAMESPACE", default_value = "quorumgate", value_parser = dns_label)]
     pub lease_namespace: String,
 
-    /// Name of the Lease by which the replicas elect a leader, after which the Secrets of the gate's
-    /// own certificates are named.
+    /// Name of the Lease by which the replicas elect a leader. The Secrets of the gate's own
+    /// certificates are named after it.
     #[arg(long, env = "QUORUMGATE_LEASE_NAME", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
     pub lease_name: String,
 
@@ -278,13 +278,13 @@ pub struct Run {
 /// Where the serving certificate comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// It is read from files.
+    /// The files that it is read from.
     Files(Files),
     /// The gate makes it, and keeps it in a Secret.
     Own {
         /// The names of the Secrets.
         names: SecretNames,
-        /// What the certificates are to be.
+        /// The properties that the certificates are to have.
         wishes: Wishes,
     },
 }

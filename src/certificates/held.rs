@@ -28,7 +28,7 @@ pub(super) const FORMER: &str = "former.crt";
 /// The data of a Secret.
 pub(super) type Data = BTreeMap<String, ByteString>;
 
-/// The content of a Secret.
+/// The content of a Secret, if there is any of use.
 #[derive(Debug)]
 pub(super) enum Stored<T> {
     /// There is no such Secret.

@@ -45,7 +45,7 @@ pub struct Keeper {
     stands_in: bool,
 }
 
-/// The events that wake a keeper up.
+/// The signals that a keeper wakes up for.
 pub struct Signals {
     /// Whether this replica leads.
     pub leading: watch::Receiver<bool>,
@@ -112,7 +112,7 @@ impl Keeper {
         }
     }
 
-    /// Looks once, and takes one step if it is this replica's turn. Returns when to look again.
+    /// Looks, and takes a step if it is this replica's turn. Returns when to look again.
     async fn round(&mut self) -> Result<Duration, Trouble> {
         let leads = *self.signals.leading.borrow_and_update();
         let idle = if leads { PERIOD } else { PERIOD_OF_OTHERS };
@@ -167,7 +167,7 @@ impl Keeper {
         let now = self.clock.now();
         match step {
             Step::MakeAuthority { former, why } => {
-                report(&self.objects.names().authority, &state.authority);
+                self.report(&self.objects.names().authority, &state.authority);
                 let data = make::authority(&self.wishes, former, now)?;
                 self.objects.write_authority(found, data).await?;
                 self.metrics.certificate_made(MadeCertificate::Authority);
@@ -185,7 +185,7 @@ impl Keeper {
                 info!("wrote the authorities into the webhook configurations");
             }
             Step::MakeServing { why } => {
-                report(&self.objects.names().serving, &state.serving);
+                self.report(&self.objects.names().serving, &state.serving);
                 let Stored::Here(authority) = &state.authority else {
                     return Ok(());
                 };
@@ -198,12 +198,12 @@ impl Keeper {
         }
         Ok(())
     }
-}
 
-/// Says what is wrong with a Secret that is about to be made anew.
-fn report<T>(secret: &str, stored: &Stored<T>) {
-    if let Stored::Unusable(why) = stored {
-        warn!(secret, %why, "the Secret cannot be used, so its content is made anew");
+    /// Says what is wrong with a Secret that is about to be made anew.
+    fn report<T>(&self, secret: &str, stored: &Stored<T>) {
+        if let Stored::Unusable(why) = stored {
+            warn!(secret, %why, "the Secret cannot be used, so its content is made anew");
+        }
     }
 }
 

@@ -44,7 +44,7 @@ impl SecretNames {
     }
 }
 
-/// The certificates that are wished for.
+/// The properties that the certificates are to have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wishes {
     /// DNS names and IP addresses at which API servers call the gate.

@@ -1,5 +1,5 @@
-//! The next step to keep the certificates, given what there is. A function of data: it reads no
-//! clock and makes nothing.
+//! The next step about the certificates, given what there is. A function of data: it reads no clock
+//! and makes nothing.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const TAKEN_OVER: usize = 16;
 /// the interval between two looks.
 const FOLLOWED: SignedDuration = SignedDuration::from_secs(10);
 
-/// What there is.
+/// The state of the certificates, as it was read.
 #[derive(Debug)]
 pub(super) struct State {
     /// The `caBundle` of every webhook of the gate, in the configurations that there are.

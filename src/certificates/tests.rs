@@ -30,7 +30,7 @@ fn days(days: u64) -> Timestamp {
     start() + Duration::from_secs(days * DAY)
 }
 
-/// What the API server holds.
+/// The objects in the API server.
 #[derive(Clone, Default)]
 struct Cluster {
     bundles: Vec<Vec<u8>>,
@@ -132,6 +132,7 @@ struct Case {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table, a row for each state")]
 fn each_state_has_its_next_step() {
     let case = |of, after, trusted_for, step, change| Case {
         of,
@@ -166,7 +167,7 @@ fn each_state_has_its_next_step() {
             settled,
         ),
         case("no authority", 1, LONG, "make an authority", |c| {
-            c.authority = None
+            c.authority = None;
         }),
         case(
             "no authority, no bundle",
@@ -186,7 +187,7 @@ fn each_state_has_its_next_step() {
             |c| c.serving = None,
         ),
         case("nothing", 1, NEVER, "make an authority", |c| {
-            *c = Cluster::new()
+            *c = Cluster::new();
         }),
         case(
             "rubbish for an authority",
@@ -196,7 +197,7 @@ fn each_state_has_its_next_step() {
             |c| c.authority = Some(rubbish()),
         ),
         case("an empty Secret", 1, LONG, "make an authority", |c| {
-            c.authority = Some(Data::new())
+            c.authority = Some(Data::new());
         }),
         case(
             "a serving certificate for an authority",
@@ -289,10 +290,10 @@ fn each_state_has_its_next_step() {
             },
         ),
         case("a webhook has rubbish", 1, LONG, "write the bundle", |c| {
-            c.bundles[0] = b"rubbish".to_vec()
+            c.bundles[0] = b"rubbish".to_vec();
         }),
         case("there are no webhooks", 1, LONG, "nothing", |c| {
-            c.bundles.clear()
+            c.bundles.clear();
         }),
         case(
             "two thirds of the authority",

@@ -607,7 +607,7 @@ async fn the_account_deletes_claims_by_their_uid_only() -> Result<()> {
     world.close().await
 }
 
-/// Whoever may patch a webhook configuration could have pods deleted unasked.
+/// By a patch of a webhook configuration, pods could be deleted unasked.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_a_webhook_configuration_the_account_changes_the_bundle_only() -> Result<()> {
     let world = World::new("account-webhooks").await?;

@@ -1,12 +1,12 @@
-//! Twenty minutes in the life of certificates, tick by tick: what API servers trust and what replicas
-//! serve both lag behind what is stored, Secrets are lost and spoiled, leaders change. No call may
-//! fail.
+//! Twenty minutes in the life of certificates, tick by tick. The bundles that API servers trust and
+//! the certificates that replicas serve both lag behind what is stored, Secrets are lost and
+//! spoiled, leaders change. No call may fail.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What happens to the stored objects from outside.
+/// A mishap of the stored objects.
 #[derive(Debug, Clone, Copy)]
 enum Mishap {
     AuthorityLost,
@@ -55,7 +55,7 @@ fn suffer(cluster: &mut Cluster, mishap: Mishap, at_the_start: &Cluster) {
     }
 }
 
-/// What an API server trusts, and what a replica serves, at some time.
+/// The bundle that is stored, and the certificate that replicas serve, at some time.
 #[derive(Clone)]
 struct Moment {
     bundle: Vec<u8>,
@@ -71,7 +71,7 @@ fn believed_until(bundle: &[u8], serving: &Data) -> Timestamp {
     ends.max().unwrap_or(Timestamp::MIN)
 }
 
-/// What was in force in the last seconds, each once.
+/// The parts of the last moments, each once.
 fn recent<'a, T: PartialEq>(
     moments: &'a [Moment],
     lag: usize,
