@@ -28,6 +28,9 @@ const PERIOD_OF_OTHERS: Duration = Duration::from_secs(10);
 const STAND_IN: Duration = Duration::from_secs(15);
 /// The pause before the look after a step.
 const MOMENT: Duration = Duration::from_millis(20);
+/// The time in which every replica's watch shows a changed webhook configuration, before the other
+/// one is changed.
+const SHOWN: Duration = Duration::from_secs(2);
 /// The time limit of a look and its step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -144,6 +147,9 @@ impl Keeper {
             self.stands_in = true;
         }
         self.take(&step, &found, &state).await?;
+        if let Step::WriteBundle(_) = step {
+            tokio::time::sleep(SHOWN).await;
+        }
         Ok(MOMENT)
     }
 
@@ -182,7 +188,7 @@ impl Keeper {
             }
             Step::WriteBundle(bundle) => {
                 self.objects.write_bundle(found, bundle).await?;
-                info!("wrote the authorities into the webhook configurations");
+                info!("wrote the authorities into a webhook configuration");
             }
             Step::MakeServing { why } => {
                 self.report(&self.objects.names().serving, &state.serving);

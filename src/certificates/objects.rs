@@ -113,10 +113,14 @@ impl Objects {
         self.secrets.replace(name, &params, &secret).await.map(drop)
     }
 
-    /// Writes this `caBundle` into every webhook that has another.
+    /// Writes this `caBundle` into every webhook of one configuration that has another. Ledgers lose
+    /// their trust where a replica reads a change that its watch has not shown yet, so the two are
+    /// written one after the other.
     pub(super) async fn write_bundle(&self, found: &Found, bundle: &str) -> Result<(), Error> {
-        if let Some(validating) = &found.validating {
-            write_bundle(&self.validating, validating, bundle).await?;
+        if let Some(validating) = &found.validating
+            && write_bundle(&self.validating, validating, bundle).await?
+        {
+            return Ok(());
         }
         if let Some(mutating) = &found.mutating {
             write_bundle(&self.mutating, mutating, bundle).await?;
@@ -166,11 +170,12 @@ fn bundle(callee: &WebhookClientConfig) -> Vec<u8> {
     bundle.map_or_else(Vec::new, |bundle| bundle.0.clone())
 }
 
+/// Returns whether there was something to write.
 async fn write_bundle<K: Configuration>(
     api: &Api<K>,
     found: &K,
     wanted: &str,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let value = ByteString(wanted.as_bytes().to_vec());
     let callees = found.callees();
     let others = callees.iter().enumerate();
@@ -181,7 +186,7 @@ async fn write_bundle<K: Configuration>(
     });
     let mut changes: Vec<_> = changes.collect();
     if changes.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     // The indices are those of this version.
     let version = &found.meta().resource_version;
@@ -197,5 +202,5 @@ async fn write_bundle<K: Configuration>(
     };
     api.patch(name, &params, &Patch::Json::<()>(changes))
         .await
-        .map(drop)
+        .map(|_| true)
 }

@@ -233,7 +233,11 @@ async fn own_certificates_are_rotated_lost_and_made_anew_without_one_failed_call
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_certificates_in_files_to_own_ones_no_call_fails() -> Result<()> {
-    let world = World::builder("own-migration").reached_by_endpoints();
+    // With short lives, a new authority signs after five seconds.
+    let world = World::builder("own-migration")
+        .reached_by_endpoints()
+        .argument("--certificate-lifetime=100s")
+        .argument("--authority-lifetime=1h");
     let mut own = Own(world.start().await?);
     let files = own.0.gate.ca_certificate().as_bytes().to_vec();
     let load = Load::start(&own.0, 1);
