@@ -173,7 +173,7 @@ impl Keeper {
         let now = self.clock.now();
         match step {
             Step::MakeAuthority { former, why } => {
-                self.report(&self.objects.names().authority, &state.authority);
+                report(&self.objects.names().authority, &state.authority);
                 let data = make::authority(&self.wishes, former, now)?;
                 self.objects.write_authority(found, data).await?;
                 self.metrics.certificate_made(MadeCertificate::Authority);
@@ -191,7 +191,7 @@ impl Keeper {
                 info!("wrote the authorities into a webhook configuration");
             }
             Step::MakeServing { why } => {
-                self.report(&self.objects.names().serving, &state.serving);
+                report(&self.objects.names().serving, &state.serving);
                 let Stored::Here(authority) = &state.authority else {
                     return Ok(());
                 };
@@ -204,12 +204,12 @@ impl Keeper {
         }
         Ok(())
     }
+}
 
-    /// Says what is wrong with a Secret that is about to be made anew.
-    fn report<T>(&self, secret: &str, stored: &Stored<T>) {
-        if let Stored::Unusable(why) = stored {
-            warn!(secret, %why, "the Secret cannot be used, so its content is made anew");
-        }
+/// Says what is wrong with a Secret that is about to be made anew.
+fn report<T>(secret: &str, stored: &Stored<T>) {
+    if let Stored::Unusable(why) = stored {
+        warn!(secret, %why, "the Secret cannot be used, so its content is made anew");
     }
 }
 

@@ -210,7 +210,7 @@ async fn own_certificates_are_rotated_lost_and_made_anew_without_one_failed_call
     .await?;
     let calls = load.stop().await?;
     ensure!(calls > 100, "{calls} calls are no load");
-    println!("{calls} calls, none failed");
+    eprintln!("{calls} calls, none failed");
 
     // A replica that starts serves what there is, and makes nothing.
     let before = own.certificate(AUTHORITY).await?;

@@ -38,7 +38,7 @@ fn plugin(world: &World, kubeconfig: &Path, args: &[&str]) -> Result<Invocation>
 async fn quorum(world: &World, args: &[&str]) -> Result<Output> {
     let kubeconfig = world.bed().admin_kubeconfig();
     let said = plugin(world, &kubeconfig, args)?.await?;
-    println!(
+    eprintln!(
         "$ kubectl quorum {}\n{}{}",
         args.join(" "),
         said.stdout,
@@ -66,7 +66,12 @@ async fn a_healthy_a_degraded_and_a_lost_cluster_are_told_and_explained() -> Res
     let world = World::new("plugin-told").await?;
     says(&world, &["status"], 0, &["3 of 3, 2 needed", "enforces"]).await?;
     says(&world, &["explain", "etcd-0"], 0, &["may go now"]).await?;
-    let nodes: Vec<_> = world.sandbox.nodes().iter().map(|n| n.name()).collect();
+    let nodes: Vec<_> = world
+        .sandbox
+        .nodes()
+        .iter()
+        .map(quorumgate_testbed::Node::name)
+        .collect();
     let drain: Vec<_> = ["drain"].iter().chain(&nodes).copied().collect();
     let turns = ["goes at once", "goes in its turn"];
     says(&world, &drain, 0, &turns).await?;
@@ -249,11 +254,11 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
     let node = world.node_of("etcd-0").await?;
     let plane = world.bed().control_plane();
     let kubectl = plane.cache.binaries(plane.kubernetes);
-    let path = format!("{}:{}", kubectl.display(), std::env::var("PATH")?);
+    let programs = format!("{}:{}", kubectl.display(), std::env::var("PATH")?);
     let kubeconfig = world.bed().admin_kubeconfig();
     let drain = ["drain", &node, "--dry-run=false", "--timeout=60s"];
     let drained = plugin(&world, &kubeconfig, &drain)?
-        .env("PATH", path)
+        .env("PATH", programs)
         .await?;
     ensure!(drained.succeeded(), "{drained:?}");
     world.kubectl(&["uncordon", &node]).await?.success()?;

@@ -210,7 +210,9 @@ async fn value(world: &World, pod: &str) -> Result<String> {
 async fn compact(world: &World) -> Result<()> {
     let mut client = world.etcd.connect().await?;
     let put = client.put("last", "one", None).await?;
-    let revision = put.header().map_or(0, |header| header.revision());
+    let revision = put
+        .header()
+        .map_or(0, etcd_client::ResponseHeader::revision);
     let physical = CompactionOptions::new().with_physical();
     client.compact(revision, Some(physical)).await?;
     Ok(())

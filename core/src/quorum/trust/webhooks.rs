@@ -43,13 +43,20 @@ impl WebhookHistory {
     /// Whether the gate may have been out of force since `recorded` was in force. False while
     /// nobody watches the configurations, because nothing is known then.
     pub(super) fn shows_gap_since(&self, recorded: &str) -> bool {
-        self.watched && !self.holds(recorded)
+        self.watched && !self.reaches(recorded)
     }
 
     /// Whether the gate may have been out of force between `recorded` and `now`.
     pub(super) fn shows_gap_between(&self, recorded: &str, now: &str) -> bool {
-        let without_a_gap = self.holds(recorded) && self.holds(now);
+        let without_a_gap = self.holds(recorded) && self.reaches(now);
         !are_the_same(recorded, now) && !without_a_gap
+    }
+
+    /// Whether the gate was in force without a gap up to `known`, in which somebody saw it in force.
+    /// Another replica, or a read, may be one change ahead of this watch.
+    fn reaches(&self, known: &str) -> bool {
+        let is_next = |last: &String| follows(last, known);
+        self.holds(known) || self.in_force.back().is_some_and(is_next)
     }
 
     fn holds(&self, recorded: &str) -> bool {
@@ -141,6 +148,11 @@ mod tests {
         let steady = history(&[Some("v@5,m@3"), Some("v@6,m@3")]);
         assert!(!steady.shows_gap_since("v@5,m@3"));
         assert!(steady.shows_gap_since("v@4,m@3"));
+        // Another replica may have seen the next change first.
+        assert!(!steady.shows_gap_since("v@7,m@3"));
+        assert!(steady.shows_gap_since("v@8,m@3"));
+        let out = history(&[Some("v@5,m@3"), None]);
+        assert!(out.shows_gap_since("v@6,m@3"));
     }
 
     #[test]
@@ -152,6 +164,11 @@ mod tests {
         assert!(!unwatched.shows_gap_between("v@5,m@3", "v@5,m@3"));
         assert!(!unwatched.shows_gap_between("v,m", "v@5,m@3"));
         assert!(steady.shows_gap_between("v@4,m@3", "v@6,m@3"));
-        assert!(steady.shows_gap_between("v@6,m@3", "v@7,m@3"));
+        // A read may be one change ahead of the watch, and no more.
+        assert!(!steady.shows_gap_between("v@6,m@3", "v@7,m@3"));
+        assert!(!steady.shows_gap_between("v@5,m@3", "v@7,m@4"));
+        assert!(steady.shows_gap_between("v@6,m@3", "v@8,m@3"));
+        assert!(steady.shows_gap_between("v@6,m@3", "w@7,m@3"));
+        assert!(steady.shows_gap_between("v@4,m@3", "v@7,m@3"));
     }
 }
