@@ -230,8 +230,8 @@ mod tests {
         // Of one of several, that its validation failed or that it is no voter any more.
         let gives_up = |single, validation, listing| {
             let facts = Facts {
-                validation,
                 listing,
+                validation,
                 ..facts(single)
             };
             holds(Reason::DbValidationFailed, State::New, &facts)

@@ -8,8 +8,8 @@ use quorumgate::plan::replacement::{
 };
 use quorumgate::quorum::evidence::ListedMember;
 use quorumgate::quorum::{
-    Circumstances, ClaimState, PodName, PodUid, Volume as Bound, VolumeFinding, confirmed_list,
-    volume_finding,
+    Circumstances, ClaimState, Comparison, PodName, PodUid, Volume as Bound, VolumeFinding,
+    confirmed_list, volume_finding,
 };
 
 use super::{Named, Record, Step};
@@ -95,6 +95,8 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
         held_pods: held(scene).iter().map(|n| uid(n, true)).collect(),
         leases_held: std::iter::empty().collect(),
         has_backup: false,
+        // No member of the model is corrupt.
+        data: Comparison::Unknown,
         record: record.map(recorded),
     }
 }
@@ -159,6 +161,7 @@ fn recorded(record: Record) -> shipped::Record {
         old_pod: named(record.pod).map(|stands| uid(n, stands)),
         old_claim: named(record.claim).map(|stands| claim_uid(n, stands)),
         peer_urls: peer_urls(n),
+        corrupt: false,
     }
 }
 

@@ -489,7 +489,7 @@ fn what_a_bound_allows_just_so_is_allowed() {
     just(&of_member(2, |m| m.room = Some(GIB)));
     // 1 GiB at 32 MiB in a second takes 32 s, and the probe bears three times that.
     just(&of_member(2, |m| {
-        m.liveness = Some(Duration::from_secs(96))
+        m.liveness = Some(Duration::from_secs(96));
     }));
     just(&with(|f| f.settings.timeout = Duration::from_secs(32)));
     assert!(facts().after_a_while().all_served_for > Duration::from_secs(60));
