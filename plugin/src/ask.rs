@@ -5,10 +5,11 @@ use anyhow::{Context as _, Result};
 use http::{Response, StatusCode};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource as _;
-use kube::api::{DeleteParams, EvictParams, PostParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::client::Body;
 use kube::core::{Request, Status};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::connect::Kubernetes;
 
@@ -58,22 +59,27 @@ const OUR_WEBHOOK: &str = r#"admission webhook "pods.quorumgate.io" denied the r
 /// Asks whether the pod may go.
 pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> Result<Answer> {
     let pods = Request::new(Pod::url_path(&(), Some(namespace)));
-    let never = DeleteParams {
-        dry_run: true,
-        ..DeleteParams::default()
-    };
     let request = match by {
-        By::Delete => pods.delete(pod, &never)?,
-        By::Eviction => pods.evict(
-            pod,
-            &EvictParams {
-                delete_options: Some(never),
-                post_options: PostParams {
-                    dry_run: true,
-                    ..PostParams::default()
-                },
-            },
-        )?,
+        By::Delete => {
+            let never = DeleteParams {
+                dry_run: true,
+                ..DeleteParams::default()
+            };
+            pods.delete(pod, &never)?
+        }
+        By::Eviction => {
+            let never = PostParams {
+                dry_run: true,
+                ..PostParams::default()
+            };
+            let eviction = json!({
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": pod, "namespace": namespace},
+                "deleteOptions": {"dryRun": ["All"]},
+            });
+            pods.create_subresource("eviction", pod, &never, serde_json::to_vec(&eviction)?)?
+        }
     };
     let response = of.client.send(request.map(Body::from)).await;
     let response = response.context("the API server could not be asked")?;

@@ -40,7 +40,9 @@ impl Connection {
         self.at(config.context(NO_CLUSTER)?)
     }
 
-    fn at(&self, config: Config) -> Result<Kubernetes> {
+    fn at(&self, mut config: Config) -> Result<Kubernetes> {
+        // A refusal is an answer. The client would ask again for a minute.
+        config.default_retry = false;
         let given = self.namespace.clone();
         let namespace = given.unwrap_or_else(|| config.default_namespace.clone());
         let mut kubectl = Vec::new();

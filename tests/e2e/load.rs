@@ -1,7 +1,7 @@
 //! Calls of the gate that have to succeed, one after another, while something else happens.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,32 +14,38 @@ use crate::world::World;
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     calls: Arc<AtomicUsize>,
+    failure: Arc<Mutex<Option<String>>>,
     callers: Vec<tokio::task::JoinHandle<Result<()>>>,
 }
 
 impl Load {
     pub(crate) fn start(world: &World, callers: usize) -> Self {
         let (stop, calls) = (Arc::default(), Arc::default());
+        let failure: Arc<Mutex<Option<String>>> = Arc::default();
         let caller = |_| {
             let (stop, calls) = (Arc::clone(&stop), Arc::clone(&calls));
-            let pods = world.pods();
-            tokio::spawn(call_until(stop, calls, pods))
+            let (pods, failure) = (world.pods(), Arc::clone(&failure));
+            tokio::spawn(async move {
+                let ended = call_until(stop, calls, pods).await;
+                if let (Err(error), Ok(mut told)) = (&ended, failure.lock()) {
+                    *told = Some(format!("{error:#}"));
+                }
+                ended
+            })
         };
         let callers = (0..callers).map(caller).collect();
         Self {
             stop,
             calls,
+            failure,
             callers,
         }
     }
 
     /// The number of answered calls so far. Fails where a call has failed.
     pub(crate) fn calls(&self) -> Result<usize> {
-        let ended = self
-            .callers
-            .iter()
-            .any(tokio::task::JoinHandle::is_finished);
-        ensure!(!ended, "a call failed");
+        let failure = self.failure.lock().ok().and_then(|told| told.clone());
+        ensure!(failure.is_none(), "a call failed: {failure:?}");
         Ok(self.calls.load(Ordering::Relaxed))
     }
 

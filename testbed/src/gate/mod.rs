@@ -17,7 +17,7 @@ mod webhooks;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 
 pub use builder::GateBuilder;
@@ -147,6 +147,16 @@ impl Gate {
             replica
                 .restart_without(&["--tls-cert", "--tls-key"], &own)
                 .await?;
+            // A kubelet takes longer to call a replica ready than the replica to put itself back.
+            eventually(PATIENCE, "its endpoint is ready", || async {
+                let page = replica.metrics().await?;
+                let is_in = page
+                    .lines()
+                    .any(|line| line == "quorumgate_endpoint_ready 1");
+                ensure!(is_in, "not yet");
+                Ok(())
+            })
+            .await?;
         }
         Ok(())
     }
