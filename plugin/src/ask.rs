@@ -53,8 +53,11 @@ pub(crate) enum Answer {
     NoPod,
 }
 
-/// What stands before the gate's own words.
-const OUR_WEBHOOK: &str = r#"admission webhook "pods.quorumgate.io" denied the request: "#;
+/// What stands before the gate's own words, for a delete and for an eviction.
+const OUR_WEBHOOKS: [&str; 2] = [
+    r#"admission webhook "pods.quorumgate.io" denied the request: "#,
+    r#"admission webhook "evictions.quorumgate.io" denied the request: "#,
+];
 
 /// Asks whether the pod may go.
 pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> Result<Answer> {
@@ -99,7 +102,8 @@ pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> 
 impl Answer {
     fn of(code: StatusCode, status: Status) -> Self {
         let message = status.message.trim_end().to_owned();
-        if let Some(said) = message.strip_prefix(OUR_WEBHOOK) {
+        let ours = OUR_WEBHOOKS.iter();
+        if let Some(said) = ours.filter_map(|ours| message.strip_prefix(ours)).next() {
             let causes = status.details.map(|details| details.causes);
             let causes = causes.unwrap_or_default();
             return Self::No {
@@ -168,18 +172,19 @@ mod tests {
             uid: String::new(),
             retry_after_seconds: 0,
         };
-        let refusal = Status {
-            details: Some(details),
-            ..said(&format!("{OUR_WEBHOOK}pod db/etcd-0 cannot go now: …"))
-        };
-        let no = Answer::of(StatusCode::TOO_MANY_REQUESTS, refusal);
         let expected = Answer::No {
             code: 429,
             reason: "no-headroom".into(),
             message: "pod db/etcd-0 cannot go now: …".into(),
             causes: vec!["etcd-2 (dead)".into()],
         };
-        assert_eq!(no, expected);
+        for ours in OUR_WEBHOOKS {
+            let refusal = Status {
+                details: Some(details.clone()),
+                ..said(&format!("{ours}pod db/etcd-0 cannot go now: …"))
+            };
+            assert_eq!(Answer::of(StatusCode::TOO_MANY_REQUESTS, refusal), expected);
+        }
 
         let rights = said(r#"pods "etcd-0" is forbidden: User "jane" cannot delete resource"#);
         let answer = Answer::of(StatusCode::FORBIDDEN, rights);

@@ -171,7 +171,7 @@ mod tests {
         );
         assert_eq!(lines[3], "  with  etcd-2 (dead: it refused the connection)");
         assert!(
-            lines[4].starts_with("  do    wait for what was already permitted to go"),
+            lines[4].starts_with(r#"  do    wait for what was "already permitted to go""#),
             "{told}"
         );
     }

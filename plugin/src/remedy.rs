@@ -17,7 +17,7 @@ pub(crate) fn remedy(reason: &str) -> Option<String> {
     Some(plain(told))
 }
 
-/// Markdown without its links and its code marks.
+/// Markdown without its links, and with quotes in the place of its code marks.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -30,7 +30,7 @@ fn plain(text: &str) -> String {
         rest = after;
     }
     plain.push_str(rest);
-    plain.replace(['`', '*'], "")
+    plain.replace('*', "").replace('`', "\"")
 }
 
 #[cfg(test)]
@@ -57,11 +57,11 @@ mod tests {
     fn the_remedy_is_the_last_cell_without_marks() {
         assert_eq!(
             remedy("too-small").as_deref(),
-            Some("change spec.policy.singleMember or twoMembers of the budget")
+            Some(r#"change "spec.policy.singleMember" or "twoMembers" of the budget"#)
         );
         assert_eq!(
             plain("look ([security.md](security.md)) at `it`"),
-            "look (security.md) at it"
+            "look (security.md) at \"it\""
         );
     }
 }

@@ -154,8 +154,9 @@ impl Plan {
 fn why(answer: &Answer) -> &str {
     match answer {
         Answer::Yes { warnings } => warnings.first().map_or("", String::as_str),
-        Answer::No { message, .. }
-        | Answer::Other { message, .. }
+        // The pod is named before already.
+        Answer::No { message, .. } => message.split_once(": ").map_or(message, |(_, why)| why),
+        Answer::Other { message, .. }
         | Answer::Unreachable { message }
         | Answer::NotYours { message } => message,
         Answer::NoPod => "it has gone meanwhile",
