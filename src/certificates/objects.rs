@@ -113,9 +113,9 @@ impl Objects {
         self.secrets.replace(name, &params, &secret).await.map(drop)
     }
 
-    /// Writes this `caBundle` into every webhook of one configuration that has another. Ledgers lose
-    /// their trust where a replica reads a change that its watch has not shown yet, so the two are
-    /// written one after the other.
+    /// Writes this `caBundle` into every webhook of one configuration that has another. The two are
+    /// written one after the other: a ledger keeps its trust where a replica's watch is one change
+    /// of a configuration behind, and not more.
     pub(super) async fn write_bundle(&self, found: &Found, bundle: &str) -> Result<(), Error> {
         if let Some(validating) = &found.validating
             && write_bundle(&self.validating, validating, bundle).await?

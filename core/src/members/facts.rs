@@ -334,17 +334,24 @@ mod tests {
             not_given_up: 0,
             restoring: Duration::ZERO,
         };
-        let not_restored = InitialisationCounts {
-            not_restored: 1,
-            ..counts
-        };
-        let not_given_up = InitialisationCounts {
-            not_given_up: 1,
-            ..counts
-        };
-        assert_eq!(result(true, not_restored), Some(StageResult::Failed));
-        assert_eq!(result(false, not_restored), Some(StageResult::Succeeded));
-        assert_eq!(result(false, not_given_up), Some(StageResult::Failed));
+        for (restored, not_restored) in [(1, 0), (0, 1)] {
+            let from_backup = InitialisationCounts {
+                restored,
+                not_restored,
+                ..counts
+            };
+            assert_eq!(result(true, from_backup), Some(StageResult::Failed));
+            assert_eq!(result(false, from_backup), Some(StageResult::Succeeded));
+        }
+        for (given_up, not_given_up) in [(1, 0), (0, 1)] {
+            let gone = InitialisationCounts {
+                given_up,
+                not_given_up,
+                ..counts
+            };
+            assert_eq!(result(false, gone), Some(StageResult::Failed));
+        }
+        assert_eq!(result(false, counts), Some(StageResult::Succeeded));
     }
 
     #[test]

@@ -52,8 +52,8 @@ impl WebhookHistory {
         !are_the_same(recorded, now) && !without_a_gap
     }
 
-    /// Whether the gate was in force without a gap up to `known`, in which somebody saw it in force.
-    /// Another replica, or a read, may be one change ahead of this watch.
+    /// Whether the gate was in force without a gap up to `known`, in which somebody saw it in
+    /// force. Another replica, or a read, may be one change ahead of this watch.
     fn reaches(&self, known: &str) -> bool {
         let is_next = |last: &String| follows(last, known);
         self.holds(known) || self.in_force.back().is_some_and(is_next)
