@@ -102,8 +102,8 @@ pub(crate) async fn ask(of: &Kubernetes, namespace: &str, pod: &str, by: By) -> 
 impl Answer {
     fn of(code: StatusCode, status: Status) -> Self {
         let message = status.message.trim_end().to_owned();
-        let ours = OUR_WEBHOOKS.iter();
-        if let Some(said) = ours.filter_map(|ours| message.strip_prefix(ours)).next() {
+        let mut ours = OUR_WEBHOOKS.iter();
+        if let Some(said) = ours.find_map(|ours| message.strip_prefix(ours)) {
             let causes = status.details.map(|details| details.causes);
             let causes = causes.unwrap_or_default();
             return Self::No {
