@@ -28,9 +28,6 @@ const PERIOD_OF_OTHERS: Duration = Duration::from_secs(10);
 const STAND_IN: Duration = Duration::from_secs(15);
 /// The pause before the look after a step.
 const MOMENT: Duration = Duration::from_millis(20);
-/// The time in which every replica's watch shows a changed webhook configuration, before the other
-/// one is changed.
-const SHOWN: Duration = Duration::from_secs(2);
 /// The time limit of a look and its step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -147,9 +144,6 @@ impl Keeper {
             self.stands_in = true;
         }
         self.take(&step, &found, &state).await?;
-        if let Step::WriteBundle(_) = step {
-            tokio::time::sleep(SHOWN).await;
-        }
         Ok(MOMENT)
     }
 
@@ -188,7 +182,7 @@ impl Keeper {
             }
             Step::WriteBundle(bundle) => {
                 self.objects.write_bundle(found, bundle).await?;
-                info!("wrote the authorities into a webhook configuration");
+                info!("wrote the authorities into the webhook configurations");
             }
             Step::MakeServing { why } => {
                 report(&self.objects.names().serving, &state.serving);

@@ -113,14 +113,12 @@ impl Objects {
         self.secrets.replace(name, &params, &secret).await.map(drop)
     }
 
-    /// Writes this `caBundle` into every webhook of one configuration that has another. The two are
-    /// written one after the other: a ledger keeps its trust where a replica's watch is one change
-    /// of a configuration behind, and not more.
+    /// Writes this `caBundle` into every webhook that has another. Each configuration is changed
+    /// once: a ledger keeps its trust where a replica's watch is one change of each behind, and not
+    /// more.
     pub(super) async fn write_bundle(&self, found: &Found, bundle: &str) -> Result<(), Error> {
-        if let Some(validating) = &found.validating
-            && write_bundle(&self.validating, validating, bundle).await?
-        {
-            return Ok(());
+        if let Some(validating) = &found.validating {
+            write_bundle(&self.validating, validating, bundle).await?;
         }
         if let Some(mutating) = &found.mutating {
             write_bundle(&self.mutating, mutating, bundle).await?;
@@ -170,12 +168,11 @@ fn bundle(callee: &WebhookClientConfig) -> Vec<u8> {
     bundle.map_or_else(Vec::new, |bundle| bundle.0.clone())
 }
 
-/// Returns whether there was something to write.
 async fn write_bundle<K: Configuration>(
     api: &Api<K>,
     found: &K,
     wanted: &str,
-) -> Result<bool, Error> {
+) -> Result<(), Error> {
     let value = ByteString(wanted.as_bytes().to_vec());
     let callees = found.callees();
     let others = callees.iter().enumerate();
@@ -186,7 +183,7 @@ async fn write_bundle<K: Configuration>(
     });
     let mut changes: Vec<_> = changes.collect();
     if changes.is_empty() {
-        return Ok(false);
+        return Ok(());
     }
     // The indices are those of this version.
     let version = &found.meta().resource_version;
@@ -202,5 +199,5 @@ async fn write_bundle<K: Configuration>(
     };
     api.patch(name, &params, &Patch::Json::<()>(changes))
         .await
-        .map(|_| true)
+        .map(drop)
 }
