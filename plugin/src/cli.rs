@@ -25,8 +25,8 @@ pub(crate) struct Cli {
     pub(crate) connection: Connection,
 
     /// When to use colours. `NO_COLOR` in the environment stands for `never`.
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Color::Auto, global = true)]
-    pub(crate) color: Color,
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Paint::Auto, global = true)]
+    pub(crate) color: Paint,
 
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -46,30 +46,6 @@ pub(crate) struct Connection {
     /// The namespace. Default: that of the context.
     #[arg(long, short, value_name = "NAME", global = true)]
     pub(crate) namespace: Option<String>,
-}
-
-/// When to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    /// On a terminal.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
-impl Color {
-    pub(crate) fn paint(self) -> Paint {
-        match self {
-            Self::Always => Paint::Always,
-            Self::Never => Paint::Never,
-            Self::Auto if std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty()) => {
-                Paint::Never
-            }
-            Self::Auto => Paint::OnTerminal,
-        }
-    }
 }
 
 /// The form of the output.

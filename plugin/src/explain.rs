@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::connect::Kubernetes;
 use crate::remedy::remedy;
 use crate::show::{Paint, print, print_as};
-use crate::status::everywhere;
+use crate::status::here;
 
 /// An explanation, for programs.
 #[derive(Debug, Serialize)]
@@ -37,7 +37,7 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -
     if answer == Answer::NoPod {
         bail!("there is no pod {pod} in the namespace {namespace}");
     }
-    let clusters = clusters(of).await?;
+    let clusters = here(of).await?;
     let cluster = clusters
         .iter()
         .find(|cluster| cluster.has_pod(namespace, pod));
@@ -67,14 +67,6 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -
     }
     print(&told)?;
     Ok(end)
-}
-
-/// The clusters of the pod's namespace: a user may see no others.
-async fn clusters(of: &Kubernetes) -> Result<Vec<Cluster>> {
-    match everywhere(of).await {
-        Ok(clusters) => Ok(clusters),
-        Err(_) => crate::status::here(of).await,
-    }
 }
 
 fn what_to_do(answer: &Answer) -> Option<String> {

@@ -6,10 +6,10 @@
 )]
 
 mod ask;
+mod change;
 mod cli;
 mod cluster;
 mod completion;
-mod confirm;
 mod connect;
 mod doctor;
 mod drain;
@@ -56,7 +56,7 @@ async fn run(cli: Cli) -> Result<End> {
         color,
         command,
     } = cli;
-    let paint = color.paint();
+    let paint = color.by_environment();
     match command {
         Command::Completion { shell } => {
             let mut script = Vec::new();

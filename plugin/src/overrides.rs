@@ -2,23 +2,21 @@
 
 use anyhow::{Result, anyhow, bail};
 use jiff::Timestamp;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Resource};
+use kube::Api;
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate::api::names::{OVERRIDE_REASON, OVERRIDE_UNTIL};
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::End;
 use crate::ask::{By, ask};
+use crate::change::{annotate, confirm};
 use crate::cli;
 use crate::cluster::Cluster;
-use crate::confirm::confirm;
 use crate::connect::{Kubernetes, budget, failed};
 use crate::explain::verdict;
 use crate::show::{Paint, print};
+use crate::status::here;
 
 /// What is overridden.
 enum Target {
@@ -33,7 +31,9 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Override) -> Result<End>
     let what = match &target {
         Target::Pod(pod) => {
             let answer = ask(of, &of.namespace, pod, By::Delete).await?;
-            let told = verdict(&format!("{}/{pod}", of.namespace), &answer, None);
+            let clusters = here(of).await?;
+            let cluster = clusters.iter().find(|c| c.has_pod(&of.namespace, pod));
+            let told = verdict(&format!("{}/{pod}", of.namespace), &answer, cluster);
             format!(
                 "{told}Until {until} every delete and eviction of {pod} passes, whatever the rest of its cluster does. If its member is needed, the cluster cannot be written to until it is back."
             )
@@ -93,39 +93,4 @@ async fn target(of: &Kubernetes, given: &str) -> Result<Target> {
             of.namespace
         )
     })
-}
-
-/// Sets annotations on an object of the user's namespace.
-pub(crate) async fn annotate<K>(
-    of: &Kubernetes,
-    name: &str,
-    annotations: &serde_json::Value,
-) -> Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
-    change::<K>(of, name, &json!({"metadata": {"annotations": annotations}})).await
-}
-
-/// Changes an object of the user's namespace.
-pub(crate) async fn change<K>(of: &Kubernetes, name: &str, patch: &serde_json::Value) -> Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-{
-    let api = Api::<K>::namespaced(of.client.clone(), &of.namespace);
-    let by = PatchParams {
-        field_manager: Some("kubectl-quorum".to_owned()),
-        ..PatchParams::default()
-    };
-    match api.patch(name, &by, &Patch::Merge(patch)).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) => bail!("{name} was not changed: {}", status.message),
-        Err(error) => Err(error.into()),
-    }
 }

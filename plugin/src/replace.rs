@@ -6,11 +6,10 @@ use quorumgate::api::{QuorumDisruptionBudget, ReplaceMode};
 use serde_json::json;
 
 use crate::End;
+use crate::change::{annotate, confirm};
 use crate::cli;
 use crate::cluster::Cluster;
-use crate::confirm::confirm;
 use crate::connect::{Kubernetes, budget};
-use crate::overrides::annotate;
 use crate::show::{Paint, print};
 use crate::status::here;
 

@@ -8,11 +8,10 @@ use quorumgate::api::{QuorumDisruptionBudget, Updater};
 use serde_json::json;
 
 use crate::End;
+use crate::change::{annotate, change, confirm};
 use crate::cli;
 use crate::cluster::{Cluster, Rollout, RolloutState};
-use crate::confirm::confirm;
 use crate::connect::{Kubernetes, budget, failed};
-use crate::overrides::{annotate, change};
 use crate::show::{Paint, print};
 
 pub(crate) async fn run(of: &Kubernetes, command: &cli::Rollout, paint: Paint) -> Result<End> {

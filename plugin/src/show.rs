@@ -3,6 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use anyhow::Result;
+use clap::ValueEnum;
 use comfy_table::{Cell, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
 
@@ -11,12 +12,27 @@ use crate::cli::Form;
 /// The most columns of a table.
 const WIDTH: u16 = 100;
 
-/// Whether to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Paint {
-    OnTerminal,
+    /// On a terminal.
+    Auto,
+    /// Always.
     Always,
+    /// Never.
     Never,
+}
+
+impl Paint {
+    /// The same, unless the environment has `NO_COLOR` and nobody chose.
+    pub(crate) fn by_environment(self) -> Self {
+        let unwanted = std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty());
+        if self == Self::Auto && unwanted {
+            Self::Never
+        } else {
+            self
+        }
+    }
 }
 
 /// How a word is meant, which its colour shows.
@@ -49,7 +65,7 @@ pub(crate) fn table(headings: &[&str], rows: Vec<Vec<Cell>>, paint: Paint) -> St
     match paint {
         Paint::Always => table.enforce_styling(),
         Paint::Never => table.force_no_tty(),
-        Paint::OnTerminal => &mut table,
+        Paint::Auto => &mut table,
     };
     if !headings.is_empty() {
         table.set_header(headings);
@@ -113,6 +129,6 @@ mod tests {
         assert!(!plain.contains('\x1b'), "{plain}");
         assert!(table(&headings, rows(), Paint::Always).contains('\x1b'));
         // The output of tests is no terminal.
-        assert!(!table(&headings, rows(), Paint::OnTerminal).contains('\x1b'));
+        assert!(!table(&headings, rows(), Paint::Auto).contains('\x1b'));
     }
 }

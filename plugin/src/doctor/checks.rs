@@ -74,22 +74,12 @@ async fn webhooks(client: &Client, name: &str) -> Vec<Finding> {
     let validating = Api::<ValidatingWebhookConfiguration>::all(client.clone());
     let mutating = Api::<MutatingWebhookConfiguration>::all(client.clone());
     let validating = validating.get_opt(name).await.map(|found| {
-        let hooks = found.and_then(|found| found.webhooks);
-        hooks.map(|hooks| {
-            hooks
-                .into_iter()
-                .map(|h| (h.name, h.client_config))
-                .collect()
-        })
+        let hooks = found?.webhooks?.into_iter();
+        Some(hooks.map(|h| (h.name, h.client_config)).collect())
     });
     let mutating = mutating.get_opt(name).await.map(|found| {
-        let hooks = found.and_then(|found| found.webhooks);
-        hooks.map(|hooks| {
-            hooks
-                .into_iter()
-                .map(|h| (h.name, h.client_config))
-                .collect()
-        })
+        let hooks = found?.webhooks?.into_iter();
+        Some(hooks.map(|h| (h.name, h.client_config)).collect())
     });
     let told = [
         (format!("ValidatingWebhookConfiguration {name}"), validating),
