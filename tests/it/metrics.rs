@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 use quorumgate::quorum::ClusterRef;
@@ -11,6 +10,7 @@ use quorumgate::telemetry::metrics::{
     ClusterNumbers, ClusterState, MadeCertificate, Metrics, Phase,
 };
 
+use crate::pages::is_up_to_date;
 use crate::sources::files_below;
 
 /// For each metric, without the prefix, when to look at it.
@@ -271,16 +271,7 @@ fn shown() -> Metrics {
 
 #[test]
 fn the_document_is_what_the_program_exposes() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
-    let made = Known::read().document();
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &made).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == made,
-        "docs/metrics.md is out of date: run make metrics, and read the difference"
-    );
+    is_up_to_date("docs/metrics.md", &Known::read().document(), "make metrics");
 }
 
 /// A metric without a series is not in the exposition, so it would be missing in the document.

@@ -10,14 +10,17 @@ use serde_json::Value;
 
 use crate::manifests::documents;
 
-/// Compares a page with what the program says, or writes it anew.
-fn is_up_to_date(path: &str, made: &str) {
+/// Compares a page with what the program says, or writes it anew, as `command` does.
+pub(crate) fn is_up_to_date(path: &str, made: &str, command: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&file, made).unwrap();
     }
     let written = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(written == made, "{path} is out of date: run make pages");
+    assert!(
+        written == made,
+        "{path} is out of date: run {command}, and read the difference"
+    );
 }
 
 #[test]
@@ -53,7 +56,7 @@ fn the_page_of_fields_has_every_field_of_the_custom_resources() {
         }
     }
     assert!(page.lines().count() > 100, "{page}");
-    is_up_to_date("docs/fields.md", &page);
+    is_up_to_date("docs/fields.md", &page, "make pages");
 }
 
 /// The rows of everything below `path`.
@@ -150,5 +153,5 @@ fn the_page_of_options_has_every_option_of_every_command() {
             .unwrap();
         }
     }
-    is_up_to_date("docs/options.md", &page);
+    is_up_to_date("docs/options.md", &page, "make pages");
 }

@@ -35,12 +35,7 @@ async fn a_corrupt_follower_is_replaced_and_of_two_none_is_on_etcd_3_7() -> Resu
     alter(&world, "etcd-1", OTHER, Altered::GoesOn).await?;
     alarmed(&world).await?;
     wish(&world, &json!({"replace": "Auto"})).await?;
-    world
-        .reported("DataProtected", |c| {
-            c.status == "False" && c.message.contains("nobody knows whose data is right")
-        })
-        .await?;
-    ensure!(world.last_seq().await? == seq, "something was permitted");
+    is_held_for_want_of_proof(&world, seq).await?;
     world.close().await
 }
 
@@ -173,13 +168,20 @@ async fn an_alarm_that_nothing_confirms_replaces_the_member_only_if_a_person_ins
     for pod in ["etcd-0", "etcd-1"] {
         accuse(&world, world.etcd.member(pod).await?.id).await?;
     }
+    is_held_for_want_of_proof(&world, seq).await?;
+    world.close().await
+}
+
+/// Waits until the gate says that nobody knows whose data is right. Nothing was permitted since
+/// `seq`.
+async fn is_held_for_want_of_proof(world: &World, seq: i64) -> Result<()> {
     world
         .reported("DataProtected", |c| {
             c.status == "False" && c.message.contains("nobody knows whose data is right")
         })
         .await?;
     ensure!(world.last_seq().await? == seq, "something was permitted");
-    world.close().await
+    Ok(())
 }
 
 /// Alters the value of [`KEY`] in a member.

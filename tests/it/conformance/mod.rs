@@ -12,9 +12,8 @@ mod strimzi;
 mod table;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 
+use crate::pages::is_up_to_date;
 use crate::sources::Tests;
 use row::{Ours, Row};
 use rows::groups;
@@ -25,17 +24,8 @@ fn rows() -> Vec<&'static Row> {
 
 #[test]
 fn the_document_is_what_the_rows_say() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/conformance.md");
     let made = table::document(&groups(), &Tests::read());
-    if std::env::var_os("UPDATE").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, &made).unwrap();
-    }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == made,
-        "docs/conformance.md is out of date: run make conformance, and read the difference"
-    );
+    is_up_to_date("docs/conformance.md", &made, "make conformance");
 }
 
 #[test]
