@@ -12,8 +12,8 @@ export RUST_LIB_BACKTRACE ?= 0
 .PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
-	$(CARGO) build --locked
-	$(CARGO) run --locked --quiet --example demo -- $(ARGS)
+	$(CARGO) build --locked --workspace --example demo
+	"$${CARGO_TARGET_DIR:-target}/debug/examples/demo" $(ARGS)
 
 test: setup check unit testbed e2e   ## everything, in the order of what fails fastest
 
@@ -28,7 +28,7 @@ mutants: setup               ## are the tests of core/ worth anything? Half an h
 	scripts/mutants $(FILES)
 
 testbed: setup               ## builds the control plane and etcd into the cache, once
-	$(CARGO) run --locked --quiet --package quorumgate-testbed -- build
+	scripts/testbed build
 
 e2e: setup testbed           ## against real etcd processes and a real control plane
 	scripts/e2e $(TESTS)
@@ -44,8 +44,8 @@ cluster:                     ## the core cases on the cluster that KUBECONFIG na
 	$(CARGO) test --locked --test cluster -- $(CASES)
 
 chaos: setup testbed         ## everything at once and at random, on a control plane of its own; OPS=10000 SEED=7
-	$(CARGO) build --locked
-	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) $(CARGO) test --locked --test e2e -- --nocapture chaos::
+	$(CARGO) build --locked --workspace
+	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::
 
 bench: setup testbed         ## ratios in one run
 	$(CARGO) bench --locked $(addprefix --bench ,$(BENCHES))

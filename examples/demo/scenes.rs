@@ -171,7 +171,7 @@ async fn ending(stage: Stage, keep: bool) -> Result<()> {
     gate.close().await?;
     sandbox.close().await?;
     say(
-        "`make demo ARGS=--keep` leaves it all running; `cargo run -p quorumgate-testbed -- down` stops the control plane.",
+        "`make demo ARGS=--keep` leaves it all running; `scripts/testbed down` stops the control plane.",
     );
     if report.acknowledged.is_empty() {
         bail!("the writer never got a write through");
