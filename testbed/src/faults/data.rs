@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::signal::Signal;
 
 use super::PodFaults;
@@ -63,6 +64,51 @@ impl PodFaults {
         }
         Ok(())
     }
+}
+
+/// Exchanges the data of two members, and kills both. The node starts each on the other's data, as
+/// if their volumes had been confused. `volumes` are the directories of their volumes on this
+/// machine.
+///
+/// # Errors
+///
+/// Fails if one of them does not run, and then changes nothing.
+pub fn swap_data(members: [&PodFaults; 2], volumes: [&Path; 2]) -> Result<()> {
+    let [one, other] = members;
+    let processes = [one.running_etcd()?, other.running_etcd()?].concat();
+    for process in &processes {
+        process.signal(Signal::SIGSTOP)?;
+    }
+    let swapped = exchange(volumes);
+    let signal = if swapped.is_ok() {
+        Signal::SIGKILL
+    } else {
+        Signal::SIGCONT
+    };
+    for process in &processes {
+        // A process that its node killed meanwhile needs nothing.
+        let _ = process.signal(signal);
+    }
+    swapped
+}
+
+/// Exchanges what is in two directories, each entry at once. The directories stay, since pods have
+/// them mounted.
+fn exchange([one, other]: [&Path; 2]) -> Result<()> {
+    let entries = fs::read_dir(one).with_context(|| format!("no {}", one.display()))?;
+    for entry in entries {
+        let name = entry?.file_name();
+        let pair = [one.join(&name), other.join(&name)];
+        renameat2(
+            AT_FDCWD,
+            &pair[0],
+            AT_FDCWD,
+            &pair[1],
+            RenameFlags::RENAME_EXCHANGE,
+        )
+        .with_context(|| format!("cannot exchange {} and its like", pair[0].display()))?;
+    }
+    Ok(())
 }
 
 /// Replaces bytes of a file in place.

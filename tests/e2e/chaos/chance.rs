@@ -74,7 +74,7 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
     let member = format!("{name}-{ordinal}");
     let by = way(chance);
     let length = Duration::from_millis(chance.u64(200..3500));
-    match chance.u32(..256) {
+    match chance.u32(..262) {
         0..100 => Operation::AskUntilItGoes(cluster, by, member),
         100..118 => Operation::Ask(cluster, by, member),
         118..124 => Operation::Force(cluster, member),
@@ -93,6 +93,10 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
         223..231 => Operation::LoseVolume(cluster, member),
         231..239 => Operation::Replace(cluster, member),
         239..247 => Operation::Defragment(cluster, member),
+        247..253 => {
+            let neighbour = format!("{name}-{}", (ordinal + 1) % members);
+            Operation::Swap(cluster, [member, neighbour], length)
+        }
         _ => {
             size.members = if members == SIZES[0] {
                 SIZES[1]

@@ -1,9 +1,10 @@
-//! Members that lose their volumes, that are replaced because somebody asks for it, and whose
-//! databases others defragment.
+//! Members that lose their volumes or run on each other's data, that are replaced because somebody
+//! asks for it, and whose databases others defragment.
 //!
 //! A member is replaced in a cluster of three only: the template names three members, and etcd
 //! starts nobody who does not know all others by name.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -13,7 +14,9 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults::{PodFaults, swap_data};
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::chance::SIZES;
 use super::operation::Broken;
@@ -65,6 +68,49 @@ pub(super) async fn replace(stage: &Stage, cluster: usize, member: &str) -> Resu
     let replaced = replaced(stage, cluster, member, id).await;
     stage.was_replaced(member, since, Replaced::Asked);
     replaced
+}
+
+/// Lets two members run on each other's data for a while. The gate may permit nothing because of
+/// that which it would not permit otherwise, and both members come back with what they had.
+pub(super) async fn swap(
+    stage: &Stage,
+    cluster: usize,
+    members: [&str; 2],
+    length: Duration,
+) -> Result<()> {
+    let cluster = stage.cluster(cluster)?;
+    // Neither member is replaced meanwhile, so that each has the same volume at the end.
+    let _turn = cluster.size.lock().await;
+    let since = Timestamp::now();
+    exchange(stage, members).await.map_err(|why| nobody(&why))?;
+    sleep(length).await;
+    let again = eventually(DONE, format!("{members:?} have their own data"), || {
+        exchange(stage, members)
+    })
+    .await;
+    for member in members {
+        stage.was_broken(Broken::Member(member.to_owned()), since);
+    }
+    again
+}
+
+/// Exchanges the data of two members that run.
+async fn exchange(stage: &Stage, members: [&str; 2]) -> Result<()> {
+    let [one, other] = members;
+    let faults = [
+        PodFaults::of(&stage.world.sandbox, one).await?,
+        PodFaults::of(&stage.world.sandbox, other).await?,
+    ];
+    let volumes = [directory(stage, one).await?, directory(stage, other).await?];
+    swap_data(faults.each_ref(), volumes.each_ref().map(PathBuf::as_path))
+}
+
+/// The directory of the member's volume on this machine.
+async fn directory(stage: &Stage, member: &str) -> Result<PathBuf> {
+    let volumes: Api<PersistentVolume> = Api::all(stage.world.sandbox.client());
+    let volume = volumes.get(&volume(stage, member).await?).await?;
+    let directory = volume.spec.and_then(|spec| spec.host_path);
+    Ok(directory.context("it is no directory")?.path.into())
 }
 
 /// Defragments a member as `etcdctl defrag` does, without asking the gate.

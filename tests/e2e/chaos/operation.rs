@@ -36,6 +36,7 @@ pub(super) enum Operation {
     Hang(usize, usize, String, Hang),
     Scale(usize, u32),
     LoseVolume(usize, String),
+    Swap(usize, [String; 2], Duration),
     Replace(usize, String),
     Defragment(usize, String),
     Rotate(Certificates),
@@ -89,6 +90,7 @@ impl Operation {
             Self::DrainUntilDone(_)
                 | Self::Scale(..)
                 | Self::LoseVolume(..)
+                | Self::Swap(..)
                 | Self::Replace(..)
                 | Self::PowerOff(..)
                 | Self::LoseNode(_)
@@ -128,6 +130,9 @@ impl Operation {
             }
             Self::Scale(cluster, members) => sizes::reach(stage, cluster, members).await,
             Self::LoseVolume(cluster, member) => data::lose(stage, cluster, &member).await,
+            Self::Swap(cluster, [one, other], length) => {
+                data::swap(stage, cluster, [&one, &other], length).await
+            }
             Self::Replace(cluster, member) => data::replace(stage, cluster, &member).await,
             Self::Defragment(cluster, member) => data::defragment(stage, cluster, &member).await,
             Self::AskUntilItGoes(cluster, by, member) => {
