@@ -65,10 +65,10 @@ async fn build(profile: &Path, sources: &Path) -> Result<()> {
             "build",
             "--quiet",
             "--offline",
+            // By itself the package would have dependencies with other features, built once more.
+            "--workspace",
             "--bin",
             NAME,
-            "--package",
-            env!("CARGO_PKG_NAME"),
             "--profile",
             name,
         ])
