@@ -9,7 +9,7 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image setup testbed
+.PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image image-binaries setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked --workspace --example demo
@@ -77,8 +77,12 @@ alerts: setup                ## do the alerts fire when they should, can the das
 conformance: setup           ## writes docs/conformance.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it conformance::the_document
 
-image:                       ## needs docker or podman; IMAGE=registry/quorumgate:tag, and the same in manifests/base/kustomization.yaml
+image:                       ## needs docker; IMAGE=registry/quorumgate:tag, and the same in manifests/base/kustomization.yaml
+	scripts/image-binaries host
 	docker build --tag $(IMAGE) .
+
+image-binaries: setup        ## the program of the image for amd64 and arm64, without docker; ARGS=--compare builds each twice
+	scripts/image-binaries $(ARGS)
 
 setup:
 	@scripts/setup

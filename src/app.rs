@@ -2,6 +2,7 @@
 
 mod bounded;
 mod check;
+mod counted;
 mod descriptors;
 mod end;
 mod kubernetes;
@@ -103,7 +104,7 @@ async fn run(options: cli::Run) -> Result<()> {
     let dropped = log.dropped();
     metrics.watch_log(move || u64::try_from(dropped.dropped_lines()).unwrap_or(u64::MAX));
     let certificate = certificate(&options, &clock, &metrics)?;
-    let client = kubernetes::connect().await?;
+    let client = kubernetes::connect(&metrics).await?;
     let own_username = kubernetes::own_username(&client, options.any_username).await?;
     if options.settle_time < SAFE_SETTLE_TIME {
         warn!(

@@ -2,6 +2,7 @@
 //! and by the authority that the webhook configurations name.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -29,7 +30,7 @@ struct Door {
 
 pub(super) async fn run(options: cli::Check) -> Result<()> {
     crate::install_crypto_provider();
-    let client = kubernetes::connect().await?;
+    let client = kubernetes::connect(&Arc::default()).await?;
     let until = monotonic_now() + options.timeout;
     loop {
         match all_answer(&client, &options.webhook_configuration).await {

@@ -1,5 +1,6 @@
 //! The connection to the API server, and the username that the API server knows this process by.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -10,6 +11,8 @@ use kube::{Api, Client, Config};
 use tracing::warn;
 
 use super::bounded::Bound;
+use super::counted::Count;
+use crate::telemetry::metrics::Metrics;
 
 /// The time limit for an answer of the API server: far above the usual time, and below the settle
 /// time.
@@ -19,7 +22,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// A client for the cluster that KUBECONFIG names or, without it, for the cluster of this pod.
-pub(super) async fn connect() -> Result<Client> {
+/// Its requests are counted in `metrics`.
+pub(super) async fn connect(metrics: &Arc<Metrics>) -> Result<Client> {
     let mut config = Config::infer()
         .await
         .context("no Kubernetes cluster: set KUBECONFIG, or run in a pod with a service account")?;
@@ -29,6 +33,7 @@ pub(super) async fn connect() -> Result<Client> {
     let client = ClientBuilder::try_from(config)
         .with_context(|| format!("cannot make a client for the Kubernetes API at {address}"))?
         .with_layer(&Bound(ANSWER))
+        .with_layer(&Count(Arc::clone(metrics)))
         .build();
     client
         .apiserver_version()

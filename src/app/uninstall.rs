@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -33,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
     crate::install_crypto_provider();
-    let client = kubernetes::connect().await?;
+    let client = kubernetes::connect(&Arc::default()).await?;
     let removal = Removal { client, options };
     let Removal { client, options } = &removal;
     removal

@@ -62,7 +62,7 @@ impl Observer {
         let world = self.world(page, None, Kind::Delete).await?;
         let mut round = self.ask(world.endpoints(), &usual, latest).await;
         self.explain_silence(&world, &mut round, latest).await;
-        self.count_failures(&round);
+        self.count(&round);
         let ages = self.ages(page, self.clock().instant());
         Ok(self.assemble(page, None, world, (round, ages)))
     }
@@ -123,7 +123,7 @@ impl Observer {
             self.ask(world.endpoints(), &usual, latest).await
         };
         self.explain_silence(&world, &mut round, latest).await;
-        self.count_failures(&round);
+        self.count(&round);
         let ages = self.ages(page, self.clock().instant());
         let look = self.assemble(page, Some(name), world, (round, ages));
         Ok(Sooner::Full(Box::new(look)))
@@ -195,7 +195,8 @@ impl Observer {
         Box::pin(join_all(asked)).await;
     }
 
-    fn count_failures(&self, round: &Round) {
+    fn count(&self, round: &Round) {
+        self.metrics().probed(round.probes.len());
         let unusable = |probe: &Probe| {
             let status = probe.status.as_ref().err();
             status.or(probe.read.as_ref().err()).cloned()

@@ -2,6 +2,7 @@
 //! global registry.
 
 mod clusters;
+mod process;
 mod reachability;
 mod rollout;
 
@@ -22,6 +23,7 @@ pub use clusters::{ClusterMetrics, ClusterNumbers, ClusterState};
 pub use reachability::ReachabilityMetrics;
 pub use rollout::RolloutMetrics;
 
+use self::process::Process;
 use super::unauthenticated::UNAUTHENTICATED;
 
 /// Bucket bounds in seconds. A judgement ends within the 4.5 s that the webhook has; a decision
@@ -60,6 +62,12 @@ struct Decision {
 struct Rejection {
     hook: &'static str,
     reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ApiRequest {
+    method: &'static str,
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -114,11 +122,15 @@ pub struct Metrics {
     /// Metrics of every cluster, on the replica that leads.
     pub clusters: ClusterMetrics,
     registry: Registry,
+    /// The metrics of the process, whose names have no prefix.
+    process: Registry,
     decisions: Family<Decision, Counter>,
     rejections: Family<Rejection, Counter>,
     durations: Family<PhaseLabel, Histogram>,
     in_flight: Gauge,
+    api_requests: Family<ApiRequest, Counter>,
     ledger_conflicts: Counter,
+    probes: Counter,
     probe_failures: Family<ReasonLabel, Counter>,
     certificate_expiry: Gauge<f64, AtomicU64>,
     certificate_reloads: Counter,
@@ -149,16 +161,21 @@ impl Metrics {
     /// Registers every metric, at zero.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("quorumgate");
+        let mut process = Registry::default();
+        process.register_collector(Box::new(Process));
         let mut metrics = Self {
             rollout: RolloutMetrics::registered(&mut registry),
             reachability: ReachabilityMetrics::registered(&mut registry),
             clusters: ClusterMetrics::registered(&mut registry),
             registry,
+            process,
             decisions: Family::default(),
             rejections: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(SECONDS)),
             in_flight: Gauge::default(),
+            api_requests: Family::default(),
             ledger_conflicts: Counter::default(),
+            probes: Counter::default(),
             probe_failures: Family::default(),
             certificate_expiry: Gauge::default(),
             certificate_reloads: Counter::default(),
@@ -204,6 +221,16 @@ impl Metrics {
             "ledger_conflicts",
             "Writes to a budget that the API server refused because somebody else wrote first; each was judged again",
             self.ledger_conflicts.clone(),
+        );
+        registry.register(
+            "api_requests",
+            "Requests to the API server, by HTTP method and outcome; a watch counts once, when it begins",
+            self.api_requests.clone(),
+        );
+        registry.register(
+            "probes",
+            "Members of etcd that were asked for decisions",
+            self.probes.clone(),
         );
         registry.register(
             "probe_failures",
@@ -304,6 +331,18 @@ impl Metrics {
         self.ledger_conflicts.inc();
     }
 
+    /// Counts a request to the API server with its outcome.
+    pub fn api_answered(&self, method: &'static str, outcome: &'static str) {
+        let label = ApiRequest { method, outcome };
+        self.api_requests.get_or_create(&label).inc();
+    }
+
+    /// Counts members that were asked.
+    pub fn probed(&self, members: usize) {
+        self.probes
+            .inc_by(u64::try_from(members).unwrap_or(u64::MAX));
+    }
+
     /// Counts a question to a member that got no usable answer.
     pub fn probe_failed(&self, reason: &'static str) {
         self.probe_failures
@@ -373,7 +412,9 @@ impl Metrics {
         let left_out = self.log_lines_left_out.inner();
         left_out.store(UNAUTHENTICATED.left_out(), Ordering::Relaxed);
         let mut page = String::new();
-        text::encode(&mut page, &self.registry)?;
+        text::encode_registry(&mut page, &self.process)?;
+        text::encode_registry(&mut page, &self.registry)?;
+        text::encode_eof(&mut page)?;
         Ok(page)
     }
 }

@@ -15,6 +15,7 @@ mod comments;
 mod conformance;
 mod dashboard;
 mod documents;
+mod image;
 mod manifests;
 mod metrics;
 mod pages;
