@@ -9,8 +9,8 @@ use crate::members::sidecar::nothing_acts;
 use crate::members::volumes::are_told_until_put_right;
 use crate::replacement::kills::goes_on_before_each_step;
 use crate::replacement::{
-    an_emptied_member_diverges, by_pod_with_a_trace, nothing_is_lost_with_quorum, one_is_lost,
-    owned_are_left_alone, two_lost,
+    by_pod_with_a_trace, nothing_is_lost_with_quorum, one_is_lost, owned_are_left_alone, two_lost,
+    two_lost_lose_every_write,
 };
 
 /// Tests of a case: the name, the case, its version, and the name of its world.
@@ -33,7 +33,7 @@ tests! {
     a_replacement_goes_on_before_each_step_on_etcd_3_7: goes_on_before_each_step, V3_7, "killed-3-7";
     two_lost_volumes_make_no_empty_quorum_on_etcd_3_4: two_lost, V3_4, "lost-3-4";
     two_lost_volumes_make_no_empty_quorum_on_etcd_3_6: two_lost, V3_6, "lost-3-6";
-    without_the_gate_an_emptied_member_diverges_on_etcd_3_7: an_emptied_member_diverges, V3_7, "bare-3-7";
+    without_the_gate_two_lost_volumes_lose_every_write_on_etcd_3_7: two_lost_lose_every_write, V3_7, "bare-3-7";
     by_the_pod_a_claim_goes_with_a_trace_on_etcd_3_4: by_pod_with_a_trace, V3_4, "pod-3-4";
     by_the_pod_a_claim_goes_with_a_trace_on_etcd_3_5: by_pod_with_a_trace, V3_5, "pod-3-5";
     by_the_pod_a_claim_goes_with_a_trace_on_etcd_3_6: by_pod_with_a_trace, V3_6, "pod-3-6";
