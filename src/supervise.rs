@@ -168,7 +168,8 @@ impl Supervisor {
     ) where
         D: Future<Output = ()> + Send + 'static,
     {
-        self.spawn_endless(task, asked, repeat(begin, broke));
+        // There are thousands of these, and each layer around a future holds room for it twice.
+        self.spawn_endless(task, asked, repeat(begin, broke).boxed());
     }
 
     /// Starts a piece of work for one cluster that ends by itself, and that

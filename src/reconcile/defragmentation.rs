@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Run;
-use super::look::{self, Look, Problem};
+use super::look::{self, Look, Problem, ReadPermit};
 use super::workers::{RESYNC, Wake};
 use crate::api::{cause_kind, condition};
 use crate::causes::causes;
@@ -166,7 +166,9 @@ impl Driver {
 
     /// Takes one turn. Returns when to take the next.
     async fn turn(&mut self, leads: bool) -> Duration {
-        let ended = self.look_and_step(leads).boxed().await;
+        let run = Arc::clone(&self.run);
+        let permit = ReadPermit::wait(&run).await;
+        let ended = self.look_and_step(leads, permit).boxed().await;
         let pause = match ended {
             Ok(pause) => pause,
             Err(Problem::Ledger(error)) if error.begin_again() => STEP,
@@ -180,9 +182,13 @@ impl Driver {
         pause
     }
 
-    async fn look_and_step(&mut self, leads: bool) -> Result<Duration, Problem> {
+    async fn look_and_step(
+        &mut self,
+        leads: bool,
+        permit: ReadPermit<'_>,
+    ) -> Result<Duration, Problem> {
         let run = Arc::clone(&self.run);
-        let Some((page, world)) = look::read(&run, &self.cluster).await? else {
+        let Some((page, world)) = look::read(&run, &self.cluster, permit).await? else {
             return Ok(RESYNC);
         };
         let open = open(&page);

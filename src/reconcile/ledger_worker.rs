@@ -43,7 +43,7 @@ enum Problem {
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     loop {
         let outage = wake.take_outage();
-        let next = match step(&run, &cluster, outage.why()).await {
+        let next = match Box::pin(step(&run, &cluster, outage.why())).await {
             Ok(next) => {
                 outage.forget();
                 next.unwrap_or(RESYNC)

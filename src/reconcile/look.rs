@@ -1,6 +1,8 @@
 //! A look at a cluster that nobody waits for: the ledger first, then the Kubernetes half, then the
 //! members.
 
+use tokio::sync::SemaphorePermit;
+
 use super::Run;
 use crate::ledger::{LedgerError, Page};
 use crate::observe::{self, ObserveError, World};
@@ -24,9 +26,27 @@ pub(super) struct Look {
     pub(super) round: Round,
 }
 
+/// A permit to read a cluster. Few clusters are read at one time.
+///
+/// A worker takes it before it begins its turn: thousands of turns that have begun and wait would
+/// hold most of the process's memory.
+pub(super) struct ReadPermit<'a>(#[expect(dead_code, reason = "held")] Option<SemaphorePermit<'a>>);
+
+impl<'a> ReadPermit<'a> {
+    /// Waits for a permit.
+    pub(super) async fn wait(run: &'a Run) -> Self {
+        // The semaphore is never closed.
+        Self(run.reading.acquire().await.ok())
+    }
+}
+
 /// Looks at a cluster. `None` if it has no budget.
-pub(super) async fn look(run: &Run, cluster: &ClusterRef) -> Result<Option<Look>, Problem> {
-    let Some((page, world)) = read(run, cluster).await? else {
+pub(super) async fn look(
+    run: &Run,
+    cluster: &ClusterRef,
+    permit: ReadPermit<'_>,
+) -> Result<Option<Look>, Problem> {
+    let Some((page, world)) = read(run, cluster, permit).await? else {
         return Ok(None);
     };
     let observe::Look {
@@ -42,14 +62,13 @@ pub(super) async fn look(run: &Run, cluster: &ClusterRef) -> Result<Option<Look>
     }))
 }
 
-/// The ledger and the Kubernetes half. `None` if the cluster has no budget. Few clusters are read
-/// at one time, but members are asked outside of that limit, so that a cluster that hangs delays no
-/// other.
+/// The ledger and the Kubernetes half. `None` if the cluster has no budget. The permit ends with
+/// this: members are asked without one, so that a cluster that hangs delays no other.
 pub(super) async fn read(
     run: &Run,
     cluster: &ClusterRef,
+    _permit: ReadPermit<'_>,
 ) -> Result<Option<(Page, World)>, Problem> {
-    let _turn = run.reading.acquire().await;
     let Some(page) = run.ledger().read(cluster).await? else {
         return Ok(None);
     };

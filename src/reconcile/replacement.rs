@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Run;
-use super::look::{self, Look, Problem};
+use super::look::{self, Look, Problem, ReadPermit};
 use super::workers::{RESYNC, Wake};
 use crate::api::condition;
 use crate::causes::causes;
@@ -131,7 +131,9 @@ impl Driver {
 
     /// Takes one turn. Returns when to take the next; from [`LONG`] on, a wake comes first.
     async fn turn(&mut self) -> Duration {
-        match self.look_and_step().boxed().await {
+        let run = Arc::clone(&self.run);
+        let permit = ReadPermit::wait(&run).await;
+        match self.look_and_step(permit).boxed().await {
             Ok(pause) => pause,
             Err(Problem::Ledger(error)) if error.begin_again() => STEP,
             Err(problem) => {
@@ -142,9 +144,9 @@ impl Driver {
         }
     }
 
-    async fn look_and_step(&mut self) -> Result<Duration, Problem> {
+    async fn look_and_step(&mut self, permit: ReadPermit<'_>) -> Result<Duration, Problem> {
         let run = Arc::clone(&self.run);
-        let Some(look) = look::look(&run, &self.cluster).await? else {
+        let Some(look) = look::look(&run, &self.cluster, permit).await? else {
             return Ok(RESYNC);
         };
         let now = run.clock.instant();

@@ -25,7 +25,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tracing::{info, warn};
 
 use super::Run;
-use super::look::{Look, Problem, look};
+use super::look::{Look, Problem, ReadPermit, look};
 use super::strategy::kind;
 use super::workers::{RESYNC, Wake};
 use crate::causes::causes;
@@ -112,7 +112,9 @@ impl Driver {
             self.rest();
             return Pause::UntilWoken(RESYNC);
         }
-        match Box::pin(self.look_and_step()).await {
+        let run = Arc::clone(&self.run);
+        let permit = ReadPermit::wait(&run).await;
+        match Box::pin(self.look_and_step(permit)).await {
             Ok(pause) => pause,
             Err(Problem::Ledger(error)) if error.begin_again() => Pause::UntilWoken(Duration::ZERO),
             Err(problem) => {
@@ -149,8 +151,8 @@ impl Driver {
         self.run.settings.features.on_delete && kind(set) == ON_DELETE
     }
 
-    async fn look_and_step(&mut self) -> Result<Pause, Problem> {
-        let Some(look) = look(&self.run, &self.cluster).await? else {
+    async fn look_and_step(&mut self, permit: ReadPermit<'_>) -> Result<Pause, Problem> {
+        let Some(look) = look(&self.run, &self.cluster, permit).await? else {
             return Ok(Pause::UntilWoken(RESYNC));
         };
         let set = look.world.stateful_set();

@@ -15,7 +15,7 @@ use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::look::{Look, Problem, look};
+use super::look::{Look, Problem, ReadPermit, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
 use super::workers::{RESYNC, Wake};
@@ -90,7 +90,9 @@ impl Eyes {
         if !leads && !self.run.is_uneasy(&self.cluster) {
             return RESYNC;
         }
-        match Box::pin(self.look_and_show(leads)).await {
+        let run = Arc::clone(&self.run);
+        let permit = ReadPermit::wait(&run).await;
+        match Box::pin(self.look_and_show(leads, permit)).await {
             Ok(next) => next,
             Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
             Err(problem) => {
@@ -101,8 +103,12 @@ impl Eyes {
         }
     }
 
-    async fn look_and_show(&mut self, leads: bool) -> Result<Duration, Problem> {
-        let Some(look) = look(&self.run, &self.cluster).await? else {
+    async fn look_and_show(
+        &mut self,
+        leads: bool,
+        permit: ReadPermit<'_>,
+    ) -> Result<Duration, Problem> {
+        let Some(look) = look(&self.run, &self.cluster, permit).await? else {
             return Ok(RESYNC);
         };
         let mut next = self.period(&look);

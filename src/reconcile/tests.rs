@@ -270,3 +270,24 @@ async fn a_budget_that_cannot_be_read_keeps_nobody_from_being_ready() {
         "only {looked_after:?} are looked after"
     );
 }
+
+/// There are thousands of workers, of which nearly all wait.
+#[test]
+fn a_worker_that_waits_takes_little_memory() {
+    fn size<A, B, C, R>(_: impl Fn(A, B, C) -> R) -> usize {
+        size_of::<R>()
+    }
+    let duties = [
+        ("ledger", size(super::ledger_worker::keep)),
+        ("status", size(super::status_worker::keep)),
+        ("rollout", size(super::rollout::keep)),
+        ("defragmentation", size(super::defragmentation::keep)),
+        ("replacement", size(super::replacement::keep)),
+    ];
+    for (duty, bytes) in duties {
+        assert!(
+            bytes <= 2048,
+            "{duty}: {bytes} bytes; box what is only needed at work"
+        );
+    }
+}

@@ -13,7 +13,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node, PodTemplateSpec};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
@@ -132,6 +132,7 @@ where
 /// The caches, one per kind.
 pub(super) struct Watches {
     pub(super) budgets: Cache<QuorumDisruptionBudget>,
+    /// The StatefulSets, without their templates.
     pub(super) stateful_sets: Cache<StatefulSet>,
     pub(super) pods: Cache<SlimPod>,
     pub(super) disruption_budgets: Cache<PodDisruptionBudget>,
@@ -333,6 +334,16 @@ fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptio
     }
 }
 
+/// A StatefulSet without its templates, which are most of it. The caches are only asked for its
+/// metadata, its replicas, its strategy and its status.
+fn without_templates(mut set: StatefulSet) -> StatefulSet {
+    if let Some(spec) = &mut set.spec {
+        spec.template = PodTemplateSpec::default();
+        spec.volume_claim_templates = None;
+    }
+    set
+}
+
 /// Opens every watch. The returned futures keep them going; each has the kind that it watches.
 pub(super) fn open(
     client: &Client,
@@ -354,7 +365,9 @@ pub(super) fn open(
         |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
     let watches = Watches {
         budgets: opening.cache_of(&any(), or_empty, |budget| named(budget).map(Change::Budget)),
-        stateful_sets: opening.cache(&any(), |set| named(set).map(Change::StatefulSet)),
+        stateful_sets: opening.cache_of(&any(), without_templates, |set| {
+            named(set).map(Change::StatefulSet)
+        }),
         pods: opening.cache(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
         disruption_budgets: opening.cache(&any(), in_namespace),
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
@@ -374,4 +387,34 @@ pub(super) fn open(
         }),
     };
     (watches, opening.following)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cached_stateful_set_has_all_but_its_templates() {
+        let whole: StatefulSet = serde_json::from_value(json!({
+            "metadata": {"name": "etcd", "namespace": "db", "labels": {"app": "etcd"}},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": {"app": "etcd"}},
+                "updateStrategy": {"type": "OnDelete"},
+                "template": {"spec": {"containers": [{"name": "etcd", "image": "etcd"}]}},
+                "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
+            },
+            "status": {"replicas": 3, "updateRevision": "etcd-1"},
+        }))
+        .unwrap();
+        let cached = without_templates(whole.clone());
+        let mut expected = whole.clone();
+        let spec = expected.spec.as_mut().unwrap();
+        spec.template = PodTemplateSpec::default();
+        spec.volume_claim_templates = None;
+        assert_ne!(cached, whole);
+        assert_eq!(cached, expected);
+    }
 }
