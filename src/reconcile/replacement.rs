@@ -213,6 +213,10 @@ impl Driver {
             Step::DeleteClaim { pod, uid } => self.delete_claim(look, gathered, &pod, &uid).await,
             Step::DeletePod { pod, uid } => self.delete_pod(look, &pod, &uid).await,
             Step::Release { pod, uid } => self.release(look, &pod, &uid).await,
+            Step::RecordVolume { pod, id } => {
+                return self.record_volume(look, gathered, &pod, id).await;
+            }
+            Step::Renew { record } => self.renew(look, &record).await,
             Step::Promote { pod, id } => self.promote(look, &pod, id).await,
             Step::Settle { pod } => return self.settle(look, gathered, &pod).await,
             Step::Undo { pod, because } => {

@@ -39,7 +39,8 @@ pub(crate) use steps::{carry_out, remove, write};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Record {
     pub(crate) target: u8,
-    /// Whether etcd listed the member, so that its id is to be removed.
+    /// Whether etcd listed the member, so that its id is to be removed. No longer once the volume
+    /// of the new id is recorded: the id on record is the new one then.
     pub(crate) listed: bool,
     /// The pod that is to go.
     pub(crate) pod: Named,
@@ -66,6 +67,8 @@ pub(crate) enum Step {
     DeleteClaim,
     DeletePod,
     Release,
+    RecordVolume,
+    /// The volume of the learner is on record by then, so the id on record is the learner's.
     Promote,
     Settle,
     Undo,
@@ -183,7 +186,7 @@ pub(crate) fn plan(state: &mut State, scenario: &Scenario) {
         }
         Step::Grant(_) | Step::Remove => state.replacer = Replacer::Planned { target, step },
         Step::Undo if !calls_are_over(state, n, scenario) => {}
-        Step::Settle | Step::Undo => {
+        Step::RecordVolume | Step::Settle | Step::Undo => {
             state.replacer = Replacer::Decided {
                 target,
                 step,

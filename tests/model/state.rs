@@ -113,6 +113,8 @@ pub(crate) enum Volume {
     Blank,
     /// A new claim, and the member has started on it.
     New,
+    /// A new claim with the data of a member that was removed. etcd never starts on it.
+    Stale,
 }
 
 /// The member's entry in etcd's member list.
@@ -396,7 +398,7 @@ impl Volume {
 
     /// Whether a member's data is on it.
     pub(crate) fn has_data(self) -> bool {
-        self.is_usable() && self != Self::Blank
+        self.is_usable() && !matches!(self, Self::Blank | Self::Stale)
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn can_start(member: Member) -> bool {
     let has_identity = match member.volume {
         Volume::Own | Volume::Going => !member.renewed,
         Volume::Blank | Volume::New => true,
-        Volume::Failed | Volume::FailedGoing | Volume::None => false,
+        Volume::Failed | Volume::FailedGoing | Volume::None | Volume::Stale => false,
     };
     member.listed != Listed::No && has_identity
 }

@@ -55,6 +55,15 @@ pub(super) fn begun(record: &Record, proof: Option<&Proof>, now: Timestamp) -> R
     }
 }
 
+/// The record of a replacement that gives up another claim and another pod than it began with.
+pub(super) fn renewed(open: &ReplacementStatus, record: &Record) -> ReplacementStatus {
+    ReplacementStatus {
+        old_claim_uid: record.old_claim.clone(),
+        old_pod_uid: record.old_pod.as_ref().map(ToString::to_string),
+        ..open.clone()
+    }
+}
+
 /// A time as the API server keeps it, in whole seconds.
 pub(super) fn time(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))

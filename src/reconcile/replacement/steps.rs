@@ -48,6 +48,13 @@ impl Driver {
         Ok(())
     }
 
+    /// Renews the grant, and writes the claim and the pod to give up into the record.
+    pub(super) async fn renew(&self, look: &Look, record: &Record) -> Done {
+        let open = record::open(&look.page).ok_or("nothing is on record any more")?;
+        let renewed = record::renewed(open, record);
+        self.ask(look, &record.member, Some(renewed)).await
+    }
+
     /// Renews the grant, and removes the member from etcd.
     pub(super) async fn remove(&mut self, look: &Look, pod: &PodName, id: MemberId) -> Done {
         let latest = self.run.clock.instant() + PATIENCE;
@@ -96,6 +103,36 @@ impl Driver {
         let endpoint = other(look, pod)?;
         let adding = self.run.judge.admin().add_learner(endpoint, urls, deadline);
         adding.await.map_err(|error| causes(&error))
+    }
+
+    /// Records the volume on which the new member runs.
+    pub(super) async fn record_volume(
+        &self,
+        look: &Look,
+        gathered: &Gathered,
+        pod: &PodName,
+        id: MemberId,
+    ) -> Result<Duration, Problem> {
+        let member = look.snapshot.member(pod).filter(|m| m.id == Some(id));
+        let incarnation = member.and_then(|m| m.pod.as_ref());
+        let volume = gathered.claims.get(pod).and_then(|c| c.volume.clone());
+        let (Some(incarnation), Some(volume)) = (incarnation, volume) else {
+            return Ok(WAITING);
+        };
+        let mut volumes = look.page.volume_records();
+        let record = VolumeRecord {
+            id,
+            pod: incarnation.uid.clone(),
+            volume,
+        };
+        volumes.insert(pod.clone(), record);
+        let update = StatusUpdate {
+            volumes: Some(volumes),
+            ..StatusUpdate::default()
+        };
+        self.run.ledger().update(&look.page, update).await?;
+        self.run.metrics.replacement_step("record-volume");
+        Ok(STEP)
     }
 
     /// Promotes the learner.

@@ -9,7 +9,6 @@ use kube::Api;
 use kube::api::DeleteParams;
 use quorumgate_testbed::control_plane::audit::AuditLog;
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
-use quorumgate_testbed::faults::{self, Standing};
 use quorumgate_testbed::writer::Writer;
 use quorumgate_testbed::{Sandbox, eventually};
 use serde_json::{Value, json};
@@ -22,7 +21,7 @@ use crate::rollouts::kills::driver;
 use crate::world::{SOON, World};
 
 /// Every step of the replacement of a leader, in order, by its name in logs and metrics.
-const STEPS: [&str; 9] = [
+const STEPS: [&str; 10] = [
     "grant",
     "move-leader",
     "remove-member",
@@ -30,6 +29,7 @@ const STEPS: [&str; 9] = [
     "delete-claim",
     "delete-pod",
     "release",
+    "record-volume",
     "promote",
     "settle",
 ];
@@ -55,9 +55,9 @@ macro_rules! waits {
 }
 
 /// The writes with which the steps begin, and the conditions by which they are known. The two other
-/// steps are changes in etcd alone: it takes no new member for some seconds after a removal, and
-/// none is promoted that has not started.
-const WRITES: [(&str, &str, &str); 7] = [
+/// steps are changes in etcd alone. It takes no new member for some seconds after a removal. The
+/// promotion cannot be held: it comes right after the record of the volume.
+const WRITES: [(&str, &str, &str); 8] = [
     (
         "grant",
         STATUS,
@@ -87,6 +87,16 @@ const WRITES: [(&str, &str, &str); 7] = [
         concat!(waits!("oldObject"), " && !", waits!("object")),
     ),
     (
+        "record-volume",
+        STATUS,
+        concat!(
+            open!("oldObject"),
+            " && ",
+            open!("object"),
+            " && object.status.?volumes != oldObject.status.?volumes"
+        ),
+    ),
+    (
         "settle",
         STATUS,
         concat!(open!("oldObject"), " && !", open!("object")),
@@ -111,7 +121,7 @@ pub(crate) async fn goes_on_before_each_step(version: EtcdVersion, name: &str) -
     let writer = Writer::start(&world.etcd).await?;
     let member = world.etcd.leader().await?;
     let old = Old::of(&world, &member).await?;
-    let mut held = Held::all(&world, &member).await?;
+    let mut held = Held::all(&world).await?;
     request(&world, &format!("{:x}", old.id)).await?;
     let mut killed = Vec::new();
     for step in STEPS {
@@ -119,8 +129,8 @@ pub(crate) async fn goes_on_before_each_step(version: EtcdVersion, name: &str) -
         let leader = driver(&world).await?;
         world.gate.replica(leader).kill().await?;
         let next = old.next_step(&world).await?;
-        ensure!(next == step, "{next} is next, not {step}");
-        killed.push(next);
+        ensure!(is_held_before(step, next), "{next} is next, not {step}");
+        killed.push(step);
         world.gate.replica(leader).restart().await?;
         held.let_go(step).await?;
     }
@@ -141,6 +151,12 @@ pub(crate) async fn goes_on_before_each_step(version: EtcdVersion, name: &str) -
     ensure!(now == new, "replaced again");
     nothing_is_lost(writer, &world.etcd).await?;
     world.close().await
+}
+
+/// Whether the replacement waits before `step` where `next` has not had its effect yet. A promotion
+/// may come before anybody is killed.
+fn is_held_before(step: &str, next: &str) -> bool {
+    next == step || (step, next) == ("promote", "settle")
 }
 
 /// The member as it was before its replacement.
@@ -192,8 +208,14 @@ impl Old {
         if !gates(world, &self.pod).await?.is_empty() {
             return Ok("release");
         }
-        if members.iter().any(|listed| listed.is_learner) {
-            return Ok("promote");
+        if let Some(learner) = members.iter().find(|listed| listed.is_learner) {
+            let recorded = recorded(world, &self.pod).await?;
+            let is_recorded = recorded == Some(learner.id);
+            return Ok(if is_recorded {
+                "promote"
+            } else {
+                "record-volume"
+            });
         }
         ensure!(replacement.finished.is_none(), "it is over");
         Ok("settle")
@@ -203,13 +225,12 @@ impl Old {
 /// The holds that keep the gate from making its steps.
 struct Held {
     hooks: BTreeMap<&'static str, OtherHook>,
-    start: Option<Standing>,
     audit: AuditLog,
 }
 
 impl Held {
-    /// Holds every step of the replacement of the member in this pod.
-    async fn all(world: &World, pod: &str) -> Result<Self> {
+    /// Holds every step of a replacement.
+    async fn all(world: &World) -> Result<Self> {
         let mut hooks = BTreeMap::new();
         for (step, write, condition) in WRITES {
             let hook = OtherHook::of_rule(world, &name(step), rule(write)?, condition).await?;
@@ -233,7 +254,6 @@ impl Held {
         probe.remove().await?;
         Ok(Self {
             hooks,
-            start: Some(faults::hold_in_container_creating(&world.sandbox, pod)?),
             audit: world.bed().audit_log(),
         })
     }
@@ -242,7 +262,7 @@ impl Held {
     async fn reached(&self, world: &World, old: &Old, step: &str) -> Result<()> {
         eventually(REPLACED, format!("{step} is next"), || async {
             let next = old.next_step(world).await?;
-            ensure!(next == step, "it is {next}");
+            ensure!(is_held_before(step, next), "it is {next}");
             if self.hooks.contains_key(step) {
                 let events = self.audit.events(world.namespace())?;
                 let mut messages = events.iter().map(|event| &event.response_status.message);
@@ -257,9 +277,6 @@ impl Held {
     async fn let_go(&mut self, step: &str) -> Result<()> {
         if let Some(hook) = self.hooks.remove(step) {
             hook.remove().await?;
-        }
-        if step == "promote" {
-            drop(self.start.take());
         }
         Ok(())
     }
@@ -279,6 +296,15 @@ fn rule(write: &str) -> Result<Value> {
         "operations": [operation], "apiGroups": [group], "apiVersions": [version],
         "resources": [resource],
     }))
+}
+
+/// The id of the member that is on record with the volume of this pod.
+async fn recorded(world: &World, pod: &str) -> Result<Option<u64>> {
+    let status = world.budget().await?.status.unwrap_or_default();
+    let mut volumes = status.volumes.into_iter();
+    let own = volumes.find(|volume| volume.member == pod);
+    let id = own.map(|volume| u64::from_str_radix(&volume.member_id, 16));
+    Ok(id.transpose()?)
 }
 
 /// The UID of a pod's claim, and whether it terminates.

@@ -125,7 +125,12 @@ fn finding(volumes: [Volume; MEMBERS], n: usize) -> VolumeFinding {
         claim_uid: claim_uid(n, own),
         volume_id: Some(format!("volume-{n}-{own}")),
     };
-    let is_own = |n: usize| !matches!(volumes[n], Volume::None | Volume::Blank | Volume::New);
+    let is_own = |n: usize| {
+        !matches!(
+            volumes[n],
+            Volume::None | Volume::Blank | Volume::New | Volume::Stale
+        )
+    };
     let recorded: BTreeMap<PodName, Bound> = (0..MEMBERS)
         .map(|n| {
             let record = Bound {
@@ -173,7 +178,7 @@ fn translated(step: shipped::Step, facts: &Facts) -> (u8, Step) {
         u8::try_from(n).unwrap()
     };
     match step {
-        Theirs::Grant { record, .. } => {
+        Theirs::Grant { record, .. } | Theirs::Renew { record } => {
             let target = member(&record.member);
             let n = usize::from(target);
             let named = |there: Option<bool>| match there {
@@ -196,6 +201,7 @@ fn translated(step: shipped::Step, facts: &Facts) -> (u8, Step) {
         Theirs::DeleteClaim { pod, .. } => (member(&pod), Step::DeleteClaim),
         Theirs::DeletePod { pod, .. } => (member(&pod), Step::DeletePod),
         Theirs::Release { pod, .. } => (member(&pod), Step::Release),
+        Theirs::RecordVolume { pod, .. } => (member(&pod), Step::RecordVolume),
         Theirs::Promote { pod, .. } => (member(&pod), Step::Promote),
         Theirs::Settle { pod } => (member(&pod), Step::Settle),
         Theirs::Undo { pod, .. } => (member(&pod), Step::Undo),

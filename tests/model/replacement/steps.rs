@@ -2,7 +2,7 @@
 
 use quorumgate::quorum::{Replacement as Progress, majority};
 
-use super::{Call, Replacer, Step, ask_etcd_to_remove, is_only_learner};
+use super::{Call, Record, Replacer, Step, ask_etcd_to_remove, is_only_learner};
 use crate::appearance::look;
 use crate::decision::{Question, Ruling, What, rule};
 use crate::ledger::{self, For};
@@ -44,6 +44,13 @@ pub(crate) fn write(state: &mut State, scenario: &Scenario) {
                 ..budget
             }
         }
+        Step::RecordVolume => Budget {
+            record: budget.record.map(|record| Record {
+                listed: false,
+                ..record
+            }),
+            ..budget
+        },
         Step::Settle | Step::Undo => {
             let end = match step {
                 Step::Settle => Progress::Serves,
@@ -60,6 +67,7 @@ pub(crate) fn write(state: &mut State, scenario: &Scenario) {
     state.put(written, true, scenario.mutation);
     match step {
         Step::Remove => ask_etcd_to_remove(state, target, excused),
+        Step::RecordVolume => volumes::record(state, n),
         Step::Settle => {
             state.asked = state.asked.filter(|asked| *asked != target);
             volumes::record(state, n);
@@ -91,6 +99,9 @@ pub(crate) fn remove(state: &mut State) {
     member.listed = Listed::No;
     member.renewed = false;
     member.behind = false;
+    if member.volume == Volume::New {
+        member.volume = Volume::Stale;
+    }
     member.out = Out::NotByUs;
     if !matches!(
         member.phase,
@@ -131,7 +142,7 @@ pub(crate) fn carry_out(state: &mut State, scenario: &Scenario) {
             state.members[n].phase = Phase::Starting;
             state.touch(n);
         }
-        Step::Promote if member.listed == Listed::Learner && member.renewed && commits => {
+        Step::Promote if member.listed == Listed::Learner && !member.renewed && commits => {
             promote(state, n, excused);
         }
         _ => {}

@@ -132,10 +132,13 @@ fn with_membership(
             peer_urls: record.peer_urls.clone(),
         });
     };
+    if let Some(step) = rejoin(snapshot, grants, facts, record, added)? {
+        return Ok(step);
+    }
     if let Some(step) = recreate(snapshot, facts, record)? {
         return Ok(step);
     }
-    join(snapshot, grants, facts, record, added)
+    join(snapshot, facts, record, added)
 }
 
 /// The steps where the member's pod changes the member list by itself.
@@ -232,7 +235,6 @@ fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Optio
 /// The steps from the new pod to the new voter.
 fn join(
     snapshot: &Snapshot,
-    grants: &Grants,
     facts: &Facts,
     record: &Record,
     added: &ListedMember,
@@ -242,9 +244,6 @@ fn join(
         .pod(&pod)
         .filter(|p| facts.held_pods.contains(&p.uid))
     {
-        if !added.name.is_empty() {
-            return rejoin(snapshot, grants, facts, record, added);
-        }
         let uid = held.uid.clone();
         return Ok(Step::Release { pod, uid });
     }
@@ -253,25 +252,59 @@ fn join(
         return settled(snapshot, facts, record);
     }
     let learns = |member: &&Member| member.condition == Condition::Learning;
-    let behind = member.filter(learns).and_then(|member| member.lag);
+    let learner = member.filter(learns);
+    let runs_here = learner.is_some_and(|m| m.pod.as_ref().is_some_and(|pod| !pod.terminating));
+    let of_another = facts.recorded.get(&pod).is_some_and(|id| *id != added.id);
+    let on_claim = matches!(
+        facts.claims.get(&pod).map(|claim| &claim.state),
+        Some(ClaimState::Here { terminating, .. }) if !terminating
+    );
+    if runs_here && on_claim && of_another {
+        return Ok(Step::RecordVolume { pod, id: added.id });
+    }
+    let behind = learner.and_then(|member| member.lag);
     if behind.is_some_and(|behind| behind <= snapshot.policy.lag_bound) {
         return Ok(Step::Promote { pod, id: added.id });
     }
     Err(Refusal::Joining { behind })
 }
 
-/// The step for a new member that has started once and lost its volume again. Under its new id it
-/// would come back without its data, so that id is removed too. Nothing else is undone.
+/// The steps for a new member that has started once and whose pod waits all the same: its volume
+/// is not the one on record. `Ok(None)`: there is no such member.
+///
+/// Either the member lost its volume again, and would come back under its new id without its data.
+/// Or its pod was created again before its volume was recorded ([`Step::RecordVolume`]), and the
+/// volume has the data of the new id. So both go, the new id and the volume: on the data of a
+/// removed member etcd never starts. The claim is put on record before the id is removed, because
+/// nothing tells afterwards that it was in use.
 fn rejoin(
     snapshot: &Snapshot,
     grants: &Grants,
     facts: &Facts,
     record: &Record,
     added: &ListedMember,
-) -> Result<Step, Refusal> {
-    let (pod, id) = (record.member.clone(), added.id);
+) -> Result<Option<Step>, Refusal> {
+    let pod = snapshot.pod(&record.member);
+    let held = pod.filter(|pod| facts.held_pods.contains(&pod.uid));
+    let Some(held) = held.filter(|_| !added.name.is_empty()) else {
+        return Ok(None);
+    };
+    let claim = facts.claims.get(&record.member).map(|claim| &claim.state);
+    if let Some(ClaimState::Here { uid, .. }) = claim
+        && record.old_claim.as_ref() != Some(uid)
+    {
+        let record = Record {
+            old_claim: Some(uid.clone()),
+            old_pod: Some(held.uid.clone()),
+            ..record.clone()
+        };
+        return Ok(Some(Step::Renew { record }));
+    }
     let first = first_change(snapshot, grants, facts, record)?;
-    Ok(first.unwrap_or(Step::RemoveMember { pod, id }))
+    Ok(Some(first.unwrap_or(Step::RemoveMember {
+        pod: record.member.clone(),
+        id: added.id,
+    })))
 }
 
 /// Whether an entry of the member list is that of the member on record: by its name, or by its

@@ -87,6 +87,22 @@ pub enum Step {
         /// The UID of the pod.
         uid: PodUid,
     },
+    /// Record the volume on which the new member runs. From then on its pod may be created again on
+    /// that volume at any time: it is known to have the member's data.
+    #[display("record the volume of member {id} of {pod}")]
+    RecordVolume {
+        /// The pod of the member.
+        pod: PodName,
+        /// The new id.
+        id: MemberId,
+    },
+    /// Write the present claim and pod into the record as those to give up. The new member has
+    /// started once, and nobody can tell whether its data is on this claim.
+    #[display("give up the new claim of {} as well", record.member)]
+    Renew {
+        /// The record with the claim and the pod.
+        record: Record,
+    },
     /// Promote the learner.
     #[display("promote member {id} of {pod}")]
     Promote {

@@ -10,7 +10,7 @@ use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
     Actor, ClaimDeletion, Comparison, Difference, EvidenceMode, MemberId, Observation, Permitted,
-    PodName, Verdict, Volume, VolumeFinding, decide_claim, example,
+    PodName, PodUid, Verdict, Volume, VolumeFinding, decide_claim, example,
 };
 
 /// A cluster whose etcd and Kubernetes carry out the steps of a replacement. The member in etcd-2
@@ -20,8 +20,14 @@ struct World {
     facts: Facts,
     grants: Grants,
     list: Vec<ListedMember>,
+    /// The number of members that were added so far.
+    added: u64,
+    /// The member whose data is on a claim. etcd never starts on the data of a removed one.
+    written: BTreeMap<String, MemberId>,
 }
 
+/// The id of the first member that is added.
+const FIRST_NEW: u64 = 9;
 const TARGET: &str = "etcd-2";
 
 impl World {
@@ -50,6 +56,8 @@ impl World {
             observation,
             grants: Grants::default(),
             list,
+            added: 0,
+            written: BTreeMap::new(),
         }
     }
 
@@ -123,18 +131,25 @@ impl World {
                 self.list.retain(|listed| listed.id != *id);
                 self.silence(2);
             }
-            Step::AddLearner { peer_urls, .. } => self.list.push(ListedMember {
-                id: MemberId(9),
-                name: String::new(),
-                learner: true,
-                peer_urls: peer_urls.clone(),
-                client_urls: Vec::new(),
-            }),
-            Step::DeleteClaim { .. } => self.claim_is("c2", true),
+            Step::AddLearner { peer_urls, .. } => {
+                self.list.push(ListedMember {
+                    id: MemberId(FIRST_NEW + self.added),
+                    name: String::new(),
+                    learner: true,
+                    peer_urls: peer_urls.clone(),
+                    client_urls: Vec::new(),
+                });
+                self.added += 1;
+            }
+            Step::DeleteClaim { uid, .. } => self.claim_is(uid, true),
             Step::DeletePod { .. } => self.recreate(),
             Step::Release { uid, .. } => {
                 self.facts.held_pods.remove(uid);
             }
+            Step::RecordVolume { pod, id } => {
+                self.facts.recorded.insert(pod.clone(), *id);
+            }
+            Step::Renew { record } => self.facts.record = Some(record.clone()),
             Step::Promote { id, .. } => {
                 for listed in self.list.iter_mut().filter(|l| l.id == *id) {
                     listed.learner = false;
@@ -163,27 +178,64 @@ impl World {
 
     /// The StatefulSet controller creates claim and pod again, and the pod waits for the gate.
     fn recreate(&mut self) {
-        self.claim_is("c2-new", false);
-        self.pod().uid = "uid-2-new".into();
+        let claim = format!("{}-new", self.claim_uid());
+        self.claim_is(&claim, false);
+        self.recreate_pod(true);
+    }
+
+    /// The StatefulSet controller creates the pod again, on the claim that is there.
+    fn recreate_pod(&mut self, held: bool) {
+        let before = self.pod().uid.clone();
+        let uid = PodUid::new(format!("{before}-new"));
+        self.facts.held_pods.remove(&before);
+        self.pod().uid = uid.clone();
         self.pod().recorded_id = None;
-        self.facts.held_pods.insert("uid-2-new".into());
-        let target = Target::Pod("uid-2-new".into());
+        if held {
+            self.facts.held_pods.insert(uid.clone());
+        }
+        let target = Target::Pod(uid);
         self.observation.round.probes[2] = Probe::unanswered(target, Unanswered::Refused);
     }
 
-    /// The new member starts: it follows the leader and is so far behind.
+    fn claim_uid(&self) -> String {
+        match &self.facts.claims[&TARGET.into()].state {
+            ClaimState::Here { uid, .. } => uid.clone(),
+            ClaimState::Gone => panic!("no claim"),
+        }
+    }
+
+    /// The member that was added last, if etcd lists it.
+    fn new_member(&self) -> Option<&ListedMember> {
+        self.list.iter().find(|listed| listed.id.0 >= FIRST_NEW)
+    }
+
+    /// The new member starts: it follows the leader and is so far behind. It does not where its
+    /// claim has the data of another one.
     fn start(&mut self, behind: u64) {
+        let Some((id, learner)) = self.new_member().map(|new| (new.id, new.learner)) else {
+            return;
+        };
+        if self.facts.claims.contains_key(&TARGET.into()) {
+            let claim = self.claim_uid();
+            if *self.written.entry(claim).or_insert(id) != id {
+                return;
+            }
+        }
         let mut probe = self.observation.round.probes[0].clone();
         let status = probe.status.as_mut().unwrap();
-        status.member_id = MemberId(9);
-        status.learner = true;
+        status.member_id = id;
+        status.learner = learner;
         status.applied_index -= behind;
-        probe.target = Target::Pod("uid-2-new".into());
-        probe.read = Err(Unanswered::Learner);
-        probe.members = Err(Unanswered::Learner);
+        probe.target = Target::Pod(self.pod().uid.clone());
+        if learner {
+            probe.read = Err(Unanswered::Learner);
+            probe.members = Err(Unanswered::Learner);
+        } else {
+            probe.members = Ok(Vec::new());
+        }
         self.observation.round.probes[2] = probe;
         self.pod().containers = Containers::Running;
-        for listed in self.list.iter_mut().filter(|l| l.id == MemberId(9)) {
+        for listed in self.list.iter_mut().filter(|l| l.id == id) {
             listed.name = TARGET.into();
         }
     }
@@ -618,13 +670,69 @@ fn rejoining(promoted: bool, steps: usize) -> Vec<String> {
 
 #[test]
 fn a_new_member_that_loses_its_volume_again_gives_up_its_new_id_too() {
-    let steps = ["remove-member", "add-learner", "release"];
-    assert_eq!(rejoining(false, 3), steps, "a learner");
+    let steps = [
+        "renew",
+        "remove-member",
+        "add-learner",
+        "delete-claim",
+        "delete-pod",
+        "release",
+        "wait joining",
+    ];
+    assert_eq!(rejoining(false, 7), steps, "a learner");
+    assert_eq!(rejoining(true, 7), steps, "a voter");
+}
+
+/// A replacement until its new member has started, with the old member's volume on record.
+fn started() -> World {
+    let mut world = World::of(3);
+    world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
+    for _ in 0..6 {
+        world.step();
+    }
+    world.start(0);
+    world
+}
+
+#[test]
+fn the_volume_of_a_new_member_is_recorded_before_it_votes() {
+    let mut world = started();
+    assert_eq!(world.step(), "record-volume");
+    assert_eq!(world.facts.recorded[&TARGET.into()], MemberId(9));
+    assert_eq!(world.step(), "promote");
+    // Its pod goes before the replacement is settled, and comes back on the recorded volume.
+    world.recreate_pod(false);
+    assert_eq!(world.said(), "wait joining");
+    world.start(0);
+    assert_eq!(world.said(), "settle");
+}
+
+#[test]
+fn where_the_data_is_on_no_claim_any_more_no_volume_is_waited_for() {
+    let mut world = started();
+    world.facts.claims.clear();
+    world.facts.record.as_mut().unwrap().old_claim = None;
+    assert_eq!(world.said(), "promote");
+}
+
+#[test]
+fn a_volume_with_the_data_of_a_member_that_is_removed_goes_with_it() {
+    let mut world = started();
+    let used = world.claim_uid();
+    world.recreate_pod(true);
+    let steps: Vec<String> = (0..5).map(|_| world.step()).collect();
     assert_eq!(
-        rejoining(true, 3),
         steps,
-        "a voter that is not recorded yet"
+        [
+            "renew",
+            "remove-member",
+            "add-learner",
+            "delete-claim",
+            "delete-pod"
+        ]
     );
+    assert_ne!(world.claim_uid(), used, "it would never start there");
+    assert_eq!(world.step(), "release");
 }
 
 #[test]
@@ -677,20 +785,35 @@ fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created(
 }
 
 proptest! {
-    /// A gate that ends between any two effects, and a step that is carried out twice, change
-    /// nothing: the replacement goes on from what is seen, and ends. At no moment fewer than a
-    /// majority of the listed voters serves.
+    /// A gate that ends between any two effects, a step that is carried out twice, and a pod that
+    /// is created again meanwhile change nothing: the replacement goes on from what is seen, and
+    /// ends. At no moment fewer than a majority of the listed voters serves.
     #[test]
     fn a_replacement_is_resumed_between_any_two_effects(
         twice in prop::collection::vec(any::<bool>(), 20),
+        goes in prop::collection::vec(any::<bool>(), 20),
+        is_recorded in any::<bool>(),
         leads in any::<bool>(),
     ) {
         let mut world = World::of(3);
+        if is_recorded {
+            world.facts.recorded.insert(TARGET.into(), MemberId(3));
+        }
+        let rest = std::iter::repeat_n((false, false), 20);
         if leads {
             let to = MemberId(3);
             world.carry_out(&Step::MoveLeader { pod: TARGET.into(), to });
         }
-        for again in twice {
+        for (again, goes) in twice.into_iter().zip(goes).chain(rest) {
+            // The guard holds a pod whose volume is on record for nobody, or for another member.
+            let new = world.new_member().map(|new| new.id);
+            if let (true, false, Some(id)) = (goes, world.is_held(), new)
+                && world.written.get(&world.claim_uid()) == Some(&id)
+            {
+                let recorded = world.facts.recorded.get(&TARGET.into());
+                let held = recorded.is_some_and(|recorded| *recorded != id);
+                world.recreate_pod(held);
+            }
             let next = world.next();
             let listed = world.list.iter().filter(|l| !l.learner).count();
             let serving = world.snapshot().members.iter().filter(|m| m.serves_quorum()).count();
@@ -714,7 +837,7 @@ proptest! {
             }
         }
         prop_assert_eq!(world.next(), Next::Nothing);
-        prop_assert!(world.list.iter().any(|l| l.id == MemberId(9) && !l.learner));
+        prop_assert!(world.new_member().is_some_and(|new| !new.learner));
     }
 }
 
