@@ -166,8 +166,7 @@ impl Driver {
 
     /// Takes one turn. Returns when to take the next.
     async fn turn(&mut self, leads: bool) -> Duration {
-        let run = Arc::clone(&self.run);
-        let permit = ReadPermit::wait(&run).await;
+        let permit = ReadPermit::wait(&self.run).await;
         let ended = self.look_and_step(leads, permit).boxed().await;
         let pause = match ended {
             Ok(pause) => pause,
@@ -185,7 +184,7 @@ impl Driver {
     async fn look_and_step(
         &mut self,
         leads: bool,
-        permit: ReadPermit<'_>,
+        permit: ReadPermit,
     ) -> Result<Duration, Problem> {
         let run = Arc::clone(&self.run);
         let Some((page, world)) = look::read(&run, &self.cluster, permit).await? else {

@@ -1,7 +1,9 @@
 //! A look at a cluster that nobody waits for: the ledger first, then the Kubernetes half, then the
 //! members.
 
-use tokio::sync::SemaphorePermit;
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::Run;
 use crate::ledger::{LedgerError, Page};
@@ -30,13 +32,16 @@ pub(super) struct Look {
 ///
 /// A worker takes it before it begins its turn: thousands of turns that have begun and wait would
 /// hold most of the process's memory.
-pub(super) struct ReadPermit<'a>(#[expect(dead_code, reason = "held")] Option<SemaphorePermit<'a>>);
+pub(super) struct ReadPermit {
+    _held: Option<OwnedSemaphorePermit>,
+}
 
-impl<'a> ReadPermit<'a> {
+impl ReadPermit {
     /// Waits for a permit.
-    pub(super) async fn wait(run: &'a Run) -> Self {
+    pub(super) async fn wait(run: &Run) -> Self {
+        let permit = Arc::clone(&run.reading).acquire_owned().await;
         // The semaphore is never closed.
-        Self(run.reading.acquire().await.ok())
+        Self { _held: permit.ok() }
     }
 }
 
@@ -44,7 +49,7 @@ impl<'a> ReadPermit<'a> {
 pub(super) async fn look(
     run: &Run,
     cluster: &ClusterRef,
-    permit: ReadPermit<'_>,
+    permit: ReadPermit,
 ) -> Result<Option<Look>, Problem> {
     let Some((page, world)) = read(run, cluster, permit).await? else {
         return Ok(None);
@@ -67,7 +72,7 @@ pub(super) async fn look(
 pub(super) async fn read(
     run: &Run,
     cluster: &ClusterRef,
-    _permit: ReadPermit<'_>,
+    _permit: ReadPermit,
 ) -> Result<Option<(Page, World)>, Problem> {
     let Some(page) = run.ledger().read(cluster).await? else {
         return Ok(None);

@@ -126,7 +126,7 @@ struct Run {
     /// The signal for the controller of update strategies.
     strategies: Arc<Notify>,
     /// The permits for clusters that are read in the background.
-    reading: Semaphore,
+    reading: Arc<Semaphore>,
     /// The name of this process in the grants of its defragmentations.
     me: String,
     /// The calls of this process that make members defragment.
@@ -277,7 +277,7 @@ pub async fn run(
         watches,
         leading,
         strategies: Arc::default(),
-        reading: Semaphore::new(READ_AT_ONCE),
+        reading: Arc::new(Semaphore::new(READ_AT_ONCE)),
     });
     let synced = run.watches.synced(run.observer.ledger());
     let Some(synced) = cancel.run_until_cancelled(synced).await else {

@@ -131,8 +131,7 @@ impl Driver {
 
     /// Takes one turn. Returns when to take the next; from [`LONG`] on, a wake comes first.
     async fn turn(&mut self) -> Duration {
-        let run = Arc::clone(&self.run);
-        let permit = ReadPermit::wait(&run).await;
+        let permit = ReadPermit::wait(&self.run).await;
         match self.look_and_step(permit).boxed().await {
             Ok(pause) => pause,
             Err(Problem::Ledger(error)) if error.begin_again() => STEP,
@@ -144,7 +143,7 @@ impl Driver {
         }
     }
 
-    async fn look_and_step(&mut self, permit: ReadPermit<'_>) -> Result<Duration, Problem> {
+    async fn look_and_step(&mut self, permit: ReadPermit) -> Result<Duration, Problem> {
         let run = Arc::clone(&self.run);
         let Some(look) = look::look(&run, &self.cluster, permit).await? else {
             return Ok(RESYNC);

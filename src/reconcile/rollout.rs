@@ -112,8 +112,7 @@ impl Driver {
             self.rest();
             return Pause::UntilWoken(RESYNC);
         }
-        let run = Arc::clone(&self.run);
-        let permit = ReadPermit::wait(&run).await;
+        let permit = ReadPermit::wait(&self.run).await;
         match Box::pin(self.look_and_step(permit)).await {
             Ok(pause) => pause,
             Err(Problem::Ledger(error)) if error.begin_again() => Pause::UntilWoken(Duration::ZERO),
@@ -151,7 +150,7 @@ impl Driver {
         self.run.settings.features.on_delete && kind(set) == ON_DELETE
     }
 
-    async fn look_and_step(&mut self, permit: ReadPermit<'_>) -> Result<Pause, Problem> {
+    async fn look_and_step(&mut self, permit: ReadPermit) -> Result<Pause, Problem> {
         let Some(look) = look(&self.run, &self.cluster, permit).await? else {
             return Ok(Pause::UntilWoken(RESYNC));
         };

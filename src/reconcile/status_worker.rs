@@ -90,8 +90,7 @@ impl Eyes {
         if !leads && !self.run.is_uneasy(&self.cluster) {
             return RESYNC;
         }
-        let run = Arc::clone(&self.run);
-        let permit = ReadPermit::wait(&run).await;
+        let permit = ReadPermit::wait(&self.run).await;
         match Box::pin(self.look_and_show(leads, permit)).await {
             Ok(next) => next,
             Err(Problem::Ledger(error)) if error.begin_again() => Duration::ZERO,
@@ -106,7 +105,7 @@ impl Eyes {
     async fn look_and_show(
         &mut self,
         leads: bool,
-        permit: ReadPermit<'_>,
+        permit: ReadPermit,
     ) -> Result<Duration, Problem> {
         let Some(look) = look(&self.run, &self.cluster, permit).await? else {
             return Ok(RESYNC);

@@ -113,18 +113,11 @@ impl Driver {
         pod: &PodName,
         id: MemberId,
     ) -> Result<Duration, Problem> {
-        let member = look.snapshot.member(pod).filter(|m| m.id == Some(id));
-        let incarnation = member.and_then(|m| m.pod.as_ref());
-        let volume = gathered.claims.get(pod).and_then(|c| c.volume.clone());
-        let (Some(incarnation), Some(volume)) = (incarnation, volume) else {
+        let record = volume_record(look, gathered, pod);
+        let Some(record) = record.filter(|record| record.id == id) else {
             return Ok(WAITING);
         };
         let mut volumes = look.page.volume_records();
-        let record = VolumeRecord {
-            id,
-            pod: incarnation.uid.clone(),
-            volume,
-        };
         volumes.insert(pod.clone(), record);
         let update = StatusUpdate {
             volumes: Some(volumes),
@@ -278,9 +271,7 @@ impl Driver {
     ) -> Result<Duration, Problem> {
         let run = &self.run;
         let now = record::time(run.clock.now());
-        let member = look.snapshot.member(pod);
-        let seen = member.and_then(|m| Some((m.id?, m.pod.as_ref()?.uid.clone())));
-        let volume = gathered.claims.get(pod).and_then(|c| c.volume.clone());
+        let record = volume_record(look, gathered, pod);
         let settling = run.ledger().settle_replacement(
             &look.page,
             pod,
@@ -291,16 +282,9 @@ impl Driver {
                 if let Some(own) = all.iter_mut().find(own) {
                     own.finished = Some(now);
                 }
-                match (seen, volume) {
-                    (Some((id, uid)), Some(volume)) => {
-                        let record = VolumeRecord {
-                            id,
-                            pod: uid,
-                            volume,
-                        };
-                        volumes.insert(pod.clone(), record);
-                    }
-                    _ => drop(volumes.remove(pod)),
+                match record {
+                    Some(record) => drop(volumes.insert(pod.clone(), record)),
+                    None => drop(volumes.remove(pod)),
                 }
             },
         );
@@ -353,6 +337,16 @@ impl Driver {
             note,
         });
     }
+}
+
+/// The record of the volume on which the member in this pod runs.
+fn volume_record(look: &Look, gathered: &Gathered, pod: &PodName) -> Option<VolumeRecord> {
+    let member = look.snapshot.member(pod)?;
+    Some(VolumeRecord {
+        id: member.id?,
+        pod: member.pod.as_ref()?.uid.clone(),
+        volume: gathered.claims.get(pod)?.volume.clone()?,
+    })
 }
 
 /// The endpoint of a voter that serves, other than the member in this pod. One that leads comes

@@ -91,7 +91,7 @@ fn record(
             None => Refusal::NoList,
         });
     }
-    let old_claim = match facts.claims.get(pod).map(|claim| &claim.state) {
+    let old_claim = match facts.claim_of(pod) {
         Some(ClaimState::Here { uid, .. }) => Some(uid.clone()),
         Some(ClaimState::Gone) | None => None,
     };

@@ -66,6 +66,11 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// The claim of a member. `None` if its data is not on a claim.
+    pub(super) fn claim_of(&self, pod: &PodName) -> Option<&ClaimState> {
+        self.claims.get(pod).map(|claim| &claim.state)
+    }
+
     /// Whether the id on record for the member is out of etcd's list, and no entry of the list
     /// leads to its pod.
     pub(super) fn lists_no_more(&self, pod: &PodName, snapshot: &Snapshot) -> bool {

@@ -6,6 +6,7 @@ use super::facts::{Facts, MembershipBy, Record};
 use super::refusal::Refusal;
 use super::step::{Next, Step};
 use crate::quorum::evidence::ListedMember;
+use crate::quorum::pod::Pod;
 use crate::quorum::{
     ClaimState, Comparison, Condition, Grants, Member, MemberId, Replacement, Snapshot,
 };
@@ -52,7 +53,7 @@ pub fn next(snapshot: &Snapshot, grants: &Grants, facts: &Facts) -> Next {
 pub fn progress(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Replacement {
     let present = snapshot.pod(&record.member).map(|pod| &pod.uid);
     let new_pod = present.is_some() && present != record.old_pod.as_ref();
-    let new_claim = match facts.claims.get(&record.member).map(|claim| &claim.state) {
+    let new_claim = match facts.claim_of(&record.member) {
         Some(ClaimState::Here { uid, terminating }) => {
             !terminating && Some(uid) != record.old_claim.as_ref()
         }
@@ -199,10 +200,9 @@ fn first_change(
 /// The steps that give up the old claim and pod. `Ok(None)`: a new pod is there, on a new claim.
 fn recreate(snapshot: &Snapshot, facts: &Facts, record: &Record) -> Result<Option<Step>, Refusal> {
     let name = record.member.clone();
-    let facts_of_claim = facts.claims.get(&name);
-    let claim = facts_of_claim.map(|claim| &claim.state);
+    let claim = facts.claim_of(&name);
     // The volume of the new claim may be lost as well.
-    let is_lost = facts_of_claim.is_some_and(|claim| claim.lost);
+    let is_lost = facts.claims.get(&name).is_some_and(|claim| claim.lost);
     let is_old = |uid: &String| is_lost || Some(uid) == record.old_claim.as_ref();
     if let Some(ClaimState::Here {
         uid,
@@ -240,10 +240,7 @@ fn join(
     added: &ListedMember,
 ) -> Result<Step, Refusal> {
     let pod = record.member.clone();
-    if let Some(held) = snapshot
-        .pod(&pod)
-        .filter(|p| facts.held_pods.contains(&p.uid))
-    {
+    if let Some(held) = held_pod(snapshot, facts, record) {
         let uid = held.uid.clone();
         return Ok(Step::Release { pod, uid });
     }
@@ -256,8 +253,11 @@ fn join(
     let runs_here = learner.is_some_and(|m| m.pod.as_ref().is_some_and(|pod| !pod.terminating));
     let of_another = facts.recorded.get(&pod).is_some_and(|id| *id != added.id);
     let on_claim = matches!(
-        facts.claims.get(&pod).map(|claim| &claim.state),
-        Some(ClaimState::Here { terminating, .. }) if !terminating
+        facts.claim_of(&pod),
+        Some(ClaimState::Here {
+            terminating: false,
+            ..
+        })
     );
     if runs_here && on_claim && of_another {
         return Ok(Step::RecordVolume { pod, id: added.id });
@@ -284,13 +284,11 @@ fn rejoin(
     record: &Record,
     added: &ListedMember,
 ) -> Result<Option<Step>, Refusal> {
-    let pod = snapshot.pod(&record.member);
-    let held = pod.filter(|pod| facts.held_pods.contains(&pod.uid));
+    let held = held_pod(snapshot, facts, record);
     let Some(held) = held.filter(|_| !added.name.is_empty()) else {
         return Ok(None);
     };
-    let claim = facts.claims.get(&record.member).map(|claim| &claim.state);
-    if let Some(ClaimState::Here { uid, .. }) = claim
+    if let Some(ClaimState::Here { uid, .. }) = facts.claim_of(&record.member)
         && record.old_claim.as_ref() != Some(uid)
     {
         let record = Record {
@@ -305,6 +303,12 @@ fn rejoin(
         pod: record.member.clone(),
         id: added.id,
     })))
+}
+
+/// The member's pod, if it waits for the gate's scheduling gate.
+fn held_pod<'a>(snapshot: &'a Snapshot, facts: &Facts, record: &Record) -> Option<&'a Pod> {
+    let pod = snapshot.pod(&record.member);
+    pod.filter(|pod| facts.held_pods.contains(&pod.uid))
 }
 
 /// Whether an entry of the member list is that of the member on record: by its name, or by its

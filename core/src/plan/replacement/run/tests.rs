@@ -61,6 +61,16 @@ impl World {
         }
     }
 
+    /// A replacement until its new member has started.
+    fn started() -> Self {
+        let mut world = Self::of(3);
+        for _ in 0..6 {
+            world.step();
+        }
+        world.start(0);
+        world
+    }
+
     fn snapshot(&self) -> Snapshot {
         let mut observation = self.observation.clone();
         for probe in &mut observation.round.probes {
@@ -655,11 +665,7 @@ fn a_pod_that_is_held_on_a_new_claim_is_let_start_as_it_is() {
 
 /// The new member has started once, so etcd knows its new id by name.
 fn rejoining(promoted: bool, steps: usize) -> Vec<String> {
-    let mut world = World::of(3);
-    for _ in 0..6 {
-        world.step();
-    }
-    world.start(0);
+    let mut world = World::started();
     if promoted {
         assert_eq!(world.step(), "promote");
     }
@@ -683,20 +689,16 @@ fn a_new_member_that_loses_its_volume_again_gives_up_its_new_id_too() {
     assert_eq!(rejoining(true, 7), steps, "a voter");
 }
 
-/// A replacement until its new member has started, with the old member's volume on record.
-fn started() -> World {
-    let mut world = World::of(3);
+/// The new member has started, and the old member's volume is on record.
+fn unrecorded() -> World {
+    let mut world = World::started();
     world.facts.recorded = BTreeMap::from([(TARGET.into(), MemberId(3))]);
-    for _ in 0..6 {
-        world.step();
-    }
-    world.start(0);
     world
 }
 
 #[test]
 fn the_volume_of_a_new_member_is_recorded_before_it_votes() {
-    let mut world = started();
+    let mut world = unrecorded();
     assert_eq!(world.step(), "record-volume");
     assert_eq!(world.facts.recorded[&TARGET.into()], MemberId(9));
     assert_eq!(world.step(), "promote");
@@ -709,7 +711,7 @@ fn the_volume_of_a_new_member_is_recorded_before_it_votes() {
 
 #[test]
 fn where_the_data_is_on_no_claim_any_more_no_volume_is_waited_for() {
-    let mut world = started();
+    let mut world = unrecorded();
     world.facts.claims.clear();
     world.facts.record.as_mut().unwrap().old_claim = None;
     assert_eq!(world.said(), "promote");
@@ -717,7 +719,7 @@ fn where_the_data_is_on_no_claim_any_more_no_volume_is_waited_for() {
 
 #[test]
 fn a_volume_with_the_data_of_a_member_that_is_removed_goes_with_it() {
-    let mut world = started();
+    let mut world = unrecorded();
     let used = world.claim_uid();
     world.recreate_pod(true);
     let steps: Vec<String> = (0..5).map(|_| world.step()).collect();
@@ -746,11 +748,7 @@ fn a_rollout_holds_up_the_replacement_of_a_member_that_serves_and_of_no_other() 
 
 #[test]
 fn a_volume_that_fails_under_the_new_member_is_given_up_as_the_old_one_was() {
-    let mut world = World::of(3);
-    for _ in 0..6 {
-        world.step();
-    }
-    world.start(0);
+    let mut world = World::started();
     world.silence(2);
     world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
     assert_eq!(world.said(), "delete-claim");
@@ -805,7 +803,7 @@ proptest! {
             world.carry_out(&Step::MoveLeader { pod: TARGET.into(), to });
         }
         for (again, goes) in twice.into_iter().zip(goes).chain(rest) {
-            // The guard holds a pod whose volume is on record for nobody, or for another member.
+            // The guard holds the pod only where the volume of another member is on record.
             let new = world.new_member().map(|new| new.id);
             if let (true, false, Some(id)) = (goes, world.is_held(), new)
                 && world.written.get(&world.claim_uid()) == Some(&id)
