@@ -24,7 +24,7 @@ use crate::teardown;
 
 /// The time limit until a namespace is gone. The pods' processes end at once; the controllers need
 /// the rest.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A namespace with nodes of its own.
 pub struct Sandbox {

@@ -44,7 +44,7 @@ use stage::Stage;
 use tally::Tally;
 
 /// The number of operations in a run, unless `make chaos` sets another.
-const OPERATIONS: usize = 90;
+const OPERATIONS: usize = 60;
 /// The number of operations in a round.
 const ROUND: usize = 300;
 /// The names and versions of all clusters but the first, which is called `red` and runs the newest
