@@ -21,6 +21,7 @@ mod defragmentation;
 mod deletes;
 mod drains;
 mod evidence;
+mod examples;
 mod extremes;
 mod foreign;
 mod gate_faults;

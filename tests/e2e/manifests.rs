@@ -32,7 +32,9 @@ async fn the_api_server_accepts_every_object_for_cert_manager() -> Result<()> {
         objects.matches("inject-ca-from: quorumgate/").count() == 2,
         "both webhook configurations get the authority:\n{objects}"
     );
-    every_object_is_accepted(&bed, "quorumgate", &objects).await
+    every_object_is_accepted(&bed, "quorumgate", &objects).await?;
+    let example = kustomized(&bed, "manifests/examples/tls").await?;
+    every_object_is_accepted(&bed, "etcd-example", &example).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,7 +40,7 @@ fn yaml_files(directory: &str) -> Vec<String> {
     names
 }
 
-const DIRECTORIES: [&str; 9] = [
+const DIRECTORIES: [&str; 10] = [
     "manifests/base",
     "manifests/etcd-members",
     "manifests/network-policy",
@@ -48,6 +48,7 @@ const DIRECTORIES: [&str; 9] = [
     "manifests/files",
     "manifests/selector",
     "manifests/examples",
+    "manifests/examples/tls",
     "certs/cert-manager",
     "certs/files",
 ];
@@ -76,6 +77,7 @@ fn a_kustomization_names_every_file_beside_it() {
         "manifests/etcd-members",
         "manifests/network-policy",
         "manifests/examples",
+        "manifests/examples/tls",
         "certs/cert-manager",
     ] {
         let listed = &documents(&format!("{directory}/kustomization.yaml"))[0]["resources"];
