@@ -923,10 +923,13 @@ fn a_claim_or_a_pod_that_goes_again_is_waited_for() {
 fn a_replacement_serves_with_a_new_pod_a_new_claim_and_a_new_id() {
     let replaced = |change: &dyn Fn(&mut World)| {
         let mut world = World::of(3);
+        let mut steps = 0;
         while world.facts.record.is_none() || world.said() != "settle" {
             if world.step() == "wait joining" {
                 world.start(0);
             }
+            steps += 1;
+            assert!(steps < 20, "it never settles");
         }
         change(&mut world);
         let record = world.facts.record.clone().unwrap();
