@@ -28,38 +28,40 @@ async fn etcd_by_flags() -> Result<()> {
     let objects = ["statefulset.yaml", "budget.yaml"];
     for file in objects {
         let path = format!("manifests/examples/{file}");
-        example.apply(documents(&read(&path)?)?).await?;
+        example.apply(&documents(&read(&path)?)?).await?;
     }
-    example.is_gated("etcd", "by plaintext").await
+    example.try_out("etcd", "by plaintext").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_with_tls() -> Result<()> {
     let example = Example::start("example-tls").await?;
     let certificates = documents(&read("manifests/examples/tls/certificates.yaml")?)?;
-    example.apply(issued(example.place(certificates)?)?).await?;
+    example
+        .apply(&issued(&example.place(&certificates)?)?)
+        .await?;
     let members = documents(&read("manifests/examples/tls/statefulset.yaml")?)?;
-    example.apply(members).await?;
-    example.is_gated("etcd-tls", "by TLS").await
+    example.apply(&members).await?;
+    example.try_out("etcd-tls", "by TLS").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_of_etcd_operator() -> Result<()> {
     let example = Example::start("example-operator").await?;
     let made = documents(&read("tests/e2e/examples/etcd-operator.yaml")?)?;
-    example.apply(made).await?;
+    example.apply(&made).await?;
     // Its controller takes any label from the StatefulSet, so the reader writes the budget.
     let budget = documented("QuorumDisruptionBudget")?;
-    example.apply(vec![budget]).await?;
-    example.is_gated("etcd", "by plaintext").await
+    example.apply(&[budget]).await?;
+    example.try_out("etcd", "by plaintext").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_of_the_bitnami_chart() -> Result<()> {
     let example = Example::start("example-bitnami").await?;
     let made = documents(&read("tests/e2e/examples/bitnami.yaml")?)?;
-    example.apply(made).await?;
-    example.is_gated("etcd", "by plaintext").await
+    example.apply(&made).await?;
+    example.try_out("etcd", "by plaintext").await
 }
 
 /// A namespace with three nodes and a gate.
@@ -77,7 +79,7 @@ impl Example {
     }
 
     /// Applies these objects in the namespace of the test.
-    async fn apply(&self, objects: Vec<Value>) -> Result<()> {
+    async fn apply(&self, objects: &[Value]) -> Result<()> {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": self.place(objects)?});
         let namespace = format!("--namespace={}", self.sandbox.namespace());
         let args = [
@@ -95,8 +97,8 @@ impl Example {
 
     /// The objects as this test bed runs them: in the namespace and on the nodes of the test, each
     /// pod listening at its own address, since all share one network.
-    fn place(&self, objects: Vec<Value>) -> Result<Vec<Value>> {
-        let text = serde_json::to_string(&objects)?
+    fn place(&self, objects: &[Value]) -> Result<Vec<Value>> {
+        let text = serde_json::to_string(objects)?
             .replace(NAMESPACE, self.sandbox.namespace())
             .replace("0.0.0.0", "$(POD_IP)");
         let mut objects: Vec<Value> = serde_json::from_str(&text)?;
@@ -117,7 +119,7 @@ impl Example {
 
     /// Waits until all members of the cluster serve and are asked like this. Then one member goes
     /// by an eviction, and meanwhile the next one has to stay, with a reason.
-    async fn is_gated(self, cluster: &str, asked: &str) -> Result<()> {
+    async fn try_out(self, cluster: &str, asked: &str) -> Result<()> {
         let budgets: Api<QuorumDisruptionBudget> = self.sandbox.api();
         let all_serve = || async {
             let budget = budgets.get(cluster).await?;
@@ -156,11 +158,12 @@ impl Example {
 }
 
 /// The Secrets that cert-manager would issue for these Certificates.
-fn issued(objects: Vec<Value>) -> Result<Vec<Value>> {
+fn issued(objects: &[Value]) -> Result<Vec<Value>> {
     let authority = Authority::new("etcd")?;
-    let certificates = objects
-        .iter()
-        .filter(|object| object["kind"] == "Certificate" && object["spec"]["isCA"] != true);
+    let certificates = objects.iter().filter(|object| {
+        let is_authority = object.pointer("/spec/isCA").is_some();
+        object["kind"] == "Certificate" && !is_authority
+    });
     let secret = |certificate: &Value| {
         let spec = &certificate["spec"];
         let name = spec["commonName"].as_str().context("no common name")?;
