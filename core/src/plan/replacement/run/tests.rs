@@ -446,6 +446,36 @@ fn while_a_corrupt_alarm_stands_the_one_that_differs_from_the_others_is_replaced
 }
 
 #[test]
+fn who_names_another_member_than_the_one_that_differs_is_told_which_it_is() {
+    let mut world = World::of(3);
+    world.accuse(&[0]);
+    world.facts.data = Comparison::Differs(MemberId(1));
+    let Next::Wait { because, .. } = world.next() else {
+        panic!("{}", world.said());
+    };
+    assert!(because.to_string().contains("etcd-0"), "{because}");
+}
+
+#[test]
+fn the_record_says_whether_wrong_data_was_the_reason() {
+    let recorded = |change: &dyn Fn(&mut World)| {
+        let mut world = World::of(3);
+        change(&mut world);
+        match world.next() {
+            Next::Act(Step::Grant { record, .. }) => record.corrupt,
+            _ => panic!("{}", world.said()),
+        }
+    };
+    assert!(recorded(&|world| {
+        world.accuse(&[0]);
+        world.facts.data = Comparison::Differs(MemberId(3));
+    }));
+    assert!(!recorded(&|world| {
+        world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
+    }));
+}
+
+#[test]
 fn an_alarm_alone_proves_nothing_and_a_person_may_insist_on_the_one_it_names() {
     for data in [
         Comparison::Unknown,
@@ -966,6 +996,14 @@ fn steps_and_refusals_tell_what_they_know() {
     let joining = |behind| Refusal::Joining { behind }.to_string();
     assert_eq!(joining(Some(7)), "it catches up and is 7 entries behind");
     assert_eq!(joining(None), "it starts and joins");
+    for (data, says) in [
+        (Comparison::Same, "all voters have the same data"),
+        (Comparison::Disagreement, "more than one member differs"),
+        (Comparison::Unknown, "could not be compared"),
+    ] {
+        let told = Refusal::NotShown { data }.to_string();
+        assert!(told.contains(says), "{told}");
+    }
     assert_eq!(Proof::VolumeLost.slug(), "volume-lost");
     let mut world = World::of(3);
     world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = true;
