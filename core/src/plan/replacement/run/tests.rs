@@ -752,6 +752,12 @@ fn a_volume_with_the_data_of_a_member_that_is_removed_goes_with_it() {
     let mut world = unrecorded();
     let used = world.claim_uid();
     world.recreate_pod(true);
+    let held = world.pod().uid.clone();
+    let Next::Act(Step::Renew { record }) = world.next() else {
+        panic!("{}", world.said());
+    };
+    assert_eq!(record.old_claim.as_ref(), Some(&used));
+    assert_eq!(record.old_pod, Some(held), "the pod would keep the claim");
     let steps: Vec<String> = (0..5).map(|_| world.step()).collect();
     assert_eq!(
         steps,
