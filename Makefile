@@ -24,7 +24,7 @@ unit: setup                  ## unit, scenario, property, HTTP and TLS tests, an
 	$(CARGO) test --locked --workspace --lib --bins --test core --test it --test fuzz --test model
 	$(CARGO) test --locked --package quorumgate-core --doc
 
-mutants: setup               ## are the tests of core/ worth anything? Hours; FILES=core/src/plan/board.rs for less
+mutants: setup               ## are the tests of core/ worth anything? About two hours; FILES=core/src/plan/board.rs for less
 	scripts/mutants $(FILES)
 
 testbed: setup               ## builds the control plane and etcd into the cache, once

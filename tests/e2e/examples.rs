@@ -25,43 +25,46 @@ const NAMESPACE: &str = "etcd-example";
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_by_flags() -> Result<()> {
     let example = Example::start("example-flags").await?;
-    let objects = ["statefulset.yaml", "budget.yaml"];
-    for file in objects {
+    for file in ["statefulset.yaml", "budget.yaml"] {
         let path = format!("manifests/examples/{file}");
-        example.apply(&documents(&read(&path)?)?).await?;
+        example.apply(&documents(&path)?).await?;
     }
-    example.try_out("etcd", "by plaintext").await
+    example.try_out("etcd", Asked::InPlaintext).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn etcd_with_tls() -> Result<()> {
     let example = Example::start("example-tls").await?;
-    let certificates = documents(&read("manifests/examples/tls/certificates.yaml")?)?;
-    example
-        .apply(&issued(&example.place(&certificates)?)?)
-        .await?;
-    let members = documents(&read("manifests/examples/tls/statefulset.yaml")?)?;
+    let certificates = example.place(&documents("manifests/examples/tls/certificates.yaml")?)?;
+    example.apply(&issued(&certificates)?).await?;
+    let members = documents("manifests/examples/tls/statefulset.yaml")?;
     example.apply(&members).await?;
-    example.try_out("etcd-tls", "by TLS").await
+    example.try_out("etcd-tls", Asked::ByTls).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_of_etcd_operator() -> Result<()> {
     let example = Example::start("example-operator").await?;
-    let made = documents(&read("tests/e2e/examples/etcd-operator.yaml")?)?;
-    example.apply(&made).await?;
-    // Its controller takes any label from the StatefulSet, so the reader writes the budget.
-    let budget = documented("QuorumDisruptionBudget")?;
-    example.apply(&[budget]).await?;
-    example.try_out("etcd", "by plaintext").await
+    let mut objects = documents("tests/e2e/examples/etcd-operator.yaml")?;
+    // The operator takes any label from the StatefulSet, so the reader writes the budget.
+    objects.extend(documented("QuorumDisruptionBudget")?);
+    example.apply(&objects).await?;
+    example.try_out("etcd", Asked::InPlaintext).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_of_the_bitnami_chart() -> Result<()> {
     let example = Example::start("example-bitnami").await?;
-    let made = documents(&read("tests/e2e/examples/bitnami.yaml")?)?;
-    example.apply(&made).await?;
-    example.try_out("etcd", "by plaintext").await
+    let objects = documents("tests/e2e/examples/bitnami.yaml")?;
+    example.apply(&objects).await?;
+    example.try_out("etcd", Asked::InPlaintext).await
+}
+
+/// The transport by which the gate asks the members.
+#[derive(Clone, Copy)]
+enum Asked {
+    ByTls,
+    InPlaintext,
 }
 
 /// A namespace with three nodes and a gate.
@@ -119,7 +122,7 @@ impl Example {
 
     /// Waits until all members of the cluster serve and are asked like this. Then one member goes
     /// by an eviction, and meanwhile the next one has to stay, with a reason.
-    async fn try_out(self, cluster: &str, asked: &str) -> Result<()> {
+    async fn try_out(self, cluster: &str, asked: Asked) -> Result<()> {
         let budgets: Api<QuorumDisruptionBudget> = self.sandbox.api();
         let all_serve = || async {
             let budget = budgets.get(cluster).await?;
@@ -135,7 +138,10 @@ impl Example {
             let mut conditions = status.conditions.iter();
             let found = conditions.find(|condition| condition.type_ == "MembersAskedByTLS");
             let found = found.context("no condition about TLS")?;
-            let expected = if asked == "by TLS" { "True" } else { "False" };
+            let expected = match asked {
+                Asked::ByTls => "True",
+                Asked::InPlaintext => "False",
+            };
             ensure!(found.status == expected, "{found:?}");
             anyhow::Ok(())
         };
@@ -192,29 +198,22 @@ fn issued(objects: &[Value]) -> Result<Vec<Value>> {
     certificates.map(secret).collect()
 }
 
-/// The first object of this kind in docs/examples.md, where blocks are indented by four spaces.
-fn documented(kind: &str) -> Result<Value> {
+/// The first object of this kind in docs/examples.md. Its block is indented as a whole, which YAML
+/// does not mind, and has no empty line.
+fn documented(kind: &str) -> Result<Vec<Value>> {
     let text = read("docs/examples.md")?;
-    let mut blocks = text.split("\n\n    ").skip(1).map(|rest| {
-        let lines = rest.lines().enumerate();
-        let block = lines.map_while(|(at, line)| match at {
-            0 => Some(line),
-            _ => line.strip_prefix("    "),
-        });
-        block.collect::<Vec<_>>().join("\n")
-    });
-    let named = format!("kind: {kind}");
-    let block = blocks.find(|block| block.lines().any(|line| line == named));
+    let named = format!("kind: {kind}\n");
+    let block = text.split("\n\n").find(|block| block.contains(&named));
     let block = block.with_context(|| format!("docs/examples.md has no {kind}"))?;
-    documents(&block)?.pop().context("an empty block")
+    Ok(serde_saphyr::from_multiple(block)?)
+}
+
+fn documents(path: &str) -> Result<Vec<Value>> {
+    Ok(serde_saphyr::from_multiple(&read(path)?)?)
 }
 
 fn read(path: &str) -> Result<String> {
     fs::read_to_string(repository(path)).with_context(|| path.to_owned())
-}
-
-fn documents(text: &str) -> Result<Vec<Value>> {
-    Ok(serde_saphyr::from_multiple(text)?)
 }
 
 fn field<'a>(of: &'a mut Value, name: &str) -> Result<&'a mut Value> {
