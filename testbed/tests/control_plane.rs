@@ -136,7 +136,7 @@ async fn a_control_plane_lives_through_up_crash_restart_and_down() -> Result<()>
 }
 
 #[tokio::test]
-async fn namespaces_of_sandboxes_are_distinct_and_gone_after_close() -> Result<()> {
+async fn namespaces_of_sandboxes_are_distinct_and_go_after_close() -> Result<()> {
     let bed = Bed::up().await?;
     let (first, second) = (bed.sandbox("twin").await?, bed.sandbox("twin").await?);
     assert_ne!(first.namespace(), second.namespace());
@@ -147,8 +147,14 @@ async fn namespaces_of_sandboxes_are_distinct_and_gone_after_close() -> Result<(
         .await?;
     first.close().await?;
     let namespaces: Api<Namespace> = Api::all(bed.client());
-    assert!(namespaces.get_opt(&name).await?.is_none());
     assert!(!directory.exists());
+    eventually(PATIENCE, "its namespace is gone", async || {
+        namespaces
+            .get_opt(&name)
+            .await
+            .is_ok_and(|found| found.is_none())
+    })
+    .await?;
     assert!(namespaces.get_opt(second.namespace()).await?.is_some());
     second.close().await
 }
