@@ -7,8 +7,15 @@ use anyhow::{Result, anyhow};
 use kube::runtime::utils::Backoff;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// The pause of [`eventually`] between two checks.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The shortest pause of [`eventually`] between two checks.
+const SHORTEST: Duration = Duration::from_millis(50);
+/// The longest one. Four tests that ask every 50 ms take a third of two processors.
+const LONGEST: Duration = Duration::from_millis(200);
+
+/// The pause after a check when the condition has been waited for so long: a tenth of it.
+fn pause(waited: Duration) -> Duration {
+    (waited / 10).clamp(SHORTEST, LONGEST)
+}
 
 /// The back-off of a watch that returns as soon as the API server does, as kube-proxy's and those
 /// of tests do.
@@ -60,7 +67,7 @@ impl<T, E: Into<anyhow::Error>> Observation for Result<T, E> {
     }
 }
 
-/// Checks every 50 ms until `look` answers `true`, `Some` or `Ok`, and returns the value.
+/// Checks every 50 ms, later every 200 ms, until `look` answers `true`, `Some` or `Ok`, and returns the value.
 ///
 /// `what` completes the sentence "waited in vain until …". A check that hangs ends at the deadline
 /// too.
@@ -78,7 +85,8 @@ where
     F: Future<Output = O>,
     L: FnMut() -> F,
 {
-    let deadline = Instant::now() + within;
+    let began = Instant::now();
+    let deadline = began + within;
     let mut last = None;
     loop {
         match timeout_at(deadline, look()).await.map(Observation::settle) {
@@ -86,14 +94,15 @@ where
             Ok(Err(why)) => last = why.or(last),
             Err(_) => last = last.or_else(|| Some(anyhow!("the last look did not come back"))),
         }
-        if Instant::now() + PAUSE > deadline {
+        let pause = pause(began.elapsed());
+        if Instant::now() + pause > deadline {
             let waited = format!("waited {within:?} in vain until {}", what.as_ref());
             return Err(match last {
                 Some(why) => why.context(waited),
                 None => anyhow!(waited),
             });
         }
-        sleep(PAUSE).await;
+        sleep(pause).await;
     }
 }
 
@@ -110,6 +119,12 @@ mod tests {
             (looks.get() == 3).then_some("there")
         });
         assert_eq!(value.await.unwrap(), "there");
+    }
+
+    #[test]
+    fn the_longer_the_wait_the_longer_the_pause() {
+        let after = |seconds| pause(Duration::from_secs_f64(seconds)).as_millis();
+        assert_eq!([0.0, 1.0, 1.5, 60.0].map(after), [50, 100, 150, 200]);
     }
 
     #[tokio::test(start_paused = true)]
