@@ -65,10 +65,12 @@ async fn build(profile: &Path, sources: &Path) -> Result<()> {
             "build",
             "--quiet",
             "--offline",
-            // By itself the package would have dependencies with other features, built once more.
+            // By itself, or without the examples, whose dependencies are those of the tests, the
+            // program would have dependencies with other features, built once more.
             "--workspace",
             "--bin",
             NAME,
+            "--examples",
             "--profile",
             name,
         ])
