@@ -67,7 +67,8 @@ impl<T, E: Into<anyhow::Error>> Observation for Result<T, E> {
     }
 }
 
-/// Checks every 50 ms, later every 200 ms, until `look` answers `true`, `Some` or `Ok`, and returns the value.
+/// Checks every 50 ms, later every 200 ms, until `look` answers `true`, `Some` or `Ok`, and returns
+/// the value.
 ///
 /// `what` completes the sentence "waited in vain until …". A check that hangs ends at the deadline
 /// too.

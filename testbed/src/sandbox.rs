@@ -22,7 +22,8 @@ use crate::paths::State;
 use crate::process::{self, Identity};
 use crate::teardown;
 
-/// The time limit until a namespace has its service account, and until its pods and claims are gone.
+/// The time limit until a namespace has its service account, and later until its pods and claims
+/// are gone.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A namespace with nodes of its own.
