@@ -12,7 +12,7 @@ export RUST_LIB_BACKTRACE ?= 0
 .PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image image-binaries setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
-	$(CARGO) build --locked --workspace --example demo
+	$(CARGO) build --locked --workspace --bins --examples
 	"$${CARGO_TARGET_DIR:-target}/debug/examples/demo" $(ARGS)
 
 test: setup check unit testbed e2e   ## everything, in the order of what fails fastest
@@ -36,7 +36,7 @@ e2e: setup testbed           ## against real etcd processes and a real control p
 oldest: setup                ## what the oldest supported Kubernetes does otherwise, on that; builds it once
 	scripts/e2e --oldest
 
-versions: setup testbed      ## the cases of members and their data on the etcd versions that `make e2e` leaves out; CASES=each_step for some
+versions: setup testbed      ## what `make e2e` leaves out for its length, such as members and their data on further etcd versions; CASES=each_step for some
 	scripts/e2e --ignored $(CASES)
 
 cluster:                     ## the core cases on the cluster that KUBECONFIG names, with quorumgate installed; CASES=drain for some
@@ -44,7 +44,7 @@ cluster:                     ## the core cases on the cluster that KUBECONFIG na
 	$(CARGO) test --locked --test cluster -- $(CASES)
 
 chaos: setup testbed         ## everything at once and at random, on a control plane of its own; OPS=10000 SEED=7
-	$(CARGO) build --locked --workspace
+	$(CARGO) build --locked --workspace --bins --examples
 	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::
 
 bench: setup testbed         ## ratios in one run
@@ -66,10 +66,11 @@ chart: setup                 ## writes charts/quorumgate/README.md, and lints th
 pages: setup                 ## writes docs/fields.md and docs/options.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it pages::
 
-metrics: setup               ## writes docs/metrics.md
-	UPDATE=1 $(CARGO) test --locked --quiet --test it metrics::the_document
+metrics: setup               ## writes docs/metrics.md, and tests/alerts/metrics.txt for promtool
+	UPDATE=1 $(CARGO) test --locked --quiet --workspace --test it metrics::the_
 
-alerts: setup                ## do the alerts fire when they should, can the dashboard be drawn? Builds promtool once: five minutes on two cores
+alerts: setup                ## do the alerts fire when they should, can the dashboard be drawn, are metrics named as they should be? Builds promtool once: five minutes on two cores
+	scripts/promtool check metrics < tests/alerts/metrics.txt
 	scripts/promtool check rules charts/quorumgate/alerts.yaml
 	scripts/dashboard-rules > target/dashboard-rules.yaml && scripts/promtool check rules --lint=none target/dashboard-rules.yaml
 	scripts/promtool test rules tests/alerts/rules_test.yaml

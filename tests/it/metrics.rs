@@ -261,6 +261,40 @@ impl Known {
     }
 }
 
+/// The exposition in the older text format, which is the one that promtool checks. There a counter
+/// and an info are called what their series are called. All values are 0, since those of the
+/// process differ each time.
+fn older_format() -> String {
+    let page = shown().exposition().unwrap();
+    let mut older = String::new();
+    let mut suffix = "";
+    // The help of a metric comes before its type, which tells what the metric is called.
+    let mut help = String::new();
+    for line in page.lines() {
+        let words: Vec<&str> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", _, text] => text.clone_into(&mut help),
+            ["#", "TYPE", name, kind] => {
+                suffix = match kind {
+                    "counter" => "_total",
+                    "info" => "_info",
+                    _ => "",
+                };
+                let kind = if kind == "info" { "gauge" } else { kind };
+                writeln!(older, "# HELP {name}{suffix} {help}").unwrap();
+                writeln!(older, "# TYPE {name}{suffix} {kind}").unwrap();
+            }
+            ["#", ..] => {}
+            _ => {
+                let (series, _) = line.rsplit_once(' ').unwrap();
+                assert!(series.contains(suffix), "{series} does not have {suffix}");
+                writeln!(older, "{series} 0").unwrap();
+            }
+        }
+    }
+    older
+}
+
 /// The names of the labels in a series like `name{a="1",b="2"}`. No value here has a comma.
 fn labels_of(series: &str) -> impl Iterator<Item = &str> {
     let inside = series.split_once('{').map_or("", |(_, labels)| labels);
@@ -303,6 +337,12 @@ fn shown() -> Metrics {
 #[test]
 fn the_document_is_what_the_program_exposes() {
     is_up_to_date("docs/metrics.md", &Known::read().document(), "make metrics");
+}
+
+/// `make alerts` has promtool check names and units in this file.
+#[test]
+fn the_file_for_promtool_is_what_the_program_exposes() {
+    is_up_to_date("tests/alerts/metrics.txt", &older_format(), "make metrics");
 }
 
 /// A metric without a series is not in the exposition, so it would be missing in the document.
