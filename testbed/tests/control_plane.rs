@@ -135,6 +135,18 @@ async fn a_control_plane_lives_through_up_crash_restart_and_down() -> Result<()>
     Ok(())
 }
 
+/// Waits until a namespace is gone.
+async fn namespace_goes(bed: &Bed, name: &str) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(bed.client());
+    eventually(PATIENCE, "its namespace is gone", async || {
+        namespaces
+            .get_opt(name)
+            .await
+            .is_ok_and(|found| found.is_none())
+    })
+    .await
+}
+
 #[tokio::test]
 async fn namespaces_of_sandboxes_are_distinct_and_go_after_close() -> Result<()> {
     let bed = Bed::up().await?;
@@ -146,15 +158,9 @@ async fn namespaces_of_sandboxes_are_distinct_and_go_after_close() -> Result<()>
         .create(&PostParams::default(), &config_map("content"))
         .await?;
     first.close().await?;
-    let namespaces: Api<Namespace> = Api::all(bed.client());
     assert!(!directory.exists());
-    eventually(PATIENCE, "its namespace is gone", async || {
-        namespaces
-            .get_opt(&name)
-            .await
-            .is_ok_and(|found| found.is_none())
-    })
-    .await?;
+    namespace_goes(&bed, &name).await?;
+    let namespaces: Api<Namespace> = Api::all(bed.client());
     assert!(namespaces.get_opt(second.namespace()).await?.is_some());
     second.close().await
 }
@@ -166,14 +172,7 @@ async fn a_sandbox_that_is_dropped_unclosed_is_torn_down_but_its_files_stay() ->
     let (name, directory) = (sandbox.namespace().to_owned(), sandbox.directory());
     std::fs::write(directory.join("some.log"), "why it failed")?;
     drop(sandbox);
-    let namespaces: Api<Namespace> = Api::all(bed.client());
-    eventually(PATIENCE, "its namespace is gone", async || {
-        namespaces
-            .get_opt(&name)
-            .await
-            .is_ok_and(|found| found.is_none())
-    })
-    .await?;
+    namespace_goes(&bed, &name).await?;
     assert!(directory.join("some.log").exists());
     std::fs::remove_dir_all(directory)?;
     Ok(())
@@ -195,14 +194,7 @@ async fn a_sandbox_whose_test_was_killed_is_swept_away_by_the_next_up() -> Resul
 
     Bed::up().await?;
     assert_eq!(process.running(), None);
-    let namespaces: Api<Namespace> = Api::all(bed.client());
-    eventually(PATIENCE, "its namespace is gone", async || {
-        namespaces
-            .get_opt(&name)
-            .await
-            .is_ok_and(|found| found.is_none())
-    })
-    .await?;
+    namespace_goes(&bed, &name).await?;
     assert!(logs.join("helper.log").exists());
     std::fs::remove_dir_all(directory)?;
     Ok(())

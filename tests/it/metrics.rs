@@ -239,11 +239,7 @@ impl Known {
         let mut document = HEAD.to_owned();
         for (name, metric) in &self.0 {
             let short = name.strip_prefix(PREFIX).unwrap_or(name);
-            let suffix = match metric.kind.as_str() {
-                "counter" => "_total",
-                "info" => "_info",
-                _ => "",
-            };
+            let suffix = suffix(&metric.kind);
             let labels: Vec<String> = metric.labels.iter().map(|l| format!("`{l}`")).collect();
             let when = when.get(short).unwrap_or_else(|| {
                 panic!("tests/it/metrics.rs does not say when to look at {short}")
@@ -261,6 +257,15 @@ impl Known {
     }
 }
 
+/// What the name of a metric's main series has beyond the metric's own.
+fn suffix(kind: &str) -> &'static str {
+    match kind {
+        "counter" => "_total",
+        "info" => "_info",
+        _ => "",
+    }
+}
+
 /// The exposition in the older text format, which is the one that promtool checks. There a counter
 /// and an info are called what their series are called. All values are 0, since those of the
 /// process differ each time.
@@ -275,11 +280,7 @@ fn older_format() -> String {
         match words[..] {
             ["#", "HELP", _, text] => text.clone_into(&mut help),
             ["#", "TYPE", name, kind] => {
-                suffix = match kind {
-                    "counter" => "_total",
-                    "info" => "_info",
-                    _ => "",
-                };
+                suffix = self::suffix(kind);
                 let kind = if kind == "info" { "gauge" } else { kind };
                 writeln!(older, "# HELP {name}{suffix} {help}").unwrap();
                 writeln!(older, "# TYPE {name}{suffix} {kind}").unwrap();
