@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 
 use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -11,32 +10,24 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, DeleteParams, ListParams};
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
 use crate::node::NAMESPACE_LABEL;
 
-/// An object in a namespace.
-pub(crate) trait Namespaced:
-    Resource<Scope = NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + Debug
-{
-}
-
-impl<K> Namespaced for K where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + DeserializeOwned
-        + Debug
-{
-}
-
 /// Deletes the cluster-wide objects with the label of `namespace`, webhooks first, and begins to
 /// delete the namespace.
 pub(crate) async fn begin(client: &Client, namespace: &str) -> Result<()> {
-    delete_labelled::<ValidatingWebhookConfiguration>(client, namespace).await?;
-    delete_labelled::<MutatingWebhookConfiguration>(client, namespace).await?;
-    delete_labelled::<ClusterRoleBinding>(client, namespace).await?;
-    delete_labelled::<ClusterRole>(client, namespace).await?;
+    let labelled = ListParams::default().labels(&format!("{NAMESPACE_LABEL}={namespace}"));
+    let how = DeleteParams::default();
+    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+    delete_all(&validating, &how, &labelled).await?;
+    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    delete_all(&mutating, &how, &labelled).await?;
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    delete_all(&bindings, &how, &labelled).await?;
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    delete_all(&roles, &how, &labelled).await?;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     match namespaces.delete(namespace, &DeleteParams::default()).await {
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
@@ -48,61 +39,44 @@ pub(crate) async fn begin(client: &Client, namespace: &str) -> Result<()> {
 
 /// Deletes the StatefulSets, pods and claims, and fails while pods or claims are left.
 pub(crate) async fn empty(client: &Client, namespace: &str) -> Result<()> {
-    delete_all::<StatefulSet>(client, namespace).await?;
+    let (how, every) = (DeleteParams::background(), ListParams::default());
+    let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+    delete_all(&sets, &how, &every).await?;
     end_pods(client, namespace).await?;
-    delete_all::<PersistentVolumeClaim>(client, namespace).await?;
-    none_left::<Pod>(client, namespace).await?;
-    none_left::<PersistentVolumeClaim>(client, namespace).await
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    delete_all(&claims, &how, &every).await?;
+    none_left::<Pod>(&Api::namespaced(client.clone(), namespace)).await?;
+    none_left(&claims).await
 }
 
 /// Deletes all pods with a grace period of 0. Their agents see them gone and end their processes.
 pub(crate) async fn end_pods(client: &Client, namespace: &str) -> Result<()> {
-    delete_within::<Pod>(client, namespace, &DeleteParams::default().grace_period(0)).await
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let now = DeleteParams::default().grace_period(0);
+    delete_all(&pods, &now, &ListParams::default()).await
 }
 
-async fn delete_all<K: Namespaced>(client: &Client, namespace: &str) -> Result<()> {
-    delete_within::<K>(client, namespace, &DeleteParams::background()).await
-}
-
-async fn delete_within<K: Namespaced>(
-    client: &Client,
-    namespace: &str,
-    how: &DeleteParams,
-) -> Result<()> {
-    Api::<K>::namespaced(client.clone(), namespace)
-        .delete_collection(how, &ListParams::default())
-        .await
+async fn delete_all<K>(objects: &Api<K>, how: &DeleteParams, which: &ListParams) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
+    let deleted = objects.delete_collection(how, which).await;
+    deleted
         .map(drop)
-        .with_context(|| format!("cannot delete the {} of {namespace}", K::plural(&())))
+        .with_context(|| format!("cannot delete all of {}", objects.resource_url()))
 }
 
-async fn none_left<K: Namespaced>(client: &Client, namespace: &str) -> Result<()> {
-    let objects = Api::<K>::namespaced(client.clone(), namespace);
+async fn none_left<K>(objects: &Api<K>) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug,
+{
     let left = objects.list_metadata(&ListParams::default()).await?.items;
-    let names: Vec<String> = left.iter().map(kube::ResourceExt::name_any).collect();
+    let names: Vec<String> = left.iter().map(ResourceExt::name_any).collect();
+    let names = names.join(", ");
     ensure!(
         names.is_empty(),
-        "{} are left: {}",
-        K::plural(&()),
-        names.join(", ")
+        "{names} left in {}",
+        objects.resource_url()
     );
     Ok(())
-}
-
-async fn delete_labelled<K>(client: &Client, namespace: &str) -> Result<()>
-where
-    K: Resource<Scope = k8s_openapi::ClusterResourceScope> + Clone + DeserializeOwned + Debug,
-    K::DynamicType: Default,
-{
-    let labelled = ListParams::default().labels(&format!("{NAMESPACE_LABEL}={namespace}"));
-    Api::<K>::all(client.clone())
-        .delete_collection(&DeleteParams::default(), &labelled)
-        .await
-        .map(drop)
-        .with_context(|| {
-            format!(
-                "cannot delete the {} of {namespace}",
-                K::plural(&K::DynamicType::default())
-            )
-        })
 }
