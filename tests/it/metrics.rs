@@ -257,7 +257,7 @@ impl Known {
     }
 }
 
-/// What the name of a metric's main series has beyond the metric's own.
+/// The ending of the name of a metric's series, beyond the name of the metric.
 fn suffix(kind: &str) -> &'static str {
     match kind {
         "counter" => "_total",
