@@ -52,7 +52,9 @@ pub struct Features {
 impl Features {
     /// The features after several lists of switches.
     ///
-    /// # Errors When two lists contradict each other.
+    /// # Errors
+    ///
+    /// When two lists contradict each other.
     pub fn from_switches(lists: &[Switches]) -> Result<Self, BadFeature> {
         let mut said = BTreeMap::new();
         for (feature, on) in lists.iter().flat_map(|switches| &switches.0) {
@@ -137,7 +139,9 @@ fn also(alias: Option<&str>, before: &str, after: &str) -> String {
 
 /// Parses a list of switches.
 ///
-/// # Errors When a feature is unknown, or a value is missing or neither true nor false.
+/// # Errors
+///
+/// When a feature is unknown, or a value is missing or neither true nor false.
 pub fn switches(text: &str) -> Result<Switches, BadFeature> {
     text.split(',')
         .map(str::trim)

@@ -46,7 +46,9 @@ pub(super) struct End {
 impl End {
     /// Waits for `signal` or for the unexpected end of a task, and then ends everything in order.
     ///
-    /// # Errors The task that ended unexpectedly, or the reason why `signal` cannot be waited for.
+    /// # Errors
+    ///
+    /// The task that ended unexpectedly, or the reason why `signal` cannot be waited for.
     pub(super) async fn after(
         mut self,
         signal: impl Future<Output = Result<&'static str>>,

@@ -49,7 +49,9 @@ const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// requests by this name, so it has to be one that nobody else uses: a service account's. With
 /// `any`, every other username is accepted too.
 ///
-/// # Errors When the API server cannot be asked, gives no username, or gives one that is not a
+/// # Errors
+///
+/// When the API server cannot be asked, gives no username, or gives one that is not a
 /// service account's.
 pub(super) async fn own_username(client: &Client, any: bool) -> Result<String> {
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());

@@ -31,7 +31,9 @@ impl Endpoint {
     /// The endpoint of an external member (a voter without a pod) at one of the client URLs that
     /// etcd lists. `tls` is used where the URL is `https`.
     ///
-    /// # Errors [`Unanswered::Tls`] where the URL is `https` and no certificates are configured;
+    /// # Errors
+    ///
+    /// [`Unanswered::Tls`] where the URL is `https` and no certificates are configured;
     /// [`Unanswered::Other`] where the URL cannot be used (`unix://…`).
     pub fn external(
         member: MemberId,

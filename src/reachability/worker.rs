@@ -70,7 +70,9 @@ impl EndpointWorker {
     /// A worker for the replica `me`. Its endpoint is ready while `ready` holds, and is taken out
     /// when `leaving` is cancelled.
     ///
-    /// # Errors When TLS cannot be set up.
+    /// # Errors
+    ///
+    /// When TLS cannot be set up.
     pub fn new(
         me: Myself,
         client: Client,

@@ -1,4 +1,5 @@
-//! The form of comments: how wide their lines are, and how doc comments begin.
+//! The form of comments: how wide their lines are, how doc comments begin, and that a heading has
+//! a line of its own.
 
 use crate::sources::files_below;
 
@@ -23,6 +24,9 @@ const PRONOUNS: [&str; 24] = [
     "Someone", "Such", "That", "Their", "These", "They", "This", "Those", "What", "Whatever",
     "Who", "Whoever", "Whose",
 ];
+
+/// The headings of doc comments.
+const HEADINGS: [&str; 3] = ["# Errors", "# Example", "# Panics"];
 
 #[test]
 fn comments_are_narrow_and_say_what_they_are_about() {
@@ -53,6 +57,9 @@ fn flaws(text: &str) -> impl Iterator<Item = (usize, String)> {
         let flaws = [
             wide.then(|| format!("{width} columns, at most {COLUMNS}")),
             word.map(|word| format!("a doc comment begins with {word:?}")),
+            doc(line)
+                .and_then(runs_on)
+                .map(|heading| format!("{heading:?} and its text are one heading")),
         ];
         flaws
             .into_iter()
@@ -85,8 +92,16 @@ fn pronoun(text: &str) -> Option<&str> {
     PRONOUNS.contains(&first).then_some(first)
 }
 
+/// The heading that a line begins with, if text follows.
+fn runs_on(text: &str) -> Option<&'static str> {
+    let text = text.trim();
+    HEADINGS
+        .into_iter()
+        .find(|heading| text.starts_with(heading) && text != *heading)
+}
+
 #[test]
-fn wide_comments_and_pronouns_are_found_and_nothing_else() {
+fn wide_comments_pronouns_and_headings_are_found_and_nothing_else() {
     const NONE: [usize; 0] = [];
     let found = |text: &str| flaws(text).map(|(line, _)| line).collect::<Vec<_>>();
     let fits = format!("    // {}", "é".repeat(93));
@@ -105,4 +120,12 @@ fn wide_comments_and_pronouns_are_found_and_nothing_else() {
         NONE
     );
     assert_eq!(found("    /// Whoever\n    asks,"), [1]);
+    assert_eq!(
+        found("/// Reads.\n///\n/// # Errors When there is nothing."),
+        [3]
+    );
+    assert_eq!(
+        found("/// # Errors\n///\n/// When there is nothing.\n/// # let x = 1;"),
+        NONE
+    );
 }
