@@ -204,33 +204,32 @@ impl Driver {
     ) -> Result<Duration, Problem> {
         let slug = step.slug();
         info!(cluster = %self.cluster, step = slug, "{step}");
-        let done = match step {
-            Step::Grant { record, proof } => self.grant(look, &record, proof.as_ref()).await,
-            Step::MoveLeader { pod, to } => return self.move_leader(look, &pod, to).await,
-            Step::RemoveMember { pod, id } => self.remove(look, &pod, id).await,
-            Step::AddLearner { pod, peer_urls } => self.add(look, &pod, &peer_urls).await,
-            Step::DeleteClaim { pod, uid } => self.delete_claim(look, gathered, &pod, &uid).await,
-            Step::DeletePod { pod, uid } => self.delete_pod(look, &pod, &uid).await,
-            Step::Release { pod, uid } => self.release(look, &pod, &uid).await,
+        let done = match &step {
+            Step::Grant { record, proof } => self.grant(look, record, proof.as_ref()).await,
+            Step::MoveLeader { pod, to } => return self.move_leader(look, pod, *to).await,
+            Step::RemoveMember { pod, id } => self.remove(look, pod, *id).await,
+            Step::AddLearner { pod, peer_urls } => self.add(look, pod, peer_urls).await,
+            Step::DeleteClaim { pod, uid } => self.delete_claim(look, gathered, pod, uid).await,
+            Step::DeletePod { pod, uid } => self.delete_pod(look, pod, uid).await,
+            Step::Release { pod, uid } => self.release(look, pod, uid).await,
             Step::RecordVolume { pod, id } => {
-                return self.record_volume(look, gathered, &pod, id).await;
+                return self.record_volume(look, gathered, pod, *id).await;
             }
-            Step::Renew { record } => self.renew(look, &record).await,
-            Step::Promote { pod, id } => self.promote(look, &pod, id).await,
-            Step::Settle { pod } => return self.settle(look, gathered, &pod).await,
+            Step::Renew { record } => self.renew(look, record).await,
+            Step::Promote { pod, id } => self.promote(look, pod, *id).await,
+            Step::Settle { pod } => return self.settle(look, gathered, pod).await,
             Step::Undo { pod, because } => {
-                return self.undo(look, &pod, &because.to_string()).await;
+                return self.undo(look, pod, &because.to_string()).await;
             }
         };
-        Ok(match done {
-            Ok(()) => {
-                self.run.metrics.replacement_step(slug);
-                STEP
+        if let Err(because) = done {
+            info!(cluster = %self.cluster, step = slug, because, "the step is tried again");
+            if gathered.facts.record.is_some() {
+                tell::show_failed(&self.run, look, &step, &because).await?;
             }
-            Err(because) => {
-                info!(cluster = %self.cluster, step = slug, because, "the step is tried again");
-                WAITING
-            }
-        })
+            return Ok(WAITING);
+        }
+        self.run.metrics.replacement_step(slug);
+        Ok(STEP)
     }
 }

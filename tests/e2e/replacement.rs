@@ -53,6 +53,53 @@ pub(crate) async fn one_is_lost(version: EtcdVersion, name: &str) -> Result<()> 
     world.close().await
 }
 
+/// Where no replica of the gate answers, a pod is created as its template says. On the new claim of
+/// a replacement etcd begins under the id that was removed, and never starts again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_claim_that_was_begun_while_the_gate_was_down_is_given_up() -> Result<()> {
+    let world = protected("replace-unasked", EtcdVersion::V3_6, "Manual").await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let id = world.etcd.member("etcd-1").await?.id;
+    let uid = world.etcd.pod_uid("etcd-1").await?;
+    let finalizers = async |finalizers: Value| {
+        let change = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
+        let params = PatchParams::default();
+        world.pods().patch("etcd-1", &params, &change).await
+    };
+    finalizers(json!(["testbed.quorumgate.io/held"])).await?;
+    request(&world, &format!("{id:x}")).await?;
+    eventually(REPLACED, "the old pod is deleted", || async {
+        let pod = world.pods().get("etcd-1").await?;
+        ensure!(pod.metadata.deletion_timestamp.is_some(), "not yet");
+        Ok(())
+    })
+    .await?;
+    for replica in world.gate.replicas() {
+        replica.kill().await?;
+    }
+    finalizers(Value::Null).await?;
+    eventually(SOON, "etcd has ended in the new pod", || async {
+        let pod = world.pods().get("etcd-1").await?;
+        ensure!(
+            pod.metadata.uid != Some(uid.clone()),
+            "the old pod is there"
+        );
+        let status = pod.status.unwrap_or_default();
+        let containers = status.container_statuses.unwrap_or_default();
+        let restarts = containers.first().map(|etcd| etcd.restart_count);
+        ensure!(restarts >= Some(1), "restarts: {restarts:?}");
+        Ok(())
+    })
+    .await?;
+    for replica in world.gate.replicas() {
+        replica.restart().await?;
+    }
+    finished(&world, "etcd-1").await?;
+    is_whole_without(&world, id).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    world.close().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_id_that_no_member_has_asks_for_nothing_and_is_reported() -> Result<()> {
     let world = protected("replace-nobody", EtcdVersion::V3_7, "Manual").await?;

@@ -9,7 +9,9 @@ use super::record;
 use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
 use crate::causes::causes;
 use crate::ledger::Page;
-use crate::observe::{MemberClaim, is_held, joining, membership, which_is_etcd};
+use crate::observe::{
+    MemberClaim, World, etcd_history, is_held, joining, membership, which_is_etcd,
+};
 use crate::plan::Handover;
 use crate::plan::replacement::{ClaimFacts, Facts, MembershipBy, Mode};
 use crate::quorum::{
@@ -18,6 +20,10 @@ use crate::quorum::{
 use crate::reconcile::Run;
 use crate::reconcile::defragmentation::gather::rolls_out;
 use crate::reconcile::look::Look;
+
+/// The restarts after which etcd counts as failing in a pod. The kubelet's pauses before them make
+/// more than a minute.
+const MANY_RESTARTS: u32 = 3;
 
 /// The facts, and what is to be told besides.
 pub(super) struct Gathered {
@@ -124,6 +130,7 @@ pub(super) async fn gather(
         versions: answered.filter_map(|s| s.version.parse().ok()).collect(),
         claims: claims.iter().map(facts_of).collect(),
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
+        failing_pods: failing_pods(world),
         leases_held,
         has_backup,
         data,
@@ -137,6 +144,17 @@ pub(super) async fn gather(
         claims,
         held,
     })
+}
+
+/// The pods in which etcd has ended and was started again, over and over.
+fn failing_pods(world: &World) -> BTreeSet<PodUid> {
+    let failing = world.pods().iter().filter(|pod| {
+        let (_, restarts) = etcd_history(pod);
+        restarts >= MANY_RESTARTS
+    });
+    failing
+        .filter_map(|pod| pod.metadata.uid.clone().map(PodUid::new))
+        .collect()
 }
 
 /// The pod of the member with this id: a member that is seen, or one whose volume is on record.

@@ -19,7 +19,7 @@ use crate::etcd::{AdminError, Endpoint};
 use crate::judge::{Asker, Refused, ReplacementQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
 use crate::plan::replacement::{Proof, Record, disarm};
-use crate::quorum::evidence::{Alarm, AlarmKind};
+use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};
 use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::look::{Look, Problem};
 use crate::telemetry::events::{Notice, Severity};
@@ -64,9 +64,11 @@ impl Driver {
         if now >= latest {
             return Err("there was no time left".to_owned());
         }
-        let endpoint = other(look, pod)?;
         let admin = self.run.judge.admin();
-        let removed = admin.remove_member(endpoint, id, now + CALL).await;
+        let removed = any_of(others(look, pod)?, |voter| {
+            admin.remove_member(voter, id, now + CALL)
+        });
+        let removed = removed.await;
         if let Err(error @ AdminError::PermissionDenied(_)) = &removed {
             self.members_stay = Some((now + AFTER_REFUSAL, causes(error)));
         }
@@ -100,9 +102,11 @@ impl Driver {
     /// Adds the member as a learner.
     pub(super) async fn add(&self, look: &Look, pod: &PodName, urls: &[String]) -> Done {
         let deadline = self.run.clock.instant() + CALL;
-        let endpoint = other(look, pod)?;
-        let adding = self.run.judge.admin().add_learner(endpoint, urls, deadline);
-        adding.await.map_err(|error| causes(&error))
+        let admin = self.run.judge.admin();
+        let added = any_of(others(look, pod)?, |voter| {
+            admin.add_learner(voter, urls, deadline)
+        });
+        added.await.map_err(|error| causes(&error))
     }
 
     /// Records the volume on which the new member runs.
@@ -131,9 +135,11 @@ impl Driver {
     /// Promotes the learner.
     pub(super) async fn promote(&self, look: &Look, pod: &PodName, id: MemberId) -> Done {
         let deadline = self.run.clock.instant() + CALL;
-        let endpoint = other(look, pod)?;
-        let promoting = self.run.judge.admin().promote(endpoint, id, deadline);
-        promoting.await.map_err(|error| causes(&error))
+        let admin = self.run.judge.admin();
+        let promoted = any_of(others(look, pod)?, |voter| {
+            admin.promote(voter, id, deadline)
+        });
+        promoted.await.map_err(|error| causes(&error))
     }
 
     /// Moves leadership away from the member.
@@ -244,12 +250,12 @@ impl Driver {
         let record = gathered.facts.record.as_ref()?;
         let kind = AlarmKind::Corrupt;
         let deadline = self.run.clock.instant() + CALL;
-        let endpoint = other(look, &record.member).ok()?;
+        let voters = others(look, &record.member).ok()?;
         let admin = self.run.judge.admin();
-        match admin
-            .disarm(endpoint, Alarm { member, kind }, deadline)
-            .await
-        {
+        let disarmed = any_of(voters, |voter| {
+            admin.disarm(voter, Alarm { member, kind }, deadline)
+        });
+        match disarmed.await {
             Ok(()) => {
                 info!(cluster = %self.cluster, %member, "its CORRUPT alarm is disarmed: the reason for it was removed");
                 Some(STEP)
@@ -349,18 +355,41 @@ fn volume_record(look: &Look, gathered: &Gathered, pod: &PodName) -> Option<Volu
     })
 }
 
-/// The endpoint of a voter that serves, other than the member in this pod. One that leads comes
+/// The endpoints of the voters that serve, without the member in this pod. The one that leads comes
 /// first.
-fn other<'a>(look: &'a Look, pod: &PodName) -> Result<&'a Endpoint, String> {
+fn others<'a>(look: &'a Look, pod: &PodName) -> Result<Vec<&'a Endpoint>, String> {
     let serving = look.snapshot.members.iter();
     let mut serving: Vec<_> = serving
         .filter(|member| member.serves_quorum() && member.pod_name() != Some(pod))
         .collect();
     serving.sort_by_key(|member| !member.leader);
-    let mut endpoints = serving.iter();
-    endpoints
-        .find_map(|member| look.world.endpoint_of(member.pod_name()?))
-        .ok_or_else(|| "no other voter serves".to_owned())
+    let endpoints = serving.into_iter();
+    let endpoints: Vec<_> = endpoints
+        .filter_map(|member| look.world.endpoint_of(member.pod_name()?))
+        .collect();
+    if endpoints.is_empty() {
+        return Err("no other voter serves".to_owned());
+    }
+    Ok(endpoints)
+}
+
+/// Asks one voter after the other for a change of the members, until one does not refuse.
+///
+/// etcd refuses with "unhealthy cluster" by what the asked voter alone knows of its connections. A
+/// voter may take another one for unconnected as long as it runs, although both serve: a message
+/// failed after the streams between them were up again, and nothing else marks a peer as active.
+async fn any_of<E, F>(voters: Vec<E>, ask: impl Fn(E) -> F) -> Result<(), AdminError>
+where
+    F: Future<Output = Result<(), AdminError>>,
+{
+    let mut answer = Err(AdminError::Unanswered(Unanswered::NotAsked));
+    for voter in voters {
+        answer = ask(voter).await;
+        if !matches!(answer, Err(AdminError::Refused(_))) {
+            break;
+        }
+    }
+    answer
 }
 
 /// The end of a request. What is gone or was changed is looked at again.
@@ -370,5 +399,45 @@ fn done(answer: Result<(), kube::Error>) -> Done {
         Err(kube::Error::Api(status)) => Err(status.message),
         Err(error) => Err(causes(&error)),
         Ok(()) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Asks three voters who answer like this. Returns the answer, and the number of those asked.
+    async fn asked(
+        answers: [fn() -> Result<(), AdminError>; 3],
+    ) -> (Result<(), AdminError>, usize) {
+        let count = Mutex::new(0);
+        let answer = any_of(answers.to_vec(), async |answer| {
+            *count.lock().unwrap() += 1;
+            answer()
+        });
+        (answer.await, count.into_inner().unwrap())
+    }
+
+    fn refuses() -> Result<(), AdminError> {
+        Err(AdminError::Refused("unhealthy cluster".to_owned()))
+    }
+
+    fn is_silent() -> Result<(), AdminError> {
+        Err(AdminError::Unanswered(Unanswered::Deadline))
+    }
+
+    #[tokio::test]
+    async fn a_voter_that_takes_another_for_unconnected_is_not_the_only_one_that_is_asked() {
+        assert_eq!(asked([refuses, || Ok(()), refuses]).await, (Ok(()), 2));
+        assert_eq!(asked([refuses; 3]).await, (refuses(), 3));
+    }
+
+    #[tokio::test]
+    async fn a_change_that_may_have_been_made_is_not_asked_for_again() {
+        let silent = [is_silent, refuses, || Ok(())];
+        assert_eq!(asked(silent).await, (is_silent(), 1));
+        assert_eq!(asked([|| Ok(()), refuses, refuses]).await, (Ok(()), 1));
     }
 }

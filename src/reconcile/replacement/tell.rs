@@ -8,7 +8,7 @@ use super::gather::Gathered;
 use crate::api::condition;
 use crate::api::names::REPLACE;
 use crate::ledger::LedgerError;
-use crate::plan::replacement::{Mode, Next, Refusal};
+use crate::plan::replacement::{Mode, Next, Refusal, Step};
 use crate::quorum::{PodName, VolumeFinding};
 use crate::reconcile::Run;
 use crate::reconcile::condition::put;
@@ -22,13 +22,35 @@ pub(super) async fn show(
     gathered: &Gathered,
     next: &Next,
 ) -> Result<(), LedgerError> {
-    let cluster = &look.page.cluster;
-    // Whoever is judging a disruption would lose the race for the ledger to this write. A step
-    // needs the page as it is.
-    if run.ledger().turnstile().pending(cluster) > 0 || matches!(next, Next::Act(_)) {
+    // A step needs the page as it is.
+    if matches!(next, Next::Act(_)) {
         return Ok(());
     }
-    let (is, reason, message) = said(look, gathered, next);
+    write(run, look, said(look, gathered, next)).await
+}
+
+/// Writes the condition after `step` of a replacement had no effect, for the reason `because`. It
+/// is tried again.
+pub(super) async fn show_failed(
+    run: &Run,
+    look: &Look,
+    step: &Step,
+    because: &str,
+) -> Result<(), LedgerError> {
+    let text = format!("tried again: {step}. It failed: {because}.");
+    write(run, look, ("False", "Replacing", text)).await
+}
+
+async fn write(
+    run: &Run,
+    look: &Look,
+    (is, reason, message): (&'static str, &'static str, String),
+) -> Result<(), LedgerError> {
+    let cluster = &look.page.cluster;
+    // Whoever is judging a disruption would lose the race for the ledger to this write.
+    if run.ledger().turnstile().pending(cluster) > 0 {
+        return Ok(());
+    }
     let shown = look.page.status().and_then(|status| {
         let mut conditions = status.conditions.iter();
         conditions.find(|c| c.type_ == condition::DATA_PROTECTED)

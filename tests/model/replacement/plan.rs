@@ -93,6 +93,8 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
         versions: versions.map(|_| VERSION.parse().unwrap()).collect(),
         claims: members().map(claim_of).collect(),
         held_pods: held(scene).iter().map(|n| uid(n, true)).collect(),
+        // Every pod of the model starts as the gate lets it.
+        failing_pods: std::iter::empty().collect(),
         leases_held: std::iter::empty().collect(),
         has_backup: false,
         // No member of the model is corrupt.

@@ -54,6 +54,8 @@ pub struct Facts {
     pub claims: BTreeMap<PodName, ClaimFacts>,
     /// The pods that wait for the gate's scheduling gate.
     pub held_pods: BTreeSet<PodUid>,
+    /// The pods in which etcd has ended and was started again, over and over.
+    pub failing_pods: BTreeSet<PodUid>,
     /// The pods of members whose Lease has a holder, by which etcd-druid's sidecar knows that it
     /// was a member.
     pub leases_held: BTreeSet<PodName>,

@@ -31,6 +31,7 @@ use crate::quorum::{
 ///     versions: vec!["3.6.16".parse().unwrap()],
 ///     claims: Default::default(),
 ///     held_pods: Default::default(),
+///     failing_pods: Default::default(),
 ///     leases_held: Default::default(),
 ///     has_backup: false,
 ///     data: Comparison::Unknown,
@@ -244,6 +245,9 @@ fn join(
         let uid = held.uid.clone();
         return Ok(Step::Release { pod, uid });
     }
+    if let Some(record) = without_claim(snapshot, facts, record, added) {
+        return Ok(Step::Renew { record });
+    }
     let member = snapshot.member(&pod).filter(|m| m.id == Some(added.id));
     if !added.learner {
         return settled(snapshot, facts, record);
@@ -288,14 +292,7 @@ fn rejoin(
     let Some(held) = held.filter(|_| !added.name.is_empty()) else {
         return Ok(None);
     };
-    if let Some(ClaimState::Here { uid, .. }) = facts.claim_of(&record.member)
-        && record.old_claim.as_ref() != Some(uid)
-    {
-        let record = Record {
-            old_claim: Some(uid.clone()),
-            old_pod: Some(held.uid.clone()),
-            ..record.clone()
-        };
+    if let Some(record) = given_up(held, facts, record) {
         return Ok(Some(Step::Renew { record }));
     }
     let first = first_change(snapshot, grants, facts, record)?;
@@ -303,6 +300,37 @@ fn rejoin(
         pod: record.member.clone(),
         id: added.id,
     })))
+}
+
+/// The record without the new claim, where the new member does not come up on it: etcd has ended
+/// in its pod over and over, and the member has never started. `None`: the claim stays.
+///
+/// A pod that was created while the gate was down starts as its template says. On the new claim,
+/// and without a reachable peer, etcd may have begun there under the id that was removed, and never
+/// starts on that data. The claim has nothing that anybody needs.
+fn without_claim(
+    snapshot: &Snapshot,
+    facts: &Facts,
+    record: &Record,
+    added: &ListedMember,
+) -> Option<Record> {
+    let pod = snapshot.pod(&record.member)?;
+    let fails = facts.failing_pods.contains(&pod.uid) && added.name.is_empty();
+    fails.then(|| given_up(pod, facts, record)).flatten()
+}
+
+/// The record with the member's present claim and this pod as those to give up. `None` if the claim
+/// is on record already, or there is none.
+fn given_up(pod: &Pod, facts: &Facts, record: &Record) -> Option<Record> {
+    let claim = match facts.claim_of(&record.member)? {
+        ClaimState::Here { uid, .. } => uid,
+        ClaimState::Gone => return None,
+    };
+    (record.old_claim.as_ref() != Some(claim)).then(|| Record {
+        old_claim: Some(claim.clone()),
+        old_pod: Some(pod.uid.clone()),
+        ..record.clone()
+    })
 }
 
 /// The member's pod, if it waits for the gate's scheduling gate.

@@ -96,8 +96,9 @@ pub enum Step {
         /// The new id.
         id: MemberId,
     },
-    /// Write the present claim and pod into the record as those to give up. The new member has
-    /// started once, and nobody can tell whether its data is on this claim.
+    /// Write the present claim and pod into the record as those to give up. Either the new member
+    /// has started once, and nobody can tell whether its data is on this claim, or it never came up
+    /// on this claim.
     #[display("give up the new claim of {} as well", record.member)]
     Renew {
         /// The record with the claim and the pod.

@@ -48,6 +48,7 @@ impl World {
                 versions: vec!["3.6.16".parse().unwrap()],
                 claims: claims.collect(),
                 held_pods: BTreeSet::new(),
+                failing_pods: BTreeSet::new(),
                 leases_held: BTreeSet::new(),
                 has_backup: true,
                 data: Comparison::Unknown,
@@ -771,6 +772,38 @@ fn a_volume_with_the_data_of_a_member_that_is_removed_goes_with_it() {
     );
     assert_ne!(world.claim_uid(), used, "it would never start there");
     assert_eq!(world.step(), "release");
+}
+
+#[test]
+fn a_new_claim_on_which_etcd_never_comes_up_is_given_up_as_well() {
+    let mut world = World::of(3);
+    for _ in 0..5 {
+        world.step();
+    }
+    // The pod is created while the gate is down, and etcd begins under the id that was removed.
+    let used = world.claim_uid();
+    world.written.insert(used.clone(), MemberId(3));
+    world.facts.held_pods.clear();
+    world.start(0);
+    assert_eq!(world.said(), "wait joining", "it may still come up");
+    let failing = world.pod().uid.clone();
+    world.facts.failing_pods.insert(failing);
+    let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
+    assert_eq!(steps, ["renew", "delete-claim", "delete-pod", "release"]);
+    assert_ne!(world.claim_uid(), used);
+    world.start(0);
+    let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
+    assert_eq!(steps, ["promote", "settle"]);
+}
+
+#[test]
+fn a_claim_on_which_the_new_member_has_started_stays_however_often_it_ends() {
+    let mut world = World::started();
+    let failing = world.pod().uid.clone();
+    world.facts.failing_pods.insert(failing);
+    assert_eq!(world.said(), "promote");
+    world.silence(2);
+    assert_eq!(world.said(), "wait joining");
 }
 
 #[test]
