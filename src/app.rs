@@ -49,7 +49,9 @@ const SAFE_SETTLE_TIME: Duration = Duration::from_secs(60);
 
 /// Runs the command of the command line.
 ///
-/// # Errors Why the command could not start or had to end, with what to do about it where that is
+/// # Errors
+///
+/// Why the command could not start or had to end, with what to do about it where that is
 /// known.
 pub fn main(cli: Cli) -> Result<()> {
     match cli.command {
