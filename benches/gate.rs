@@ -143,7 +143,7 @@ pub(crate) fn log_to(directory: &TempDir) -> Result<Log> {
     Ok(logs::start_writing(
         file,
         false,
-        LogFormat::Json,
-        DEFAULT_FILTER,
+        (LogFormat::Json, DEFAULT_FILTER),
+        None,
     )?)
 }

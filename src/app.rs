@@ -41,6 +41,7 @@ use crate::supervise::Supervisor;
 use crate::telemetry::events::{Events, Notices};
 use crate::telemetry::logs;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::Traces;
 
 /// The shortest settle time that is safe: an API server may finish a request up to 60 s after it
 /// asked the webhook. With a shorter settle time the ledger may release a grant whose request is
@@ -98,9 +99,13 @@ struct Parts {
 
 async fn run(options: cli::Run) -> Result<()> {
     let features = Features::from_switches(&options.feature_gates).context("--feature-gates")?;
-    let log = logs::start(options.log_format, &options.log)?;
     crate::install_crypto_provider();
     let identity = options.identity();
+    let traces = match options.collector() {
+        Some(collector) => Some(Traces::to(&collector, &identity).context("no traces")?),
+        None => None,
+    };
+    let log = logs::start(options.log_format, &options.log, traces.as_ref())?;
     let clock = Clock::system();
     let metrics = Arc::new(Metrics::new());
     let dropped = log.dropped();
@@ -179,7 +184,11 @@ async fn run(options: cli::Run) -> Result<()> {
         leave_time: options.leave_time,
         drain_time: options.drain_time,
     };
-    end.after(end::termination()).await
+    let ended = end.after(end::termination()).await;
+    if let Some(traces) = traces {
+        traces.end().await;
+    }
+    ended
 }
 
 /// The certificate to serve: that of the files, or one that is still to be made.

@@ -14,6 +14,7 @@ use crate::reachability::Myself;
 use crate::serve::Callers;
 use crate::serve::certificate::Files;
 use crate::telemetry::logs::{DEFAULT_FILTER, LogFormat};
+use crate::telemetry::traces::Collector;
 
 /// Keeps etcd clusters on Kubernetes quorate: asks etcd before a member is disrupted.
 #[derive(Debug, Parser)]
@@ -273,6 +274,28 @@ pub struct Run {
     /// Filter of the log: levels by module, for example `info` or `warn,quorumgate=debug`.
     #[arg(long, env = "QUORUMGATE_LOG", value_name = "FILTER", default_value = DEFAULT_FILTER, help_heading = "Log")]
     pub log: String,
+
+    /// URL of the OpenTelemetry collector that takes traces of admission requests, by OTLP over
+    /// gRPC: `http://collector:4317`, or `https://…` with --otlp-ca. Without this option there are
+    /// no traces. `OTEL_TRACES_SAMPLER` says which requests are traced; by default those that the
+    /// API server traces, and all where it does not trace.
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        value_name = "URL",
+        help_heading = "Traces"
+    )]
+    pub otlp_endpoint: Option<String>,
+
+    /// PEM file of the authorities that sign the collector's certificate. Read once, at the start.
+    #[arg(
+        long,
+        env = "OTEL_EXPORTER_OTLP_CERTIFICATE",
+        value_name = "FILE",
+        requires = "otlp_endpoint",
+        help_heading = "Traces"
+    )]
+    pub otlp_ca: Option<PathBuf>,
 }
 
 /// Where the serving certificate comes from.
@@ -316,6 +339,14 @@ impl Run {
                 },
             },
         }
+    }
+
+    /// The collector of the traces; `None` where there are to be none.
+    pub fn collector(&self) -> Option<Collector> {
+        Some(Collector {
+            endpoint: self.otlp_endpoint.clone()?,
+            authorities: self.otlp_ca.clone(),
+        })
     }
 
     /// The pod that this replica runs in; `None` where it does not maintain its own endpoint.
@@ -465,7 +496,10 @@ mod tests {
             let variable = option
                 .get_env()
                 .unwrap_or_else(|| panic!("{}", option.get_id()));
-            assert!(variable.to_str().unwrap().starts_with("QUORUMGATE_"));
+            // Those of OpenTelemetry have the names that operators set for every program.
+            let prefixes = ["QUORUMGATE_", "OTEL_EXPORTER_OTLP_"];
+            let variable = variable.to_str().unwrap();
+            assert!(prefixes.iter().any(|prefix| variable.starts_with(prefix)));
         }
     }
 

@@ -8,6 +8,7 @@ use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
+use tracing::{Instrument as _, Span};
 
 use super::asked::{Asked, Context, What};
 use super::deadline::Deadline;
@@ -21,7 +22,7 @@ use super::places::Places;
 use super::report::report;
 use super::respond::respond;
 use super::room::{Readable, Room};
-use super::{claims, evictions, pods, restarts, stateful_sets};
+use super::{claims, evictions, pods, restarts, stateful_sets, trace};
 use crate::clock::monotonic_now;
 use crate::features::Features;
 use crate::judge::{Answer, Judging};
@@ -117,6 +118,13 @@ impl Webhooks {
     }
 
     pub(super) async fn handle(&self, hook: Hook, request: Request<Body>) -> Response {
+        let span = trace::begin(hook, request.headers());
+        self.handle_in(&span, hook, request)
+            .instrument(span.clone())
+            .await
+    }
+
+    async fn handle_in(&self, span: &Span, hook: Hook, request: Request<Body>) -> Response {
         let start = monotonic_now();
         let Admission {
             metrics, notices, ..
@@ -128,10 +136,12 @@ impl Webhooks {
                 let rejection = rejection.as_ref();
                 let took = start.elapsed();
                 report(hook, &answered, rejection, took, metrics, &**notices);
+                trace::end(span, &answered, rejection);
                 respond(&answered, rejection)
             }
             Err(malformed) => {
                 metrics.rejected(hook.slug(), malformed.problem.slug());
+                trace::break_off(span, malformed.problem.slug());
                 UNAUTHENTICATED.tell(|| {
                     tracing::warn!(
                         hook = hook.slug(),

@@ -26,6 +26,7 @@ mod restarts;
 pub mod review;
 mod room;
 mod stateful_sets;
+mod trace;
 
 use std::sync::Arc;
 

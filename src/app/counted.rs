@@ -1,4 +1,5 @@
-//! Counts the requests to the API server by their outcome.
+//! Counts the requests to the API server by their outcome, and traces those that an admission
+//! request needs.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -7,8 +8,11 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use tower::{BoxError, Layer, Service};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::traces::step;
 
 /// The layer that counts every call.
 #[derive(Debug, Clone)]
@@ -47,15 +51,25 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let method = method(request.method());
         let metrics = Arc::clone(&self.metrics);
+        let span = step!(
+            "request to the API server",
+            otel.kind = "client",
+            http.request.method = request.method().as_str(),
+            url.path = request.uri().path(),
+            url.query = request.uri().query(),
+            outcome = Empty,
+        );
         let answer = self.inner.call(request);
-        Box::pin(async move {
+        let noted = span.clone();
+        let counted = async move {
             let answer = answer.await;
-            let outcome = answer
-                .as_ref()
-                .map_or("unanswered", |a| outcome(a.status()));
+            let status = answer.as_ref().map(Response::status);
+            let outcome = status.map_or("unanswered", outcome);
             metrics.api_answered(method, outcome);
+            noted.record("outcome", outcome);
             answer
-        })
+        };
+        Box::pin(counted.instrument(span))
     }
 }
 

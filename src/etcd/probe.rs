@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use futures::future::{join, join_all};
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::Endpoint;
 use super::ask::Member;
@@ -12,6 +14,7 @@ use super::failure::CallFailure;
 use super::time_limit::{LatencySample, TimeLimit};
 use crate::clock::Clock;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
+use crate::telemetry::traces::step;
 
 /// Probes etcd members. Cheap to clone; clones share connections.
 #[derive(Debug, Clone)]
@@ -67,7 +70,11 @@ impl Prober {
         let start = self.clock.instant();
         let deadline = latest.min(start + limit.timeout());
         let probes = endpoints.iter().map(|endpoint| async {
-            let probe = Box::pin(self.probe(endpoint, deadline)).await;
+            let address = &*endpoint.address;
+            let span = step!("member", server.address = address, answer = Empty);
+            let probe = Box::pin(self.probe(endpoint, deadline));
+            let probe = probe.instrument(span.clone()).await;
+            span.record("answer", probe.failure().map_or("ok", Into::into));
             let took = self.clock.instant().saturating_duration_since(start);
             (sample(&probe, took), probe)
         });

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument as _;
 
 use super::decision::{Allowed, Answer, Decision, Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
@@ -20,6 +21,7 @@ use crate::quorum::{
     Snapshot, Verdict,
 };
 use crate::telemetry::metrics::Phase;
+use crate::telemetry::traces::step;
 
 /// The part of a question's time that is reserved for the answer itself.
 const RESERVE: Duration = Duration::from_millis(150);
@@ -207,7 +209,8 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Ground, Stop> {
         self.only_warns_by(&ledger);
         self.doing("other questions about the same cluster were answered");
-        let turn = self.deps.ledger().turnstile().enter(cluster).await;
+        let turn = self.deps.ledger().turnstile().enter(cluster);
+        let turn = turn.instrument(step!("turn at the ledger")).await;
         // After a wait the first read is out of date.
         let mut first = (!turn.has_waited()).then_some(ledger);
         loop {
@@ -234,7 +237,9 @@ impl<'a> Evaluation<'a> {
         };
         self.only_warns_by(&ledger);
         self.doing("its members were being asked");
-        let (mut found, verdict) = case.consider(cluster, ledger).await?;
+        let considered = case.consider(cluster, ledger);
+        let considered = considered.instrument(step!("evidence and decision"));
+        let (mut found, verdict) = considered.await?;
         let basis = match permission(verdict)? {
             Permission::Waived(waiver) => return Ok(Ground::Waived(waiver)),
             Permission::Grant(basis) => basis,
@@ -244,7 +249,9 @@ impl<'a> Evaluation<'a> {
             return Ok(Ground::DryRun(basis));
         }
         self.doing("the permission was being recorded");
-        let ground = self.timed(case.record(&found, basis)).await?;
+        let recorded = case.record(&found, basis);
+        let recorded = recorded.instrument(step!("write to the ledger"));
+        let ground = self.timed(recorded).await?;
         case.conclude(&found, &ground).await?;
         Ok(ground)
     }
@@ -293,7 +300,9 @@ impl<'a> Evaluation<'a> {
     /// Reads the ledger.
     pub(super) async fn read_ledger(&self, cluster: &ClusterRef) -> LedgerRead {
         self.doing("its budget was being read");
-        self.timed(self.deps.ledger().read(cluster)).await
+        let read = self.deps.ledger().read(cluster);
+        self.timed(read.instrument(step!("read of the ledger")))
+            .await
     }
 
     async fn timed<T>(&self, work: impl Future<Output = T>) -> T {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::deps::JudgeDeps;
 use crate::causes::causes;
@@ -11,6 +12,7 @@ use crate::etcd::AdminError;
 use crate::observe::World;
 use crate::quorum::evidence::Target;
 use crate::quorum::{MemberId, PodUid};
+use crate::telemetry::traces::step;
 
 /// The longest a transfer may take.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -40,7 +42,8 @@ pub(super) async fn transfer(
         return Transfer::Stays("the leader's endpoint is not known".into());
     };
     let deadline = latest.min(deps.clock.instant() + LONGEST);
-    match deps.admin.move_leader(endpoint, to, deadline).await {
+    let moved = deps.admin.move_leader(endpoint, to, deadline);
+    match moved.instrument(step!("move of leadership")).await {
         Ok(()) | Err(AdminError::NotLeader) => Transfer::LookAgain(None),
         Err(error @ (AdminError::PermissionDenied(_) | AdminError::BadTransferee(_))) => {
             Transfer::Stays(causes(&error))

@@ -1,5 +1,7 @@
 //! The evaluation of a disruption of one pod.
 
+use tracing::Instrument as _;
+
 use super::decision::{Ground, Refused, unavailable};
 use super::deps::JudgeDeps;
 use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
@@ -14,6 +16,7 @@ use crate::quorum::{
     Succession, Verdict, Waiver, decide, decide_early, decide_with_terminating_claim,
     decide_without_ledger, succession, takes_data,
 };
+use crate::telemetry::traces::step;
 
 /// A question about a pod that is being evaluated.
 pub(super) struct PodCase<'a> {
@@ -58,7 +61,9 @@ impl<'a> PodCase<'a> {
             shown,
             ..
         } = self.question;
-        let page = match observer.identify(namespace, pod, shown.as_deref()).await? {
+        let identified = observer.identify(namespace, pod, shown.as_deref());
+        let identified = identified.instrument(step!("cluster of the pod, and its ledger"));
+        let page = match identified.await? {
             Identity::Guarded(page) => page,
             Identity::Foreign => return Ok(Ground::Waived(Waiver::Foreign)),
             Identity::NoSuchPod => return Err(self.no_such_pod()),

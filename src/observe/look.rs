@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures::future::{Either, join_all, select};
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::{Ages, ObserveError, Observer, World, pods};
 use crate::etcd::{Endpoint, TimeLimit};
@@ -16,6 +17,7 @@ use crate::quorum::evidence::{Probe, Round, Unanswered};
 use crate::quorum::pod::Pod;
 use crate::quorum::{ClusterRef, Kind, PodName, PodUid, Snapshot};
 use crate::telemetry::metrics::Phase;
+use crate::telemetry::traces::step;
 
 /// The time for a round that nobody waits for.
 const AT_LEISURE: Duration = Duration::from_secs(2);
@@ -105,7 +107,8 @@ impl Observer {
     ) -> Result<Sooner<E>, ObserveError> {
         let usual = self.time_limit(page)?;
         let likely = self.likely_endpoints(&page.cluster);
-        let world = pin!(self.world(page, Some(name), kind));
+        let world = self.world(page, Some(name), kind);
+        let world = pin!(world.instrument(step!("Kubernetes objects")));
         let asked = pin!(self.ask(&likely, &usual, latest));
         let (world, asked) = match select(world, asked).await {
             Either::Left((world, asked)) => (world?, Either::Left(asked)),
@@ -168,7 +171,8 @@ impl Observer {
     /// Asks members for a decision.
     async fn ask(&self, endpoints: &[Endpoint], limit: &TimeLimit, latest: Instant) -> Round {
         let start = self.clock().instant();
-        let round = self.prober().round_within(endpoints, limit, latest).await;
+        let round = self.prober().round_within(endpoints, limit, latest);
+        let round = round.instrument(step!("members")).await;
         self.metrics()
             .took(Phase::Probe, self.clock().instant() - start);
         round
@@ -197,12 +201,8 @@ impl Observer {
 
     fn count(&self, round: &Round) {
         self.metrics().probed(round.probes.len());
-        let unusable = |probe: &Probe| {
-            let status = probe.status.as_ref().err();
-            status.or(probe.read.as_ref().err()).cloned()
-        };
-        for unanswered in round.probes.iter().filter_map(unusable) {
-            self.metrics().probe_failed((&unanswered).into());
+        for why in round.probes.iter().filter_map(Probe::failure) {
+            self.metrics().probe_failed(why.into());
         }
     }
 

@@ -7,10 +7,15 @@ mod json;
 
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 
+use tracing::Subscriber;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer};
 
+use super::traces::Traces;
 use json::JsonLines;
 
 /// Most lines in the queue. A line has some hundred bytes, a few thousand at most.
@@ -60,34 +65,55 @@ impl Log {
     }
 }
 
-/// Starts logging to standard error. `filter` is a list of directives such as `info` or
-/// `warn,quorumgate=debug`.
-pub fn start(format: LogFormat, filter: &str) -> Result<Log, Error> {
+/// Starts logging to standard error, and sends the spans of the process to `traces`. `filter` is a
+/// list of directives such as `info` or `warn,quorumgate=debug`.
+pub fn start(format: LogFormat, filter: &str, traces: Option<&Traces>) -> Result<Log, Error> {
     let colours = io::stderr().is_terminal();
-    start_writing(io::stderr(), colours, format, filter)
+    start_writing(io::stderr(), colours, (format, filter), traces)
 }
 
-/// Starts logging to `to`, with or without colours.
+/// Starts logging to `to`, with or without colours, in this form and with this filter.
 pub fn start_writing(
     to: impl Write + Send + 'static,
     colours: bool,
-    format: LogFormat,
-    filter: &str,
+    (format, filter): (LogFormat, &str),
+    traces: Option<&Traces>,
 ) -> Result<Log, Error> {
     let directives = EnvFilter::builder()
         .parse(filter)
         .map_err(|error| Error::Filter(filter.to_owned(), error))?;
     let (writer, log) = start_thread(to);
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(directives)
+    let registry = tracing_subscriber::registry();
+    match traces {
+        // A filter for all is cheaper than one for the log alone.
+        None => registry
+            .with(lines(format, colours, writer))
+            .with(directives)
+            .try_init(),
+        Some(traces) => registry
+            .with(lines(format, colours, writer).with_filter(directives))
+            .with(traces.layer())
+            .try_init(),
+    }
+    .map_err(|error| Error::Twice(Box::new(error)))?;
+    Ok(log)
+}
+
+fn lines<S>(
+    format: LogFormat,
+    colours: bool,
+    writer: NonBlocking,
+) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(colours)
         .with_writer(writer);
     match format {
-        LogFormat::Json => lines.json().event_format(JsonLines::new()).try_init(),
-        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().event_format(JsonLines::new()).boxed(),
+        LogFormat::Text => lines.boxed(),
     }
-    .map_err(Error::Twice)?;
-    Ok(log)
 }
 
 fn start_thread(to: impl Write + Send + 'static) -> (NonBlocking, Log) {
@@ -195,7 +221,9 @@ mod tests {
 
     #[test]
     fn a_filter_that_cannot_be_read_is_named() {
-        let error = start(LogFormat::Text, "quorumgate=loud").err().unwrap();
+        let error = start(LogFormat::Text, "quorumgate=loud", None)
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("quorumgate=loud"), "{error}");
     }
 }

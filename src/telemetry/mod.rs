@@ -1,4 +1,4 @@
-//! Log lines, metrics and Kubernetes Events.
+//! Log lines, metrics, traces and Kubernetes Events.
 //!
 //! Labels and reasons are words from fixed sets. Object names are labels only where a metric is
 //! about one cluster.
@@ -6,4 +6,5 @@
 pub mod events;
 pub mod logs;
 pub mod metrics;
+pub mod traces;
 pub mod unauthenticated;

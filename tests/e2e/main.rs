@@ -49,6 +49,7 @@ mod sizes;
 mod strategy;
 mod taints;
 mod teardown;
+mod traces;
 mod unreadable_owner;
 mod versions;
 mod vigil;

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use kube::api::DeleteParams;
 use quorumgate::api::QuorumDisruptionBudget;
-use quorumgate_testbed::control_plane::ControlPlane;
+use quorumgate_testbed::control_plane::{ControlPlane, Tuning};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdClusterBuilder};
 use quorumgate_testbed::faults::{self, Standing};
 use quorumgate_testbed::gate::{Gate, GateBuilder};
@@ -49,6 +49,7 @@ pub(crate) struct WorldBuilder {
     gate: GateBuilder,
     trusted: bool,
     quorate: bool,
+    tuning: Tuning,
 }
 
 impl World {
@@ -65,6 +66,7 @@ impl World {
             gate: gate(),
             trusted: true,
             quorate: true,
+            tuning: Tuning::default(),
         }
     }
 
@@ -368,6 +370,13 @@ impl WorldBuilder {
         self
     }
 
+    /// Lets the API server of a control plane of its own, and the gate, send their traces to the
+    /// collector at this port on loopback.
+    pub(crate) fn traced_at(mut self, port: u16) -> Self {
+        self.tuning.collector = Some(port);
+        self.argument(&format!("--otlp-endpoint=http://127.0.0.1:{port}"))
+    }
+
     /// Does not wait for the ledger to be trusted.
     pub(crate) fn untrusted(mut self) -> Self {
         self.trusted = false;
@@ -385,7 +394,11 @@ impl WorldBuilder {
         test: impl AsyncFnOnce(World) -> Result<()>,
     ) -> Result<()> {
         let name = self.name.clone();
-        on_a_plane_of_its_own(&name, async |bed| test(self.start_on(bed).await?).await).await
+        let tuning = self.tuning;
+        on_a_plane_of_its_own(&name, tuning, async |bed| {
+            test(self.start_on(bed).await?).await
+        })
+        .await
     }
 
     async fn start_on(self, bed: Bed) -> Result<World> {
@@ -412,12 +425,14 @@ impl WorldBuilder {
 /// Runs a test on a control plane of its own, and stops that afterwards.
 pub(crate) async fn on_a_plane_of_its_own(
     name: &str,
+    tuning: Tuning,
     test: impl AsyncFnOnce(Bed) -> Result<()>,
 ) -> Result<()> {
     let mut plane = ControlPlane::from_env()?;
     let mut beside = plane.state.root().as_os_str().to_owned();
     beside.push(format!("-{name}"));
     plane.state = State::at(beside);
+    plane.tuning = tuning;
     let outcome = async { test(Bed::up_with(plane.clone()).await?).await }.await;
     let stopped = plane.down().await;
     outcome.and(stopped.map(drop))

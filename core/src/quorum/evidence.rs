@@ -41,6 +41,13 @@ impl Probe {
             members: Err(Unanswered::NotAsked),
         }
     }
+
+    /// The first reason why the endpoint does not prove that its member serves: from its status or
+    /// else from its read.
+    pub fn failure(&self) -> Option<&Unanswered> {
+        let status = self.status.as_ref().err();
+        status.or(self.read.as_ref().err())
+    }
 }
 
 /// The owner of a client endpoint.

@@ -2,19 +2,33 @@
 //! log.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use serde_json::json;
 
 use super::Tuning;
 use super::audit;
 use super::layout::{Layout, SERVICE_RANGE, TOKEN_ISSUER, path_flag};
 
 /// Writes its configuration files.
-pub(super) fn configure(layout: &Layout) -> Result<()> {
-    let policy = policy_file(layout);
-    fs::write(&policy, audit::POLICY).with_context(|| format!("cannot write {}", policy.display()))
+pub(super) fn configure(layout: &Layout, tuning: &Tuning) -> Result<()> {
+    write(&policy_file(layout), audit::POLICY)?;
+    if let Some(port) = tuning.collector {
+        let tracing = json!({
+            "apiVersion": "apiserver.config.k8s.io/v1beta1",
+            "kind": "TracingConfiguration",
+            "endpoint": format!("127.0.0.1:{port}"),
+            "samplingRatePerMillion": 1_000_000,
+        });
+        write(&tracing_file(layout), &tracing.to_string())?;
+    }
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The command that starts it.
@@ -57,9 +71,16 @@ pub(super) fn command(layout: &Layout, tuning: &Tuning) -> Command {
         "--profiling=false".into(),
         "--etcd-count-metric-poll-period=0".into(),
     ]);
+    if tuning.collector.is_some() {
+        server.arg(path_flag("tracing-config-file", &tracing_file(layout)));
+    }
     server
 }
 
 fn policy_file(layout: &Layout) -> PathBuf {
     layout.state.root().join("audit-policy.yaml")
+}
+
+fn tracing_file(layout: &Layout) -> PathBuf {
+    layout.state.root().join("tracing.yaml")
 }

@@ -52,9 +52,9 @@ impl Component {
     }
 
     /// Writes the component's configuration files.
-    pub(super) fn configure(self, layout: &Layout) -> Result<()> {
+    pub(super) fn configure(self, layout: &Layout, tuning: &Tuning) -> Result<()> {
         match self {
-            Self::ApiServer => api_server::configure(layout),
+            Self::ApiServer => api_server::configure(layout, tuning),
             Self::Scheduler => scheduler::configure(layout),
             Self::Etcd | Self::ControllerManager => Ok(()),
         }

@@ -56,6 +56,9 @@ pub struct Tuning {
     /// The feature gates of kube-controller-manager, in the form of its flag (`Name=false`). `None`
     /// stands for its defaults.
     pub controller_gates: Option<&'static str>,
+    /// The port on loopback of the OTLP collector that gets a trace of every request to the API
+    /// server. `None`: the API server does not trace.
+    pub collector: Option<u16>,
 }
 
 impl Default for Tuning {
@@ -64,6 +67,7 @@ impl Default for Tuning {
             node_grace_period: Duration::from_secs(4),
             not_ready_toleration: Duration::from_secs(5),
             controller_gates: None,
+            collector: None,
         }
     }
 }
@@ -221,7 +225,7 @@ impl ControlPlane {
             return Ok(());
         }
         process.stop(STOP_GRACE).await?;
-        component.configure(layout)?;
+        component.configure(layout, &self.tuning)?;
         process.spawn(command)?;
         eventually(
             PATIENCE,

@@ -10,6 +10,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, ResourceExt as _};
+use quorumgate_testbed::control_plane::Tuning;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::kubectl::Invocation;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
@@ -29,7 +30,7 @@ const GATED: &str = "quorumgate.io/gated";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_comes_changes_and_goes_without_a_trace() -> Result<()> {
-    on_a_plane_of_its_own("chart", life).await
+    on_a_plane_of_its_own("chart", Tuning::default(), life).await
 }
 
 async fn life(bed: Bed) -> Result<()> {

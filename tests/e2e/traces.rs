@@ -1,0 +1,203 @@
+//! Traces: a request that the API server traces is followed through the gate, to the members and
+//! into the ledger.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context as _, Result, ensure};
+use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
+    TraceService, TraceServiceServer,
+};
+use opentelemetry_proto::tonic::collector::trace::v1::{
+    ExportTraceServiceRequest, ExportTraceServiceResponse,
+};
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use quorumgate_testbed::eventually;
+use tokio::task::JoinHandle;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+use crate::asking::By;
+use crate::world::{SOON, World};
+
+/// A span, as the collector got it.
+#[derive(Clone, Debug)]
+struct Span {
+    service: String,
+    trace: Vec<u8>,
+    id: Vec<u8>,
+    parent: Vec<u8>,
+    name: String,
+    attributes: Vec<KeyValue>,
+}
+
+impl Span {
+    fn attribute(&self, key: &str) -> &str {
+        text(&self.attributes, key)
+    }
+}
+
+fn text<'a>(attributes: &'a [KeyValue], key: &str) -> &'a str {
+    let found = attributes.iter().find(|attribute| attribute.key == key);
+    match found.and_then(|attribute| attribute.value.as_ref()) {
+        Some(AnyValue {
+            value: Some(Value::StringValue(text)),
+        }) => text,
+        _ => "",
+    }
+}
+
+/// The spans that have arrived.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Vec<Span>>>);
+
+impl Spans {
+    fn all(&self) -> Vec<Span> {
+        let spans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.clone()
+    }
+}
+
+#[tonic::async_trait]
+impl TraceService for Spans {
+    async fn export(
+        &self,
+        request: Request<ExportTraceServiceRequest>,
+    ) -> Result<Response<ExportTraceServiceResponse>, Status> {
+        let mut spans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for of_resource in request.into_inner().resource_spans {
+            let resource = of_resource.resource.unwrap_or_default();
+            let service = text(&resource.attributes, "service.name");
+            let of_scopes = of_resource.scope_spans.into_iter();
+            spans.extend(
+                of_scopes
+                    .flat_map(|of_scope| of_scope.spans)
+                    .map(|span| Span {
+                        service: service.to_owned(),
+                        trace: span.trace_id,
+                        id: span.span_id,
+                        parent: span.parent_span_id,
+                        name: span.name,
+                        attributes: span.attributes,
+                    }),
+            );
+        }
+        Ok(Response::new(ExportTraceServiceResponse::default()))
+    }
+}
+
+/// A collector on loopback.
+struct Collector {
+    port: u16,
+    spans: Spans,
+    server: JoinHandle<()>,
+}
+
+impl Collector {
+    fn start() -> Result<Self> {
+        let incoming = TcpIncoming::bind(([127, 0, 0, 1], 0).into())?;
+        let port = incoming.local_addr()?.port();
+        let spans = Spans::default();
+        let service = TraceServiceServer::new(spans.clone());
+        let serving = Server::builder()
+            .add_service(service)
+            .serve_with_incoming(incoming);
+        let server = tokio::spawn(async {
+            let _ = serving.await;
+        });
+        Ok(Self {
+            port,
+            spans,
+            server,
+        })
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_traced_from_the_api_server_to_the_write_of_the_grant() -> Result<()> {
+    let collector = Collector::start()?;
+    let builder = World::builder("traces").traced_at(collector.port);
+    builder
+        .on_a_plane_of_its_own(async |world| {
+            world.lets_go(By::Delete, "etcd-1").await?;
+            eventually(SOON, "the whole trace has arrived", async || {
+                is_whole(&collector.spans.all())
+            })
+            .await?;
+            world.close().await
+        })
+        .await
+}
+
+/// Fails unless the delete of etcd-1 is one trace, with every step of the gate.
+fn is_whole(spans: &[Span]) -> Result<()> {
+    let admission = spans
+        .iter()
+        .find(|span| {
+            span.service == "quorumgate"
+                && span.name == "admission"
+                && span.attribute("hook") == "pods"
+                && span.attribute("name") == "etcd-1"
+                && span.attribute("verdict") == "allow"
+        })
+        .context("no span of the delete")?;
+    ensure!(
+        admission.attribute("cluster").ends_with("/etcd")
+            && !admission.attribute("review").is_empty(),
+        "{admission:?}"
+    );
+    let caller = spans.iter().find(|span| span.id == admission.parent);
+    let caller = caller.context("the span of its caller is missing")?;
+    ensure!(
+        caller.service == "apiserver" && caller.trace == admission.trace,
+        "called by {caller:?}"
+    );
+    let below = |top: &Span| {
+        let mut ids = BTreeSet::from([top.id.clone()]);
+        let mut found = Vec::new();
+        loop {
+            let more = spans.iter().filter(|span| {
+                span.trace == top.trace && ids.contains(&span.parent) && !ids.contains(&span.id)
+            });
+            let more: Vec<_> = more.cloned().collect();
+            if more.is_empty() {
+                return found;
+            }
+            ids.extend(more.iter().map(|span| span.id.clone()));
+            found.extend(more);
+        }
+    };
+    let step = |above: &Span, name: &str| {
+        let found = below(above).into_iter().find(|span| span.name == name);
+        found.with_context(|| format!("no {name:?} in {:?}", above.name))
+    };
+    let asked_for = |above: &Span, method: &str| {
+        below(above).into_iter().any(|span| {
+            span.name == "request to the API server"
+                && span.attribute("http.request.method") == method
+                && span.attribute("outcome") == "ok"
+        })
+    };
+    step(admission, "turn at the ledger")?;
+    let identified = step(admission, "cluster of the pod, and its ledger")?;
+    ensure!(asked_for(&identified, "GET"), "the ledger was not read");
+    let evidence = step(admission, "evidence and decision")?;
+    let objects = step(&evidence, "Kubernetes objects")?;
+    ensure!(asked_for(&objects, "GET"), "no object was read");
+    let members = step(&evidence, "members")?;
+    let asked = below(&members);
+    let asked = asked.iter().filter(|span| span.name == "member");
+    let answers: Vec<_> = asked.map(|member| member.attribute("answer")).collect();
+    ensure!(answers == ["ok"; 3], "members answered {answers:?}");
+    let written = step(admission, "write to the ledger")?;
+    ensure!(asked_for(&written, "PUT"), "the grant was not written");
+    Ok(())
+}
