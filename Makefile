@@ -48,10 +48,10 @@ chaos: setup testbed         ## everything at once and at random, on a control p
 	QUORUMGATE_CHAOS_OPS=$(OPS) QUORUMGATE_CHAOS_SEED=$(SEED) $(CARGO) test --locked --workspace --test e2e -- --nocapture chaos::
 
 bench: setup testbed         ## ratios in one run
-	$(CARGO) bench --locked $(addprefix --bench ,$(BENCHES))
+	$(CARGO) bench --locked --workspace $(addprefix --bench ,$(BENCHES))
 
 bench-defragmentation: setup testbed   ## ways to defragment members, side by side on 1 GiB of data: about 12 minutes
-	$(CARGO) bench --locked --bench defragmentation
+	$(CARGO) bench --locked --workspace --bench defragmentation
 
 crds: setup                  ## writes the definitions into the manifests and the chart
 	$(CARGO) run --locked --quiet -- crds > manifests/base/crds.yaml

@@ -51,11 +51,14 @@ async fn build(profile: &Path, sources: &Path) -> Result<()> {
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or("debug");
-    // Cargo calls the profile `dev` whose directory it calls `debug`.
-    let name = if directory == "debug" {
-        "dev"
-    } else {
-        directory
+    // Cargo calls the profile `dev` whose directory it calls `debug`, and puts what the benchmarks
+    // are built with beside the release. By itself, or without anything that has the dependencies
+    // of the tests, the program would have dependencies with other features, built once more. So
+    // something is built with it that scripts build anyway, or that takes no time.
+    let (name, beside): (_, &[_]) = match directory {
+        "debug" => ("dev", &["--examples"]),
+        "release" => ("bench", &["--bench", "decide"]),
+        other => (other, &["--examples"]),
     };
     let target = profile
         .parent()
@@ -65,15 +68,13 @@ async fn build(profile: &Path, sources: &Path) -> Result<()> {
             "build",
             "--quiet",
             "--offline",
-            // By itself, or without the examples, whose dependencies are those of the tests, the
-            // program would have dependencies with other features, built once more.
             "--workspace",
             "--bin",
             NAME,
-            "--examples",
             "--profile",
             name,
         ])
+        .args(beside)
         .args([
             "--manifest-path".as_ref(),
             sources.join("Cargo.toml").as_os_str(),
