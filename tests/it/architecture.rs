@@ -21,7 +21,10 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ("strategy", &["api"]),
     ("supervise", &["clock"]),
     ("telemetry", &["quorum", "clock"]),
-    ("etcd", &["quorum", "causes", "clock", "crypto"]),
+    (
+        "etcd",
+        &["quorum", "causes", "clock", "crypto", "telemetry"],
+    ),
     // Evidence belongs to the ledger page that was read before it.
     (
         "observe",
