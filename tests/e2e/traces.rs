@@ -192,11 +192,15 @@ fn is_whole(spans: &[Span]) -> Result<()> {
     let evidence = step(admission, "evidence and decision")?;
     let objects = step(&evidence, "Kubernetes objects")?;
     ensure!(asked_for(&objects, "GET"), "no object was read");
-    let members = step(&evidence, "members")?;
-    let asked = below(&members);
+    step(&evidence, "members")?;
+    // A replica that remembers no endpoints asks nobody at first, and then all.
+    let asked = below(&evidence);
     let asked = asked.iter().filter(|span| span.name == "member");
-    let answers: Vec<_> = asked.map(|member| member.attribute("answer")).collect();
-    ensure!(answers == ["ok"; 3], "members answered {answers:?}");
+    let answered = asked.filter(|member| member.attribute("answer") == "ok");
+    let answered: BTreeSet<_> = answered
+        .map(|member| member.attribute("server.address"))
+        .collect();
+    ensure!(answered.len() == 3, "members that answered: {answered:?}");
     let written = step(admission, "write to the ledger")?;
     ensure!(asked_for(&written, "PUT"), "the grant was not written");
     Ok(())
