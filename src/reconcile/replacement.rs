@@ -225,7 +225,12 @@ impl Driver {
         if let Err(because) = done {
             info!(cluster = %self.cluster, step = slug, because, "the step is tried again");
             if gathered.facts.record.is_some() {
-                tell::show_failed(&self.run, look, &step, &because).await?;
+                match tell::show_failed(&self.run, look, &step, &because).await {
+                    // The step itself has written the ledger, such as the renewed permission of a
+                    // removal that etcd refused. It is tried again after the usual pause.
+                    Err(error) if error.begin_again() => {}
+                    told => told?,
+                }
             }
             return Ok(WAITING);
         }
