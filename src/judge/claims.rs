@@ -7,7 +7,7 @@ use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{ClaimIdentity, Look, ObserveError, Sooner, World};
 use crate::quorum::{
-    Basis, ClaimDeletion, ClusterRef, Kind, Permission, Permitted, PodName, Reason, Verdict,
+    Basis, ClaimDeletion, ClusterRef, Grace, Kind, Permission, Permitted, PodName, Reason, Verdict,
     Waiver, decide_claim, decide_claim_early,
 };
 
@@ -95,7 +95,7 @@ impl ClaimCase<'_> {
         let (evaluation, deletion) = (self.evaluation, self.deletion());
         let around = |world: &World| world.circumstances_of_claim(&page, &self.member);
         let early = |world: &World| decide_claim_early(&around(world), &deletion);
-        let asked = (&self.member, Kind::Replace);
+        let asked = (&self.member, Kind::Replace, Grace::Graceful);
         let observer = &evaluation.deps.observer;
         let looked = observer.look_unless(&page, asked, evaluation.latest(), early);
         let (world, snapshot, verdict) = match Box::pin(looked).await {

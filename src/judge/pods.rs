@@ -96,7 +96,8 @@ impl<'a> PodCase<'a> {
             circumstances,
             goes_at_once,
         } = found;
-        let disruption = self.question.disruption(kind, &pod.uid, *goes_at_once);
+        let grace = self.question.grace.of(kind, *goes_at_once);
+        let disruption = self.question.disruption(kind, &pod.uid, grace);
         let verdict = decide_without_ledger(circumstances, pod, &disruption, because);
         (disruption, verdict)
     }
@@ -150,7 +151,8 @@ impl<'a> PodCase<'a> {
     async fn judge(&self, page: &Page) -> Result<Judged, ObserveError> {
         let (question, kind) = (self.question, self.kind(page));
         let disruption = |world: &World, uid: &PodUid| {
-            question.disruption(kind, uid, world.goes_at_once(&question.pod))
+            let grace = world.grace(&question.pod, kind, question.grace);
+            question.disruption(kind, uid, grace)
         };
         let early = |world: &World, pod: &Pod| {
             let disruption = disruption(world, &pod.uid);
@@ -158,7 +160,8 @@ impl<'a> PodCase<'a> {
             let verdict = decide_early(&circumstances, Some(pod), &disruption)?;
             Some((disruption, verdict))
         };
-        let (asked, latest) = ((&question.pod, kind), self.evaluation.latest());
+        let asked = (&question.pod, kind, question.grace);
+        let latest = self.evaluation.latest();
         let look = self.deps.observer.look_for(page, asked, latest, early);
         Ok(match Box::pin(look).await? {
             PodLook::NoPod => None,

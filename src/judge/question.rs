@@ -164,11 +164,7 @@ impl Question {
 
     /// The disruption of the incarnation that exists. The UID that the request showed counts as a
     /// precondition: before the API server deletes another incarnation, it asks again.
-    ///
-    /// An eviction does not show its pod, so whether the pod gets a grace period (`at_once`) is
-    /// known only now.
-    pub(super) fn disruption(&self, kind: Kind, present: &PodUid, at_once: bool) -> Disruption {
-        let unasked = self.kind.is_eviction() && at_once;
+    pub(super) fn disruption(&self, kind: Kind, present: &PodUid, grace: Grace) -> Disruption {
         Disruption {
             target: TargetPod {
                 name: PodName::clone(&self.pod),
@@ -176,7 +172,7 @@ impl Question {
             },
             kind,
             actor: self.asker.actor,
-            grace: if unasked { Grace::Forced } else { self.grace },
+            grace,
             precondition: self.precondition.clone().or_else(|| self.shown_uid()),
         }
     }

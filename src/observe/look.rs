@@ -15,7 +15,7 @@ use crate::etcd::{Endpoint, TimeLimit};
 use crate::ledger::Page;
 use crate::quorum::evidence::{Probe, Round, Unanswered};
 use crate::quorum::pod::Pod;
-use crate::quorum::{ClusterRef, Kind, PodName, PodUid, Snapshot};
+use crate::quorum::{ClusterRef, Grace, Kind, PodName, PodUid, Snapshot};
 use crate::telemetry::metrics::Phase;
 use crate::telemetry::traces::step;
 
@@ -66,7 +66,7 @@ impl Observer {
         self.explain_silence(&world, &mut round, latest).await;
         self.count(&round);
         let ages = self.ages(page, self.clock().instant());
-        Ok(self.assemble(page, None, world, (round, ages)))
+        self.assemble(page, None, world, (round, ages)).await
     }
 
     /// Looks at a cluster for a decision about one of its pods. `early` sees the pod as well. See
@@ -74,7 +74,7 @@ impl Observer {
     pub async fn look_for<E>(
         &self,
         page: &Page,
-        (name, kind): (&PodName, Kind),
+        (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
         early: impl FnOnce(&World, &Pod) -> Option<E>,
     ) -> Result<PodLook<E>, ObserveError> {
@@ -82,7 +82,8 @@ impl Observer {
             None => Some(None),
             Some(pod) => early(world, &pod).map(Some),
         };
-        let looked = self.look_unless(page, (name, kind), latest, early).await?;
+        let asked = (name, kind, grace);
+        let looked = self.look_unless(page, asked, latest, early).await?;
         Ok(match looked {
             Sooner::Early(_, None) => PodLook::NoPod,
             Sooner::Early(world, Some(early)) => PodLook::Early(world, early),
@@ -101,7 +102,7 @@ impl Observer {
     pub async fn look_unless<E>(
         &self,
         page: &Page,
-        (name, kind): (&PodName, Kind),
+        (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
         early: impl FnOnce(&World) -> Option<E>,
     ) -> Result<Sooner<E>, ObserveError> {
@@ -110,10 +111,16 @@ impl Observer {
         let world = self.world(page, Some(name), kind);
         let world = pin!(world.instrument(step!("Kubernetes objects")));
         let asked = pin!(self.ask(&likely, &usual, latest));
-        let (world, asked) = match select(world, asked).await {
+        let (mut world, asked) = match select(world, asked).await {
             Either::Left((world, asked)) => (world?, Either::Left(asked)),
             Either::Right((round, world)) => (world.await?, Either::Right(round)),
         };
+        // A forced delete starts the next pod at once, so it depends on the node whatever the
+        // member answers (rule 5).
+        if world.grace(name, kind, grace) == Grace::Forced {
+            self.read_nodes(&mut world, std::slice::from_ref(name))
+                .await;
+        }
         if let Some(early) = early(&world) {
             return Ok(Sooner::Early(Box::new(world), early));
         }
@@ -128,7 +135,9 @@ impl Observer {
         self.explain_silence(&world, &mut round, latest).await;
         self.count(&round);
         let ages = self.ages(page, self.clock().instant());
-        let look = self.assemble(page, Some(name), world, (round, ages));
+        let look = self
+            .assemble(page, Some(name), world, (round, ages))
+            .await?;
         Ok(Sooner::Full(Box::new(look)))
     }
 
@@ -144,7 +153,7 @@ impl Observer {
         self.explain_silence(&world, &mut round, latest).await;
         // The stopwatches count from the beginning of one round to the beginning of the next.
         let ages = self.ages(page, asked);
-        let look = self.assemble(page, None, world, (round, ages));
+        let look = self.assemble(page, None, world, (round, ages)).await?;
         self.memory().note(&look.snapshot, &look.round, asked);
         Ok(look)
     }
@@ -210,20 +219,36 @@ impl Observer {
         self.memory().ages(&page.cluster, now)
     }
 
-    fn assemble(
+    /// Draws the conclusions. What the answers of the members make necessary is read first: the
+    /// nodes of members that gave no status, and the budgets of the same etcd where not all
+    /// members have pods of this cluster.
+    async fn assemble(
         &self,
         page: &Page,
         target: Option<&PodName>,
-        world: World,
+        mut world: World,
         (round, ages): (Round, Ages),
-    ) -> Look {
-        let observation = world.observation(page, target, round, ages);
-        let snapshot = Snapshot::assemble(&observation);
+    ) -> Result<Look, ObserveError> {
+        let mut observation = world.observation(page, target, round, ages);
+        let in_question = Snapshot::nodes_in_question(&observation);
+        if !in_question.is_empty() {
+            let read = self.read_nodes(&mut world, &in_question);
+            Box::pin(read.instrument(step!("nodes"))).await;
+            observation.pods = world.facts(page);
+        }
+        let mut snapshot = Snapshot::assemble(&observation);
+        if world.is_sharing_unread() && !snapshot.has_all_members_here() {
+            let list = self
+                .sharing(page)
+                .instrument(step!("budgets of the same etcd"));
+            world.learn_sharing(Box::pin(list).await?);
+            snapshot.circumstances.shared_with = world.shared_with(page);
+        }
         self.ledger().seen().note_leader(&page.cluster, &snapshot);
-        Look {
+        Ok(Look {
             world,
             snapshot,
             round: observation.round,
-        }
+        })
     }
 }

@@ -46,7 +46,6 @@ struct Remembered {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hint {
     pub(super) selector: Option<String>,
-    pub(super) nodes: BTreeSet<String>,
     /// The names of the claims that each pod uses.
     pub(super) claims: BTreeMap<PodName, BTreeSet<String>>,
     pub(super) owners: Vec<OwnerStatus>,

@@ -4,7 +4,7 @@
 //! rest. So a cluster that has not changed costs one wave, and a changed cluster is still read
 //! correctly.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,12 +24,11 @@ use super::reach::reach;
 use super::secrets::Identities;
 use super::teardown::Owner;
 use super::world::{Objects, World};
-use super::{belonging, needed, pods};
+use super::{belonging, needed};
 use crate::api::OwnerStatus;
 use crate::clock::Clock;
 use crate::etcd::{Endpoint, Prober, TlsIdentity};
 use crate::ledger::{Ledger, Page};
-use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, Kind, PodName, Policy};
 use crate::telemetry::metrics::Metrics;
 
@@ -70,10 +69,21 @@ struct FirstWave {
     pods: Option<Vec<Pod>>,
     disruption_budgets: Vec<PodDisruptionBudget>,
     leases: Vec<Lease>,
-    sharing: Vec<ClusterRef>,
-    nodes: BTreeMap<String, Node>,
+    sharing: Option<Vec<ClusterRef>>,
     owners: Vec<(OwnerStatus, Owner)>,
     tls: Option<(TlsSecrets, Tls)>,
+}
+
+/// How the other clusters that report the same etcd are found (rule 8). The API server compares all
+/// budgets for it.
+enum Sharing {
+    /// A cache knows them, which must not decide about admission.
+    Cached(Vec<ClusterRef>),
+    /// A list of all budgets says it.
+    Listed,
+    /// The list is read when the members were asked, unless all of them have pods of this cluster:
+    /// rule 8 makes no difference then.
+    IfNeeded,
 }
 
 impl Observer {
@@ -104,27 +114,28 @@ impl Observer {
         self.memory.hint(cluster).endpoints
     }
 
-    /// Reads everything about the cluster that a judgement may need. `page` has to be read before.
-    /// `target` is the pod in question, if there is one. `kind` says whether `PodDisruptionBudget`s
-    /// matter.
+    /// Reads everything about the cluster that a judgement may need, but for the nodes and the
+    /// budgets of the same etcd: whether they make a difference is known only when the members have
+    /// been asked. `page` has to be read before. `target` is the pod in question, if there is one.
+    /// `kind` says whether `PodDisruptionBudget`s matter.
     pub async fn world(
         &self,
         page: &Page,
         target: Option<&PodName>,
         kind: Kind,
     ) -> Result<World, ObserveError> {
-        self.read(page, target, kind, None).await
+        self.read(page, target, kind, Sharing::IfNeeded).await
     }
 
     /// The reading of [`Self::world`] without a target, for background looks. `sharing` has the
-    /// other clusters that report the same etcd, if a cache knows them; it must not decide about
-    /// admission. The API server compares all budgets to find them, so it is not asked that for
-    /// each of many clusters again and again.
+    /// other clusters that report the same etcd, if a cache knows them. The API server is not asked
+    /// for them for each of many clusters again and again.
     pub async fn world_at_leisure(
         &self,
         page: &Page,
         sharing: Option<Vec<ClusterRef>>,
     ) -> Result<World, ObserveError> {
+        let sharing = sharing.map_or(Sharing::Listed, Sharing::Cached);
         self.read(page, None, Kind::Delete, sharing).await
     }
 
@@ -133,7 +144,7 @@ impl Observer {
         page: &Page,
         target: Option<&PodName>,
         kind: Kind,
-        sharing: Option<Vec<ClusterRef>>,
+        sharing: Sharing,
     ) -> Result<World, ObserveError> {
         let policy = page.budget().spec.policy().map_err(ObserveError::Spec)?;
         let hint = self.memory.hint(&page.cluster);
@@ -155,11 +166,6 @@ impl Observer {
         let pods = self.with_named(&page.cluster, pods, selector.as_deref(), names);
         let pods = pods.await?;
         let wanted = Hint {
-            nodes: pods
-                .iter()
-                .filter_map(pods::node_name)
-                .map(str::to_owned)
-                .collect(),
             claims: pods
                 .iter()
                 .map(|pod| {
@@ -174,8 +180,8 @@ impl Observer {
             selector,
             endpoints: Vec::new(),
         };
-        let ((nodes, owners, tls), claims) = tokio::join!(
-            self.second_wave(&page.cluster, &wanted, first.nodes, first.owners, first.tls),
+        let ((owners, tls), claims) = tokio::join!(
+            self.second_wave(&page.cluster, &wanted, first.owners, first.tls),
             self.further_claims(&page.cluster, &wanted, target, likely),
         );
         let reach = reach(page, policy.evidence, first.set.as_ref(), &pods, tls);
@@ -196,7 +202,7 @@ impl Observer {
                 selector: wanted.selector,
                 owners,
                 pods,
-                nodes,
+                nodes: BTreeMap::new(),
                 claims,
                 leases: first.leases,
                 disruption_budgets: first.disruption_budgets,
@@ -250,7 +256,7 @@ impl Observer {
         kind: Kind,
         policy: &Policy,
         hint: &Hint,
-        sharing: Option<Vec<ClusterRef>>,
+        sharing: Sharing,
     ) -> Result<FirstWave, ObserveError> {
         let cluster = &page.cluster;
         let pods = async {
@@ -267,8 +273,9 @@ impl Observer {
         };
         let sharing = async {
             match sharing {
-                Some(sharing) => Ok(sharing),
-                None => self.sharing(page).await,
+                Sharing::Cached(sharing) => Ok(Some(sharing)),
+                Sharing::Listed => self.sharing(page).await.map(Some),
+                Sharing::IfNeeded => Ok(None),
             }
         };
         let required = async {
@@ -281,15 +288,11 @@ impl Observer {
                     self.disruption_budgets(cluster, kind)
                 ),
                 in_time("the member Leases", self.leases(cluster, policy.evidence)),
-                in_time("the budgets", sharing),
+                sharing,
             )
         };
-        let (required, nodes, owners, tls) = tokio::join!(
-            required,
-            self.nodes(hint.nodes.iter()),
-            self.owners(cluster, hint.owners.iter()),
-            tls,
-        );
+        let (required, owners, tls) =
+            tokio::join!(required, self.owners(cluster, hint.owners.iter()), tls,);
         let (set, namespace_terminating, pods, disruption_budgets, leases, sharing) = required?;
         Ok(FirstWave {
             set,
@@ -298,7 +301,6 @@ impl Observer {
             disruption_budgets,
             leases,
             sharing,
-            nodes,
             owners,
             tls,
         })
@@ -309,12 +311,9 @@ impl Observer {
         &self,
         cluster: &ClusterRef,
         wanted: &Hint,
-        mut nodes: BTreeMap<String, Node>,
         mut owners: Vec<(OwnerStatus, Owner)>,
         tls: Option<(TlsSecrets, Tls)>,
-    ) -> (BTreeMap<String, Node>, Vec<(OwnerStatus, Owner)>, Tls) {
-        let more_nodes = wanted.nodes.iter().filter(|n| !nodes.contains_key(*n));
-        let more_nodes: BTreeSet<&String> = more_nodes.collect();
+    ) -> (Vec<(OwnerStatus, Owner)>, Tls) {
         let more_owners = wanted.owners.iter();
         let more_owners: Vec<&OwnerStatus> = more_owners
             .filter(|owner| !owners.iter().any(|(known, _)| known == *owner))
@@ -326,14 +325,9 @@ impl Observer {
                 None => self.tls(cluster, wanted.tls.as_ref()).await,
             }
         };
-        let (more_nodes, more_owners, tls) = tokio::join!(
-            self.nodes(more_nodes.into_iter()),
-            self.owners(cluster, more_owners.into_iter()),
-            tls,
-        );
-        nodes.extend(more_nodes);
+        let (more_owners, tls) = tokio::join!(self.owners(cluster, more_owners.into_iter()), tls);
         owners.extend(more_owners);
-        (nodes, owners, tls)
+        (owners, tls)
     }
 
     /// Completes the claims of the pod in question.

@@ -12,9 +12,9 @@ use kube::api::ListParams;
 
 use super::access::TlsSecrets;
 use super::observer::Tls;
-use super::patience::soon;
+use super::patience::{in_time, soon};
 use super::teardown::Owner;
-use super::{ObserveError, Observer, belonging, nodes};
+use super::{ObserveError, Observer, World, belonging, nodes, pods};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
 use crate::quorum::pod::Node;
@@ -126,13 +126,25 @@ impl Observer {
     }
 
     pub(super) async fn sharing(&self, page: &Page) -> Result<Vec<ClusterRef>, ObserveError> {
-        match page.cluster_id() {
-            None => Ok(Vec::new()),
-            Some(id) => {
-                let sharing = self.ledger().sharing(&page.cluster, id).await;
-                sharing.map_err(ObserveError::Ledger)
-            }
-        }
+        let Some(id) = page.cluster_id() else {
+            return Ok(Vec::new());
+        };
+        let list = async {
+            let sharing = self.ledger().sharing(&page.cluster, id).await;
+            sharing.map_err(ObserveError::Ledger)
+        };
+        in_time("the budgets", list).await
+    }
+
+    /// Reads the nodes of these pods of the cluster, as far as they are bound to one.
+    pub(super) async fn read_nodes(&self, world: &mut World, pods: &[PodName]) {
+        let pods = pods.iter().filter_map(|name| world.pod(name));
+        let names: BTreeSet<String> = pods
+            .filter_map(pods::node_name)
+            .map(str::to_owned)
+            .collect();
+        let nodes = self.nodes(names.iter()).await;
+        world.learn_nodes(nodes);
     }
 
     /// The states of nodes. A node that cannot be read is missing evidence, and no failure.

@@ -21,8 +21,8 @@ use crate::ledger::{Page, StatusUpdate};
 use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
-    Circumstances, ClusterRef, EvictionBudget, MemberId, Observation, Override, PodName, Policy,
-    Scope, Snapshot, Switch, Trust,
+    Circumstances, ClusterRef, EvictionBudget, Grace, Kind, MemberId, Observation, Override,
+    PodName, Policy, Scope, Snapshot, Switch, Trust,
 };
 
 /// A cluster as the API server shows it.
@@ -44,10 +44,12 @@ pub(super) struct Objects {
     pub(super) pods: Vec<PodObject>,
     /// The claims of the pod in question.
     pub(super) claims: ClaimReads,
+    /// The nodes that make a difference. Any other counts as unread.
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) leases: Vec<Lease>,
     pub(super) disruption_budgets: Vec<PodDisruptionBudget>,
-    pub(super) sharing: Vec<ClusterRef>,
+    /// The other clusters that report the same etcd. `None` if they have not been looked for.
+    pub(super) sharing: Option<Vec<ClusterRef>>,
     /// The time for which the last recorded StatefulSet has been gone.
     pub(super) set_gone_for: Duration,
     pub(super) reach: Reach,
@@ -117,9 +119,24 @@ impl World {
         self.pod(name).map(|pod| self.facts_of(page, pod))
     }
 
-    /// Whether the API server removes the pod without a grace period unless the request states one.
-    pub fn goes_at_once(&self, name: &PodName) -> bool {
-        self.pod(name).is_some_and(pods::goes_at_once)
+    /// The grace that a request leaves the pod.
+    pub fn grace(&self, name: &PodName, kind: Kind, stated: Grace) -> Grace {
+        stated.of(kind, self.pod(name).is_some_and(pods::goes_at_once))
+    }
+
+    /// Whether the other clusters that report the same etcd have not been looked for.
+    pub(super) fn is_sharing_unread(&self) -> bool {
+        self.objects.sharing.is_none()
+    }
+
+    /// Takes in the other clusters that report the same etcd.
+    pub(super) fn learn_sharing(&mut self, sharing: Vec<ClusterRef>) {
+        self.objects.sharing = Some(sharing);
+    }
+
+    /// Takes in nodes that were read.
+    pub(super) fn learn_nodes(&mut self, nodes: BTreeMap<String, Node>) {
+        self.objects.nodes.extend(nodes);
     }
 
     pub(super) fn claim_reads(&self) -> &ClaimReads {
@@ -178,10 +195,10 @@ impl World {
 
     /// Another budget that may guard members of this etcd cluster. A budget in another namespace is
     /// ignored if every recorded member had a pod here.
-    fn shared_with(&self, page: &Page) -> Option<ClusterRef> {
+    pub(super) fn shared_with(&self, page: &Page) -> Option<ClusterRef> {
         let members = page.status().map_or(&[][..], |status| &status.members);
         let all_here = !members.is_empty() && members.iter().all(|m| m.pod.is_some());
-        let mut claims = self.objects.sharing.iter();
+        let mut claims = self.objects.sharing.iter().flatten();
         claims
             .find(|other| !all_here || other.namespace == self.cluster.namespace)
             .cloned()
@@ -205,7 +222,6 @@ impl World {
         let unreachable = self.objects.reach.unreachable.iter();
         round.probes.extend(unreachable.cloned());
         let replicas = self.replicas(page);
-        let pods = self.objects.pods.iter();
         Observation {
             cluster: self.cluster.clone(),
             circumstances: self.circumstances(page, target),
@@ -218,7 +234,7 @@ impl World {
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
             learners_stuck_for: ages.learners_stuck_for,
-            pods: pods.map(|pod| self.facts_of(page, pod)).collect(),
+            pods: self.facts(page),
             recorded_pods: page.recorded_pods(),
             recorded_externals: page.recorded_externals(),
             round,
@@ -246,6 +262,12 @@ impl World {
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
             ..update
         }
+    }
+
+    /// The facts about all pods of the cluster.
+    pub(super) fn facts(&self, page: &Page) -> Vec<Pod> {
+        let pods = self.objects.pods.iter();
+        pods.map(|pod| self.facts_of(page, pod)).collect()
     }
 
     fn facts_of(&self, page: &Page, pod: &PodObject) -> Pod {

@@ -22,6 +22,11 @@ use tonic::{Request, Response, Status};
 use crate::asking::By;
 use crate::world::{SOON, World};
 
+/// The most requests to the API server that a permission to delete a member takes while all members
+/// serve: the budget; the pods, the StatefulSet, the namespace, the member's claim, and the Secrets
+/// of the authority and of the client certificate; the write of the grant.
+const MOST_REQUESTS: usize = 8;
+
 /// A span, as the collector got it.
 #[derive(Clone, Debug)]
 struct Span {
@@ -203,5 +208,23 @@ fn is_whole(spans: &[Span]) -> Result<()> {
     ensure!(answered.len() == 3, "members that answered: {answered:?}");
     let written = step(admission, "write to the ledger")?;
     ensure!(asked_for(&written, "PUT"), "the grant was not written");
+    is_lean(&below(admission))
+}
+
+/// Fails if the steps of a permission have more requests to the API server than it takes, or one
+/// that is about the whole cluster.
+fn is_lean(steps: &[Span]) -> Result<()> {
+    let requests = steps
+        .iter()
+        .filter(|span| span.name == "request to the API server")
+        .map(|span| {
+            let method = span.attribute("http.request.method");
+            format!("{method} {}", span.attribute("url.path"))
+        });
+    // After a lost race for the ledger all of them are made again.
+    let requests: BTreeSet<String> = requests.collect();
+    ensure!(requests.len() <= MOST_REQUESTS, "{requests:#?}");
+    let of_all = |request: &&String| !request.contains("/namespaces/");
+    ensure!(!requests.iter().any(|r| of_all(&r)), "{requests:#?}");
     Ok(())
 }

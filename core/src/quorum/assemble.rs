@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::agreement;
 use super::answers::{Answers, MemberAnswer};
 use super::condition::{self, Condition, Consensus};
 use super::evidence::{ListedMember, Status, Unanswered};
@@ -30,6 +31,26 @@ impl Snapshot {
             EvidenceMode::Readiness => readiness::take_in(&mut snapshot),
         }
         snapshot
+    }
+
+    /// The pods whose nodes make a difference to the snapshot. The node of any other pod may be
+    /// left unread: its member has given a status, which no report of a node contradicts.
+    ///
+    /// All nodes make a difference where pods alone are the evidence (`evidence: Readiness`), where
+    /// a pod that is called ready may be the only sign that the cluster has formed, and where
+    /// members name different clusters, so that some answers may not count.
+    pub fn nodes_in_question(observation: &Observation) -> Vec<PodName> {
+        let answers = Answers::sort(&observation.pods, &observation.round);
+        let all = observation.policy.evidence == EvidenceMode::Readiness
+            || !observation.formed
+            || agreement::clusters(&answers).len() > 1;
+        let is_heard = |pod: &Pod| {
+            let answer = answers.of_pod(&pod.uid);
+            answer.is_some_and(|answer| answer.heard().is_some())
+        };
+        let in_question = |pod: &&Pod| all || !is_heard(pod);
+        let pods = observation.pods.iter().filter(in_question);
+        pods.map(|pod| pod.name.clone()).collect()
     }
 
     /// The snapshot as far as the Kubernetes API and the budget determine it, without any answer of
@@ -85,7 +106,7 @@ impl Snapshot {
             consensus.list.as_ref(),
         );
         self.cluster_id = consensus.cluster.map(|agreed| agreed.on);
-        self.cluster_ids = super::agreement::clusters(&answers);
+        self.cluster_ids = agreement::clusters(&answers);
         self.leader = consensus.leadership.map(|agreed| agreed.on.0);
         self.term = consensus.leadership.map(|agreed| agreed.on.1);
         self.membership = List::membership(consensus.list.as_ref());

@@ -104,3 +104,17 @@ pub enum Grace {
     /// still run.
     Forced,
 }
+
+impl Grace {
+    /// The grace that a request of this kind leaves its pod, from the grace that it states. An
+    /// eviction does not show its pod: `goes_at_once` says whether the API server removes the pod
+    /// without a grace period unless a request states one.
+    #[must_use]
+    pub fn of(self, kind: Kind, goes_at_once: bool) -> Self {
+        if kind.is_eviction() && goes_at_once {
+            Self::Forced
+        } else {
+            self
+        }
+    }
+}

@@ -11,8 +11,8 @@ use clusters::{Cluster, Loss, State};
 use quorumgate_core::quorum::evidence::{Probe, Unanswered};
 use quorumgate_core::quorum::pod::{Containers, Node};
 use quorumgate_core::quorum::{
-    Basis, Grants, InPlace, Kind, Membership, Observation, Permission, Permitted, PodName,
-    Snapshot, Verdict, Waiver, decide, majority,
+    Basis, EvidenceMode, Grants, InPlace, Kind, Membership, Observation, Permission, Permitted,
+    PodName, Snapshot, Verdict, Waiver, decide, majority,
 };
 
 use crate::world::ask;
@@ -146,6 +146,38 @@ proptest! {
             strictness(&after) >= strictness(&before),
             "{:?} became {:?}", before, after
         );
+    }
+
+    #[test]
+    fn a_node_that_is_not_in_question_makes_no_difference(
+        cluster in clusters::any(),
+        granted in prop::collection::vec(any::<Index>(), 0..3),
+        target in any::<Index>(),
+        kind in kinds(),
+        formed in any::<bool>(),
+        by_readiness in prop::bool::weighted(0.1),
+    ) {
+        let mut full = cluster.world().observation();
+        full.formed = formed;
+        if by_readiness {
+            full.policy.evidence = EvidenceMode::Readiness;
+        }
+        let in_question = Snapshot::nodes_in_question(&full);
+        let mut less = full.clone();
+        for pod in &mut less.pods {
+            if !in_question.contains(&pod.name) {
+                pod.node = Node::Unread;
+            }
+        }
+        let (full, less) = (Snapshot::assemble(&full), Snapshot::assemble(&less));
+        let pods = cluster.pods();
+        let disruption = ask(&pods[target.index(pods.len())], kind);
+        let grants = grants_of(&cluster, &granted);
+        prop_assert_eq!(
+            decide(&full, &grants, &disruption),
+            decide(&less, &grants, &disruption)
+        );
+        prop_assert_eq!(Snapshot { pods: Vec::new(), ..full }, Snapshot { pods: Vec::new(), ..less });
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::fake_api::etcd::{BUDGET, NAMESPACE};
 use crate::judge::{Asker, DefragmentationQuestion, Refused, SeenVersions};
 use crate::observe::{Look, PodLook};
 use crate::quorum::evidence::Unanswered;
-use crate::quorum::{Actor, ClusterRef, Condition, Kind, TargetPod, Why};
+use crate::quorum::{Actor, ClusterRef, Condition, Grace, Kind, TargetPod, Why};
 
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(4)
@@ -97,9 +97,9 @@ async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_s
     let observer = &court.judge.deps.observer;
     let look = observer.look(&page, soon()).await.unwrap();
     assert_eq!(conditions(&look), expected);
-    let asked = (&"etcd-1".into(), Kind::Evict);
+    let asked = (&"etcd-1".into(), Kind::Evict, Grace::Graceful);
     let looked = observer.look_for(&page, asked, soon(), |_, _| None::<()>);
-    let PodLook::Full(look, _) = looked.await.unwrap() else {
+    let PodLook::Full(look, _) = Box::pin(looked).await.unwrap() else {
         panic!("no rule answers without the members");
     };
     assert_eq!(conditions(&look), expected, "for a verdict");

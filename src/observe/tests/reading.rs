@@ -8,11 +8,11 @@ use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
-use crate::observe::{Ages, ClaimIdentity, ObserveError, Observer, PodData, World};
+use crate::observe::{Ages, ClaimIdentity, ObserveError, Observer, PodData, PodLook, World};
 use crate::quorum::evidence::{Round, Target, Unanswered};
-use crate::quorum::pod::Node;
+use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
-    ClusterRef, EvictionBudget, ExpectedVoters, Kind, PodName, Snapshot, Teardown, Trust,
+    ClusterRef, EvictionBudget, ExpectedVoters, Grace, Kind, PodName, Snapshot, Teardown, Trust,
 };
 
 const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
@@ -124,16 +124,14 @@ fn target() -> PodName {
     "etcd-0".into()
 }
 
-fn node_of(world: &World, page: &Page, pod: &str) -> Node {
-    world.pod_facts(page, &pod.into()).unwrap().node
-}
-
 #[tokio::test]
 async fn a_cluster_is_seen_with_its_pods_and_their_nodes() {
     let site = Site::new();
     site.put_node("node-1", "Unknown");
     site.api.remove("/api/v1/nodes/node-2");
-    let (page, world) = site.look().await;
+    let (page, mut world) = site.look().await;
+    let all = ["etcd-0", "etcd-1", "etcd-2"].map(PodName::from);
+    site.observer.read_nodes(&mut world, &all).await;
     let observation = world.observation(&page, Some(&target()), Round::default(), Ages::default());
     let nodes: Vec<_> = observation.pods.iter().map(|pod| pod.node).collect();
     assert_eq!(nodes, [Node::Ready, Node::NotReady, Node::Gone]);
@@ -171,27 +169,11 @@ async fn the_budget_says_which_revision_goes_on_without_quorum_and_is_heard_wher
 async fn hints_only_choose_the_first_requests() {
     let site = Site::new();
     let (page, world) = site.look().await;
-    assert_eq!(node_of(&world, &page, "etcd-0"), Node::Ready);
     assert!(world.confirms(&site.observer.likely_endpoints(&page.cluster)));
 
-    site.put_node("node-0", "False");
-    site.put_pod(
-        1,
-        &json!({"metadata": {"uid": "u9"}, "spec": {"nodeName": "node-9"}}),
-    );
-    site.put_node("node-9", "Unknown");
+    site.put_pod(1, &json!({"metadata": {"uid": "u9"}}));
     let likely = site.observer.likely_endpoints(&page.cluster);
-    let (page, world) = site.look().await;
-    assert_eq!(
-        node_of(&world, &page, "etcd-0"),
-        Node::NotReady,
-        "asked again"
-    );
-    assert_eq!(
-        node_of(&world, &page, "etcd-1"),
-        Node::NotReady,
-        "asked for besides"
-    );
+    let (_, world) = site.look().await;
     assert!(
         !world.confirms(&likely),
         "an answer of the old incarnation would not count"
@@ -205,19 +187,50 @@ async fn every_look_reads_everything_again() {
     site.api.take_requests();
     site.look().await;
     let requests = site.api.take_requests();
-    for what in [
-        "/pods?",
-        "/statefulsets/etcd",
-        "/namespaces/db ",
-        "/nodes/node-0",
-        "/nodes/node-1",
-        "/nodes/node-2",
-    ] {
+    for what in ["/pods?", "/statefulsets/etcd", "/namespaces/db "] {
         let asked = requests
             .iter()
             .filter(|r| format!("{r} ").contains(what))
             .count();
         assert_eq!(asked, 1, "{what} in {requests:?}");
+    }
+    let node = requests.iter().find(|r| r.contains("/nodes/"));
+    assert_eq!(node, None, "before any member has been asked");
+}
+
+#[tokio::test]
+async fn a_node_is_read_where_its_member_is_silent_or_its_pod_is_to_go_by_force() {
+    let site = Site::new();
+    site.put_node("node-1", "Unknown");
+    let page = site.page().await;
+    let now = || site.observer.clock().instant();
+    // Nobody listens at the addresses of the pods.
+    let look = site.observer.look(&page, now()).await.unwrap();
+    let of = |pod: &str| look.world.pod_facts(&page, &pod.into()).unwrap().node;
+    assert_eq!([of("etcd-0"), of("etcd-1")], [Node::Ready, Node::NotReady]);
+
+    for (kind, grace, grace_of_pod, reads) in [
+        (Kind::Delete, Grace::Forced, 30, true),
+        (Kind::Delete, Grace::Graceful, 0, false),
+        (Kind::Evict, Grace::Graceful, 0, true),
+        (Kind::Evict, Grace::Graceful, 30, false),
+    ] {
+        let spec = json!({"spec": {"terminationGracePeriodSeconds": grace_of_pod}});
+        site.put_pod(0, &spec);
+        site.api.take_requests();
+        let asked = (&target(), kind, grace);
+        let early = |world: &World, pod: &Pod| {
+            let read = world.pod_facts(&page, &pod.name).unwrap().node;
+            assert_eq!(read == Node::Ready, reads, "{kind:?} {grace:?}");
+            assert_eq!(pod.node, read);
+            Some(())
+        };
+        let looked = site.observer.look_for(&page, asked, now(), early);
+        let looked = Box::pin(looked).await;
+        assert!(matches!(looked, Ok(PodLook::Early(..))), "{looked:?}");
+        let requests = site.api.take_requests();
+        let nodes = requests.iter().filter(|r| r.contains("/nodes/")).count();
+        assert_eq!(nodes, usize::from(reads), "{kind:?} {grace:?} {requests:?}");
     }
 }
 
@@ -591,9 +604,13 @@ async fn rule_8_another_budget_of_the_same_etcd_cluster_is_seen() {
         "/apis/quorumgate.io/v1alpha1/namespaces/other/quorumdisruptionbudgets/copy",
         other,
     );
-    let (page, world) = site.look().await;
-    let shared = world.circumstances(&page, Some(&target())).shared_with;
-    assert_eq!(shared, Some(ClusterRef::new("other", "copy")));
+    // No member answers, so nobody knows whether all of them have pods here.
+    let page = site.page().await;
+    let now = site.observer.clock().instant();
+    let look = site.observer.look(&page, now).await.unwrap();
+    let copy = Some(ClusterRef::new("other", "copy"));
+    assert_eq!(look.snapshot.circumstances.shared_with, copy);
+    assert_eq!(look.world.circumstances(&page, None).shared_with, copy);
 }
 
 #[tokio::test]
