@@ -1,7 +1,8 @@
 //! `quorumgate uninstall`: takes the gate out of a cluster, so that nobody is worse off than before
 //! it came.
 //!
-//! The webhook configurations go first, so that nothing asks a gate that is gone. Then the replicas
+//! Nothing is begun while a pod is held that only the gate would let start. The webhook
+//! configurations go first, so that nothing asks a gate that is gone. Then the replicas
 //! end, because their leader would do again what is undone next. Then the clusters get back what is
 //! theirs. Nothing that was undone is done again when the command is repeated.
 
@@ -38,6 +39,11 @@ pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
     let removal = Removal { client, options };
     let Removal { client, options } = &removal;
     removal
+        .step("no pod waits for its member to be replaced", || {
+            undo::held_pods(client)
+        })
+        .await?;
+    removal
         .step("no webhook asks the gate any more", || removal.webhooks())
         .await?;
     removal
@@ -53,6 +59,12 @@ pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
         .step("the PodDisruptionBudgets for planners are gone", || {
             undo::companions(client)
         })
+        .await?;
+    removal
+        .step(
+            "no pod has the mark for autoscalers that the gate set",
+            || undo::marks_of_pods(client),
+        )
         .await?;
     removal
         .step("no namespace has the label of the gate", || {

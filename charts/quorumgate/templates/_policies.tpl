@@ -114,3 +114,40 @@ validations:
       !has(dyn(oldObject).status) || !has(dyn(oldObject).status.grants) || size(dyn(oldObject).status.grants) == 0
     message: the gate's account may delete no budget with open grants
 {{- end }}
+
+{{- define "quorumgate.policy.marks" -}}
+failurePolicy: Fail
+matchConstraints:
+  resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      resources: [pods, pods/*]
+      operations: [CREATE, UPDATE, DELETE, CONNECT]
+matchConditions:
+  - name: the-gate
+    expression: request.userInfo.username == '{{ . }}'
+variables:
+  - name: written
+    expression: "['annotations', 'generation', 'managedFields', 'resourceVersion']"
+  - name: mark
+    expression: "'cluster-autoscaler.kubernetes.io/safe-to-evict'"
+  - name: before
+    expression: "dyn(oldObject) != null && has(oldObject.metadata.annotations) ? oldObject.metadata.annotations : {}"
+  - name: after
+    expression: "dyn(object) != null && has(object.metadata) && has(object.metadata.annotations) ? object.metadata.annotations : {}"
+validations:
+  - expression: request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '')
+    message: the account that removes the gate updates pods; it neither creates, deletes nor enters them
+  - expression: >-
+      request.operation != 'UPDATE' || (
+      variables.after.all(key, key in variables.before && variables.after[key] == variables.before[key]) &&
+      variables.before.all(key, key in variables.after || (key == variables.mark && variables.before[key] == 'false')))
+    message: of a pod's annotations, the account that removes the gate may take off the gate's mark for autoscalers and nothing else
+  - expression: >-
+      request.operation != 'UPDATE' || (
+      dyn(object.metadata).all(field, field in variables.written ||
+        (field in dyn(oldObject.metadata) && dyn(object.metadata)[field] == dyn(oldObject.metadata)[field])) &&
+      dyn(oldObject.metadata).all(field, field in variables.written || field in dyn(object.metadata)) &&
+      dyn(object.spec) == dyn(oldObject.spec))
+    message: the account that removes the gate may change nothing else of a pod
+{{- end }}

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use quorumgate_testbed::control_plane::Tuning;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
@@ -27,6 +28,7 @@ const NAME: &str = "guard-quorumgate";
 const KEPT: &str = "quorumdisruptionbudgets.quorumgate.io";
 const MEMORY: &str = "quorumgate.io/previous-update-strategy";
 const GATED: &str = "quorumgate.io/gated";
+const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_comes_changes_and_goes_without_a_trace() -> Result<()> {
@@ -84,6 +86,12 @@ async fn life(bed: Bed) -> Result<()> {
     };
     let asked = pods.delete("etcd-0", &only_ask).await;
     ensure!(asked.is_err(), "nobody was asked about a member");
+    release.a_held_pod_keeps_it(program).await?;
+    // As the gate's webhook marks every new pod. API servers cannot ask it here.
+    let marked = json!({"metadata": {"annotations": {SAFE_TO_EVICT: "false"}}});
+    let params = PatchParams::default();
+    pods.patch("etcd-1", &params, &Patch::Merge(&marked))
+        .await?;
     release.run(&["uninstall", RELEASE, "--wait"]).await?;
     let after = release.surroundings().await?;
     ensure!(after == before, "before: {before:?}\nafter: {after:?}");
@@ -108,19 +116,22 @@ async fn life(bed: Bed) -> Result<()> {
     .await?;
     pods.delete("etcd-0", &DeleteParams::default()).await?;
     // As an administrator runs it, and a second time: there is nothing left to do.
-    let said = Invocation::new(program)
+    let said = by_hand(program, &bed, "20s").await?.success()?;
+    ensure!(said.lines().count() == 9, "{said}");
+    release.sandbox.close().await
+}
+
+/// The removal as an administrator runs it.
+fn by_hand(program: &Path, bed: &Bed, timeout: &str) -> Invocation {
+    Invocation::new(program)
         .kubeconfig(&bed.admin_kubeconfig())
-        .args(["uninstall", "--timeout=20s"])
+        .args(["uninstall".to_owned(), format!("--timeout={timeout}")])
         .args([
             format!("--webhook-configuration={NAME}"),
             format!("--lease-namespace={HOME}"),
             format!("--lease-name={NAME}"),
             format!("--deployment={NAME}"),
         ])
-        .await?
-        .success()?;
-    ensure!(said.lines().count() == 7, "{said}");
-    release.sandbox.close().await
 }
 
 /// The fields of others that the gate changes.
@@ -129,6 +140,7 @@ struct Surroundings {
     strategy: serde_json::Value,
     annotations: Vec<String>,
     labels_of_the_namespace: Vec<String>,
+    annotations_of_the_pods: Vec<String>,
 }
 
 struct Release {
@@ -227,6 +239,29 @@ impl Release {
         Ok(())
     }
 
+    /// While a pod is held that only the gate would let start, nothing is removed.
+    async fn a_held_pod_keeps_it(&self, program: &Path) -> Result<()> {
+        let pods: Api<Pod> = self.sandbox.api();
+        let held = serde_json::from_value(json!({
+            // Its name has no ordinal, so nobody is asked about its delete.
+            "metadata": {"name": "held"},
+            "spec": {
+                "containers": [{"name": "etcd", "image": "etcd"}],
+                "schedulingGates": [{"name": "quorumgate.io/identity"}],
+            },
+        }))?;
+        pods.create(&PostParams::default(), &held).await?;
+        let refused = by_hand(program, &self.bed, "1s").await?;
+        ensure!(!refused.succeeded(), "{}", refused.stdout);
+        let named = format!("left are {}/held", self.sandbox.namespace());
+        ensure!(refused.stderr.contains(&named), "{}", refused.stderr);
+        let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(self.bed.client());
+        webhooks.get(NAME).await.context("it was begun")?;
+        pods.delete("held", &DeleteParams::default().grace_period(0))
+            .await?;
+        Ok(())
+    }
+
     /// Waits until the gate has changed whatever it changes of others.
     async fn is_at_work(&self) -> Result<()> {
         eventually(SOON, "the gate keeps the cluster", || async {
@@ -249,11 +284,17 @@ impl Release {
         let set: StatefulSet = self.sandbox.api().get("etcd").await?;
         let namespaces: Api<Namespace> = Api::all(self.bed.client());
         let namespace = namespaces.get(self.sandbox.namespace()).await?;
+        let pods: Api<Pod> = self.sandbox.api();
+        let pods = pods.list_metadata(&ListParams::default()).await?;
+        let annotations = pods
+            .iter()
+            .flat_map(|pod| pod.annotations().keys().cloned());
         let strategy = set.spec.as_ref().and_then(|s| s.update_strategy.clone());
         Ok(Surroundings {
             strategy: serde_json::to_value(strategy)?,
             annotations: set.annotations().keys().cloned().collect(),
             labels_of_the_namespace: namespace.labels().keys().cloned().collect(),
+            annotations_of_the_pods: annotations.collect(),
         })
     }
 
