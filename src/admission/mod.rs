@@ -47,6 +47,7 @@ use malformed::Malformed;
 
 /// All webhooks, at the paths of [`Hook::path`].
 pub fn router(admission: Admission) -> Router {
+    report::expect(&admission.metrics);
     let webhooks = Arc::new(Webhooks::new(admission));
     let router = Hook::iter().fold(Router::new(), |router, hook| {
         let webhooks = Arc::clone(&webhooks);

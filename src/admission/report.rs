@@ -3,13 +3,19 @@
 use std::time::Duration;
 
 use heck::ToUpperCamelCase as _;
+use strum::{IntoEnumIterator as _, VariantNames as _};
 
 use super::hook::Hook;
+use super::malformed::Problem;
 use super::outcome::Answered;
 use super::rejection::{Code, Rejection};
 use crate::judge::DryRun;
+use crate::quorum::Reason;
 use crate::telemetry::events::{Notice, Notices, Severity};
 use crate::telemetry::metrics::{Metrics, Phase};
+
+/// The verdict on what would be refused, and is only reported.
+const WARN: &str = "warn";
 
 /// Leaves the log line, the metric and the Event of a request that was answered in the time `took`.
 /// A dry run leaves no Event.
@@ -32,11 +38,28 @@ pub(super) fn report(
     }
 }
 
+/// Shows at zero what has not happened yet: refusals of deletes and evictions, and requests that get
+/// no decision.
+pub(super) fn expect(metrics: &Metrics) {
+    for hook in [Hook::Pods, Hook::Evictions] {
+        for reason in Reason::VARIANTS {
+            for verdict in [Code::Wait.into(), Code::Deny.into(), WARN] {
+                metrics.expect_decision(hook.slug(), verdict, reason);
+            }
+        }
+    }
+    for hook in Hook::iter() {
+        for problem in Problem::VARIANTS {
+            metrics.expect_rejection(hook.slug(), problem);
+        }
+    }
+}
+
 /// `allow`, `warn` (allowed, and otherwise refused), `wait`, `deny` or `not-found`.
 pub(super) fn verdict(answered: &Answered, rejection: Option<&Rejection>) -> &'static str {
     match rejection {
         None => "allow",
-        Some(_) if answered.outcome.is_allowed() => "warn",
+        Some(_) if answered.outcome.is_allowed() => WARN,
         Some(rejection) => rejection.code.into(),
     }
 }

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::Client;
+use strum::VariantNames as _;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -46,7 +47,9 @@ use crate::features::Features;
 use crate::judge::Judge;
 use crate::ledger::{Ledger, Page, trust_record};
 use crate::observe::Observer;
+use crate::plan::{self, Action, Because, WaitingOn};
 use crate::quorum::ClusterRef;
+use crate::quorum::evidence::Unanswered;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::Notices;
 use crate::telemetry::metrics::Metrics;
@@ -194,6 +197,24 @@ impl Run {
     }
 }
 
+/// Shows at zero what has not happened yet.
+fn expect(metrics: &Metrics) {
+    for action in Action::VARIANTS {
+        for because in Because::VARIANTS {
+            metrics.rollout.expect_step(action, because);
+        }
+    }
+    for reason in WaitingOn::VARIANTS {
+        metrics.rollout.expect_wait(reason);
+    }
+    for reason in Unanswered::VARIANTS {
+        metrics.expect_probe_failure(reason);
+    }
+    for step in plan::replacement::Step::VARIANTS {
+        metrics.expect_replacement_step(step);
+    }
+}
+
 /// Runs every loop until cancelled, each as a task of the supervisor. `ready` becomes true when the
 /// watches have listed all objects.
 ///
@@ -218,6 +239,7 @@ pub async fn run(
         leads,
         configurations,
     } = context;
+    expect(&metrics);
     let (changes, incoming) = mpsc::unbounded_channel();
     let told: watches::Told = Arc::new({
         let ledger = observer.ledger().clone();

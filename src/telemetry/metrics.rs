@@ -306,6 +306,33 @@ impl Metrics {
         self.decisions.get_or_create(&labels).inc();
     }
 
+    /// Shows an answer at zero that was not given yet. Prometheus does not see the first event of a
+    /// series that begins with it, so what alerts and dashboards watch has to begin before.
+    pub fn expect_decision(&self, hook: &'static str, verdict: &'static str, reason: &'static str) {
+        let labels = Decision {
+            hook,
+            verdict,
+            reason,
+        };
+        drop(self.decisions.get_or_create(&labels));
+    }
+
+    /// Shows a rejection at zero that did not happen yet.
+    pub fn expect_rejection(&self, hook: &'static str, reason: &'static str) {
+        drop(self.rejections.get_or_create(&Rejection { hook, reason }));
+    }
+
+    /// Shows a failure of a question to a member at zero that did not happen yet.
+    pub fn expect_probe_failure(&self, reason: &'static str) {
+        drop(self.probe_failures.get_or_create(&ReasonLabel { reason }));
+    }
+
+    /// Shows a step of a replacement at zero that was not made yet.
+    pub fn expect_replacement_step(&self, step: &'static str) {
+        let labels = ReplacementLabel { step };
+        drop(self.replacement_steps.get_or_create(&labels));
+    }
+
     /// Counts a request that was refused before it was judged.
     pub fn rejected(&self, hook: &'static str, reason: &'static str) {
         self.rejections

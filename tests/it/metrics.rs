@@ -167,6 +167,10 @@ const HEAD: &str = "# Metrics
 How many series there are is bounded: the values of every label are words of the program, but for `namespace`, `cluster` and `peer`. Series with `namespace` and `cluster` come from the replica
 that leads only, and go with the budget. A cluster has six of them, and one per condition of its budget (at most nine). `peer` is a pod of another replica, and goes with it.
 
+The chart has a Grafana dashboard of them (`dashboard.enabled`). Here are its panels while `make demo` plays, drawn by `make dashboard` from a Prometheus that reads both replicas every second:
+
+![The panels of the dashboard: clusters, answers, replicas, rollouts and repairs](dashboard.svg)
+
 | name | type | labels | meaning | when to look |
 |---|---|---|---|---|
 ";

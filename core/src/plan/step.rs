@@ -32,7 +32,7 @@ pub struct Step {
 }
 
 /// The kinds of steps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Action {
     /// Deletes the pod.
@@ -59,7 +59,9 @@ pub enum Departure {
 }
 
 /// The reason why it is a member's turn.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Because {
     /// The member does not serve, so its replacement costs nothing (step 2).

@@ -123,7 +123,9 @@ pub struct ListedMember {
 }
 
 /// The reason why an endpoint gave no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr, strum::VariantNames,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Unanswered {
     /// The pod has no address.

@@ -59,6 +59,16 @@ impl RolloutMetrics {
         metrics
     }
 
+    /// Shows a step at zero that was not made yet.
+    pub fn expect_step(&self, action: &'static str, because: &'static str) {
+        drop(self.steps.get_or_create(&StepLabel { action, because }));
+    }
+
+    /// Shows a wait at zero that did not happen yet.
+    pub fn expect_wait(&self, reason: &'static str) {
+        drop(self.waited.get_or_create(&WaitLabel { reason }));
+    }
+
     /// Counts a step.
     pub fn step(&self, action: &'static str, because: &'static str) {
         let label = StepLabel { action, because };

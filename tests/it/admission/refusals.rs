@@ -160,6 +160,20 @@ async fn every_answer_is_counted_by_hook_verdict_and_reason() {
     }
 }
 
+/// Otherwise Prometheus would not see the first of them, and an alert on one would not fire.
+#[tokio::test]
+async fn what_alerts_and_dashboards_count_begins_at_zero() {
+    let page = Door::open().exposition();
+    for line in [
+        r#"quorumgate_decisions_total{hook="pods",verdict="wait",reason="no-headroom"} 0"#,
+        r#"quorumgate_decisions_total{hook="evictions",verdict="deny",reason="at-most-once"} 0"#,
+        r#"quorumgate_decisions_total{hook="evictions",verdict="warn",reason="no-headroom"} 0"#,
+        r#"quorumgate_rejected_requests_total{hook="claims",reason="overloaded"} 0"#,
+    ] {
+        assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
+    }
+}
+
 #[tokio::test]
 async fn what_would_be_refused_is_allowed_with_a_warning_where_refusals_are_only_reported() {
     let door = Door::new(World {

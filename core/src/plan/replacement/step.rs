@@ -25,7 +25,9 @@ pub enum Next {
 
 /// A step of a replacement. Each is a single effect, which may have happened already. `Display` is
 /// a sentence.
-#[derive(Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, derive_more::Display)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
     /// Take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and write
