@@ -9,7 +9,7 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts conformance image image-binaries setup testbed
+.PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked --workspace --bins --examples
@@ -74,6 +74,10 @@ alerts: setup                ## do the alerts fire when they should, can the das
 	scripts/promtool check rules charts/quorumgate/alerts.yaml
 	scripts/dashboard-rules > target/dashboard-rules.yaml && scripts/promtool check rules --lint=none target/dashboard-rules.yaml
 	scripts/promtool test rules tests/alerts/rules_test.yaml
+
+dashboard: setup testbed     ## draws docs/dashboard.svg from what a Prometheus reads while the demo plays. Builds Prometheus once: five minutes on two cores
+	$(CARGO) build --locked --workspace --bins --examples
+	scripts/dashboard-picture "$${CARGO_TARGET_DIR:-target}/debug/examples/demo"
 
 conformance: setup           ## writes docs/conformance.md
 	UPDATE=1 $(CARGO) test --locked --quiet --test it conformance::the_document

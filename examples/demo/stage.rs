@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
-use quorumgate_testbed::gate::Gate;
+use quorumgate_testbed::gate::{Gate, Replica};
 use quorumgate_testbed::kubectl::Output;
 use quorumgate_testbed::writer::Writer;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
@@ -48,6 +48,8 @@ impl Stage {
             .start(&sandbox);
         let gate = timed("two replicas of quorumgate, registered by manifests/", gate).await?;
         gate.in_force(PATIENCE).await?;
+        let metrics: Vec<_> = gate.replicas().iter().map(Replica::metrics_url).collect();
+        voice::say(&format!("metrics of the replicas: {}", metrics.join(" ")));
         Ok(Self {
             sandbox,
             etcd,

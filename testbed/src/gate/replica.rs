@@ -160,6 +160,11 @@ impl Replica {
         until_ready(self, within).await
     }
 
+    /// The URL of its metrics.
+    pub fn metrics_url(&self) -> String {
+        format!("http://{}/metrics", self.admin)
+    }
+
     /// The answer of `/metrics`.
     pub async fn metrics(&self) -> Result<String> {
         let answer = http::get(self.admin, "/metrics").await?;
