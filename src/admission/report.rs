@@ -38,8 +38,8 @@ pub(super) fn report(
     }
 }
 
-/// Shows at zero what has not happened yet: refusals of deletes and evictions, and requests that get
-/// no decision.
+/// Shows at zero what has not happened yet: refusals of deletes and evictions, and requests that
+/// get no decision.
 pub(super) fn expect(metrics: &Metrics) {
     for hook in [Hook::Pods, Hook::Evictions] {
         for reason in Reason::VARIANTS {

@@ -82,6 +82,14 @@ pub(super) fn ordinal(set: &str, pod: &PodName) -> Option<Ordinal> {
     of_set.then(|| Ordinal::of(pod)).flatten()
 }
 
+/// The StatefulSet that gives its pods such names, if one does.
+pub(super) fn giver_of(pod: &PodName) -> Option<String> {
+    match orphan(pod.as_str()) {
+        Belonging::Orphan { of } => Some(of),
+        Belonging::ToSet { .. } | Belonging::Foreign => None,
+    }
+}
+
 /// The name of the StatefulSet whose member runs in the pod, if one does: the StatefulSet that
 /// gives such names. For a pod with any other name, the StatefulSet that controls it. Owner
 /// references can be changed under a running member; its name cannot.

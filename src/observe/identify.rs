@@ -1,12 +1,10 @@
 //! The cluster of a pod (rule 1).
 
-use std::borrow::Cow;
-
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 
-use super::belonging::named_after;
+use super::belonging::{giver_of, named_after};
 use super::enrolment::{are_of_druid, is_enrolled, opts_out};
 use super::{ObserveError, Observer};
 use crate::ledger::{LedgerError, Page};
@@ -29,29 +27,62 @@ pub enum Identity {
 impl Observer {
     /// Finds the cluster of a pod. `shown` is the pod's metadata from the request, if the request
     /// has it. With it a pod of a Job or a Deployment costs no call, and a pod of a foreign
-    /// StatefulSet costs two.
+    /// StatefulSet costs two. Without it (an eviction) a member of a guarded cluster costs one: the
+    /// pod is not read if its name is that of a member.
     pub async fn identify(
         &self,
         namespace: &str,
         pod: &PodName,
         shown: Option<&ObjectMeta>,
     ) -> Result<Identity, ObserveError> {
-        let metadata = match shown {
-            Some(metadata) => Cow::Borrowed(metadata),
-            None => match self.pod(namespace, pod).await? {
-                Some(pod) => Cow::Owned(pod.metadata),
-                None => return Ok(Identity::NoSuchPod),
-            },
-        };
-        let Some(set) = named_after(&metadata) else {
-            return Ok(Identity::Foreign);
-        };
-        let druids = metadata.labels.as_ref().is_some_and(are_of_druid);
-        self.of_set(ClusterRef::new(namespace, set), druids).await
+        match shown {
+            Some(shown) => self.of_pod(namespace, shown, None).await,
+            None => Box::pin(self.of_name(namespace, pod)).await,
+        }
     }
 
-    async fn of_set(&self, cluster: ClusterRef, druids: bool) -> Result<Identity, ObserveError> {
-        match self.ledger().read(&cluster).await {
+    /// The cluster of a pod of which only the name is known.
+    async fn of_name(&self, namespace: &str, pod: &PodName) -> Result<Identity, ObserveError> {
+        let mut known = None;
+        if let Some(set) = giver_of(pod) {
+            match self.ledger().read(&ClusterRef::new(namespace, set)).await {
+                Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
+                unguarded => known = Some(unguarded),
+            }
+        }
+        match self.pod(namespace, pod).await? {
+            Some(pod) => self.of_pod(namespace, &pod.metadata, known).await,
+            None => Ok(Identity::NoSuchPod),
+        }
+    }
+
+    /// The cluster of a pod with this metadata. `known` is what was read at the place of its
+    /// budget, if that was read.
+    async fn of_pod(
+        &self,
+        namespace: &str,
+        pod: &ObjectMeta,
+        known: Option<Result<Option<Page>, LedgerError>>,
+    ) -> Result<Identity, ObserveError> {
+        let Some(set) = named_after(pod) else {
+            return Ok(Identity::Foreign);
+        };
+        let druids = pod.labels.as_ref().is_some_and(are_of_druid);
+        let cluster = ClusterRef::new(namespace, set);
+        let ledger = match known {
+            Some(known) => known,
+            None => self.ledger().read(&cluster).await,
+        };
+        self.of_set(cluster, ledger, druids).await
+    }
+
+    async fn of_set(
+        &self,
+        cluster: ClusterRef,
+        ledger: Result<Option<Page>, LedgerError>,
+        druids: bool,
+    ) -> Result<Identity, ObserveError> {
+        match ledger {
             Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
             Ok(None) => {}
             // Without the definition a cluster that only a budget enrols cannot be told from a

@@ -25,7 +25,10 @@ use crate::world::{SOON, World};
 /// The most requests to the API server that a permission to delete a member takes while all members
 /// serve: the budget; the pods, the StatefulSet, the namespace, the member's claim, and the Secrets
 /// of the authority and of the client certificate; the write of the grant.
-const MOST_REQUESTS: usize = 8;
+const MOST_FOR_A_DELETE: usize = 8;
+
+/// The same for an eviction: the `PodDisruptionBudgets` as well.
+const MOST_FOR_AN_EVICTION: usize = MOST_FOR_A_DELETE + 1;
 
 /// A span, as the collector got it.
 #[derive(Clone, Debug)]
@@ -137,6 +140,16 @@ async fn a_request_is_traced_from_the_api_server_to_the_write_of_the_grant() -> 
                 is_whole(&collector.spans.all())
             })
             .await?;
+            world.etcd.quorate(SOON).await?;
+            world.lets_go(By::Eviction, "etcd-2").await?;
+            eventually(SOON, "the trace of the eviction has arrived", async || {
+                let spans = collector.spans.all();
+                let admission = answered(&spans, "evictions", "etcd-2")?;
+                let steps = below(&spans, admission);
+                ensure!(steps.iter().any(|step| step.name == "write to the ledger"));
+                is_lean(&steps, MOST_FOR_AN_EVICTION)
+            })
+            .await?;
             world.close().await
         })
         .await
@@ -144,16 +157,7 @@ async fn a_request_is_traced_from_the_api_server_to_the_write_of_the_grant() -> 
 
 /// Fails unless the delete of etcd-1 is one trace, with every step of the gate.
 fn is_whole(spans: &[Span]) -> Result<()> {
-    let admission = spans
-        .iter()
-        .find(|span| {
-            span.service == "quorumgate"
-                && span.name == "admission"
-                && span.attribute("hook") == "pods"
-                && span.attribute("name") == "etcd-1"
-                && span.attribute("verdict") == "allow"
-        })
-        .context("no span of the delete")?;
+    let admission = answered(spans, "pods", "etcd-1")?;
     ensure!(
         admission.attribute("cluster").ends_with("/etcd")
             && !admission.attribute("review").is_empty(),
@@ -165,21 +169,7 @@ fn is_whole(spans: &[Span]) -> Result<()> {
         caller.service == "apiserver" && caller.trace == admission.trace,
         "called by {caller:?}"
     );
-    let below = |top: &Span| {
-        let mut ids = BTreeSet::from([top.id.clone()]);
-        let mut found = Vec::new();
-        loop {
-            let more = spans.iter().filter(|span| {
-                span.trace == top.trace && ids.contains(&span.parent) && !ids.contains(&span.id)
-            });
-            let more: Vec<_> = more.cloned().collect();
-            if more.is_empty() {
-                return found;
-            }
-            ids.extend(more.iter().map(|span| span.id.clone()));
-            found.extend(more);
-        }
-    };
+    let below = |top: &Span| below(spans, top);
     let step = |above: &Span, name: &str| {
         let found = below(above).into_iter().find(|span| span.name == name);
         found.with_context(|| format!("no {name:?} in {:?}", above.name))
@@ -208,12 +198,42 @@ fn is_whole(spans: &[Span]) -> Result<()> {
     ensure!(answered.len() == 3, "members that answered: {answered:?}");
     let written = step(admission, "write to the ledger")?;
     ensure!(asked_for(&written, "PUT"), "the grant was not written");
-    is_lean(&below(admission))
+    is_lean(&below(admission), MOST_FOR_A_DELETE)
+}
+
+/// The span of a permission that this webhook gave.
+fn answered<'a>(spans: &'a [Span], hook: &str, pod: &str) -> Result<&'a Span> {
+    let mut spans = spans.iter();
+    let answered = spans.find(|span| {
+        span.service == "quorumgate"
+            && span.name == "admission"
+            && span.attribute("hook") == hook
+            && span.attribute("name") == pod
+            && span.attribute("verdict") == "allow"
+    });
+    answered.with_context(|| format!("no span of {hook} {pod}"))
+}
+
+/// The spans in a span.
+fn below(spans: &[Span], top: &Span) -> Vec<Span> {
+    let mut ids = BTreeSet::from([top.id.clone()]);
+    let mut found = Vec::new();
+    loop {
+        let more = spans.iter().filter(|span| {
+            span.trace == top.trace && ids.contains(&span.parent) && !ids.contains(&span.id)
+        });
+        let more: Vec<_> = more.cloned().collect();
+        if more.is_empty() {
+            return found;
+        }
+        ids.extend(more.iter().map(|span| span.id.clone()));
+        found.extend(more);
+    }
 }
 
 /// Fails if the steps of a permission have more requests to the API server than it takes, or one
 /// that is about the whole cluster.
-fn is_lean(steps: &[Span]) -> Result<()> {
+fn is_lean(steps: &[Span], most: usize) -> Result<()> {
     let requests = steps
         .iter()
         .filter(|span| span.name == "request to the API server")
@@ -223,7 +243,7 @@ fn is_lean(steps: &[Span]) -> Result<()> {
         });
     // After a lost race for the ledger all of them are made again.
     let requests: BTreeSet<String> = requests.collect();
-    ensure!(requests.len() <= MOST_REQUESTS, "{requests:#?}");
+    ensure!(requests.len() <= most, "{requests:#?}");
     let of_all = |request: &&String| !request.contains("/namespaces/");
     ensure!(!requests.iter().any(|r| of_all(&r)), "{requests:#?}");
     Ok(())

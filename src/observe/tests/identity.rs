@@ -41,6 +41,29 @@ async fn rule_1_a_pod_of_a_cluster_with_a_budget_is_guarded() {
     assert_eq!(api.take_requests().len(), 1);
 }
 
+/// An eviction does not show its pod.
+#[tokio::test]
+async fn rule_1_a_member_that_is_not_shown_is_known_by_its_name() {
+    let api = FakeApi::default();
+    api.put(&format!("{BUDGETS}/etcd"), budget_json(&json!({})));
+    api.put(SET, set_json(&json!({})));
+    let owned = json!({"metadata": {"name": "member", "labels": Value::Null}});
+    api.put("/api/v1/namespaces/db/pods/member", pod_json(0, &owned));
+    let asked = async |pod: &str| {
+        let identity = observer(&api).identify("db", &pod.into(), None).await;
+        (identity.unwrap(), api.take_requests())
+    };
+    let (identity, requests) = asked("etcd-7").await;
+    assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
+    assert_eq!(requests.len(), 1, "{requests:?}");
+    // Any other name has to be looked up: its pod may be controlled by the StatefulSet.
+    let (identity, _) = asked("member").await;
+    assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
+    let (identity, requests) = asked("web-0").await;
+    assert!(matches!(identity, Identity::NoSuchPod), "{identity:?}");
+    assert_eq!(requests.len(), 2, "{requests:?}");
+}
+
 #[tokio::test]
 async fn rule_1_pods_of_jobs_and_deployments_are_foreign_at_no_cost() {
     let api = FakeApi::default();
