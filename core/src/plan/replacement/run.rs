@@ -302,12 +302,15 @@ fn rejoin(
     })))
 }
 
-/// The record without the new claim, where the new member does not come up on it: etcd has ended
-/// in its pod over and over, and the member has never started. `None`: the claim stays.
+/// The record without the new claim, where the new member does not come up on it: the member has
+/// never started, and in its pod etcd has ended over and over, or has run for the progress deadline.
+/// `None`: the claim stays.
 ///
 /// A pod that was created while the gate was down starts as its template says. On the new claim,
-/// and without a reachable peer, etcd may have begun there under the id that was removed, and never
-/// starts on that data. The claim has nothing that anybody needs.
+/// and without a reachable peer, etcd may have begun there under the id that was removed. On that
+/// data it never joins: it ends, or it runs on as a member that nobody knows. The claim has nothing
+/// that anybody needs. A member that joins publishes its name within seconds, however much data it
+/// has to fetch.
 fn without_claim(
     snapshot: &Snapshot,
     facts: &Facts,
@@ -315,8 +318,13 @@ fn without_claim(
     added: &ListedMember,
 ) -> Option<Record> {
     let pod = snapshot.pod(&record.member)?;
-    let fails = facts.failing_pods.contains(&pod.uid) && added.name.is_empty();
-    fails.then(|| given_up(pod, facts, record)).flatten()
+    let deadline = snapshot.policy.progress_deadline;
+    let idles = pod.up_for.is_some_and(|up_for| up_for >= deadline);
+    let fails = idles || facts.failing_pods.contains(&pod.uid);
+    let never_started = added.name.is_empty();
+    (fails && never_started)
+        .then(|| given_up(pod, facts, record))
+        .flatten()
 }
 
 /// The record with the member's present claim and this pod as those to give up. `None` if the claim

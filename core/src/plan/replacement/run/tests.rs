@@ -796,6 +796,30 @@ fn a_new_claim_on_which_etcd_never_comes_up_is_given_up_as_well() {
     assert_eq!(steps, ["promote", "settle"]);
 }
 
+/// etcd whose clients and metrics share a port survives what ends it elsewhere: it runs on, under
+/// the id that was removed, and answers nobody.
+#[test]
+fn a_new_claim_on_which_etcd_runs_and_never_joins_is_given_up_after_the_progress_deadline() {
+    let mut world = World::of(3);
+    for _ in 0..5 {
+        world.step();
+    }
+    let used = world.claim_uid();
+    world.written.insert(used.clone(), MemberId(3));
+    world.facts.held_pods.clear();
+    world.start(0);
+    let deadline = world.snapshot().policy.progress_deadline;
+    world.pod().up_for = Some(deadline - Duration::from_secs(1));
+    assert_eq!(world.said(), "wait joining", "it may still come up");
+    world.pod().up_for = Some(deadline);
+    let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
+    assert_eq!(steps, ["renew", "delete-claim", "delete-pod", "release"]);
+    assert_ne!(world.claim_uid(), used);
+    world.start(0);
+    let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
+    assert_eq!(steps, ["promote", "settle"]);
+}
+
 #[test]
 fn a_claim_on_which_the_new_member_has_started_stays_however_often_it_ends() {
     let mut world = World::started();
