@@ -809,7 +809,7 @@ fn a_new_claim_on_which_etcd_runs_and_never_joins_is_given_up_after_the_progress
     world.facts.held_pods.clear();
     world.start(0);
     let deadline = world.snapshot().policy.progress_deadline;
-    world.pod().up_for = Some(deadline - Duration::from_secs(1));
+    world.pod().up_for = Some(deadline / 2);
     assert_eq!(world.said(), "wait joining", "it may still come up");
     world.pod().up_for = Some(deadline);
     let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
