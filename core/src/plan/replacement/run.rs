@@ -303,8 +303,8 @@ fn rejoin(
 }
 
 /// The record without the new claim, where the new member does not come up on it: the member has
-/// never started, and in its pod etcd has ended over and over, or has run for the progress deadline.
-/// `None`: the claim stays.
+/// never started, and in its pod etcd has ended over and over, or has run for the progress
+/// deadline. `None`: the claim stays.
 ///
 /// A pod that was created while the gate was down starts as its template says. On the new claim,
 /// and without a reachable peer, etcd may have begun there under the id that was removed. On that
