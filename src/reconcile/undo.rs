@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{MANAGER, companion, strategy};
 use crate::api::{QuorumDisruptionBudget, names};
-use crate::observe::named_after;
+use crate::observe::{is_held, named_after};
 use crate::quorum::ClusterRef;
 
 /// The pods that are kept from starting until their members have been replaced. Without the gate
@@ -25,13 +25,8 @@ pub async fn held_pods(client: &Client) -> Result<Vec<String>, Error> {
     for namespace in guarded(client).await?.into_keys() {
         let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
         let unscheduled = ListParams::default().fields("spec.nodeName=");
-        let is_held = |pod: &&Pod| {
-            let gates = pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref());
-            let mut gates = gates.into_iter().flatten();
-            gates.any(|gate| gate.name == names::IDENTITY)
-        };
         let pods = pods.list(&unscheduled).await?.items;
-        let of_here = pods.iter().filter(is_held);
+        let of_here = pods.iter().filter(|pod| is_held(pod));
         held.extend(of_here.map(|pod| format!("{namespace}/{}", pod.name_any())));
     }
     Ok(held)

@@ -59,9 +59,8 @@ pub(crate) async fn one_is_lost(version: EtcdVersion, name: &str) -> Result<()> 
 async fn a_new_claim_that_was_begun_while_the_gate_was_down_is_given_up() -> Result<()> {
     let world = protected("replace-unasked", EtcdVersion::V3_6, "Manual").await?;
     // On the new claim etcd ends over and over, or it runs and never joins.
-    let soon = Patch::Merge(json!({"spec": {"rollout": {"progressDeadline": "20s"}}}));
-    let (budgets, params) = (world.budgets(), PatchParams::default());
-    budgets.patch(world.etcd.name(), &params, &soon).await?;
+    let soon = json!({"spec": {"rollout": {"progressDeadline": "20s"}}});
+    change_budget(&world, soon).await?;
     let writer = Writer::start(&world.etcd).await?;
     let id = world.etcd.member("etcd-1").await?.id;
     let uid = world.etcd.pod_uid("etcd-1").await?;
@@ -378,17 +377,18 @@ async fn recorded(world: &World) -> Result<()> {
 }
 
 async fn wish(world: &World, protection: &Value) -> Result<()> {
-    let wish = Patch::Merge(json!({"spec": {"dataProtection": protection}}));
-    let (budgets, params) = (world.budgets(), PatchParams::default());
-    budgets.patch(world.etcd.name(), &params, &wish).await?;
-    Ok(())
+    change_budget(world, json!({"spec": {"dataProtection": protection}})).await
 }
 
 async fn request(world: &World, id: &str) -> Result<()> {
     let annotations = json!({"quorumgate.io/replace": id});
-    let request = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+    change_budget(world, json!({"metadata": {"annotations": annotations}})).await
+}
+
+async fn change_budget(world: &World, change: Value) -> Result<()> {
     let (budgets, params) = (world.budgets(), PatchParams::default());
-    budgets.patch(world.etcd.name(), &params, &request).await?;
+    let change = Patch::Merge(change);
+    budgets.patch(world.etcd.name(), &params, &change).await?;
     Ok(())
 }
 

@@ -72,6 +72,31 @@ impl World {
         world
     }
 
+    /// A replacement whose new pod was created while the gate was down: on its new claim etcd began
+    /// under the id that was removed.
+    fn begun_under_the_removed_id() -> Self {
+        let mut world = Self::of(3);
+        for _ in 0..5 {
+            world.step();
+        }
+        let used = world.claim_uid();
+        world.written.insert(used, MemberId(3));
+        world.facts.held_pods.clear();
+        world.start(0);
+        world
+    }
+
+    /// Goes on to the end, by another claim.
+    fn gives_up_its_claim_and_joins(&mut self) {
+        let used = self.claim_uid();
+        let steps: Vec<String> = (0..4).map(|_| self.step()).collect();
+        assert_eq!(steps, ["renew", "delete-claim", "delete-pod", "release"]);
+        assert_ne!(self.claim_uid(), used);
+        self.start(0);
+        let steps: Vec<String> = (0..2).map(|_| self.step()).collect();
+        assert_eq!(steps, ["promote", "settle"]);
+    }
+
     fn snapshot(&self) -> Snapshot {
         let mut observation = self.observation.clone();
         for probe in &mut observation.round.probes {
@@ -776,48 +801,23 @@ fn a_volume_with_the_data_of_a_member_that_is_removed_goes_with_it() {
 
 #[test]
 fn a_new_claim_on_which_etcd_never_comes_up_is_given_up_as_well() {
-    let mut world = World::of(3);
-    for _ in 0..5 {
-        world.step();
-    }
-    // The pod is created while the gate is down, and etcd begins under the id that was removed.
-    let used = world.claim_uid();
-    world.written.insert(used.clone(), MemberId(3));
-    world.facts.held_pods.clear();
-    world.start(0);
+    let mut world = World::begun_under_the_removed_id();
     assert_eq!(world.said(), "wait joining", "it may still come up");
     let failing = world.pod().uid.clone();
     world.facts.failing_pods.insert(failing);
-    let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
-    assert_eq!(steps, ["renew", "delete-claim", "delete-pod", "release"]);
-    assert_ne!(world.claim_uid(), used);
-    world.start(0);
-    let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
-    assert_eq!(steps, ["promote", "settle"]);
+    world.gives_up_its_claim_and_joins();
 }
 
 /// etcd whose clients and metrics share a port survives what ends it elsewhere: it runs on, under
 /// the id that was removed, and answers nobody.
 #[test]
 fn a_new_claim_on_which_etcd_runs_and_never_joins_is_given_up_after_the_progress_deadline() {
-    let mut world = World::of(3);
-    for _ in 0..5 {
-        world.step();
-    }
-    let used = world.claim_uid();
-    world.written.insert(used.clone(), MemberId(3));
-    world.facts.held_pods.clear();
-    world.start(0);
+    let mut world = World::begun_under_the_removed_id();
     let deadline = world.snapshot().policy.progress_deadline;
     world.pod().up_for = Some(deadline / 2);
     assert_eq!(world.said(), "wait joining", "it may still come up");
     world.pod().up_for = Some(deadline);
-    let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
-    assert_eq!(steps, ["renew", "delete-claim", "delete-pod", "release"]);
-    assert_ne!(world.claim_uid(), used);
-    world.start(0);
-    let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
-    assert_eq!(steps, ["promote", "settle"]);
+    world.gives_up_its_claim_and_joins();
 }
 
 #[test]
