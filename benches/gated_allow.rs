@@ -1,6 +1,6 @@
 //! The cost of a permission. The gate's side posts the DELETE of a member's pod over TLS to the
 //! shipped webhooks. The other side makes the round trips that no gate can avoid, with clients of
-//! the same kind: the budget is read, pods are listed while every member is asked, the status is
+//! the same kind: the budget is read, the pods are while every member is asked, the status is
 //! written.
 //!
 //! Both use a real API server and three real etcd members. The requests concern the same pod: each
@@ -152,7 +152,7 @@ fn report(turns: &Turns) -> Result<()> {
             ..,
         )
         .row(
-            "by hand: listing the pods, ms",
+            "by hand: reading the pods, ms",
             medians(by_hand(|phases| phases.pods)),
             ..,
         )

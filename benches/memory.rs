@@ -21,7 +21,7 @@ use quorumgate::etcd::{Connections, Endpoint, Prober};
 use quorumgate::ledger::Ledger;
 use quorumgate::observe::{Observer, Sources};
 use quorumgate::quorum::evidence::Target;
-use quorumgate::quorum::{ClusterRef, Kind, PodUid};
+use quorumgate::quorum::{ClusterRef, PodUid};
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::gate::Gate;
@@ -135,7 +135,7 @@ async fn connection(etcd: &EtcdCluster) -> Result<f64> {
     let cluster = ClusterRef::new(etcd.namespace(), etcd.name());
     let page = observer.ledger().read(&cluster).await?;
     let page = page.context("no budget")?;
-    let world = observer.world(&page, None, Kind::Delete).await?;
+    let world = observer.world_at_leisure(&page, None).await?;
     let member = world.endpoints().first().context("no member")?;
     // The pool keeps one connection per pod, so each connection has to be for another pod.
     let to = |number: u32| Endpoint {

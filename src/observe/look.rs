@@ -10,6 +10,7 @@ use futures::future::{Either, join_all, select};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use super::observer::Find;
 use super::{Ages, ObserveError, Observer, World, pods};
 use crate::etcd::{Endpoint, TimeLimit};
 use crate::ledger::Page;
@@ -61,7 +62,7 @@ impl Observer {
     /// answered by `latest` counts as silent.
     pub async fn look(&self, page: &Page, latest: Instant) -> Result<Look, ObserveError> {
         let usual = self.time_limit(page)?;
-        let world = self.world(page, None, Kind::Delete).await?;
+        let world = self.world(page, None, Kind::Delete, Find::Listed).await?;
         let mut round = self.ask(world.endpoints(), &usual, latest).await;
         self.explain_silence(&world, &mut round, latest).await;
         self.count(&round);
@@ -76,7 +77,7 @@ impl Observer {
         page: &Page,
         (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
-        early: impl FnOnce(&World, &Pod) -> Option<E>,
+        early: impl Fn(&World, &Pod) -> Option<E>,
     ) -> Result<PodLook<E>, ObserveError> {
         let early = |world: &World| match world.pod_facts(page, name) {
             None => Some(None),
@@ -99,16 +100,41 @@ impl Observer {
     /// Members are asked at their last known endpoints while their pods are still being read. Those
     /// answers count only if the same pods turn out to be at the same addresses. `early` sees the
     /// Kubernetes half first, and may make the answers of the members unnecessary.
+    ///
+    /// Pods are read by their names where each member of etcd had a pod at the last look. If that
+    /// has changed, a pod that nobody expects may run one of the members, so all are listed. If
+    /// there is such a pod, the look begins again with the list.
     pub async fn look_unless<E>(
+        &self,
+        page: &Page,
+        asked: (&PodName, Kind, Grace),
+        latest: Instant,
+        early: impl Fn(&World) -> Option<E>,
+    ) -> Result<Sooner<E>, ObserveError> {
+        let find = self.memory().find(&page.cluster);
+        let sooner = Box::pin(self.look_once(page, asked, latest, &early, find)).await?;
+        if let Sooner::Full(look) = &sooner
+            && look.world.may_lack_pods()
+            && !look.snapshot.has_all_members_here()
+            && self.has_further_pods(&look.world).await?
+        {
+            let again = self.look_once(page, asked, latest, &early, Find::Listed);
+            return Box::pin(again).await;
+        }
+        Ok(sooner)
+    }
+
+    async fn look_once<E>(
         &self,
         page: &Page,
         (name, kind, grace): (&PodName, Kind, Grace),
         latest: Instant,
-        early: impl FnOnce(&World) -> Option<E>,
+        early: &impl Fn(&World) -> Option<E>,
+        find: Find,
     ) -> Result<Sooner<E>, ObserveError> {
         let usual = self.time_limit(page)?;
         let likely = self.likely_endpoints(&page.cluster);
-        let world = self.world(page, Some(name), kind);
+        let world = self.world(page, Some(name), kind, find);
         let world = pin!(world.instrument(step!("Kubernetes objects")));
         let asked = pin!(self.ask(&likely, &usual, latest));
         let (mut world, asked) = match select(world, asked).await {
@@ -219,7 +245,7 @@ impl Observer {
         self.memory().ages(&page.cluster, now)
     }
 
-    /// Draws the conclusions. What the answers of the members make necessary is read first: the
+    /// Draws the conclusions, and doubts the certificates where a member has not answered. What the answers of the members make necessary is read first: the
     /// nodes of members that gave no status, and the budgets of the same etcd where not all
     /// members have pods of this cluster.
     async fn assemble(
@@ -229,6 +255,10 @@ impl Observer {
         mut world: World,
         (round, ages): (Round, Ages),
     ) -> Result<Look, ObserveError> {
+        if round.probes.iter().any(|probe| probe.failure().is_some()) {
+            let now = self.clock().instant();
+            self.tls_identities().doubt(&page.cluster.namespace, now);
+        }
         let mut observation = world.observation(page, target, round, ages);
         let in_question = Snapshot::nodes_in_question(&observation);
         if !in_question.is_empty() {
@@ -244,6 +274,8 @@ impl Observer {
             world.learn_sharing(Box::pin(list).await?);
             snapshot.circumstances.shared_with = world.shared_with(page);
         }
+        let all_here = snapshot.has_all_members_here();
+        self.memory().keep_all_here(&page.cluster, all_here);
         self.ledger().seen().note_leader(&page.cluster, &snapshot);
         Ok(Look {
             world,

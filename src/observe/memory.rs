@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::Ages;
 use super::access::TlsSecrets;
+use super::observer::Find;
 use crate::api::OwnerStatus;
 use crate::etcd::{Endpoint, TimeLimit};
 use crate::quorum::evidence::Round;
@@ -37,6 +38,8 @@ pub(super) struct Memory(Mutex<HashMap<ClusterRef, Remembered>>);
 #[derive(Default)]
 struct Remembered {
     hint: Hint,
+    /// Whether each member of etcd had a pod of the cluster at the last look.
+    all_here: bool,
     /// The time limit, and what it began with.
     limit: Option<(Duration, Arc<TimeLimit>)>,
     stopwatch: Option<Stopwatch>,
@@ -81,6 +84,19 @@ impl Memory {
 
     pub(super) fn keep_hint(&self, cluster: &ClusterRef, hint: Hint) {
         self.lock().entry(cluster.clone()).or_default().hint = hint;
+    }
+
+    /// How the pods of a cluster are best found: by their names, unless some member had no pod at
+    /// the last look. Then a list is needed in the end.
+    pub(super) fn find(&self, cluster: &ClusterRef) -> Find {
+        match self.lock().get(cluster) {
+            Some(of) if of.all_here => Find::Named,
+            Some(_) | None => Find::Listed,
+        }
+    }
+
+    pub(super) fn keep_all_here(&self, cluster: &ClusterRef, all_here: bool) {
+        self.lock().entry(cluster.clone()).or_default().all_here = all_here;
     }
 
     /// The time limit of a cluster whose rounds take at least `base`.

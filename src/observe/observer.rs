@@ -17,6 +17,7 @@ use kube::Client;
 use super::ObserveError;
 use super::access::TlsSecrets;
 use super::claims::{ClaimReads, claims_of};
+use super::index::DisruptionBudgetNames;
 use super::memory::{Hint, Memory};
 use super::owner::Owners;
 use super::patience::in_time;
@@ -40,6 +41,7 @@ pub struct Observer {
     sources: Sources,
     owners: Owners,
     identities: Identities,
+    disruption_budgets: Arc<DisruptionBudgetNames>,
     memory: Memory,
 }
 
@@ -66,12 +68,31 @@ pub struct Sources {
 struct FirstWave {
     set: Option<StatefulSet>,
     namespace_terminating: bool,
-    pods: Option<Vec<Pod>>,
+    pods: Option<Pods>,
     disruption_budgets: Vec<PodDisruptionBudget>,
     leases: Vec<Lease>,
     sharing: Option<Vec<ClusterRef>>,
     owners: Vec<(OwnerStatus, Owner)>,
     tls: Option<(TlsSecrets, Tls)>,
+}
+
+/// How the pods of a cluster are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Find {
+    /// By a list, which has pods too that nobody expects. The API server answers it from its cache,
+    /// when that has caught up with etcd: about 100 ms after a write to anything.
+    Listed,
+    /// By the names of all pods that are, were or may become members, each read by itself in a few
+    /// milliseconds. That is every pod that matters where each member of etcd turns out to have one
+    /// of these.
+    Named,
+}
+
+/// Pods of a cluster, by name.
+#[derive(Debug)]
+pub(super) struct Pods {
+    pub(super) objects: Vec<Pod>,
+    pub(super) found: Find,
 }
 
 /// How the other clusters that report the same etcd are found (rule 8). The API server compares all
@@ -92,6 +113,7 @@ impl Observer {
         Self {
             owners: Owners::new(sources.client.clone()),
             identities: Identities::new(sources.client.clone()),
+            disruption_budgets: Arc::default(),
             memory: Memory::default(),
             sources,
         }
@@ -100,6 +122,12 @@ impl Observer {
     /// The ledgers that the observer reads.
     pub fn ledger(&self) -> &Ledger {
         &self.sources.ledger
+    }
+
+    /// The names of `PodDisruptionBudget`s, to be fed by a watch. Until they are complete, the
+    /// namespace's are listed.
+    pub fn disruption_budget_names(&self) -> &Arc<DisruptionBudgetNames> {
+        &self.disruption_budgets
     }
 
     /// The time for which a ledger is watched before it is trusted.
@@ -118,13 +146,14 @@ impl Observer {
     /// budgets of the same etcd: whether they make a difference is known only when the members have
     /// been asked. `page` has to be read before. `target` is the pod in question, if there is one.
     /// `kind` says whether `PodDisruptionBudget`s matter.
-    pub async fn world(
+    pub(super) async fn world(
         &self,
         page: &Page,
         target: Option<&PodName>,
         kind: Kind,
+        find: Find,
     ) -> Result<World, ObserveError> {
-        self.read(page, target, kind, Sharing::IfNeeded).await
+        self.read(page, target, kind, find, Sharing::IfNeeded).await
     }
 
     /// The reading of [`Self::world`] without a target, for background looks. `sharing` has the
@@ -136,7 +165,8 @@ impl Observer {
         sharing: Option<Vec<ClusterRef>>,
     ) -> Result<World, ObserveError> {
         let sharing = sharing.map_or(Sharing::Listed, Sharing::Cached);
-        self.read(page, None, Kind::Delete, sharing).await
+        self.read(page, None, Kind::Delete, Find::Listed, sharing)
+            .await
     }
 
     async fn read(
@@ -144,27 +174,36 @@ impl Observer {
         page: &Page,
         target: Option<&PodName>,
         kind: Kind,
+        find: Find,
         sharing: Sharing,
     ) -> Result<World, ObserveError> {
         let policy = page.budget().spec.policy().map_err(ObserveError::Spec)?;
         let hint = self.memory.hint(&page.cluster);
         let likely = target.and_then(|target| hint.claims.get(target));
-        let first = self.first_wave(page, kind, &policy, &hint, sharing);
+        let pods = self.likely_pods(page, target, &hint, find);
+        let first = self.first_wave(page, kind, &policy, (&hint, pods), sharing);
         let likely = self.claims(&page.cluster, likely.into_iter().flatten());
         let (first, likely) = tokio::join!(Box::pin(first), likely);
         let first = first?;
         let selector = needed::selector(first.set.as_ref(), page)?;
         let set = first.set.as_ref();
+        let usable = |pods: &Pods| match pods.found {
+            Find::Named => set.is_some(),
+            Find::Listed => hint.selector == selector,
+        };
         let pods = match first.pods {
             // The first wave reads pods and StatefulSet concurrently. A StatefulSet that is deleted
             // without its pods loses their references before it goes. So pods that still refer to
             // another StatefulSet are listed again; otherwise they would seem to go with it.
-            Some(pods) if hint.selector == selector && all_belong(&pods, set) => pods,
+            Some(pods) if usable(&pods) && all_belong(&pods.objects, set) => pods,
             _ => self.list_pods(&page.cluster, selector.as_deref()).await?,
         };
         let names = needed::pods(set, page, target);
         let pods = self.with_named(&page.cluster, pods, selector.as_deref(), names);
-        let pods = pods.await?;
+        let Pods {
+            objects: pods,
+            found: pods_found,
+        } = pods.await?;
         let wanted = Hint {
             claims: pods
                 .iter()
@@ -202,6 +241,7 @@ impl Observer {
                 selector: wanted.selector,
                 owners,
                 pods,
+                pods_found,
                 nodes: BTreeMap::new(),
                 claims,
                 leases: first.leases,
@@ -255,16 +295,13 @@ impl Observer {
         page: &Page,
         kind: Kind,
         policy: &Policy,
-        hint: &Hint,
+        (hint, pods): (
+            &Hint,
+            impl Future<Output = Result<Option<Pods>, ObserveError>>,
+        ),
         sharing: Sharing,
     ) -> Result<FirstWave, ObserveError> {
         let cluster = &page.cluster;
-        let pods = async {
-            match &hint.selector {
-                Some(selector) => self.list_pods(cluster, Some(selector)).await.map(Some),
-                None => Ok(None),
-            }
-        };
         let tls = async {
             match &hint.tls {
                 Some(secrets) => Some((secrets.clone(), self.tls(cluster, Some(secrets)).await)),

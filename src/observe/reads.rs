@@ -11,17 +11,31 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::access::TlsSecrets;
-use super::observer::Tls;
+use super::memory::Hint;
+use super::observer::{Find, Pods, Tls};
 use super::patience::{in_time, soon};
 use super::teardown::Owner;
-use super::{ObserveError, Observer, World, belonging, nodes, pods};
+use super::{ObserveError, Observer, World, belonging, needed, nodes, pods};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
 use crate::quorum::pod::Node;
 use crate::quorum::{ClusterRef, EvidenceMode, Kind, PodName};
 
-/// The most pods that are read by name. For more, a list of the namespace costs less.
+/// The most objects that are read by name. For more, a list of the namespace costs less.
 const MOST_READ_BY_NAME: usize = 16;
+
+/// The names, unless there are too many of them to read each. A StatefulSet may ask for any number
+/// of pods, so not all are enumerated.
+fn few(names: impl Iterator<Item = PodName>) -> Option<BTreeSet<PodName>> {
+    let mut few = BTreeSet::new();
+    for name in names {
+        few.insert(name);
+        if few.len() > MOST_READ_BY_NAME {
+            return None;
+        }
+    }
+    Some(few)
+}
 
 impl Observer {
     /// Reads a pod.
@@ -53,13 +67,36 @@ impl Observer {
         Ok(namespace.is_none_or(|ns| ns.metadata.deletion_timestamp.is_some()))
     }
 
+    /// Reads the pods that are probably needed, without the StatefulSet. `None` if nothing says
+    /// which these are.
+    pub(super) async fn likely_pods(
+        &self,
+        page: &Page,
+        target: Option<&PodName>,
+        hint: &Hint,
+        find: Find,
+    ) -> Result<Option<Pods>, ObserveError> {
+        let cluster = &page.cluster;
+        if find == Find::Named
+            && let Some(names) = few(needed::pods(None, page, target))
+        {
+            let objects = self.named_pods(cluster, &names).await?;
+            let found = Find::Named;
+            return Ok(Some(Pods { objects, found }));
+        }
+        match &hint.selector {
+            Some(selector) => self.list_pods(cluster, Some(selector)).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Lists the pods of the cluster. Without a selector all pods of the namespace are listed and
     /// filtered.
     pub(super) async fn list_pods(
         &self,
         cluster: &ClusterRef,
         selector: Option<&str>,
-    ) -> Result<Vec<Pod>, ObserveError> {
+    ) -> Result<Pods, ObserveError> {
         let pods: Api<Pod> = Api::namespaced(self.client().clone(), &cluster.namespace);
         let parameters = ListParams {
             label_selector: selector.map(str::to_owned),
@@ -67,37 +104,54 @@ impl Observer {
         };
         let pods = pods.list(&parameters).await.map_err(ObserveError::Pods)?;
         let of_cluster = |pod: &Pod| belonging::name(pod).is_given_by(&cluster.name);
-        Ok(pods.items.into_iter().filter(of_cluster).collect())
+        Ok(Pods {
+            objects: pods.items.into_iter().filter(of_cluster).collect(),
+            found: Find::Listed,
+        })
     }
 
-    /// Completes `pods` by those of `names` that the list by `selector` did not have, each read by
-    /// its name. A member's pod that lost its labels or its owner still runs the same member. If
-    /// many are missing, all pods of the namespace are listed instead.
+    /// Completes `pods` by those of `names` that are not among them, each read by its name. A
+    /// member's pod that lost its labels or its owner still runs the same member. If many are
+    /// missing, all pods of the namespace are listed instead.
     pub(super) async fn with_named(
         &self,
         cluster: &ClusterRef,
-        mut pods: Vec<Pod>,
+        mut pods: Pods,
         selector: Option<&str>,
         names: impl Iterator<Item = PodName>,
-    ) -> Result<Vec<Pod>, ObserveError> {
-        let listed: BTreeSet<PodName> = pods.iter().map(belonging::name).collect();
-        let missing = names.filter(|name| !listed.contains(name));
-        // A StatefulSet may ask for any number of pods, so not all missing names are enumerated.
-        let missing: BTreeSet<PodName> = missing.take(MOST_READ_BY_NAME + 1).collect();
-        if missing.len() > MOST_READ_BY_NAME {
-            if selector.is_some() {
-                pods = self.list_pods(cluster, None).await?;
+    ) -> Result<Pods, ObserveError> {
+        let known: BTreeSet<PodName> = pods.objects.iter().map(belonging::name).collect();
+        match few(names.filter(|name| !known.contains(name))) {
+            Some(missing) => {
+                let found = self.named_pods(cluster, &missing).await?;
+                pods.objects.extend(found);
             }
-        } else {
-            let found = missing
-                .iter()
-                .map(|name| self.pod(&cluster.namespace, name));
-            pods.extend(try_join_all(found).await?.into_iter().flatten());
+            None if pods.found == Find::Listed && selector.is_none() => {}
+            None => pods = self.list_pods(cluster, None).await?,
         }
-        pods.sort_by_key(belonging::name);
+        pods.objects.sort_by_key(belonging::name);
         Ok(pods)
     }
 
+    /// Reads pods by their names, as far as they exist.
+    async fn named_pods(
+        &self,
+        cluster: &ClusterRef,
+        names: &BTreeSet<PodName>,
+    ) -> Result<Vec<Pod>, ObserveError> {
+        let pods = names.iter().map(|name| self.pod(&cluster.namespace, name));
+        Ok(try_join_all(pods).await?.into_iter().flatten().collect())
+    }
+
+    /// Whether the cluster has a pod that was not among those read by name.
+    pub(super) async fn has_further_pods(&self, world: &World) -> Result<bool, ObserveError> {
+        let pods = self.list_pods(world.cluster(), world.selector()).await?;
+        let mut names = pods.objects.iter().map(belonging::name);
+        Ok(names.any(|name| world.pod(&name).is_none()))
+    }
+
+    /// Reads the `PodDisruptionBudget`s of the namespace, each by its name where a watch knows all
+    /// names: the API server answers a list only when its cache has caught up with etcd.
     pub(super) async fn disruption_budgets(
         &self,
         cluster: &ClusterRef,
@@ -108,8 +162,17 @@ impl Observer {
         }
         let budgets: Api<PodDisruptionBudget> =
             Api::namespaced(self.client().clone(), &cluster.namespace);
-        let budgets = budgets.list(&ListParams::default()).await;
-        Ok(budgets.map_err(ObserveError::DisruptionBudgets)?.items)
+        let names = self.disruption_budget_names().of(&cluster.namespace);
+        let read = async {
+            match names.filter(|names| names.len() <= MOST_READ_BY_NAME) {
+                Some(names) => {
+                    let read = names.iter().map(|name| budgets.get_opt(name));
+                    Ok(try_join_all(read).await?.into_iter().flatten().collect())
+                }
+                None => Ok(budgets.list(&ListParams::default()).await?.items),
+            }
+        };
+        read.await.map_err(ObserveError::DisruptionBudgets)
     }
 
     pub(super) async fn leases(
@@ -183,7 +246,8 @@ impl Observer {
         match secrets {
             None => Ok(None),
             Some(secrets) => {
-                let read = self.tls_identities().read(&cluster.namespace, secrets);
+                let now = self.clock().instant();
+                let read = self.tls_identities().read(&cluster.namespace, secrets, now);
                 let identity = match soon(read).await {
                     Ok(identity) => identity,
                     Err(late) => Err(format!("its Secrets could not be read: {late}")),

@@ -1,23 +1,31 @@
 //! Certificates, users and passwords from Secrets, parsed once per content.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use futures::future::try_join_all;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
+use tokio::time::Instant;
 
 use super::access::{CaRef, ClientRef, TlsSecrets, UserRef};
 use super::mounts::SecretKey;
 use crate::causes::causes;
 use crate::etcd::{TlsIdentity, User};
 
-/// Reads client identities from Secrets. The Secrets are read each time. A parsed identity is kept
-/// while its Secrets are unchanged and the identity is in use, which it is by the endpoints of a
-/// cluster's last reading.
+/// The time for which an identity is used without another look at its Secrets, while every member
+/// answers by it.
+const FRESH: Duration = Duration::from_secs(10);
+
+/// Reads client identities from Secrets. An identity is parsed once, and kept while its Secrets are
+/// unchanged and the identity is in use, which it is by the endpoints of a cluster's last reading.
+/// Whether its Secrets are unchanged is seen after [`FRESH`], and at once where some member has not
+/// answered. An outdated identity can only cost answers.
 pub(super) struct Identities {
     client: Client,
-    parsed: Mutex<HashMap<(String, TlsSecrets), Parsed>>,
+    /// The identities of each namespace.
+    parsed: Mutex<HashMap<String, HashMap<TlsSecrets, Parsed>>>,
 }
 
 /// Secrets by name.
@@ -28,6 +36,8 @@ type Versions = BTreeMap<String, Option<String>>;
 struct Parsed {
     versions: Versions,
     identity: Weak<TlsIdentity>,
+    /// The time until which the Secrets need not be read again.
+    fresh_until: Instant,
 }
 
 impl Identities {
@@ -38,14 +48,20 @@ impl Identities {
         }
     }
 
-    /// The identity that the Secrets hold now. The error says for people why there is none.
+    /// The identity in the Secrets, which was read at `now` or not long before. The error says for
+    /// people why there is none.
     pub(super) async fn read(
         &self,
         namespace: &str,
         secrets: &TlsSecrets,
+        now: Instant,
     ) -> Result<Arc<TlsIdentity>, String> {
         if let Some(problem) = &secrets.problem {
             return Err(problem.clone());
+        }
+        let is_fresh = |parsed: &mut Parsed| now < parsed.fresh_until;
+        if let Some(identity) = self.kept(namespace, secrets, is_fresh) {
+            return Ok(identity);
         }
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let read = names(secrets).into_iter().map(|name| async {
@@ -57,33 +73,61 @@ impl Identities {
             (name.clone(), secret.metadata.resource_version.clone())
         };
         let versions: Versions = found.iter().map(version).collect();
-        let key = (namespace.to_owned(), secrets.clone());
-        if let Some(identity) = self.kept(&key, &versions) {
+        let fresh_until = now + FRESH;
+        let unchanged = |parsed: &mut Parsed| {
+            let same = parsed.versions == versions;
+            if same {
+                parsed.fresh_until = fresh_until;
+            }
+            same
+        };
+        if let Some(identity) = self.kept(namespace, secrets, unchanged) {
             return Ok(identity);
         }
         let identity = Arc::new(parse(secrets, &found)?);
         let parsed = Parsed {
             versions,
             identity: Arc::downgrade(&identity),
+            fresh_until,
         };
-        let mut kept = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|_, parsed| parsed.identity.strong_count() > 0);
-        kept.insert(key, parsed);
+        let mut kept = self.lock();
+        kept.retain(|_, here| {
+            here.retain(|_, parsed| parsed.identity.strong_count() > 0);
+            !here.is_empty()
+        });
+        let here = kept.entry(namespace.to_owned()).or_default();
+        here.insert(secrets.clone(), parsed);
         Ok(identity)
     }
 
-    fn kept(&self, key: &(String, TlsSecrets), versions: &Versions) -> Option<Arc<TlsIdentity>> {
-        let kept = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        let parsed = kept.get(key)?;
-        let same = parsed.versions == *versions;
-        parsed.identity.upgrade().filter(|_| same)
+    /// Has the Secrets of a namespace read again before they are used.
+    pub(super) fn doubt(&self, namespace: &str, now: Instant) {
+        if let Some(here) = self.lock().get_mut(namespace) {
+            for parsed in here.values_mut() {
+                parsed.fresh_until = now;
+            }
+        }
+    }
+
+    fn kept(
+        &self,
+        namespace: &str,
+        secrets: &TlsSecrets,
+        is_usable: impl FnOnce(&mut Parsed) -> bool,
+    ) -> Option<Arc<TlsIdentity>> {
+        let mut kept = self.lock();
+        let parsed = kept.get_mut(namespace)?.get_mut(secrets)?;
+        is_usable(parsed).then(|| parsed.identity.upgrade())?
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<TlsSecrets, Parsed>>> {
+        self.parsed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of identities that are kept.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        let kept = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.len()
+        self.lock().values().map(HashMap::len).sum()
     }
 }
 

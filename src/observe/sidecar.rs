@@ -111,7 +111,7 @@ impl Observer {
             ..TlsSecrets::default()
         };
         self.tls_identities()
-            .read(&cluster.namespace, &secrets)
+            .read(&cluster.namespace, &secrets, self.clock().instant())
             .await
     }
 }

@@ -11,6 +11,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::belonging;
 use super::claims::ClaimReads;
+use super::observer::Find;
 use super::owner;
 use super::reach::Reach;
 use super::teardown::{self, Around, Owner};
@@ -42,6 +43,7 @@ pub(super) struct Objects {
     pub(super) owners: Vec<(OwnerStatus, Owner)>,
     /// The cluster's pods by name.
     pub(super) pods: Vec<PodObject>,
+    pub(super) pods_found: Find,
     /// The claims of the pod in question.
     pub(super) claims: ClaimReads,
     /// The nodes that make a difference. Any other counts as unread.
@@ -77,6 +79,20 @@ impl World {
             policy,
             objects,
         }
+    }
+
+    pub(super) fn cluster(&self) -> &ClusterRef {
+        &self.cluster
+    }
+
+    /// The selector of the cluster's pods, if one is known.
+    pub(super) fn selector(&self) -> Option<&str> {
+        self.objects.selector.as_deref()
+    }
+
+    /// Whether pods that nobody expects may be missing here.
+    pub(super) fn may_lack_pods(&self) -> bool {
+        self.objects.pods_found == Find::Named
     }
 
     /// The endpoints of the cluster's members.
@@ -256,7 +272,10 @@ impl World {
             cluster_id: snapshot.and_then(|snapshot| snapshot.cluster_id),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
             stateful_set: set.and_then(remembered),
-            unfinished_deletes: set.and_then(|set| teardown::unfinished(set, &self.objects.pods)),
+            // Any pod that is older than the StatefulSet counts.
+            unfinished_deletes: set
+                .filter(|_| !self.may_lack_pods())
+                .and_then(|set| teardown::unfinished(set, &self.objects.pods)),
             selector: self.objects.selector.clone(),
             trust: Some(self.objects.trust),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),

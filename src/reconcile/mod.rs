@@ -41,7 +41,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::api::Enforcement;
-use crate::api::QuorumDisruptionBudget;
 use crate::clock::Clock;
 use crate::features::Features;
 use crate::judge::Judge;
@@ -177,15 +176,8 @@ impl Run {
         let Some(id) = page.status().and_then(|status| status.cluster_id.as_ref()) else {
             return Some(Vec::new());
         };
-        let same = |budget: &QuorumDisruptionBudget| {
-            let status = budget.status.as_ref();
-            status.and_then(|status| status.cluster_id.as_ref()) == Some(id)
-        };
-        let sharing = self.watches.budgets.filter(same);
-        let others = sharing.iter().map(|budget| budget.cluster());
-        let mut others: Vec<_> = others.filter(|other| *other != page.cluster).collect();
-        // The cache has no order, and messages name the first cluster.
-        others.sort();
+        let mut others = self.watches.same_etcd(id);
+        others.retain(|other| *other != page.cluster);
         Some(others)
     }
 
@@ -258,6 +250,7 @@ pub async fn run(
         &settings.namespaces,
         &settings.webhook_configuration,
         &told,
+        observer.disruption_budget_names(),
     );
     observer.ledger().seen().watch_webhooks({
         let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());

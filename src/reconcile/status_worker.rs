@@ -310,10 +310,7 @@ impl Eyes {
             ),
         };
         let namespace = &self.cluster.namespace;
-        let here = run
-            .watches
-            .disruption_budgets
-            .filter(|pdb| pdb.meta().namespace.as_ref() == Some(namespace));
+        let here = run.watches.disruption_budgets(namespace);
         let leaving = run
             .watches
             .namespace(namespace)

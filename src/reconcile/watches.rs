@@ -28,6 +28,7 @@ use super::in_force::{self, OutOfForce, is_gated};
 use super::slim_pod::SlimPod;
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};
+use crate::observe::{DisruptionBudgetNames, Index};
 use crate::quorum::ClusterRef;
 
 /// The change of an object, by its meaning for clusters.
@@ -135,7 +136,11 @@ pub(super) struct Watches {
     /// The StatefulSets, without their templates.
     pub(super) stateful_sets: Cache<StatefulSet>,
     pub(super) pods: Cache<SlimPod>,
-    pub(super) disruption_budgets: Cache<PodDisruptionBudget>,
+    disruption_budgets: Cache<PodDisruptionBudget>,
+    /// The names of the `PodDisruptionBudget`s in each namespace.
+    disruption_budget_names: Arc<DisruptionBudgetNames>,
+    /// The clusters whose budgets report each etcd cluster id.
+    same_etcd: Arc<Index<String, ClusterRef>>,
     pub(super) namespaces: Store<Namespace>,
     pub(super) nodes: Store<Node>,
     pub(super) validating: Store<ValidatingWebhookConfiguration>,
@@ -146,6 +151,23 @@ impl Watches {
     /// The namespace with that name.
     pub(super) fn namespace(&self, name: &str) -> Option<Arc<Namespace>> {
         self.namespaces.get(&ObjectRef::new(name))
+    }
+
+    /// The `PodDisruptionBudget`s of a namespace.
+    pub(super) fn disruption_budgets(&self, namespace: &str) -> Vec<Arc<PodDisruptionBudget>> {
+        let names = self.disruption_budget_names.index().of(namespace);
+        let cached = |name: &String| self.disruption_budgets.get(namespace, name);
+        names.iter().filter_map(cached).collect()
+    }
+
+    /// The clusters whose budgets report the etcd cluster with this id, in order.
+    pub(super) fn same_etcd(&self, id: &String) -> Vec<ClusterRef> {
+        let mut clusters = self.same_etcd.of(id);
+        clusters.retain(|cluster| {
+            let budget = self.budgets.get(&cluster.namespace, &cluster.name);
+            budget.as_deref().and_then(cluster_id) == Some(id)
+        });
+        clusters
     }
 
     /// The node with that name.
@@ -179,6 +201,7 @@ impl Watches {
         listed(&self.stateful_sets).await?;
         listed(&self.pods).await?;
         listed(&self.disruption_budgets).await?;
+        self.disruption_budget_names.are_complete();
         self.namespaces.wait_until_ready().await?;
         self.nodes.wait_until_ready().await?;
         self.validating.wait_until_ready().await?;
@@ -192,6 +215,11 @@ async fn until_undefined(ledger: &Ledger) {
     while !matches!(ledger.defined().await, Err(LedgerError::NoDefinition)) {
         tokio::time::sleep(AGAIN).await;
     }
+}
+
+/// The etcd cluster id that a budget reports.
+fn cluster_id(budget: &QuorumDisruptionBudget) -> Option<&String> {
+    budget.status.as_ref()?.cluster_id.as_ref()
 }
 
 fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
@@ -215,22 +243,26 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn cache<K>(
-        &mut self,
-        config: &watcher::Config,
-        change: impl Fn(&K) -> Option<Change> + Clone + Send + 'static,
-    ) -> Cache<K>
-    where
-        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
-    {
-        self.cache_of(config, convert::identity, change)
-    }
-
     /// A cache of the values that `read` makes of the objects.
-    fn cache_of<K, V>(
+    fn cache<K, V>(
         &mut self,
         config: &watcher::Config,
         read: fn(K) -> V,
+        change: impl Fn(&V) -> Option<Change> + Clone + Send + 'static,
+    ) -> Cache<V>
+    where
+        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
+        V: Kept,
+    {
+        self.indexed(config, read, |_, _| {}, change)
+    }
+
+    /// A cache, and an index of it: `index` is told of each object, and whether it exists.
+    fn indexed<K, V>(
+        &mut self,
+        config: &watcher::Config,
+        read: fn(K) -> V,
+        index: impl Fn(&V, bool) + Clone + Send + 'static,
         change: impl Fn(&V) -> Option<Change> + Clone + Send + 'static,
     ) -> Cache<V>
     where
@@ -244,7 +276,7 @@ impl Opening<'_> {
             let of = |namespace: &String| Api::namespaced(client.clone(), namespace);
             self.namespaces.iter().map(of).collect()
         };
-        let follow = |api| self.follow(api, config.clone(), read, change.clone());
+        let follow = |api| self.follow(api, config.clone(), read, (index.clone(), change.clone()));
         Cache(apis.into_iter().map(follow).collect())
     }
 
@@ -257,7 +289,7 @@ impl Opening<'_> {
         K: Kept + DeserializeOwned + Resource<Scope = ClusterResourceScope>,
     {
         let api = Api::all(self.client.clone());
-        self.follow(api, config, convert::identity, change)
+        self.follow(api, config, convert::identity, (|_: &K, _| {}, change))
     }
 
     fn follow<K, V>(
@@ -265,7 +297,10 @@ impl Opening<'_> {
         api: Api<K>,
         config: watcher::Config,
         read: fn(K) -> V,
-        change: impl Fn(&V) -> Option<Change> + Send + 'static,
+        (index, change): (
+            impl Fn(&V, bool) + Send + 'static,
+            impl Fn(&V) -> Option<Change> + Send + 'static,
+        ),
     ) -> Store<V>
     where
         K: Kept + DeserializeOwned,
@@ -276,6 +311,11 @@ impl Opening<'_> {
         let following = Box::pin(async move {
             let mut events = watcher(api, config)
                 .map_ok(|event| each(event, read))
+                .inspect_ok(move |event| match event {
+                    Event::Apply(object) | Event::InitApply(object) => index(object, true),
+                    Event::Delete(object) => index(object, false),
+                    Event::Init | Event::InitDone => {}
+                })
                 .default_backoff()
                 .modify(|object| object.managed_fields_mut().clear())
                 .reflect(writer)
@@ -350,6 +390,7 @@ pub(super) fn open(
     namespaces: &[String],
     webhooks: &str,
     told: &Told,
+    disruption_budget_names: &Arc<DisruptionBudgetNames>,
 ) -> (Watches, Vec<(String, Following)>) {
     let mut opening = Opening {
         client,
@@ -363,13 +404,42 @@ pub(super) fn open(
     let ours = any().fields(&format!("metadata.name={webhooks}"));
     let in_namespace =
         |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
+    let names = Arc::clone(disruption_budget_names);
+    let by_namespace = move |object: &PodDisruptionBudget, exists: bool| {
+        let Some(namespace) = object.namespace() else {
+            return;
+        };
+        if exists {
+            names.index().insert(namespace, object.name_any());
+        } else {
+            names.index().remove(&namespace, &object.name_any());
+        }
+    };
+    let same_etcd = Arc::new(Index::default());
+    let by_cluster_id = {
+        let same_etcd = Arc::clone(&same_etcd);
+        move |budget: &QuorumDisruptionBudget, exists: bool| {
+            let Some(id) = cluster_id(budget) else { return };
+            if exists {
+                same_etcd.insert(id.clone(), budget.cluster());
+            } else {
+                same_etcd.remove(id, &budget.cluster());
+            }
+        }
+    };
     let watches = Watches {
-        budgets: opening.cache_of(&any(), or_empty, |budget| named(budget).map(Change::Budget)),
-        stateful_sets: opening.cache_of(&any(), without_templates, |set| {
+        budgets: opening.indexed(&any(), or_empty, by_cluster_id, |budget| {
+            named(budget).map(Change::Budget)
+        }),
+        same_etcd,
+        stateful_sets: opening.cache(&any(), without_templates, |set| {
             named(set).map(Change::StatefulSet)
         }),
-        pods: opening.cache(&members, |pod: &SlimPod| pod.cluster().map(Change::Pod)),
-        disruption_budgets: opening.cache(&any(), in_namespace),
+        pods: opening.cache(&members, convert::identity, |pod: &SlimPod| {
+            pod.cluster().map(Change::Pod)
+        }),
+        disruption_budgets: opening.indexed(&any(), convert::identity, by_namespace, in_namespace),
+        disruption_budget_names: Arc::clone(disruption_budget_names),
         namespaces: opening.everywhere(any(), |namespace: &Namespace| {
             Some(Change::Namespace {
                 name: namespace.name_any(),

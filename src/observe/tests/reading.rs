@@ -8,7 +8,10 @@ use crate::clock::{Clock, ClockHand};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::ledger::Page;
-use crate::observe::{Ages, ClaimIdentity, ObserveError, Observer, PodData, PodLook, World};
+use crate::observe::observer::Find;
+use crate::observe::{
+    Ages, ClaimIdentity, Look, ObserveError, Observer, PodData, PodLook, Sooner, World,
+};
 use crate::quorum::evidence::{Round, Target, Unanswered};
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
@@ -102,7 +105,7 @@ impl Site {
         let page = self.page().await;
         let world = self
             .observer
-            .world(&page, Some(&target()), kind)
+            .world(&page, Some(&target()), kind, Find::Listed)
             .await
             .unwrap();
         (page, world)
@@ -370,6 +373,7 @@ async fn a_certificate_authority_is_read_again_when_its_secret_changes() {
     let first = print(&site.look().await.1);
     assert_eq!(print(&site.look().await.1), first);
     secret(&authority());
+    site.hand.advance(Duration::from_secs(10));
     assert_ne!(print(&site.look().await.1), first);
 }
 
@@ -450,6 +454,119 @@ async fn disruption_budgets_are_read_for_evictions_only() {
     assert_eq!(said(site.look().await), EvictionBudget::Permits);
     let refused = EvictionBudget::Refuses { name: "pdb".into() };
     assert_eq!(said(site.look_for(Kind::Evict).await), refused);
+}
+
+#[tokio::test]
+async fn disruption_budgets_are_read_by_name_where_a_watch_knows_all_names() {
+    let site = Site::new();
+    let path = "/apis/policy/v1/namespaces/db/poddisruptionbudgets/pdb";
+    let put = |allowed: u32| {
+        let pdb = json!({
+            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "pdb"},
+            "spec": {"selector": {}}, "status": {"disruptionsAllowed": allowed},
+        });
+        site.api.put(path, pdb);
+    };
+    let names = site.observer.disruption_budget_names();
+    names.index().insert("db".to_owned(), "pdb".to_owned());
+    names.index().insert("db".to_owned(), "gone".to_owned());
+    names.are_complete();
+    for (allowed, expected) in [
+        (0, EvictionBudget::Refuses { name: "pdb".into() }),
+        (1, EvictionBudget::Permits),
+    ] {
+        put(allowed);
+        site.api.take_requests();
+        let (page, world) = site.look_for(Kind::Evict).await;
+        let found = world
+            .circumstances(&page, Some(&target()))
+            .disruption_budget;
+        assert_eq!(found, expected);
+        let requests = site.api.take_requests();
+        let lists = |request: &String| request.contains("/poddisruptionbudgets?");
+        assert!(!requests.iter().any(lists), "{requests:?}");
+    }
+}
+
+impl Site {
+    /// Looks at the cluster for a delete of the target, with members that do not answer. `all_here`
+    /// says whether each member had a pod at the look before.
+    async fn look_after(&self, all_here: bool) -> (Look, Vec<String>) {
+        let page = self.page().await;
+        let memory = self.observer.memory();
+        memory.keep_all_here(&page.cluster, all_here);
+        self.api.take_requests();
+        let target = target();
+        let asked = (&target, Kind::Delete, Grace::Graceful);
+        let now = self.observer.clock().instant();
+        let looked = self.observer.look_unless(&page, asked, now, |_| None::<()>);
+        let Ok(Sooner::Full(look)) = Box::pin(looked).await else {
+            panic!("a full look");
+        };
+        assert_eq!(memory.find(&page.cluster), Find::Listed, "none answered");
+        (*look, self.api.take_requests())
+    }
+}
+
+fn lists_of_pods(requests: &[String]) -> usize {
+    let lists = requests.iter().filter(|request| request.contains("/pods?"));
+    lists.count()
+}
+
+#[tokio::test]
+async fn pods_are_read_by_name_where_each_member_had_one_at_the_last_look() {
+    let site = Site::new();
+    let page = site.page().await;
+    site.observer.memory().keep_all_here(&page.cluster, true);
+    let target = target();
+    let asked = (&target, Kind::Delete, Grace::Graceful);
+    let now = site.observer.clock().instant();
+    let early = |world: &World| Some(names(world));
+    site.api.take_requests();
+    let looked = site.observer.look_unless(&page, asked, now, early);
+    let Ok(Sooner::Early(world, names)) = Box::pin(looked).await else {
+        panic!("an early answer");
+    };
+    assert_eq!(names, ["etcd-0", "etcd-1", "etcd-2"]);
+    assert!(world.may_lack_pods());
+    let requests = site.api.take_requests();
+    assert_eq!(lists_of_pods(&requests), 0, "{requests:?}");
+    let update = world.status_update(None);
+    assert_eq!(update.unfinished_deletes, None, "any older pod counts");
+}
+
+#[tokio::test]
+async fn where_a_member_may_have_no_pod_among_those_read_by_name_all_are_listed() {
+    let site = Site::new();
+    let (look, requests) = site.look_after(true).await;
+    assert_eq!(names(&look.world), ["etcd-0", "etcd-1", "etcd-2"]);
+    assert_eq!(lists_of_pods(&requests), 1, "{requests:?}");
+    assert!(look.world.may_lack_pods(), "it was not begun again");
+
+    let (look, requests) = site.look_after(false).await;
+    assert_eq!(lists_of_pods(&requests), 1, "{requests:?}");
+    assert!(!look.world.may_lack_pods());
+
+    // A pod that neither the StatefulSet nor the ledger expects may run a member.
+    site.put_pod(7, &json!({}));
+    let (look, _) = site.look_after(true).await;
+    assert_eq!(names(&look.world), ["etcd-0", "etcd-1", "etcd-2", "etcd-7"]);
+    assert_eq!(look.snapshot.pods.len(), 4);
+    assert!(!look.world.may_lack_pods());
+}
+
+#[tokio::test]
+async fn pods_of_another_stateful_set_or_of_none_are_listed() {
+    let site = Site::new();
+    for set in [Some("set-2"), None] {
+        match set {
+            Some(uid) => site.put_set(&json!({"metadata": {"uid": uid}})),
+            None => site.api.remove(SET),
+        }
+        let (look, requests) = site.look_after(true).await;
+        assert_eq!(lists_of_pods(&requests), 1, "{requests:?}");
+        assert!(!look.world.may_lack_pods());
+    }
 }
 
 #[tokio::test]
@@ -707,7 +824,7 @@ async fn a_spec_that_says_nonsense_is_an_error() {
     let site = Site::new();
     site.put_budget(&json!({"spec": {"policy": {"scaleOutGrace": "soon"}}}));
     let page = site.page().await;
-    let world = site.observer.world(&page, None, Kind::Delete).await;
+    let world = site.observer.world_at_leisure(&page, None).await;
     assert!(matches!(world, Err(ObserveError::Spec(_))), "{world:?}");
 }
 

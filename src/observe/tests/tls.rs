@@ -1,5 +1,9 @@
+use std::sync::Arc;
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::pod;
 use crate::api::MembersSpec;
@@ -282,10 +286,50 @@ async fn an_identity_that_nobody_uses_any_more_is_dropped() {
         api.put(&format!("/api/v1/namespaces/db/secrets/{name}"), secret);
     }
     let identities = Identities::new(api.client());
-    let one = identities.read("db", &of_user("one")).await.unwrap();
-    let again = identities.read("db", &of_user("one")).await.unwrap();
-    assert!(std::sync::Arc::ptr_eq(&one, &again), "it was parsed twice");
-    drop((one, again));
-    let _two = identities.read("db", &of_user("two")).await.unwrap();
+    let (one, two) = (of_user("one"), of_user("two"));
+    let now = Instant::now();
+    let first = identities.read("db", &one, now).await.unwrap();
+    let later = now + Duration::from_secs(60);
+    let again = identities.read("db", &one, later).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &again), "it was parsed twice");
+    drop((first, again));
+    let _two = identities.read("db", &two, now).await.unwrap();
     assert_eq!(identities.count(), 1);
+}
+
+#[tokio::test]
+async fn secrets_are_read_again_after_ten_seconds_and_at_once_in_doubt() {
+    let api = FakeApi::default();
+    let members = json!({"auth": {"secret": {"name": "user"}}});
+    let secrets = asked(&members, &json!({"containers": [{"name": "etcd"}]}));
+    let secrets = secrets.secrets.unwrap();
+    let put = |password: &str| {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "user", "namespace": "db"},
+            "data": {"username": "YQ==", "password": password},
+        });
+        api.put("/api/v1/namespaces/db/secrets/user", secret);
+    };
+    put("Yg==");
+    let identities = Identities::new(api.client());
+    let begun = Instant::now();
+    let at = |seconds| begun + Duration::from_secs(seconds);
+    let read = |now| identities.read("db", &secrets, now);
+    let first = read(at(0)).await.unwrap();
+    put("Yw==");
+    assert!(Arc::ptr_eq(&first, &read(at(9)).await.unwrap()));
+    let second = read(at(10)).await.unwrap();
+    assert!(!Arc::ptr_eq(&first, &second), "it has another password");
+
+    put("ZA==");
+    identities.doubt("web", at(11));
+    assert!(Arc::ptr_eq(&second, &read(at(11)).await.unwrap()));
+    identities.doubt("db", at(11));
+    let third = read(at(11)).await.unwrap();
+    assert!(!Arc::ptr_eq(&second, &third));
+
+    api.remove("/api/v1/namespaces/db/secrets/user");
+    assert!(Arc::ptr_eq(&third, &read(at(20)).await.unwrap()));
+    let gone = read(at(21)).await.unwrap_err();
+    assert_eq!(gone, "Secret user does not exist");
 }
