@@ -78,6 +78,11 @@ pub struct Uninstall {
     #[arg(long, env = "QUORUMGATE_LEASE_NAME", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
     pub lease_name: String,
 
+    /// Goes on although a rollout is unfinished. The StatefulSet controller replaces the outdated
+    /// pods then, in the order of its own and without asking whether etcd can spare them.
+    #[arg(long, env = "QUORUMGATE_UNFINISHED_ROLLOUTS")]
+    pub unfinished_rollouts: bool,
+
     /// Name of the Deployment of the replicas. It is scaled to 0, and its pods are waited for.
     #[arg(long, env = "QUORUMGATE_DEPLOYMENT", value_name = "NAME", default_value = "quorumgate", value_parser = dns_subdomain)]
     pub deployment: String,

@@ -222,7 +222,7 @@ impl Change {
 }
 
 /// The owner's strategy in the annotation, without the mark; `None` if the text is no strategy.
-fn read(text: &str) -> Option<Value> {
+pub fn read(text: &str) -> Option<Value> {
     let mut strategy: Value = serde_json::from_str(text).ok()?;
     strategy.as_object_mut()?.remove(CLOSING);
     strategy.get("type")?.as_str().is_some().then_some(strategy)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
-use quorumgate::api::{QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, RolloutStatus};
+use quorumgate::api::{QuorumDisruptionBudget, RolloutStatus};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Shape};
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults;
@@ -21,7 +21,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// The effect of a rollout on a writer.
 struct Outcome {
-    order: Vec<String>,
+    /// The pods in the order in which they went. Those that went between two looks are together.
+    order: Vec<Vec<String>>,
     /// The duration; `None` if the rollout did not finish.
     took: Option<Duration>,
     longest_gap: Duration,
@@ -50,9 +51,8 @@ pub(crate) async fn one_member_broken(stage: &Stage) -> Result<()> {
         "only {:?} were replaced in time",
         ours.order
     );
-    let (first, last) = (ours.order.first(), ours.order.last());
     ensure!(
-        first.is_some_and(|pod| pod == "etcd-0") && last.is_some_and(|pod| pod == "etcd-2"),
+        ours.order == [["etcd-0"], ["etcd-1"], ["etcd-2"]],
         "they went in this order: {:?}",
         ours.order
     );
@@ -60,6 +60,12 @@ pub(crate) async fn one_member_broken(stage: &Stage) -> Result<()> {
     stage.kubectl("get qdb").await?;
     let theirs = without_the_gate(stage).await?;
     compare(&[("RollingUpdate", &theirs), ("quorumgate", &ours)]);
+    let last = theirs.order.last().into_iter().flatten();
+    if theirs.took.is_some() && last.eq(["plain-0"]) {
+        say(
+            "The StatefulSet controller came to the broken member last, and took those that serve before.",
+        );
+    }
     if theirs.took.is_none() {
         say(&format!(
             "In {} s the StatefulSet controller got no further than that: it may delete the broken member as often as it makes it.",
@@ -95,9 +101,14 @@ fn compare(outcomes: &[(&str, &Outcome)]) {
             took(outcome.took),
             outcome.longest_gap.as_millis(),
             outcome.failed_writes,
-            outcome.order.join(", ")
+            order(&outcome.order)
         ));
     }
+}
+
+fn order(pods: &[Vec<String>]) -> String {
+    let steps = pods.iter().map(|together| together.join(" with "));
+    steps.collect::<Vec<_>>().join(", ")
 }
 
 fn took(time: Option<Duration>) -> String {
@@ -136,17 +147,18 @@ async fn rollout(
         .await?
         .success()?;
     let replaced = async {
-        let mut order: Vec<String> = Vec::new();
+        let mut order: Vec<Vec<String>> = Vec::new();
+        let mut left = before.clone();
         let mut broken = Some(broken);
-        while order.len() < before.len() && start.elapsed() < limit {
+        while !left.is_empty() && start.elapsed() < limit {
             sleep(LOOK).await;
             let now = standing(etcd).await?;
-            for (pod, uid) in &before {
-                if now.get(pod) != Some(uid) && !order.contains(pod) {
-                    order.push(pod.clone());
-                }
+            let went = left.extract_if(.., |pod, uid| now.get(pod) != Some(uid));
+            let went: Vec<_> = went.map(|(pod, _)| pod).collect();
+            if !went.is_empty() {
+                order.push(went);
             }
-            if now.contains_key(&first) && order.contains(&first) {
+            if now.contains_key(&first) && !left.contains_key(&first) {
                 // The new template repairs the member.
                 drop(broken.take());
             }
@@ -154,7 +166,7 @@ async fn rollout(
         anyhow::Ok(order)
     };
     let (order, ()) = tokio::try_join!(replaced, meanwhile)?;
-    let took = if order.len() == before.len() {
+    let took = if order.iter().flatten().count() == before.len() {
         etcd.quorate(PATIENCE).await?;
         Some(start.elapsed())
     } else {
@@ -179,40 +191,46 @@ async fn standing(etcd: &EtcdCluster) -> Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// Prints the budget's report on the rollout, a line for every step, until it is complete.
+/// Prints the budget's report on the rollout until it is complete: a line for every step, and one
+/// for every pod that is up to date.
 async fn story(stage: &Stage) -> Result<()> {
     let budgets = stage.sandbox.api::<QuorumDisruptionBudget>();
     let start = Instant::now();
-    let mut told = String::new();
+    let (mut last_step, mut last_count) = (String::new(), String::new());
+    let tell = |line: String, told: &mut String| {
+        if line != *told {
+            output(&format!("{:>5.1} s  {line}", start.elapsed().as_secs_f64()));
+            *told = line;
+        }
+    };
     loop {
         let status = budgets.get(stage.etcd.name()).await?.status;
         let status = status.context("no status yet")?;
         let rollout = status.rollout.as_deref();
-        if let Some(line) = rollout.and_then(|rollout| line(rollout, &status))
-            && line != told
-        {
-            output(&format!("{:>5.1} s  {line}", start.elapsed().as_secs_f64()));
-            told = line;
+        if let Some((rollout, step)) = rollout.and_then(|r| Some((r, step(r)?))) {
+            tell(step, &mut last_step);
+            let leader = status.leader.as_deref().unwrap_or("nobody");
+            let (updated, targets) = (rollout.updated, rollout.targets);
+            if updated > 0 {
+                let count =
+                    format!("         {updated} of {targets} are up to date, {leader} leads");
+                tell(count, &mut last_count);
+            }
+            if rollout.finished.is_some() {
+                return Ok(());
+            }
         }
-        let complete = rollout.is_some_and(|rollout| rollout.finished.is_some());
-        if complete && !told.is_empty() {
-            return Ok(());
-        }
-        ensure!(start.elapsed() < PATIENCE, "it got no further: {told}");
+        ensure!(start.elapsed() < PATIENCE, "it got no further: {last_step}");
         sleep(LOOK).await;
     }
 }
 
-/// The latest step, the progress, and the leader.
-fn line(rollout: &RolloutStatus, status: &QuorumDisruptionBudgetStatus) -> Option<String> {
+/// The latest step.
+fn step(rollout: &RolloutStatus) -> Option<String> {
     let step = rollout.last_step.as_ref()?;
-    Some(format!(
-        "{} {}: it {}; {} of {} updated, {} leads",
-        step.action,
-        step.pod,
-        step.because,
-        rollout.updated,
-        rollout.targets,
-        status.leader.as_deref().unwrap_or("nobody")
-    ))
+    let (pod, because) = (&step.pod, &step.because);
+    Some(match step.action.as_str() {
+        "move-leader" => format!("move leadership from {pod}, then delete it: it {because}"),
+        action => format!("{action} {pod}: it {because}"),
+    })
 }

@@ -26,7 +26,7 @@ pub(crate) async fn play(keep: bool) -> Result<()> {
 async fn introduction(stage: &Stage) -> Result<()> {
     scene("A new budget is not trusted yet");
     say(
-        "The gate found the cluster by its label and made a budget for it. It cannot know what was permitted before, so it waits one settle time.",
+        "The gate found the cluster by its label and made a budget for it. It cannot know what was permitted before, so it waits one settle time: 10 s here, two minutes by default.",
     );
     stage.trusted().await?;
     stage.whole().await?;
@@ -40,6 +40,8 @@ async fn two_at_once(stage: &Stage) -> Result<()> {
     say(
         "Three voters, two are needed. Both replicas of the gate are asked at once; only one of them can say yes.",
     );
+    stage.etcd.move_leader("etcd-2").await?;
+    stage.whole().await?;
     command("kubectl delete pod etcd-0 & kubectl delete pod etcd-1 &");
     let pods: Api<Pod> = stage.sandbox.api();
     let parameters = DeleteParams::default();
@@ -85,7 +87,7 @@ async fn drain_every_node(stage: &Stage) -> Result<()> {
             .await?;
         ensure!(drained.succeeded(), "the drain of {name} did not finish");
         stage
-            .quietly(&format!("uncordon {name}"))
+            .kubectl(&format!("uncordon {name}"))
             .await?
             .success()?;
     }
@@ -101,6 +103,7 @@ async fn drain_every_node(stage: &Stage) -> Result<()> {
 
 async fn dead_member(stage: &Stage) -> Result<()> {
     scene("One member is broken");
+    stage.all_ready().await?;
     say("etcd-2 is killed and kept from starting. Now every other member is needed.");
     let broken = faults::crash_loop(&stage.sandbox, "etcd-2")?;
     eventually(PATIENCE, "etcd-2 is in CrashLoopBackOff", || async {
@@ -156,11 +159,22 @@ async fn ending(stage: Stage, keep: bool) -> Result<()> {
             "kubectl -n {} delete pod etcd-0 etcd-1",
             sandbox.namespace()
         ));
+        let node = sandbox.nodes().first().map_or("NODE", |node| node.name());
+        command(&format!("kubectl drain {node} --ignore-daemonsets"));
+        command(&format!("kubectl uncordon {node}"));
+        say(
+            "With the plugin, which was built beside the gate (`doctor` misses the Deployment, because the replicas are processes here):",
+        );
         command(&format!(
-            "kubectl drain {} --ignore-daemonsets",
-            sandbox.nodes().first().map_or("NODE", |node| node.name())
+            "export PATH={}:$PATH",
+            crate::stage::built()?.display()
         ));
-        say("Press Ctrl-C to stop everything.");
+        command(&format!("kubectl quorum status -n {}", sandbox.namespace()));
+        command(&format!(
+            "kubectl quorum explain etcd-0 -n {}",
+            sandbox.namespace()
+        ));
+        say("Press Ctrl-C to delete the namespace.");
         tokio::signal::ctrl_c().await?;
     }
     scene("Deleting the namespace: a teardown is never held back");
@@ -171,7 +185,7 @@ async fn ending(stage: Stage, keep: bool) -> Result<()> {
     gate.close().await?;
     sandbox.close().await?;
     say(
-        "`make demo ARGS=--keep` leaves it all running; `scripts/testbed down` stops the control plane.",
+        "The control plane still runs, for the next time: `scripts/testbed down` stops it. `make demo ARGS=--keep` leaves all running.",
     );
     if report.acknowledged.is_empty() {
         bail!("the writer never got a write through");

@@ -97,12 +97,35 @@ impl Stage {
         .await
     }
 
-    /// Runs kubectl in the demo's namespace and prints its output.
+    /// Waits until every member's pod is Ready.
+    pub(crate) async fn all_ready(&self) -> Result<()> {
+        eventually(PATIENCE, "every pod is Ready", || async {
+            for pod in self.etcd.pods().await? {
+                let conditions = pod.status.and_then(|status| status.conditions);
+                let mut conditions = conditions.into_iter().flatten();
+                let ready = conditions.any(|is| is.type_ == "Ready" && is.status == "True");
+                ensure!(ready, "{:?} is not", pod.metadata.name);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Runs kubectl in the demo's namespace and prints what it says. Complaints come first, since a
+    /// command that has to wait complains before it is done.
     pub(crate) async fn kubectl(&self, line: &str) -> Result<Output> {
-        voice::command(&format!("kubectl {line}"));
+        let words = line.split_whitespace().map(|word| {
+            if word.contains('{') {
+                format!("'{word}'")
+            } else {
+                word.to_owned()
+            }
+        });
+        let words: Vec<_> = words.collect();
+        voice::command(&format!("kubectl {}", words.join(" ")));
         let output = self.quietly(line).await?;
-        voice::output(output.stdout.trim_end());
         voice::output(output.stderr.trim_end());
+        voice::output(output.stdout.trim_end());
         Ok(output)
     }
 
@@ -128,14 +151,17 @@ async fn timed<T>(what: &str, work: impl Future<Output = Result<T>>) -> Result<T
     Ok(done)
 }
 
-/// The path of the gate's binary, which was built beside this program.
-fn program() -> Result<PathBuf> {
+/// The directory of the binaries, which were built with this program.
+pub(crate) fn built() -> Result<PathBuf> {
     let here = std::env::current_exe()?;
-    let target = here
-        .ancestors()
-        .nth(2)
-        .context("this program lies in no build directory")?;
-    let program = target.join("quorumgate");
+    let target = here.ancestors().nth(2);
+    let target = target.context("this program lies in no build directory")?;
+    Ok(target.to_owned())
+}
+
+/// The path of the gate's binary.
+fn program() -> Result<PathBuf> {
+    let program = built()?.join("quorumgate");
     ensure!(
         program.is_file(),
         "{} is missing: run `cargo build --release` first, or `make demo`",

@@ -141,6 +141,10 @@ pub(crate) struct Drain {
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) dry_run: bool,
 
+    /// Have `kubectl drain` delete pods with emptyDir volumes too. What is in these is lost.
+    #[arg(long)]
+    pub(crate) delete_emptydir_data: bool,
+
     /// How long each drain may take, with `--dry-run=false`.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     pub(crate) timeout: Duration,

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use quorumgate::api::{
     Enforcement, GrantStatus, MemberRole, MemberStatus, QuorumDisruptionBudget,
-    QuorumDisruptionBudgetStatus, Updater, condition,
+    QuorumDisruptionBudgetStatus, Updater, condition, names,
 };
 use serde::Serialize;
 
@@ -31,6 +31,8 @@ pub(crate) struct Cluster {
     pub(crate) leader: Option<String>,
     pub(crate) members: Vec<Member>,
     pub(crate) rollout: Rollout,
+    /// Until when every pod may go against the gate's verdict, and why, by the budget's annotations.
+    pub(crate) overridden: Option<String>,
     /// Conditions that are not as they should be.
     pub(crate) problems: Vec<Problem>,
 }
@@ -66,6 +68,8 @@ pub(crate) struct Member {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rollout {
     pub(crate) state: RolloutState,
+    /// Whether `spec.paused` keeps rollouts from beginning a step.
+    pub(crate) paused: bool,
     /// Who replaces outdated pods.
     pub(crate) updated_by: Option<Updater>,
     /// Pods that have the revision, and pods that have to get it.
@@ -132,6 +136,7 @@ impl Cluster {
             leader: status.leader.clone(),
             members: members(status, leader),
             rollout: Rollout::of(budget, status),
+            overridden: overridden(budget),
             problems: problems(&status.conditions),
         }
     }
@@ -146,6 +151,8 @@ impl Cluster {
     pub(crate) fn is_well(&self) -> bool {
         self.quorum == Quorum::Held
             && self.problems.is_empty()
+            && self.overridden.is_none()
+            && !self.rollout.paused
             && self
                 .members
                 .iter()
@@ -226,6 +233,12 @@ impl Cluster {
     /// Everything that a line in the overview leaves out.
     pub(crate) fn details(&self, paint: Paint) -> String {
         let mut told = self.member_table(paint);
+        if let Some(overridden) = &self.overridden {
+            told += &format!("  overridden until {overridden}\n");
+        }
+        if self.rollout.paused {
+            told += "  rollouts are paused (spec.paused)\n";
+        }
         if let Some(waits_for) = &self.rollout.waits_for {
             told += &format!("  the rollout waits: {waits_for}\n");
         }
@@ -261,7 +274,7 @@ impl Member {
         };
         let (serves, tone) = match (self.serving, self.permitted.is_empty()) {
             (true, true) => ("yes", Tone::Good),
-            (true, false) => ("yes", Tone::Uneasy),
+            (true, false) => ("leaves", Tone::Uneasy),
             (false, _) => ("no", Tone::Bad),
         };
         let why = self.why.iter().chain(&self.permitted);
@@ -300,7 +313,9 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
                 "Replace" => "to be replaced",
                 other => other,
             };
-            format!("permitted {what}, to {}, at {}", cause.by, cause.at)
+            let since = cause.at.parse::<Timestamp>();
+            let since = since.map_or_else(|_| cause.at.clone(), |at| ago(&Time(at)));
+            format!("permitted {what}, asked by {}, {since}", cause.by)
         });
         let of_pod = |m: &&mut Member| m.pod.as_ref() == Some(pod);
         if let Some(member) = members.iter_mut().find(of_pod) {
@@ -319,6 +334,16 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
         }
     }
     members
+}
+
+/// Until when the budget's annotation lets every pod go, and why.
+fn overridden(budget: &QuorumDisruptionBudget) -> Option<String> {
+    let annotations = budget.metadata.annotations.as_ref()?;
+    let until = annotations.get(names::OVERRIDE_UNTIL)?;
+    let lasts = until.parse::<Timestamp>().ok()? > Timestamp::now();
+    let why = annotations.get(names::OVERRIDE_REASON);
+    let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+    lasts.then(|| format!("{until}{why}: every pod may go, whatever the gate finds"))
 }
 
 /// The conditions of a budget are all true where everything is well. A rollout has its own place.
@@ -356,8 +381,8 @@ impl Rollout {
         let waiting = progress.and_then(|progress| progress.waiting_on.as_ref());
         let state = match progress {
             _ if done => RolloutState::Done,
-            _ if paused => RolloutState::Paused,
             Some(progress) if progress.finished.is_some() => RolloutState::Done,
+            Some(_) if paused => RolloutState::Paused,
             Some(_) if waiting.is_some() => RolloutState::Waiting,
             Some(_) => RolloutState::UnderWay,
             None => RolloutState::None,
@@ -365,6 +390,7 @@ impl Rollout {
         let open = !matches!(state, RolloutState::Done | RolloutState::None);
         Self {
             state,
+            paused,
             updated_by,
             updated: progress.map_or(0, |progress| progress.updated),
             targets: progress.map_or(0, |progress| progress.targets),
@@ -386,7 +412,9 @@ impl Rollout {
     fn short(&self) -> String {
         let of = format!("{} of {}", self.updated, self.targets);
         match self.state {
+            RolloutState::Done if self.paused => "up to date, paused".to_owned(),
             RolloutState::Done => "up to date".to_owned(),
+            RolloutState::None if self.paused => "none, paused".to_owned(),
             RolloutState::None => "none".to_owned(),
             RolloutState::UnderWay => of,
             RolloutState::Waiting => format!("{of}, waits"),
@@ -396,6 +424,7 @@ impl Rollout {
 
     fn tone(&self) -> Tone {
         match self.state {
+            RolloutState::Done | RolloutState::None if self.paused => Tone::Uneasy,
             RolloutState::Done | RolloutState::None => Tone::Plain,
             RolloutState::UnderWay => Tone::Good,
             RolloutState::Waiting | RolloutState::Paused => Tone::Uneasy,
@@ -465,13 +494,35 @@ pub(crate) mod tests {
         let details = told.details(Paint::Never);
         for words in [
             "etcd-0  leader  yes",
-            "permitted to go, to jane, at 2026-11-25T07:00:00Z",
+            "etcd-1  voter   leaves  permitted to go, asked by jane, ",
             "etcd-2  voter   no      it refused the connection",
             "GateActive is False (NotAsked): the namespace lost its label",
         ] {
             assert!(details.contains(words), "{words}: {details}");
         }
         assert!(!told.is_well());
+    }
+
+    #[test]
+    fn a_pause_and_an_override_are_shown_until_they_end() {
+        let of = |until: &str| {
+            let budget = json!({
+                "metadata": {"namespace": "db", "name": "etcd", "annotations": {
+                    "quorumgate.io/override-until": until, "quorumgate.io/override-reason": "its disk",
+                }},
+                "spec": {"statefulSetName": "etcd", "paused": true},
+            });
+            Cluster::of(&serde_json::from_value(budget).unwrap())
+        };
+        let told = of("2999-01-01T00:00:00Z");
+        assert_eq!(told.rollout.short(), "none, paused");
+        let details = told.details(Paint::Never);
+        assert!(
+            details.contains("overridden until 2999-01-01T00:00:00Z (its disk)"),
+            "{details}"
+        );
+        assert!(details.contains("rollouts are paused"), "{details}");
+        assert_eq!(of("2020-01-01T00:00:00Z").overridden, None);
     }
 
     #[test]

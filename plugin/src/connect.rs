@@ -64,6 +64,18 @@ impl Connection {
 const NO_CLUSTER: &str =
     "no Kubernetes cluster: set KUBECONFIG, or give --kubeconfig and --context";
 
+/// The user has no right to read something.
+#[derive(Debug)]
+pub(crate) struct MayNotRead(String);
+
+impl std::fmt::Display for MayNotRead {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for MayNotRead {}
+
 /// What a failed read of `what` means to the user.
 pub(crate) fn failed(what: &str, error: kube::Error) -> anyhow::Error {
     let kube::Error::Api(status) = &error else {
@@ -75,10 +87,10 @@ pub(crate) fn failed(what: &str, error: kube::Error) -> anyhow::Error {
         404 if what == BUDGETS || status.details.as_ref().is_none_or(|d| d.name.is_empty()) => {
             anyhow!("this cluster knows no {what}: is quorumgate installed here?")
         }
-        403 => anyhow!(
+        403 => anyhow::Error::new(MayNotRead(format!(
             "your user may not read {what}: {}",
             status.message.trim_end()
-        ),
+        ))),
         401 => anyhow!("the API server does not know your user: log in again"),
         _ => anyhow!("{what} could not be read: {}", status.message.trim_end()),
     }

@@ -41,11 +41,7 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -
     let cluster = clusters
         .iter()
         .find(|cluster| cluster.has_pod(namespace, pod));
-    let end = if matches!(answer, Answer::Yes { .. }) {
-        End::Well
-    } else {
-        End::No
-    };
+    let end = end(&answer);
     if let Some(form) = options.output {
         let explanation = Explanation {
             namespace,
@@ -69,9 +65,21 @@ pub(crate) async fn run(of: &Kubernetes, options: &cli::Explain, paint: Paint) -
     Ok(end)
 }
 
+fn end(answer: &Answer) -> End {
+    match answer {
+        Answer::Yes { .. } => End::Well,
+        Answer::NotYours { .. } | Answer::NoPod => End::Unknown,
+        // The API server does not know the user, or failed.
+        Answer::Other { code, .. } if *code == 401 || *code >= 500 => End::Unknown,
+        Answer::No { .. } | Answer::Other { .. } | Answer::Unreachable { .. } => End::No,
+    }
+}
+
 fn what_to_do(answer: &Answer) -> Option<String> {
     match answer {
-        Answer::No { reason, .. } => remedy(reason),
+        Answer::No {
+            reason, message, ..
+        } => remedy(reason, message),
         Answer::Unreachable { .. } => Some("the gate cannot be reached: kubectl quorum doctor".into()),
         Answer::NotYours { .. } => Some(
             "only who may delete the pod can ask whether it may go; below is what the gate last saw"
@@ -144,11 +152,49 @@ mod tests {
     use crate::cluster::tests::degraded;
 
     #[test]
+    fn an_answer_that_is_not_known_is_no_refusal() {
+        let message = String::new;
+        for (answer, expected) in [
+            (Answer::NotYours { message: message() }, End::Unknown),
+            (
+                Answer::Other {
+                    code: 401,
+                    message: message(),
+                },
+                End::Unknown,
+            ),
+            (
+                Answer::Other {
+                    code: 500,
+                    message: message(),
+                },
+                End::Unknown,
+            ),
+            (
+                Answer::Other {
+                    code: 429,
+                    message: message(),
+                },
+                End::No,
+            ),
+            (Answer::Unreachable { message: message() }, End::No),
+            (
+                Answer::Yes {
+                    warnings: Vec::new(),
+                },
+                End::Well,
+            ),
+        ] {
+            assert_eq!(end(&answer), expected, "{answer:?}");
+        }
+    }
+
+    #[test]
     fn a_refusal_is_explained_by_its_reason_its_members_and_its_remedy() {
         let answer = Answer::No {
             code: 429,
             reason: "no-headroom".into(),
-            message: "pod db/etcd-0 cannot go now: etcd-0 has to stay".into(),
+            message: "pod db/etcd-0 cannot go now: etcd-0 has to stay: not serving: etcd-2".into(),
             causes: vec!["etcd-2 (dead: it refused the connection)".into()],
         };
         let told = verdict("db/etcd-0", &answer, Some(&degraded()));
@@ -159,11 +205,11 @@ mod tests {
         );
         assert_eq!(
             lines[1],
-            "  why   pod db/etcd-0 cannot go now: etcd-0 has to stay"
+            "  why   pod db/etcd-0 cannot go now: etcd-0 has to stay: not serving: etcd-2"
         );
         assert_eq!(lines[3], "  with  etcd-2 (dead: it refused the connection)");
         assert!(
-            lines[4].starts_with(r#"  do    wait for what was "already permitted to go""#),
+            lines[4].starts_with(r#"  do    repair what is "not serving""#),
             "{told}"
         );
     }

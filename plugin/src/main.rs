@@ -35,6 +35,8 @@ enum End {
     Well,
     /// The answer is no: exit code 3.
     No,
+    /// There is no answer, and what was said says why: exit code 1.
+    Unknown,
 }
 
 #[tokio::main]
@@ -43,6 +45,7 @@ async fn main() -> ExitCode {
     match run(cli).await {
         Ok(End::Well) => ExitCode::SUCCESS,
         Ok(End::No) => ExitCode::from(3),
+        Ok(End::Unknown) => ExitCode::FAILURE,
         Err(error) => {
             show::complain(&format!("error: {error:#}"));
             ExitCode::FAILURE

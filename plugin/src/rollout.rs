@@ -76,9 +76,11 @@ async fn pause(of: &Kubernetes, name: &str, paused: bool) -> Result<End> {
     let patch = json!({"spec": {"paused": paused}});
     change::<QuorumDisruptionBudget>(of, name, &patch).await?;
     print(&if paused {
-        format!("{name} begins no new step. A step that has begun is finished.\n")
+        format!(
+            "Rollouts of {name} are paused: no new step is begun. A step that has begun is finished.\n"
+        )
     } else {
-        format!("{name} goes on.\n")
+        format!("Rollouts of {name} are not paused.\n")
     })?;
     Ok(End::Well)
 }

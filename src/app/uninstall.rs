@@ -1,10 +1,12 @@
 //! `quorumgate uninstall`: takes the gate out of a cluster, so that nobody is worse off than before
 //! it came.
 //!
-//! Nothing is begun while a pod is held that only the gate would let start. The webhook
-//! configurations go first, so that nothing asks a gate that is gone. Then the replicas
-//! end, because their leader would do again what is undone next. Then the clusters get back what is
-//! theirs. Nothing that was undone is done again when the command is repeated.
+//! Nothing is begun while the gate has other names than those that were given, while a rollout is
+//! unfinished that the StatefulSet controller would finish unasked, or while a pod is held that only
+//! the gate would let start. The webhook configurations go first, so that nothing asks a gate that
+//! is gone. Then the replicas end, because their leader would do again what is undone next. Then the
+//! clusters get back what is theirs. Nothing that was undone is done again when the command is
+//! repeated.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -30,6 +32,9 @@ use crate::cli;
 use crate::clock::monotonic_now;
 use crate::reconcile::undo;
 
+/// The webhook that is asked about deletes of pods, in every installation of the gate.
+const POD_WEBHOOK: &str = "pods.quorumgate.io";
+
 /// The pause between two passes of a step.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -38,14 +43,22 @@ pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
     let client = kubernetes::connect(&Arc::default()).await?;
     let removal = Removal { client, options };
     let Removal { client, options } = &removal;
-    removal
-        .step("no pod waits for its member to be replaced", || {
-            undo::held_pods(client)
-        })
-        .await?;
+    removal.has_right_names().await?;
+    if !options.unfinished_rollouts {
+        removal
+            .step(
+                "every rollout is finished (or --unfinished-rollouts is given)",
+                || undo::unfinished_rollouts(client),
+            )
+            .await?;
+    }
+    let none_waits = "no pod waits for its member to be replaced";
+    removal.step(none_waits, || undo::held_pods(client)).await?;
     removal
         .step("no webhook asks the gate any more", || removal.webhooks())
         .await?;
+    // One may have been held until API servers had seen that the webhooks are gone.
+    removal.step(none_waits, || undo::held_pods(client)).await?;
     removal
         .step("no replica runs any more", || removal.replicas())
         .await?;
@@ -110,6 +123,33 @@ impl Removal {
                 }
             }
         }
+    }
+
+    /// Fails if webhooks of the gate are in a configuration of another name, or name a service in
+    /// another namespace. Everything would seem to be gone already.
+    async fn has_right_names(&self) -> Result<()> {
+        let cli::Uninstall {
+            webhook_configuration,
+            lease_namespace,
+            ..
+        } = &self.options;
+        let all = Api::<ValidatingWebhookConfiguration>::all(self.client.clone());
+        let all = all.list(&ListParams::default()).await;
+        for configuration in all.context("the webhook configurations")? {
+            let hooks = configuration.webhooks.iter().flatten();
+            let Some(hook) = hooks.clone().find(|hook| hook.name == POD_WEBHOOK) else {
+                continue;
+            };
+            let name = configuration.name_any();
+            let service = hook.client_config.service.as_ref();
+            let namespace = service.map_or(lease_namespace, |service| &service.namespace);
+            if (&name, namespace) != (webhook_configuration, lease_namespace) {
+                bail!(
+                    "the gate has other names here: say --webhook-configuration={name} --lease-namespace={namespace}, and --deployment and --lease-name as they are there (a chart gives all but the namespace one name)"
+                );
+            }
+        }
+        Ok(())
     }
 
     async fn webhooks(&self) -> Result<Vec<String>, Error> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
@@ -28,7 +28,7 @@ use super::in_force::is_gated;
 use super::slim_pod::SlimPod;
 use super::watches::Watches;
 use crate::api::{Enforcement, QuorumDisruptionBudget, names};
-use crate::observe::{is_enrolled, opts_out};
+use crate::observe::{is_enrolled, is_held, named_after, opts_out};
 use crate::quorum::ClusterRef;
 
 /// The namespaces in which the gate acts.
@@ -337,6 +337,14 @@ impl Enrolment {
         // based on caches.
         let mut left = pods.list(&ListParams::default()).await?.into_iter();
         if set.is_none() && left.any(|pod| pod.cluster().as_ref() == Some(cluster)) {
+            return Ok(false);
+        }
+        // A pod that waits for its member to be replaced would wait for ever.
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let unscheduled = ListParams::default().fields("spec.nodeName=");
+        let mut unscheduled = pods.list(&unscheduled).await?.into_iter();
+        let of_cluster = |pod: &Pod| named_after(&pod.metadata).as_ref() == Some(name);
+        if unscheduled.any(|pod| is_held(&pod) && of_cluster(&pod)) {
             return Ok(false);
         }
         let only_this = DeleteParams::default().preconditions(Preconditions {

@@ -17,19 +17,52 @@ use super::{MANAGER, companion, strategy};
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::observe::{is_held, named_after};
 use crate::quorum::ClusterRef;
+use crate::strategy::ON_DELETE;
 
-/// The pods that are kept from starting until their members have been replaced. Without the gate
-/// nobody would ever let them start, so the gate has to stay until there are none.
+/// The pods that are kept from starting until their members have been replaced, with or without a
+/// budget. Without the gate nobody would ever let them start, so the gate has to stay until there
+/// are none.
 pub async fn held_pods(client: &Client) -> Result<Vec<String>, Error> {
-    let mut held = Vec::new();
-    for namespace in guarded(client).await?.into_keys() {
-        let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
-        let unscheduled = ListParams::default().fields("spec.nodeName=");
-        let pods = pods.list(&unscheduled).await?.items;
-        let of_here = pods.iter().filter(|pod| is_held(pod));
-        held.extend(of_here.map(|pod| format!("{namespace}/{}", pod.name_any())));
+    let pods: Api<Pod> = Api::all(client.clone());
+    let unscheduled = ListParams::default().fields("spec.nodeName=");
+    let pods = pods.list(&unscheduled).await?.items;
+    let held = pods.iter().filter(|pod| is_held(pod));
+    let named = |pod: &Pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+    Ok(held.map(named).collect())
+}
+
+/// The StatefulSets with outdated pods that the StatefulSet controller would replace as soon as it
+/// has the owner's strategy back. It asks nobody, and counts no member that is down elsewhere.
+pub async fn unfinished_rollouts(client: &Client) -> Result<Vec<String>, Error> {
+    let sets: Api<StatefulSet> = Api::all(client.clone());
+    let sets = sets.list(&ListParams::default()).await?.items;
+    let unfinished = sets.iter().filter_map(|set| {
+        let (outdated, replicas) = outdated(set)?;
+        let (namespace, name) = (set.namespace()?, set.name_any());
+        Some(format!(
+            "{namespace}/{name} ({outdated} of {replicas} pods are outdated)"
+        ))
+    });
+    Ok(unfinished.collect())
+}
+
+/// The number of outdated pods that the owner's strategy replaces, and of all. `None` without any,
+/// and where the gate has not replaced that strategy.
+fn outdated(set: &StatefulSet) -> Option<(i32, i32)> {
+    let memory = set.annotations().get(names::PREVIOUS_UPDATE_STRATEGY)?;
+    let owners = crate::strategy::read(memory).unwrap_or_default();
+    if owners.get("type").is_some_and(|kind| kind == ON_DELETE) {
+        return None;
     }
-    Ok(held)
+    let replicas = set.spec.as_ref()?.replicas.unwrap_or(1);
+    let partition = owners.pointer("/rollingUpdate/partition");
+    let partition = partition.and_then(Value::as_i64);
+    let partition = partition.and_then(|first| i32::try_from(first).ok());
+    let status = set.status.clone().unwrap_or_default();
+    let is_current = status.observed_generation >= set.metadata.generation;
+    let updated = is_current.then_some(status.updated_replicas).flatten();
+    let outdated = replicas - partition.unwrap_or(0) - updated.unwrap_or(0);
+    (outdated > 0).then_some((outdated, replicas))
 }
 
 /// Takes off members' pods what keeps cluster autoscalers from their nodes, where the gate's
@@ -176,5 +209,50 @@ fn allowing_races<T>(done: Result<T, Error>) -> Result<Option<T>, Error> {
         Ok(done) => Ok(Some(done)),
         Err(Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(owners: &str, status: &Value) -> StatefulSet {
+        serde_json::from_value(json!({
+            "metadata": {
+                "generation": 4, "annotations": {"quorumgate.io/previous-update-strategy": owners},
+            },
+            "spec": {"replicas": 3, "selector": {}, "template": {}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn outdated_are_the_pods_that_the_owners_strategy_would_replace() {
+        let rolling = r#"{"type":"RollingUpdate"}"#;
+        let partition = r#"{"type":"RollingUpdate","rollingUpdate":{"partition":2}}"#;
+        let on_delete = r#"{"type":"OnDelete"}"#;
+        let updated = |updated: u32, seen: u32| json!({"replicas": 3, "updatedReplicas": updated, "observedGeneration": seen});
+        for (owners, status, expected) in [
+            (rolling, updated(3, 4), None),
+            (rolling, updated(1, 4), Some((2, 3))),
+            (rolling, updated(3, 3), Some((3, 3))),
+            (
+                rolling,
+                json!({"replicas": 3, "observedGeneration": 4}),
+                Some((3, 3)),
+            ),
+            (partition, updated(1, 4), None),
+            (partition, updated(0, 4), Some((1, 3))),
+            (on_delete, updated(0, 4), None),
+            // What cannot be read is given back as RollingUpdate.
+            ("", updated(2, 4), Some((1, 3))),
+        ] {
+            let set = set(owners, &status);
+            assert_eq!(outdated(&set), expected, "{owners} {status}");
+        }
+        let mut untouched = set(rolling, &updated(0, 4));
+        untouched.metadata.annotations = None;
+        assert_eq!(outdated(&untouched), None);
     }
 }

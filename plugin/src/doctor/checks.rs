@@ -20,7 +20,7 @@ use super::{Finding, State};
 use crate::ask::{Answer, By, ask};
 use crate::cli;
 use crate::cluster::{Cluster, Quorum, ago};
-use crate::connect::Kubernetes;
+use crate::connect::{Kubernetes, MayNotRead};
 use crate::status::{everywhere, here};
 
 /// The Kubernetes versions that are supported: 1.33 to 1.37.
@@ -81,6 +81,10 @@ async fn webhooks(client: &Client, name: &str) -> Vec<Finding> {
         let hooks = found?.webhooks?.into_iter();
         Some(hooks.map(|h| (h.name, h.client_config)).collect())
     });
+    let others = match &validating {
+        Ok(None) => other_names(client).await,
+        Ok(Some(_)) | Err(_) => Vec::new(),
+    };
     let told = [
         (format!("ValidatingWebhookConfiguration {name}"), validating),
         (format!("MutatingWebhookConfiguration {name}"), mutating),
@@ -88,14 +92,34 @@ async fn webhooks(client: &Client, name: &str) -> Vec<Finding> {
     told.into_iter()
         .map(|(what, read)| match read {
             Err(error) => Finding::unread(&what, &error),
-            Ok(None) => Finding::new(
-                what,
-                State::Bad,
-                "is missing: the API server does not ask the gate; install it again",
-            ),
+            Ok(None) => Finding::new(what, State::Bad, missing(&others)),
             Ok(Some(hooks)) => hooks_are_well(what, hooks),
         })
         .collect()
+}
+
+/// The webhook configurations of the gate under whatever name.
+async fn other_names(client: &Client) -> Vec<String> {
+    let all = Api::<ValidatingWebhookConfiguration>::all(client.clone());
+    let Ok(all) = all.list(&ListParams::default()).await else {
+        return Vec::new();
+    };
+    let asks_gate = |found: &&ValidatingWebhookConfiguration| {
+        let mut hooks = found.webhooks.iter().flatten();
+        hooks.any(|hook| hook.name == "pods.quorumgate.io")
+    };
+    let ours = all.items.iter().filter(asks_gate);
+    ours.filter_map(|found| found.metadata.name.clone())
+        .collect()
+}
+
+fn missing(others: &[String]) -> String {
+    match others {
+        [] => "is missing: the API server does not ask the gate; install it again".to_owned(),
+        [other, ..] => format!(
+            "is missing, and {other} is there: say --webhook-configuration={other}, and --gate and --gate-namespace as the gate is called there"
+        ),
+    }
 }
 
 fn hooks_are_well(what: String, hooks: Vec<(String, WebhookClientConfig)>) -> Finding {
@@ -232,9 +256,14 @@ pub(super) async fn clusters(of: &Kubernetes) -> Vec<Finding> {
     };
     let clusters = match clusters {
         Err(error) => {
+            let state = if error.is::<MayNotRead>() {
+                State::Unseen
+            } else {
+                State::Bad
+            };
             return vec![Finding::new(
                 "guarded clusters",
-                State::Unseen,
+                state,
                 format!("{error:#}"),
             )];
         }
@@ -255,7 +284,7 @@ async fn cluster(of: &Kubernetes, cluster: &Cluster) -> Vec<Finding> {
     found.extend(answers(of, cluster).await);
     if found.is_empty() {
         let says = format!(
-            "well: {} voters serve, and the gate answers",
+            "{} voters serve, and the gate answers",
             cluster.serving.unwrap_or_default()
         );
         found.push(Finding::new(name(cluster), State::Well, says));

@@ -1,5 +1,6 @@
 use super::*;
 use crate::fake_api::FakeApi;
+use crate::fake_api::etcd::{SET, pod_json, set_json};
 
 const OWN: &str = "quorumgate";
 const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
@@ -269,4 +270,26 @@ async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
             "{pod} of {owners}"
         );
     }
+}
+
+/// Nobody else lets a pod start that waits for its member to be replaced.
+#[tokio::test]
+async fn a_budget_stays_while_a_pod_is_held_although_its_set_opted_out() {
+    let cluster = ClusterRef::new("db", "etcd");
+    let api = FakeApi::default();
+    let budget = budget("db", "etcd", Some(MANAGER));
+    api.put(BUDGET, serde_json::to_value(&*budget).unwrap());
+    let out = json!({"metadata": {"labels": {"quorumgate.io/enroll": "false"}}});
+    api.put(SET, set_json(&out));
+    let held = json!({"spec": {
+        "nodeName": "", "schedulingGates": [{"name": "quorumgate.io/identity"}],
+    }});
+    let path = "/api/v1/namespaces/db/pods/etcd-0";
+    api.put(path, pod_json(0, &held));
+    let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
+    assert!(!gone && api.get(BUDGET).is_some());
+    let free = json!({"spec": {"nodeName": "", "schedulingGates": null}});
+    api.put(path, pod_json(0, &free));
+    let gone = everywhere(&api).delete_if_unused(&cluster).await.unwrap();
+    assert!(gone && api.get(BUDGET).is_none());
 }

@@ -164,7 +164,7 @@ impl ControlPlane {
     pub async fn check(&self) -> Vec<(Component, Result<()>)> {
         let ports = self.ports();
         let check = async |component: Component| {
-            let ports = ports.context("never started")?;
+            let ports = ports.context("does not run")?;
             component.check(&self.state, ports).await
         };
         futures::future::join_all(

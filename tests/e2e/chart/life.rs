@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::apps::v1::{ControllerRevision, Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
@@ -87,6 +87,8 @@ async fn life(bed: Bed) -> Result<()> {
     let asked = pods.delete("etcd-0", &only_ask).await;
     ensure!(asked.is_err(), "nobody was asked about a member");
     release.a_held_pod_keeps_it(program).await?;
+    release.an_unfinished_rollout_keeps_it(program).await?;
+    release.other_names_keep_it(program).await?;
     // As the gate's webhook marks every new pod. API servers cannot ask it here.
     let marked = json!({"metadata": {"annotations": {SAFE_TO_EVICT: "false"}}});
     let params = PatchParams::default();
@@ -117,7 +119,7 @@ async fn life(bed: Bed) -> Result<()> {
     pods.delete("etcd-0", &DeleteParams::default()).await?;
     // As an administrator runs it, and a second time: there is nothing left to do.
     let said = by_hand(program, &bed, "20s").await?.success()?;
-    ensure!(said.lines().count() == 9, "{said}");
+    ensure!(said.lines().count() == 11, "{said}");
     release.sandbox.close().await
 }
 
@@ -207,7 +209,13 @@ impl Release {
 
     async fn change(&self, values: &[&str]) -> Result<()> {
         let chart = chart();
-        let mut args = vec!["upgrade", RELEASE, &chart, "--wait", "--reuse-values"];
+        let mut args = vec![
+            "upgrade",
+            RELEASE,
+            &chart,
+            "--wait",
+            "--reset-then-reuse-values",
+        ];
         args.extend(values);
         self.run(&args).await.map(drop)
     }
@@ -259,6 +267,58 @@ impl Release {
         webhooks.get(NAME).await.context("it was begun")?;
         pods.delete("held", &DeleteParams::default().grace_period(0))
             .await?;
+        Ok(())
+    }
+
+    /// While pods are outdated that the StatefulSet controller would replace unasked, nothing is
+    /// removed.
+    async fn an_unfinished_rollout_keeps_it(&self, program: &Path) -> Result<()> {
+        let sets: Api<StatefulSet> = self.sandbox.api();
+        let params = PatchParams::default();
+        let label = |value: serde_json::Value| {
+            Patch::Merge(json!({"spec": {"template": {"metadata": {"labels": {"new": value}}}}}))
+        };
+        sets.patch("etcd", &params, &label(json!("yes"))).await?;
+        let refused = by_hand(program, &self.bed, "1s").await?;
+        ensure!(!refused.succeeded(), "{}", refused.stdout);
+        let named = format!("{}/etcd (", self.sandbox.namespace());
+        ensure!(refused.stderr.contains(&named), "{}", refused.stderr);
+        ensure!(refused.stderr.contains("outdated"), "{}", refused.stderr);
+        let seen = async || {
+            let set = sets.get("etcd").await?;
+            let status = set.status.context("no status")?;
+            ensure!(status.observed_generation == set.metadata.generation);
+            Ok(status)
+        };
+        let changed = eventually(SOON, "the new template is seen", &seen).await?;
+        sets.patch("etcd", &params, &label(serde_json::Value::Null))
+            .await?;
+        eventually(SOON, "no pod is outdated any more", || async {
+            let status = seen().await?;
+            ensure!(
+                status.updated_replicas == Some(status.replicas),
+                "{status:?}"
+            );
+            Ok(())
+        })
+        .await?;
+        let revisions: Api<ControllerRevision> = self.sandbox.api();
+        let revision = changed.update_revision.context("no revision")?;
+        revisions
+            .delete(&revision, &DeleteParams::default())
+            .await?;
+        Ok(())
+    }
+
+    /// Under other names than the gate has, nothing is found, which must not look like success.
+    async fn other_names_keep_it(&self, program: &Path) -> Result<()> {
+        let refused = Invocation::new(program)
+            .kubeconfig(&self.bed.admin_kubeconfig())
+            .args(["uninstall"])
+            .await?;
+        ensure!(!refused.succeeded(), "{}", refused.stdout);
+        let told = format!("--webhook-configuration={NAME} --lease-namespace={HOME}");
+        ensure!(refused.stderr.contains(&told), "{}", refused.stderr);
         Ok(())
     }
 
