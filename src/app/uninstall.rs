@@ -2,11 +2,11 @@
 //! it came.
 //!
 //! Nothing is begun while the gate has other names than those that were given, while a rollout is
-//! unfinished that the StatefulSet controller would finish unasked, or while a pod is held that only
-//! the gate would let start. The webhook configurations go first, so that nothing asks a gate that
-//! is gone. Then the replicas end, because their leader would do again what is undone next. Then the
-//! clusters get back what is theirs. Nothing that was undone is done again when the command is
-//! repeated.
+//! unfinished that the StatefulSet controller would finish unasked, or while a pod is held that
+//! only the gate would let start. The webhook configurations go first, so that nothing asks a gate
+//! that is gone. Then the replicas end, because their leader would do again what is undone next.
+//! Then the clusters get back what is theirs. Nothing that was undone is done again when the
+//! command is repeated.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

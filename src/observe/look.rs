@@ -245,9 +245,9 @@ impl Observer {
         self.memory().ages(&page.cluster, now)
     }
 
-    /// Draws the conclusions, and doubts the certificates where a member has not answered. What the answers of the members make necessary is read first: the
-    /// nodes of members that gave no status, and the budgets of the same etcd where not all
-    /// members have pods of this cluster.
+    /// Draws the conclusions, and doubts the certificates where a member has not answered. What the
+    /// answers of the members make necessary is read first: the nodes of members that gave no
+    /// status, and the budgets of the same etcd where not all members have pods of this cluster.
     async fn assemble(
         &self,
         page: &Page,

@@ -233,7 +233,7 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
         &world,
         &["rollout", "pause", "etcd"],
         0,
-        &["begins no new step"],
+        &["no new step is begun"],
     )
     .await?;
     let paused = world.budget().await?.spec.paused;
@@ -249,7 +249,7 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
         &["Paused: 0 of 3"],
     )
     .await?;
-    says(&world, &["rollout", "resume", "etcd"], 0, &["goes on"]).await?;
+    says(&world, &["rollout", "resume", "etcd"], 0, &["are not paused"]).await?;
     says(&world, &["rollout", "status", "etcd"], 0, &["up to date"]).await?;
     let nothing = quorum(&world, &["rollout", "status", "other"]).await?;
     ensure!(

@@ -23,8 +23,8 @@ use crate::asking::By;
 use crate::world::{SOON, World};
 
 /// The most requests to the API server that a permission to delete a member takes while all members
-/// serve: the budget; three pods, the StatefulSet, the namespace, the member's claim, and, every ten
-/// seconds, the Secrets of the authority and of the client certificate; the write of the grant.
+/// serve: the budget; three pods, the StatefulSet, the namespace, the member's claim, and, every
+/// ten seconds, the Secrets of the authority and of the client certificate; the write of the grant.
 const MOST_FOR_A_DELETE: usize = 10;
 
 /// The same for an eviction: the `PodDisruptionBudget` as well.

@@ -272,7 +272,7 @@ async fn a_budget_goes_only_when_the_api_server_shows_no_pod_of_its_set() {
     }
 }
 
-/// Nobody else lets a pod start that waits for its member to be replaced.
+/// A pod that waits for its member to be replaced is let start by the gate alone.
 #[tokio::test]
 async fn a_budget_stays_while_a_pod_is_held_although_its_set_opted_out() {
     let cluster = ClusterRef::new("db", "etcd");
