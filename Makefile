@@ -21,7 +21,7 @@ check: setup                 ## format, lints, docs, licences, generated files
 	scripts/check
 
 unit: setup                  ## unit, scenario, property, HTTP and TLS tests, and the model
-	$(CARGO) test --locked --workspace --lib --bins --test core --test it --test fuzz --test model
+	$(CARGO) test --locked --workspace --lib --bins --example simulate --test core --test it --test fuzz --test model
 	$(CARGO) test --locked --package quorumgate-core --doc
 
 mutants: setup               ## are the tests of core/ worth anything? About two hours; FILES=core/src/plan/board.rs for less

@@ -249,7 +249,13 @@ async fn a_doctor_finds_what_is_wrong_and_a_rollout_is_stopped_and_let_go_on() -
         &["Paused: 0 of 3"],
     )
     .await?;
-    says(&world, &["rollout", "resume", "etcd"], 0, &["are not paused"]).await?;
+    says(
+        &world,
+        &["rollout", "resume", "etcd"],
+        0,
+        &["are not paused"],
+    )
+    .await?;
     says(&world, &["rollout", "status", "etcd"], 0, &["up to date"]).await?;
     let nothing = quorum(&world, &["rollout", "status", "other"]).await?;
     ensure!(

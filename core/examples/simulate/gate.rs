@@ -1,0 +1,192 @@
+//! The gate: the shipped decision, grants, settlement and planner, on what it would see of a
+//! cluster.
+
+use std::time::Duration;
+
+use quorumgate_core::plan::{Desired, Next, next_step};
+use quorumgate_core::quorum::evidence::{Probe, Target, Unanswered};
+use quorumgate_core::quorum::pod::{Containers, Node};
+use quorumgate_core::quorum::{
+    Actor, Disruption, Grace, Grants, Kind, Observation, Permission, Permitted, PodName, PodUid,
+    Snapshot, TargetPod, Verdict, decide, example,
+};
+
+use crate::incidents::Ms;
+use crate::policy::By;
+use crate::world::{Member, Pod, World};
+
+/// The time after which a lost quorum is believed, as in the gate.
+const BELIEVED_AFTER: Ms = 7_000;
+
+/// What the gate remembers of a cluster.
+pub(crate) struct Gate {
+    grants: Grants,
+    healthy: Observation,
+    names: Vec<PodName>,
+}
+
+impl Gate {
+    pub(crate) fn new(members: usize) -> Self {
+        let voters = u32::try_from(members).unwrap_or_default();
+        let healthy = Observation {
+            formed: true,
+            ..example::healthy("etcd", voters)
+        };
+        Self {
+            grants: Grants::default(),
+            names: healthy.pods.iter().map(|pod| pod.name.clone()).collect(),
+            healthy,
+        }
+    }
+
+    /// Judges a request, and records a yes.
+    pub(crate) fn lets_go(&mut self, world: &World, member: usize, by: By) -> bool {
+        let kind = match by {
+            By::Delete => Kind::Delete,
+            By::Eviction => Kind::Evict,
+        };
+        let snapshot = self.look(world);
+        let Some(target) = self.target(world, member) else {
+            return false;
+        };
+        let asked = Disruption {
+            target,
+            kind,
+            actor: Actor::Stranger,
+            grace: Grace::Graceful,
+            precondition: None,
+        };
+        self.judge(&snapshot, &asked)
+    }
+
+    /// The pods that a rollout deletes now. Each has a permission.
+    pub(crate) fn steps(&mut self, world: &World) -> Vec<usize> {
+        let snapshot = self.look(world);
+        let out = self.names.iter().zip(&world.members);
+        let out = out.filter(|(_, member)| !member.takes_part);
+        let desired = Desired {
+            out_for: out
+                .map(|(name, m)| (name.clone(), Duration::from_millis(world.now - m.since)))
+                .collect(),
+            ..Desired::by_default()
+        };
+        let Next::Act(steps) = next_step(&snapshot, &self.grants, &desired) else {
+            return Vec::new();
+        };
+        let mut permitted = Vec::new();
+        for step in &steps {
+            if self.judge(&snapshot, &step.disruption()) {
+                let of_pod = |name: &PodName| *name == step.pod.name;
+                permitted.extend(self.names.iter().position(of_pod));
+            }
+        }
+        permitted
+    }
+
+    fn judge(&mut self, snapshot: &Snapshot, asked: &Disruption) -> bool {
+        match decide(snapshot, &self.grants, asked) {
+            Verdict::Allow(Permission::Waived(_)) => true,
+            Verdict::Allow(Permission::Grant(_)) => {
+                let delete = Permitted::Delete {
+                    uid: asked.target.uid.clone(),
+                    rollout: asked.kind.is_rollout_step(),
+                };
+                let name = &asked.target.name;
+                self.grants = self
+                    .grants
+                    .issue(name, delete, String::new(), String::new());
+                true
+            }
+            Verdict::Wait(_) | Verdict::Deny(_) => false,
+        }
+    }
+
+    fn target(&self, world: &World, member: usize) -> Option<TargetPod> {
+        Some(TargetPod {
+            name: self.names.get(member)?.clone(),
+            uid: uid(member, world.members.get(member)?),
+        })
+    }
+
+    /// Settles what is over, and looks at the cluster.
+    fn look(&mut self, world: &World) -> Snapshot {
+        for (index, (name, member)) in self.names.iter().zip(&world.members).enumerate() {
+            let Some(cause) = self.grants.of(name).and_then(|g| g.causes.first()) else {
+                continue;
+            };
+            let here = uid(index, member);
+            let is_gone = matches!(&cause.what, Permitted::Delete { uid, .. } if *uid != here);
+            if is_gone || matches!(member.pod, Pod::Absent { .. }) {
+                let settled = self.grants.settle(name, cause.seq);
+                self.grants = settled.unwrap_or_else(|| self.grants.clone());
+            }
+        }
+        Snapshot::assemble(&self.observe(world))
+    }
+
+    fn observe(&self, world: &World) -> Observation {
+        let mut seen = self.healthy.clone();
+        seen.update_revision = Some(world.revision.to_string());
+        if world.able() < world.majority() {
+            let since = world.members.iter().map(|member| member.since).max();
+            let lost_for = world.now - since.unwrap_or_default();
+            seen.quorum_lost_for =
+                (lost_for >= BELIEVED_AFTER).then(|| Duration::from_millis(lost_for));
+        }
+        let leader = world.leader.and_then(|leader| {
+            let probe = self.healthy.round.probes.get(leader)?;
+            Some(probe.status.as_ref().ok()?.member_id)
+        });
+        let both = seen.pods.iter_mut().zip(&mut seen.round.probes);
+        for (index, ((pod, probe), member)) in both.zip(&world.members).enumerate() {
+            pod.uid = uid(index, member);
+            pod.terminating = matches!(pod_of(member), Some(true));
+            pod.ready = member.ready;
+            pod.etcd_ready = member.ready;
+            pod.revision = Some(member.revision.to_string());
+            if member.is_node_unready(world.now) {
+                pod.node = Node::NotReady;
+            }
+            let target = Target::Pod(pod.uid.clone());
+            let silent = |why| Probe::unanswered(target.clone(), why);
+            *probe = if member.lost_until > world.now || member.hung_until > world.now {
+                silent(Unanswered::Deadline)
+            } else if member.crashed_until > world.now {
+                let reason = "CrashLoopBackOff".to_owned();
+                pod.containers = Containers::EtcdFailed { reason };
+                silent(Unanswered::Refused)
+            } else if member.listens_from > world.now || !member.stays() {
+                pod.containers = Containers::Creating;
+                silent(Unanswered::Refused)
+            } else {
+                let knows_leader = leader.filter(|_| member.takes_part);
+                if let Ok(status) = &mut probe.status {
+                    status.leader = knows_leader;
+                }
+                probe.read = knows_leader.map(drop).ok_or(Unanswered::NoLeader);
+                probe.target = target;
+                continue;
+            };
+        }
+        let gone = world.members.iter().map(|member| pod_of(member).is_none());
+        let mut gone_pods = gone.clone();
+        seen.pods.retain(|_| !gone_pods.next().unwrap_or_default());
+        let mut gone_probes = gone;
+        let probes = &mut seen.round.probes;
+        probes.retain(|_| !gone_probes.next().unwrap_or_default());
+        seen
+    }
+}
+
+/// Whether the pod is terminating; `None` if there is none.
+fn pod_of(member: &Member) -> Option<bool> {
+    match member.pod {
+        Pod::Absent { .. } => None,
+        Pod::Here => Some(false),
+        Pod::Terminating { .. } => Some(true),
+    }
+}
+
+fn uid(index: usize, member: &Member) -> PodUid {
+    PodUid::new(format!("{index}-{}", member.incarnation))
+}
