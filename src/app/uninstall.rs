@@ -35,6 +35,10 @@ use crate::reconcile::undo;
 /// The webhook that is asked about deletes of pods, in every installation of the gate.
 const POD_WEBHOOK: &str = "pods.quorumgate.io";
 
+/// The longest time that is waited for what has to be so before anything is begun. It may end by
+/// itself, and helm waits for five minutes at most.
+const BEFORE: Duration = Duration::from_secs(15);
+
 /// The pause between two passes of a step.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -44,16 +48,17 @@ pub(super) async fn run(options: cli::Uninstall) -> Result<()> {
     let removal = Removal { client, options };
     let Removal { client, options } = &removal;
     removal.has_right_names().await?;
+    let before = options.timeout.min(BEFORE);
     if !options.unfinished_rollouts {
+        let finished = "every rollout is finished (or --unfinished-rollouts is given)";
         removal
-            .step(
-                "every rollout is finished (or --unfinished-rollouts is given)",
-                || undo::unfinished_rollouts(client),
-            )
+            .step_within(before, finished, || undo::unfinished_rollouts(client))
             .await?;
     }
     let none_waits = "no pod waits for its member to be replaced";
-    removal.step(none_waits, || undo::held_pods(client)).await?;
+    removal
+        .step_within(before, none_waits, || undo::held_pods(client))
+        .await?;
     removal
         .step("no webhook asks the gate any more", || removal.webhooks())
         .await?;
@@ -105,21 +110,32 @@ impl Removal {
     where
         F: Future<Output = Result<Vec<String>, Error>>,
     {
-        let until = monotonic_now() + self.options.timeout;
+        self.step_within(self.options.timeout, done, pass).await
+    }
+
+    async fn step_within<F>(
+        &self,
+        longest: Duration,
+        done: &str,
+        pass: impl Fn() -> F,
+    ) -> Result<()>
+    where
+        F: Future<Output = Result<Vec<String>, Error>>,
+    {
+        let until = monotonic_now() + longest;
         loop {
             let left = pass().await;
             match &left {
                 Ok(left) if left.is_empty() => return print(&format!("{done}\n")),
                 _ if monotonic_now() < until => tokio::time::sleep(PAUSE).await,
                 Ok(left) => bail!(
-                    "not so after {:?}: {done}; left are {}. Repeat the command when that is mended",
-                    self.options.timeout,
+                    "not so after {longest:?}: {done}; left are {}. Repeat the command when that is mended",
                     left.join(", ")
                 ),
                 Err(_) => {
-                    return left.map(drop).with_context(|| {
-                        format!("not so after {:?}: {done}", self.options.timeout)
-                    });
+                    return left
+                        .map(drop)
+                        .with_context(|| format!("not so after {longest:?}: {done}"));
                 }
             }
         }
