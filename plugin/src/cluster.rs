@@ -7,6 +7,7 @@ use quorumgate::api::{
     Enforcement, GrantStatus, MemberRole, MemberStatus, QuorumDisruptionBudget,
     QuorumDisruptionBudgetStatus, Updater, condition, names,
 };
+use quorumgate::observe::{OverrideState, standing};
 use serde::Serialize;
 
 use crate::show::{Paint, Tone, cell, table};
@@ -338,12 +339,15 @@ fn members(status: &QuorumDisruptionBudgetStatus, leader: Option<&str>) -> Vec<M
 
 /// Until when the budget's annotation lets every pod go, and why.
 fn overridden(budget: &QuorumDisruptionBudget) -> Option<String> {
-    let annotations = budget.metadata.annotations.as_ref()?;
-    let until = annotations.get(names::OVERRIDE_UNTIL)?;
-    let lasts = until.parse::<Timestamp>().ok()? > Timestamp::now();
-    let why = annotations.get(names::OVERRIDE_REASON);
+    let annotations = budget.metadata.annotations.as_ref();
+    let OverrideState::Valid(until) = standing(annotations, Timestamp::now()) else {
+        return None;
+    };
+    let why = annotations.and_then(|all| all.get(names::OVERRIDE_REASON));
     let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
-    lasts.then(|| format!("{until}{why}: every pod may go, whatever the gate finds"))
+    Some(format!(
+        "{until}{why}: every pod may go, whatever the gate finds"
+    ))
 }
 
 /// The conditions of a budget are all true where everything is well. A rollout has its own place.
@@ -445,6 +449,7 @@ pub(crate) fn ago(time: &Time) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use jiff::SignedDuration;
     use serde_json::json;
 
     use super::*;
@@ -514,15 +519,18 @@ pub(crate) mod tests {
             });
             Cluster::of(&serde_json::from_value(budget).unwrap())
         };
-        let told = of("2999-01-01T00:00:00Z");
+        let soon = Timestamp::now() + SignedDuration::from_hours(1);
+        let told = of(&soon.to_string());
         assert_eq!(told.rollout.short(), "none, paused");
         let details = told.details(Paint::Never);
         assert!(
-            details.contains("overridden until 2999-01-01T00:00:00Z (its disk)"),
+            details.contains(&format!("overridden until {soon} (its disk)")),
             "{details}"
         );
         assert!(details.contains("rollouts are paused"), "{details}");
         assert_eq!(of("2020-01-01T00:00:00Z").overridden, None);
+        let too_far = of("2999-01-01T00:00:00Z").overridden;
+        assert_eq!(too_far, None, "the gate ignores it");
     }
 
     #[test]

@@ -88,3 +88,6 @@ pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Annotation on pods that cluster-autoscaler leaves alone.
 pub const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+
+/// The webhook that is asked about deletes of pods, in every installation of the gate.
+pub const POD_WEBHOOK: &str = "pods.quorumgate.io";

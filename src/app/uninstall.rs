@@ -27,13 +27,11 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{kubernetes, print};
+use crate::api::names;
 use crate::certificates::SecretNames;
 use crate::cli;
 use crate::clock::monotonic_now;
 use crate::reconcile::undo;
-
-/// The webhook that is asked about deletes of pods, in every installation of the gate.
-const POD_WEBHOOK: &str = "pods.quorumgate.io";
 
 /// The longest time that is waited for what has to be so before anything is begun. It may end by
 /// itself, and helm waits for five minutes at most.
@@ -153,7 +151,7 @@ impl Removal {
         let all = all.list(&ListParams::default()).await;
         for configuration in all.context("the webhook configurations")? {
             let hooks = configuration.webhooks.iter().flatten();
-            let Some(hook) = hooks.clone().find(|hook| hook.name == POD_WEBHOOK) else {
+            let Some(hook) = hooks.clone().find(|hook| hook.name == names::POD_WEBHOOK) else {
                 continue;
             };
             let name = configuration.name_any();

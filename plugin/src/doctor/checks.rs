@@ -13,7 +13,7 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use quorumgate::api::Enforcement;
-use quorumgate::api::names::{GATED, TRUE};
+use quorumgate::api::names::{GATED, POD_WEBHOOK, TRUE};
 use x509_parser::pem::Pem;
 
 use super::{Finding, State};
@@ -106,7 +106,7 @@ async fn other_names(client: &Client) -> Vec<String> {
     };
     let asks_gate = |found: &&ValidatingWebhookConfiguration| {
         let mut hooks = found.webhooks.iter().flatten();
-        hooks.any(|hook| hook.name == "pods.quorumgate.io")
+        hooks.any(|hook| hook.name == POD_WEBHOOK)
     };
     let ours = all.items.iter().filter(asks_gate);
     ours.filter_map(|found| found.metadata.name.clone())
