@@ -1,6 +1,7 @@
 //! Which objects have a key, so that nobody has to search all objects for it.
 
 use std::borrow::Borrow;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,24 +19,16 @@ impl<K, O> Default for Index<K, O> {
 }
 
 impl<K: Eq + Hash, O: Ord + Clone> Index<K, O> {
-    /// Notes that the object has the key.
-    pub fn insert(&self, key: K, object: O) {
-        self.lock().entry(key).or_default().insert(object);
-    }
-
-    /// Forgets that the object has the key.
-    pub fn remove<Q>(&self, key: &Q, object: &O)
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-    {
+    /// Notes whether there is an object with the key.
+    pub fn note(&self, key: K, object: O, exists: bool) {
         let mut index = self.lock();
-        let Some(objects) = index.get_mut(key) else {
-            return;
-        };
-        objects.remove(object);
-        if objects.is_empty() {
-            index.remove(key);
+        if exists {
+            index.entry(key).or_default().insert(object);
+        } else if let Entry::Occupied(mut objects) = index.entry(key) {
+            objects.get_mut().remove(&object);
+            if objects.get().is_empty() {
+                objects.remove();
+            }
         }
     }
 
@@ -88,21 +81,21 @@ mod tests {
     fn an_index_knows_the_objects_of_a_key_until_they_go() {
         let index = Index::default();
         for (key, object) in [("a", 2), ("a", 1), ("b", 3), ("a", 1)] {
-            index.insert(key, object);
+            index.note(key, object, true);
         }
         assert_eq!(index.of("a"), [1, 2]);
-        index.remove("a", &1);
-        index.remove("a", &3);
-        index.remove("c", &1);
+        for (key, object) in [("a", 1), ("a", 3), ("c", 1)] {
+            index.note(key, object, false);
+        }
         assert_eq!((index.of("a"), index.of("b")), (vec![2], vec![3]));
-        index.remove("b", &3);
+        index.note("b", 3, false);
         assert!(!index.lock().contains_key("b"), "nothing is left of it");
     }
 
     #[test]
     fn names_are_known_only_when_all_are() {
         let names = DisruptionBudgetNames::default();
-        names.index().insert("db".to_owned(), "etcd".to_owned());
+        names.index().note("db".to_owned(), "etcd".to_owned(), true);
         assert_eq!(names.of("db"), None);
         names.are_complete();
         assert_eq!(names.of("db"), Some(vec!["etcd".to_owned()]));

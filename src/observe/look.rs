@@ -192,6 +192,7 @@ impl Observer {
     /// Forgets everything about a cluster that is no longer guarded.
     pub fn forget(&self, cluster: &ClusterRef) {
         self.memory().forget(cluster);
+        self.tls_identities().forget(&cluster.namespace);
         self.ledger().seen().forget(cluster);
         self.metrics().clusters.forget(cluster);
     }

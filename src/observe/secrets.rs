@@ -59,8 +59,7 @@ impl Identities {
         if let Some(problem) = &secrets.problem {
             return Err(problem.clone());
         }
-        let is_fresh = |parsed: &mut Parsed| now < parsed.fresh_until;
-        if let Some(identity) = self.kept(namespace, secrets, is_fresh) {
+        if let Some(identity) = self.kept(namespace, secrets, |parsed| now < parsed.fresh_until) {
             return Ok(identity);
         }
         let api: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
@@ -73,29 +72,18 @@ impl Identities {
             (name.clone(), secret.metadata.resource_version.clone())
         };
         let versions: Versions = found.iter().map(version).collect();
-        let fresh_until = now + FRESH;
-        let unchanged = |parsed: &mut Parsed| {
-            let same = parsed.versions == versions;
-            if same {
-                parsed.fresh_until = fresh_until;
-            }
-            same
+        let identity = match self.kept(namespace, secrets, |parsed| parsed.versions == versions) {
+            Some(unchanged) => unchanged,
+            None => Arc::new(parse(secrets, &found)?),
         };
-        if let Some(identity) = self.kept(namespace, secrets, unchanged) {
-            return Ok(identity);
-        }
-        let identity = Arc::new(parse(secrets, &found)?);
         let parsed = Parsed {
             versions,
             identity: Arc::downgrade(&identity),
-            fresh_until,
+            fresh_until: now + FRESH,
         };
         let mut kept = self.lock();
-        kept.retain(|_, here| {
-            here.retain(|_, parsed| parsed.identity.strong_count() > 0);
-            !here.is_empty()
-        });
         let here = kept.entry(namespace.to_owned()).or_default();
+        here.retain(|_, parsed| parsed.identity.strong_count() > 0);
         here.insert(secrets.clone(), parsed);
         Ok(identity)
     }
@@ -109,15 +97,20 @@ impl Identities {
         }
     }
 
+    /// Drops the identities of a namespace. Whoever still needs one reads it again.
+    pub(super) fn forget(&self, namespace: &str) {
+        self.lock().remove(namespace);
+    }
+
     fn kept(
         &self,
         namespace: &str,
         secrets: &TlsSecrets,
-        is_usable: impl FnOnce(&mut Parsed) -> bool,
+        is_usable: impl FnOnce(&Parsed) -> bool,
     ) -> Option<Arc<TlsIdentity>> {
-        let mut kept = self.lock();
-        let parsed = kept.get_mut(namespace)?.get_mut(secrets)?;
-        is_usable(parsed).then(|| parsed.identity.upgrade())?
+        let kept = self.lock();
+        let parsed = kept.get(namespace)?.get(secrets)?;
+        parsed.identity.upgrade().filter(|_| is_usable(parsed))
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, HashMap<TlsSecrets, Parsed>>> {

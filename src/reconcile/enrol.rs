@@ -26,9 +26,10 @@ use tracing::{info, warn};
 use super::MANAGER;
 use super::in_force::is_gated;
 use super::slim_pod::SlimPod;
+use super::undo;
 use super::watches::Watches;
 use crate::api::{Enforcement, QuorumDisruptionBudget, names};
-use crate::observe::{is_enrolled, is_held, named_after, opts_out};
+use crate::observe::{is_enrolled, named_after, opts_out};
 use crate::quorum::ClusterRef;
 
 /// The namespaces in which the gate acts.
@@ -340,11 +341,9 @@ impl Enrolment {
             return Ok(false);
         }
         // A pod that waits for its member to be replaced would wait for ever.
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let unscheduled = ListParams::default().fields("spec.nodeName=");
-        let mut unscheduled = pods.list(&unscheduled).await?.into_iter();
+        let held = undo::held(&Api::namespaced(self.client.clone(), namespace)).await?;
         let of_cluster = |pod: &Pod| named_after(&pod.metadata).as_ref() == Some(name);
-        if unscheduled.any(|pod| is_held(&pod) && of_cluster(&pod)) {
+        if held.iter().any(of_cluster) {
             return Ok(false);
         }
         let only_this = DeleteParams::default().preconditions(Preconditions {

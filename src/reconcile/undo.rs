@@ -23,12 +23,17 @@ use crate::strategy::ON_DELETE;
 /// budget. Without the gate nobody would ever let them start, so the gate has to stay until there
 /// are none.
 pub async fn held_pods(client: &Client) -> Result<Vec<String>, Error> {
-    let pods: Api<Pod> = Api::all(client.clone());
-    let unscheduled = ListParams::default().fields("spec.nodeName=");
-    let pods = pods.list(&unscheduled).await?.items;
-    let held = pods.iter().filter(|pod| is_held(pod));
+    let held = held(&Api::all(client.clone())).await?;
     let named = |pod: &Pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
-    Ok(held.map(named).collect())
+    Ok(held.iter().map(named).collect())
+}
+
+/// The pods among these that wait for the gate's scheduling gate.
+pub(super) async fn held(pods: &Api<Pod>) -> Result<Vec<Pod>, Error> {
+    let unscheduled = ListParams::default().fields("spec.nodeName=");
+    let mut pods = pods.list(&unscheduled).await?.items;
+    pods.retain(is_held);
+    Ok(pods)
 }
 
 /// The StatefulSets with outdated pods that the StatefulSet controller would replace as soon as it

@@ -406,24 +406,16 @@ pub(super) fn open(
         |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
     let names = Arc::clone(disruption_budget_names);
     let by_namespace = move |object: &PodDisruptionBudget, exists: bool| {
-        let Some(namespace) = object.namespace() else {
-            return;
-        };
-        if exists {
-            names.index().insert(namespace, object.name_any());
-        } else {
-            names.index().remove(&namespace, &object.name_any());
+        if let Some(namespace) = object.namespace() {
+            names.index().note(namespace, object.name_any(), exists);
         }
     };
     let same_etcd = Arc::new(Index::default());
     let by_cluster_id = {
         let same_etcd = Arc::clone(&same_etcd);
         move |budget: &QuorumDisruptionBudget, exists: bool| {
-            let Some(id) = cluster_id(budget) else { return };
-            if exists {
-                same_etcd.insert(id.clone(), budget.cluster());
-            } else {
-                same_etcd.remove(id, &budget.cluster());
+            if let Some(id) = cluster_id(budget) {
+                same_etcd.note(id.clone(), budget.cluster(), exists);
             }
         }
     };

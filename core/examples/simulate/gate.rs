@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use quorumgate_core::plan::{Desired, Next, next_step};
 use quorumgate_core::quorum::evidence::{Probe, Target, Unanswered};
-use quorumgate_core::quorum::pod::{Containers, Node};
+use quorumgate_core::quorum::pod::{self, Containers, Node};
 use quorumgate_core::quorum::{
-    Actor, Disruption, Grace, Grants, Kind, Observation, Permission, Permitted, PodName, PodUid,
-    Snapshot, TargetPod, Verdict, decide, example,
+    Actor, CauseState, Disruption, Grace, Grants, Incarnation, Kind, MemberId, Observation,
+    Permission, Permitted, PodName, PodRead, PodUid, Settlement, Snapshot, TargetPod, Verdict,
+    decide, example, settlement,
 };
 
 use crate::incidents::Ms;
@@ -114,11 +115,16 @@ impl Gate {
             let Some(cause) = self.grants.of(name).and_then(|g| g.causes.first()) else {
                 continue;
             };
-            let here = uid(index, member);
-            let is_gone = matches!(&cause.what, Permitted::Delete { uid, .. } if *uid != here);
-            if is_gone || matches!(member.pod, Pod::Absent { .. }) {
-                let settled = self.grants.settle(name, cause.seq);
-                self.grants = settled.unwrap_or_else(|| self.grants.clone());
+            let Permitted::Delete { uid: permitted, .. } = &cause.what else {
+                continue;
+            };
+            let seen = Incarnation::of(permitted, &read(index, member));
+            // A permission is used at once here, so none grows old.
+            let (seen, age) = (CauseState::Incarnation(seen), Duration::ZERO);
+            if settlement(cause, seen, age, Duration::MAX) != Settlement::Keep
+                && let Some(settled) = self.grants.settle(name, cause.seq)
+            {
+                self.grants = settled;
             }
         }
         Snapshot::assemble(&self.observe(world))
@@ -137,53 +143,67 @@ impl Gate {
             let probe = self.healthy.round.probes.get(leader)?;
             Some(probe.status.as_ref().ok()?.member_id)
         });
-        let both = seen.pods.iter_mut().zip(&mut seen.round.probes);
-        for (index, ((pod, probe), member)) in both.zip(&world.members).enumerate() {
-            pod.uid = uid(index, member);
-            pod.terminating = matches!(pod_of(member), Some(true));
-            pod.ready = member.ready;
-            pod.etcd_ready = member.ready;
-            pod.revision = Some(member.revision.to_string());
-            if member.is_node_unready(world.now) {
-                pod.node = Node::NotReady;
+        let healthy = std::mem::take(&mut seen.pods);
+        let healthy = healthy
+            .into_iter()
+            .zip(std::mem::take(&mut seen.round.probes));
+        for (index, (healthy, member)) in healthy.zip(&world.members).enumerate() {
+            if !matches!(member.pod, Pod::Absent { .. }) {
+                let (pod, probe) = observe_member(world.now, index, member, leader, healthy);
+                seen.pods.push(pod);
+                seen.round.probes.push(probe);
             }
-            let target = Target::Pod(pod.uid.clone());
-            let silent = |why| Probe::unanswered(target.clone(), why);
-            *probe = if member.lost_until > world.now || member.hung_until > world.now {
-                silent(Unanswered::Deadline)
-            } else if member.crashed_until > world.now {
-                let reason = "CrashLoopBackOff".to_owned();
-                pod.containers = Containers::EtcdFailed { reason };
-                silent(Unanswered::Refused)
-            } else if member.listens_from > world.now || !member.stays() {
-                pod.containers = Containers::Creating;
-                silent(Unanswered::Refused)
-            } else {
-                let knows_leader = leader.filter(|_| member.takes_part);
-                if let Ok(status) = &mut probe.status {
-                    status.leader = knows_leader;
-                }
-                probe.read = knows_leader.map(drop).ok_or(Unanswered::NoLeader);
-                probe.target = target;
-                continue;
-            };
         }
-        let gone = world.members.iter().map(|member| pod_of(member).is_none());
-        let mut gone_pods = gone.clone();
-        seen.pods.retain(|_| !gone_pods.next().unwrap_or_default());
-        let mut gone_probes = gone;
-        let probes = &mut seen.round.probes;
-        probes.retain(|_| !gone_probes.next().unwrap_or_default());
         seen
     }
 }
 
-/// Whether the pod is terminating; `None` if there is none.
-fn pod_of(member: &Member) -> Option<bool> {
+/// A pod as the API server shows it, and the answers of its member. `healthy` is both, of a member
+/// that serves.
+fn observe_member(
+    now: Ms,
+    index: usize,
+    member: &Member,
+    leader: Option<MemberId>,
+    (mut pod, mut probe): (pod::Pod, Probe),
+) -> (pod::Pod, Probe) {
+    pod.uid = uid(index, member);
+    pod.terminating = !member.stays();
+    pod.ready = member.ready;
+    pod.etcd_ready = member.ready;
+    pod.revision = Some(member.revision.to_string());
+    if member.is_node_unready(now) {
+        pod.node = Node::NotReady;
+    }
+    let target = Target::Pod(pod.uid.clone());
+    if member.lost_until > now || member.hung_until > now {
+        probe = Probe::unanswered(target, Unanswered::Deadline);
+    } else if member.crashed_until > now {
+        let reason = "CrashLoopBackOff".to_owned();
+        pod.containers = Containers::EtcdFailed { reason };
+        probe = Probe::unanswered(target, Unanswered::Refused);
+    } else if member.listens_from > now || !member.stays() {
+        pod.containers = Containers::Creating;
+        probe = Probe::unanswered(target, Unanswered::Refused);
+    } else {
+        let knows_leader = leader.filter(|_| member.takes_part);
+        if let Ok(status) = &mut probe.status {
+            status.leader = knows_leader;
+        }
+        probe.read = knows_leader.map(drop).ok_or(Unanswered::NoLeader);
+        probe.target = target;
+    }
+    (pod, probe)
+}
+
+/// A read of the pod by its name.
+fn read(index: usize, member: &Member) -> PodRead {
     match member.pod {
-        Pod::Absent { .. } => None,
-        Pod::Here => Some(false),
-        Pod::Terminating { .. } => Some(true),
+        Pod::Absent { .. } => PodRead::Gone,
+        Pod::Here | Pod::Terminating { .. } => PodRead::Here {
+            uid: uid(index, member),
+            terminating: !member.stays(),
+        },
     }
 }
 

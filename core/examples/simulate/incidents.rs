@@ -41,36 +41,26 @@ struct Rate {
     longest: Ms,
 }
 
+impl Rate {
+    const fn of(yearly: f64, shortest: Ms, longest: Ms) -> Self {
+        Self {
+            yearly,
+            shortest,
+            longest,
+        }
+    }
+}
+
 /// Of each member.
-const CRASHES: Rate = Rate {
-    yearly: 12.0,
-    shortest: 10 * SECOND,
-    longest: 10 * MINUTE,
-};
+const CRASHES: Rate = Rate::of(12.0, 10 * SECOND, 10 * MINUTE);
 /// Of each member.
-const HANGS: Rate = Rate {
-    yearly: 2.0,
-    shortest: MINUTE,
-    longest: 30 * MINUTE,
-};
+const HANGS: Rate = Rate::of(2.0, MINUTE, 30 * MINUTE);
 /// Of each member.
-const CUTS: Rate = Rate {
-    yearly: 4.0,
-    shortest: 30 * SECOND,
-    longest: 30 * MINUTE,
-};
+const CUTS: Rate = Rate::of(4.0, 30 * SECOND, 30 * MINUTE);
 /// Of each member's node.
-const LOSSES: Rate = Rate {
-    yearly: 0.5,
-    shortest: 10 * MINUTE,
-    longest: 24 * HOUR,
-};
+const LOSSES: Rate = Rate::of(0.5, 10 * MINUTE, 24 * HOUR);
 /// Of each cluster, one in ten with a bad image that is taken back after so long.
-const ROLLOUTS: Rate = Rate {
-    yearly: 12.0,
-    shortest: 10 * MINUTE,
-    longest: 2 * HOUR,
-};
+const ROLLOUTS: Rate = Rate::of(12.0, 10 * MINUTE, 2 * HOUR);
 /// Of each cluster.
 const DRAINS: f64 = 12.0;
 /// Of each cluster.

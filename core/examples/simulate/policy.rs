@@ -33,38 +33,36 @@ pub(crate) enum Kind {
 }
 
 /// A policy with what it remembers.
-pub(crate) enum Policy {
-    Plain(Kind),
-    Gate(Box<Gate>),
+pub(crate) struct Policy {
+    kind: Kind,
+    gate: Gate,
 }
 
 impl Policy {
     pub(crate) fn new(kind: Kind, members: usize) -> Self {
-        match kind {
-            Kind::Gate => Self::Gate(Box::new(Gate::new(members))),
-            kind => Self::Plain(kind),
-        }
+        let gate = Gate::new(members);
+        Self { kind, gate }
     }
 
     /// Whether the pod may go. A yes is carried out at once.
     pub(crate) fn lets_go(&mut self, world: &World, member: usize, by: By) -> bool {
-        match (self, by) {
-            (Self::Gate(gate), _) => gate.lets_go(world, member, by),
-            (Self::Plain(Kind::FaultsAlone), _) => false,
-            (Self::Plain(Kind::NoGuard), _) | (_, By::Delete) => true,
-            (Self::Plain(_), By::Eviction) => budget_permits(world, member),
+        match (self.kind, by) {
+            (Kind::Gate, _) => self.gate.lets_go(world, member, by),
+            (Kind::FaultsAlone, _) => false,
+            (Kind::NoGuard, _) | (_, By::Delete) => true,
+            (_, By::Eviction) => budget_permits(world, member),
         }
     }
 
     /// The pods that a rollout deletes now, in order.
     pub(crate) fn steps(&mut self, world: &World) -> Vec<usize> {
-        match self {
-            Self::Gate(gate) => gate.steps(world),
-            Self::Plain(Kind::FaultsAlone) => Vec::new(),
-            Self::Plain(Kind::NoGuard | Kind::Budget) => by_ordinals(world),
-            Self::Plain(Kind::BudgetMaxUnavailable) => by_ordinals_counting(world),
-            Self::Plain(Kind::Dep06) => dep_06(world),
-            Self::Plain(Kind::Dep07 | Kind::Gate) => dep_07(world),
+        match self.kind {
+            Kind::FaultsAlone => Vec::new(),
+            Kind::NoGuard | Kind::Budget => by_ordinals(world),
+            Kind::BudgetMaxUnavailable => by_ordinals_counting(world),
+            Kind::Dep06 => dep_06(world),
+            Kind::Dep07 => dep_07(world),
+            Kind::Gate => self.gate.steps(world),
         }
     }
 }

@@ -113,8 +113,7 @@ fn each(count: u64, of: u64) -> f64 {
 /// A bar for each policy and size: the minutes without a majority, on a logarithmic scale.
 fn picture(outcomes: &[Outcome]) -> String {
     const ROW: usize = 22;
-    const LEFT: usize = 250;
-    const BARS: f64 = 250.0;
+    const LEFT: f64 = 250.0;
     const WIDE: f64 = 420.0;
     let (least, most) = (0.01_f64, 100.0_f64);
     let length = |value: f64| {
@@ -137,11 +136,11 @@ fn picture(outcomes: &[Outcome]) -> String {
                 Kind::FaultsAlone => "#9aa0a6",
                 _ => "#c25b2c",
             };
-            let (text_y, end) = (y + 4, BARS + length(value) + 6.0);
+            let (text_y, end) = (y + 4, LEFT + length(value) + 6.0);
             let _ = writeln!(
                 bars,
                 r#"<text x="{}" y="{text_y}" text-anchor="end">{kind}</text><rect x="{LEFT}" y="{}" width="{:.1}" height="14" fill="{colour}"/><text x="{end:.1}" y="{text_y}">{value:.2}</text>"#,
-                LEFT - 8,
+                LEFT - 8.0,
                 y - 8,
                 length(value),
             );

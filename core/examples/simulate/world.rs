@@ -169,6 +169,7 @@ impl World {
                 self.leader = self.heir();
             }
         }
+        self.settle();
     }
 
     /// The time of the next change that comes by itself.

@@ -65,17 +65,13 @@ struct Drain {
     gave_up: bool,
 }
 
-/// A rollout of a good image.
-struct Rollout {
-    began: Ms,
-}
-
 struct Year<'a> {
     world: World,
     policy: Policy,
     incidents: std::iter::Peekable<std::slice::Iter<'a, (Ms, Incident)>>,
     drains: Vec<Drain>,
-    rollout: Option<Rollout>,
+    /// The beginning of the rollout of a good image.
+    rollout: Option<Ms>,
     take_back: Ms,
     /// The next look at the rollout, and its last step.
     look: Ms,
@@ -249,7 +245,6 @@ impl Year<'_> {
         }
         if goes {
             self.world.delete(member);
-            self.world.settle();
         }
         goes
     }
@@ -299,7 +294,7 @@ impl Year<'_> {
         self.tally.unfinished += u64::from(self.rollout.is_some());
         self.world.set_template(bad);
         let began = self.world.now;
-        self.rollout = (!bad).then_some(Rollout { began });
+        self.rollout = (!bad).then_some(began);
         (self.look, self.acted) = (began, began);
     }
 
@@ -309,7 +304,7 @@ impl Year<'_> {
             return;
         }
         if self.world.is_whole() {
-            if let Some(Rollout { began }) = self.rollout.take() {
+            if let Some(began) = self.rollout.take() {
                 self.tally.rollouts.push(now - began);
             }
             self.look = NEVER;
@@ -323,7 +318,6 @@ impl Year<'_> {
         for member in self.policy.steps(&self.world) {
             self.acted = now;
             self.world.delete(member);
-            self.world.settle();
         }
     }
 }

@@ -468,8 +468,9 @@ async fn disruption_budgets_are_read_by_name_where_a_watch_knows_all_names() {
         site.api.put(path, pdb);
     };
     let names = site.observer.disruption_budget_names();
-    names.index().insert("db".to_owned(), "pdb".to_owned());
-    names.index().insert("db".to_owned(), "gone".to_owned());
+    for name in ["pdb", "gone"] {
+        names.index().note("db".to_owned(), name.to_owned(), true);
+    }
     names.are_complete();
     for (allowed, expected) in [
         (0, EvictionBudget::Refuses { name: "pdb".into() }),
