@@ -78,6 +78,7 @@ impl Snapshot {
             leader: None,
             term: None,
             membership: Membership::Unread,
+            unproven_voters: 0,
             members: Vec::new(),
             accused: BTreeSet::new(),
             not_members: Vec::new(),
@@ -110,6 +111,10 @@ impl Snapshot {
         self.leader = consensus.leadership.map(|agreed| agreed.on.0);
         self.term = consensus.leadership.map(|agreed| agreed.on.1);
         self.membership = List::membership(consensus.list.as_ref());
+        let names_externals = listed_externals(&mapping, &consensus) >= externals;
+        if !names_externals && !consensus.is_backed() {
+            self.unproven_voters = known;
+        }
         if let Membership::Confirmed { voters } = self.membership {
             self.expected = self.expected.observe(voters, self.replicas);
         }
@@ -131,16 +136,22 @@ impl Snapshot {
     }
 }
 
+/// The number of voters in the member list that counts which are in no pod.
+fn listed_externals(mapping: &Mapping, consensus: &Consensus<'_>) -> u32 {
+    let with_pod = mapping.with_pod();
+    let listed = consensus.list.iter().flat_map(|list| list.members);
+    let voters = listed.filter(|listed| !listed.learner);
+    count(voters.filter(|voter| !with_pod.contains(&voter.id)).count())
+}
+
 /// The pods that are proven not to be members.
 ///
 /// A member list is a proof only if a majority of the known voters belongs to the cluster of that
 /// list. Otherwise the list may come from a member that started a cluster of its own: such a list
 /// names nobody else.
 fn proven_non_members(pods: &[Pod], mapping: &Mapping, consensus: &Consensus<'_>) -> Vec<PodName> {
-    let backed = consensus
-        .cluster
-        .is_some_and(|agreed| consensus.outvotes(agreed.votes));
-    let Some(list) = consensus.confirmed_list().filter(|_| backed) else {
+    let list = consensus.confirmed_list();
+    let Some(list) = list.filter(|_| consensus.is_backed()) else {
         return Vec::new();
     };
     pods.iter()

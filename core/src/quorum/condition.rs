@@ -111,6 +111,12 @@ impl<'a> Consensus<'a> {
         votes >= majority(self.voters)
     }
 
+    /// Whether a majority of the voters that count belongs to the cluster whose member list counts.
+    pub(super) fn is_backed(&self) -> bool {
+        self.cluster
+            .is_some_and(|agreed| self.outvotes(agreed.votes))
+    }
+
     /// The number of raft entries that a member is behind its leader. Where the leader did not
     /// answer, the most advanced member takes its place.
     pub(super) fn lag(&self, id: MemberId) -> Option<u64> {

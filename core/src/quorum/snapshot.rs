@@ -133,6 +133,10 @@ pub struct Snapshot {
     pub term: Option<u64>,
     /// The number of voters in etcd's member list, and how reliable the list is.
     pub membership: Membership,
+    /// The number of voters on record, external ones included, where the member list leaves
+    /// external ones out and no majority of the voters on record is known to be in its cluster; 0
+    /// otherwise. Pods that started a cluster of their own give such a list.
+    pub unproven_voters: u32,
     /// The members. Those with pods come first; each part is sorted by name.
     pub members: Vec<Member>,
     /// The members against which a CORRUPT alarm stands, as any member of the cluster reported

@@ -109,12 +109,14 @@ impl Snapshot {
 
     /// The number of voters that count, grants left aside.
     ///
-    /// An unconfirmed member list may be old, so the pods that may be voters are counted too.
-    /// Without any list `spec.replicas` takes its place, together with the external voters on
-    /// record.
+    /// An unconfirmed member list may be old, so the pods that may be voters are counted too. A
+    /// list without the external voters on record may come from pods that started a cluster of
+    /// their own, so the voters on record count until a majority of them shows that the cluster is
+    /// theirs. Without any list `spec.replicas` takes its place, together with the external voters
+    /// on record.
     pub(super) fn electorate(&self, members: &[Member]) -> u32 {
         let seen = members.iter().filter(|m| m.role == Role::Voter).count();
-        let expected = self.expected.voters;
+        let expected = self.expected.voters.max(self.unproven_voters);
         match (self.policy.evidence, self.membership) {
             (EvidenceMode::Live, Membership::Confirmed { voters }) => voters.max(expected),
             (EvidenceMode::Live, Membership::Stale { voters }) => {

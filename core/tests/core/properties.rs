@@ -4,6 +4,8 @@ mod clusters;
 mod plan;
 mod truth;
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -11,8 +13,8 @@ use clusters::{Cluster, Loss, State};
 use quorumgate_core::quorum::evidence::{Probe, Unanswered};
 use quorumgate_core::quorum::pod::{Containers, Node};
 use quorumgate_core::quorum::{
-    Basis, EvidenceMode, Grants, InPlace, Kind, Membership, Observation, Permission, Permitted,
-    PodName, Snapshot, Verdict, Waiver, decide, majority,
+    Basis, ClusterId, EvidenceMode, Grants, InPlace, Kind, Membership, Observation, Permission,
+    Permitted, PodName, Snapshot, Verdict, Waiver, decide, majority,
 };
 
 use crate::world::ask;
@@ -128,7 +130,7 @@ proptest! {
         }
         // Without the member that contradicts, the others agree. That is other evidence, and not
         // less of the same.
-        if is_disputed(&full) != is_disputed(&less) {
+        if clusters_named(&full) != clusters_named(&less) {
             return Ok(());
         }
         let disruption = ask(target, kind);
@@ -253,12 +255,11 @@ proptest! {
     }
 }
 
-/// Whether the members name different etcd clusters.
-fn is_disputed(observation: &Observation) -> bool {
+/// The etcd clusters that the members name.
+fn clusters_named(observation: &Observation) -> BTreeSet<ClusterId> {
     let answers = observation.round.probes.iter();
-    let mut clusters = answers.filter_map(|probe| Some(probe.status.as_ref().ok()?.cluster_id));
-    let first = clusters.next();
-    clusters.any(|other| Some(other) != first)
+    let answers = answers.filter_map(|probe| probe.status.as_ref().ok());
+    answers.map(|status| status.cluster_id).collect()
 }
 
 fn lose(observation: &mut Observation, index: Index, loss: Loss) {

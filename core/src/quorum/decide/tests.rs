@@ -442,6 +442,20 @@ fn rule_14_an_only_pod_is_no_only_member_while_external_ones_are_on_record() {
 }
 
 #[test]
+fn rule_15_two_pods_with_a_cluster_of_their_own_are_no_majority_of_five_voters() {
+    let mut o = healthy(3);
+    o.recorded_externals = 2;
+    silent(&mut o, 2, Unanswered::Deadline);
+    for probe in &mut o.round.probes[..2] {
+        let own = probe.members.as_mut().unwrap();
+        own.retain(|listed| listed.name != "m-2");
+    }
+    assert_waits(&verdict(&o, Kind::Delete, 2), "no-headroom");
+    o.recorded_externals = 0;
+    assert!(matches!(verdict(&o, Kind::Delete, 2), Verdict::Allow(_)));
+}
+
+#[test]
 fn rule_9_an_untrusted_ledger_lets_only_members_go_that_are_dead_for_good() {
     let mut o = healthy(3);
     o.circumstances.ledger = Trust::Untrusted {
