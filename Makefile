@@ -9,7 +9,7 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
+.PHONY: demo test check unit model mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked --workspace --bins --examples
@@ -20,9 +20,12 @@ test: setup check unit testbed e2e   ## everything, in the order of what fails f
 check: setup                 ## format, lints, docs, licences, generated files
 	scripts/check
 
-unit: setup                  ## unit, scenario, property, HTTP and TLS tests, and the model
-	$(CARGO) test --locked --workspace --lib --bins --example simulate --test core --test it --test fuzz --test model
+unit: setup model            ## unit, scenario, property, HTTP and TLS tests, and the model
+	$(CARGO) test --locked --workspace --lib --bins --example simulate --test core --test it --test fuzz
 	$(CARGO) test --locked --package quorumgate-core --doc
+
+model: setup                 ## every order of events, in a model that runs the code of core/; CASES=mutations for some
+	$(CARGO) test --locked --profile model --package quorumgate-core --test model -- --nocapture $(CASES)
 
 mutants: setup               ## are the tests of core/ worth anything? About two hours; FILES=core/src/plan/board.rs for less
 	scripts/mutants $(FILES)

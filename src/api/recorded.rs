@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::quorum::stateful_set::scale_in_lets_go;
+
 /// The StatefulSet, as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -108,8 +110,9 @@ impl RecordedScaleIn {
     /// StatefulSet's first ordinal) of the StatefulSet with this UID, whose `spec.replicas` is now
     /// `replicas`.
     pub fn lets_go(&self, stateful_set_uid: &str, index: u32, replicas: u32) -> bool {
-        let is_in_range = u32::try_from(self.to).is_ok_and(|to| index >= to)
-            && u32::try_from(self.from).is_ok_and(|from| index < from);
-        self.stateful_set_uid == stateful_set_uid && is_in_range && index >= replicas
+        let (Ok(to), Ok(from)) = (u32::try_from(self.to), u32::try_from(self.from)) else {
+            return false;
+        };
+        self.stateful_set_uid == stateful_set_uid && scale_in_lets_go(&(to..from), index, replicas)
     }
 }

@@ -12,4 +12,4 @@ mod ordinals;
 pub use change::{Change, Delete};
 pub use decide::{Facts, Intent, Owner, decide};
 pub use listed::Listed;
-pub use ordinals::{Leaving, Ordinals};
+pub use ordinals::{Leaving, Ordinals, scale_in_lets_go};

@@ -45,6 +45,13 @@ impl Ordinals {
     }
 }
 
+/// Whether an admitted scale-in lets a pod go: the pod at `index`, counted from the first ordinal
+/// of its StatefulSet, whose `spec.replicas` is now `replicas`. The scale-in took the indexes
+/// `taken`.
+pub fn scale_in_lets_go(taken: &Range<u32>, index: u32, replicas: u32) -> bool {
+    taken.contains(&index) && index >= replicas
+}
+
 impl Leaving {
     /// Whether no ordinal leaves.
     pub fn is_empty(&self) -> bool {

@@ -56,7 +56,7 @@
 //! - Without grants, every member that is up and can be spared would be let go, and so would every
 //!   member that is lost for good, or dead while the others make the majority.
 
-use quorumgate::quorum::majority;
+use quorumgate_core::quorum::majority;
 use stateright::Property;
 
 use crate::appearance::look;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use quorumgate::plan::Handover;
-use quorumgate::plan::replacement::{
+use quorumgate_core::plan::Handover;
+use quorumgate_core::plan::replacement::{
     self as shipped, ClaimFacts, Facts, MembershipBy, Mode, Next, Start, guard, next as next_of,
 };
-use quorumgate::quorum::evidence::ListedMember;
-use quorumgate::quorum::{
+use quorumgate_core::quorum::evidence::ListedMember;
+use quorumgate_core::quorum::{
     Circumstances, ClaimState, Comparison, PodName, PodUid, Volume as Bound, VolumeFinding,
     confirmed_list, volume_finding,
 };

@@ -13,9 +13,10 @@
 //! whatever the others do, because the owner wants that. So it counts as a failure from the moment
 //! at which its pod is let go, and every later permission has to know of it.
 
-use quorumgate::api::RecordedScaleIn;
-use quorumgate::quorum::stateful_set::{self, Change, Facts, Intent, Ordinals, Owner, decide};
-use quorumgate::quorum::{Permission, Scope, Verdict};
+use quorumgate_core::quorum::stateful_set::{
+    self, Change, Facts, Intent, Ordinals, Owner, decide, scale_in_lets_go,
+};
+use quorumgate_core::quorum::{Permission, Scope, Verdict};
 
 use crate::action::Action;
 use crate::appearance::{Scene, look};
@@ -28,9 +29,6 @@ use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{Budget, Listed, MEMBERS, Phase, ScaleIn, State};
 use crate::truth;
-
-/// The UID of the StatefulSet.
-const SET: &str = "set";
 
 /// The possible next actions of the owner.
 pub(crate) fn actions(scenario: &Scenario, state: &State, actions: &mut Vec<Action>) {
@@ -74,7 +72,7 @@ fn adds(state: &State) -> bool {
 fn removes(state: &State, n: usize) -> bool {
     let voters = truth::voters(state).without(n).count();
     truth::is_quorate(state)
-        && truth::up(state).without(n).count() >= quorumgate::quorum::majority(voters)
+        && truth::up(state).without(n).count() >= quorumgate_core::quorum::majority(voters)
 }
 
 /// The StatefulSet grows.
@@ -169,16 +167,10 @@ pub(crate) fn let_go(state: &State, budget: &Budget) -> Set {
     let Some(ScaleIn { from, to, .. }) = budget.scale_in else {
         return Set::NONE;
     };
-    let recorded = RecordedScaleIn {
-        stateful_set_uid: SET.into(),
-        from: from.into(),
-        to: to.into(),
-        by: "the owner".into(),
-        at: "whenever".into(),
-    };
+    let taken = to.into()..from.into();
     let lets_go = |n: &usize| {
         let index = u32::try_from(*n).unwrap();
-        recorded.lets_go(SET, index, state.replicas.into())
+        scale_in_lets_go(&taken, index, state.replicas.into())
     };
     Set::of((0..MEMBERS).filter(lets_go))
 }

@@ -1,6 +1,6 @@
 //! A permission, and the truth at the moment of its look.
 
-use quorumgate::quorum::{Basis, Teardown, majority};
+use quorumgate_core::quorum::{Basis, Teardown, majority};
 
 use crate::appearance::Appearance::{
     self, Answers, Crashed, Ending, Held, Leaderless, Lost, Missing, Refusing, Silent, Starting,

@@ -119,7 +119,7 @@ scenarios! {
 
 #[test]
 fn the_architecture_says_what_is_explored_to_its_end_and_what_is_not() {
-    let document = include_str!("../../ARCHITECTURE.md");
+    let document = include_str!("../../../ARCHITECTURE.md");
     let document = document.split_whitespace().collect::<Vec<_>>().join(" ");
     for (how, names) in names() {
         let told = match how {

@@ -48,8 +48,8 @@
 //! They have tests of their own.
 //!
 //! The output of a run says of each scenario whether all its states were seen or only those that
-//! are reached first, breadth first. `QUORUMGATE_MODEL_STEPS=100000000 cargo test --test model --
-//! --nocapture` takes that many steps in each of the latter.
+//! are reached first, breadth first. `QUORUMGATE_MODEL_STEPS=100000000 make model` takes that many
+//! steps in each of the latter.
 
 #![expect(
     clippy::unwrap_used,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorumgate::quorum::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
+use quorumgate_core::quorum::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
 
 use crate::ledger::TICK;
 use crate::memo::{Memo, remembered};

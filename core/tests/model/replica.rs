@@ -1,7 +1,7 @@
 //! A replica of the gate: a decision from its reading of the ledger to its answer, one effect at a
 //! time.
 
-use quorumgate::quorum::{Basis, Teardown};
+use quorumgate_core::quorum::{Basis, Teardown};
 
 use crate::appearance::{Appearance, Look, Scene, look};
 use crate::decision::{Found, Ledger, Question, Ruling, What, rule};

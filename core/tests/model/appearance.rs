@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use quorumgate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
-use quorumgate::quorum::pod::{Containers, Node, Pod};
-use quorumgate::quorum::{
+use quorumgate_core::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
+use quorumgate_core::quorum::pod::{Containers, Node, Pod};
+use quorumgate_core::quorum::{
     Circumstances, ClusterId, ClusterRef, ExpectedVoters, MemberId, Observation, Ordinal, PodName,
     PodUid,
 };

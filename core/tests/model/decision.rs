@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use quorumgate::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
-use quorumgate::quorum::{
+use quorumgate_core::plan::{Desired, MaxUnavailable, Next, NonServing, Step, next_step};
+use quorumgate_core::quorum::{
     Actor, Basis, Circumstances, ClaimDeletion, Disruption, ExpectedVoters, Grace, Grants, Kind,
     Permission, ProcessState, Reason, Role, Scope, Snapshot, TargetPod, Teardown, Trust, Verdict,
     decide, decide_claim, decide_with_terminating_claim, replacement,

@@ -9,7 +9,7 @@
 //! - A member that starts without data takes part again once it has caught up. Until then it may
 //!   vote, and knows nothing: it is one of those that could elect a leader without the write.
 
-use quorumgate::quorum::majority;
+use quorumgate_core::quorum::majority;
 
 use crate::action::Action;
 use crate::mutations::Mutation;

@@ -4,7 +4,7 @@ use crate::replacement::Replacer;
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::state::{At, By, Driver, Listed, Member, Out, Phase, Request, State};
-use quorumgate::quorum::majority;
+use quorumgate_core::quorum::majority;
 
 /// The voters in etcd's list.
 pub(crate) fn voters(state: &State) -> Set {

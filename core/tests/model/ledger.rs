@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorumgate::quorum::{
+use quorumgate_core::quorum::{
     Cause as Permission, CauseState, Defragmentation, Grant as Entry, Grants, Incarnation,
     Permitted, PodRead, Replacement, Settlement, settlement,
 };

@@ -1,6 +1,6 @@
 //! The actions that are possible in a state.
 
-use quorumgate::quorum::majority;
+use quorumgate_core::quorum::majority;
 
 use crate::action::Action;
 use crate::halves::Half;
