@@ -253,6 +253,7 @@ impl World {
             pods: self.facts(page),
             recorded_pods: page.recorded_pods(),
             recorded_externals: page.recorded_externals(),
+            recorded_cluster: page.cluster_id(),
             round,
         }
     }
@@ -269,7 +270,10 @@ impl World {
         StatusUpdate {
             // Without a StatefulSet the desired number is unknown, so the recorded one stays.
             expected: set.and(snapshot).map(|snapshot| snapshot.expected),
-            cluster_id: snapshot.and_then(|snapshot| snapshot.cluster_id),
+            // The recorded id is what a doubtful list is compared with, so it stays meanwhile.
+            cluster_id: snapshot
+                .filter(|snapshot| snapshot.unproven_voters == 0)
+                .and_then(|snapshot| snapshot.cluster_id),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
             stateful_set: set.and_then(remembered),
             // Any pod that is older than the StatefulSet counts.

@@ -77,19 +77,25 @@ impl ReportFacts<'_> {
         i32::try_from(updated.count()).ok()
     }
 
-    /// The recorded external members, if no member gives a list. No other source has them and their
-    /// addresses.
+    /// The recorded external members, if no member gives a list, or none that is proven. No other
+    /// source has them and their addresses.
     fn unlisted<'s>(
         &self,
         before: &'s [MemberStatus],
     ) -> impl Iterator<Item = MemberStatus> + use<'s> {
         let live = self.snapshot.policy.evidence == EvidenceMode::Live;
-        let unread = live && self.snapshot.membership == Membership::Unread;
+        let unread = self.snapshot.membership == Membership::Unread;
+        let why = if unread {
+            "no member gives a list of the members"
+        } else {
+            "the members that answer do not list it, and may have started a cluster of their own"
+        };
+        let doubtful = live && (unread || self.snapshot.unproven_voters > 0);
         let set = self.snapshot.cluster.name.clone();
-        let kept = move |member: &&MemberStatus| unread && member.is_external_to(&set);
+        let kept = move |member: &&MemberStatus| doubtful && member.is_external_to(&set);
         before.iter().filter(kept).map(|member| MemberStatus {
             serving: false,
-            why: Some("no member gives a list of the members".into()),
+            why: Some(why.into()),
             ..member.clone()
         })
     }

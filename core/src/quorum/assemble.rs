@@ -94,8 +94,13 @@ impl Snapshot {
         let replicas = self.replicas.saturating_add(externals);
         // At most `spec.replicas` voters are expected, which may leave external voters out. Those
         // are added to the pods: a pod that started a cluster of its own must not look like the
-        // majority.
-        let here = self.expected.voters.min(count(pods.len()));
+        // majority. After a scale-in none may be expected yet, and `spec.replicas` takes their
+        // place.
+        let expected = match self.expected.voters {
+            0 if externals > 0 => self.replicas,
+            expected => expected,
+        };
+        let here = expected.min(count(pods.len()));
         let known = self.expected.voters.max(here.saturating_add(externals));
         let consensus = Consensus::of(&answers, self.policy.lag_bound, |list| {
             list.map_or(replicas, List::voters).max(known)
@@ -111,8 +116,11 @@ impl Snapshot {
         self.leader = consensus.leadership.map(|agreed| agreed.on.0);
         self.term = consensus.leadership.map(|agreed| agreed.on.1);
         self.membership = List::membership(consensus.list.as_ref());
+        let is_recorded =
+            self.cluster_id.is_some() && self.cluster_id == observation.recorded_cluster;
         let names_externals = listed_externals(&mapping, &consensus) >= externals;
-        if !names_externals && !consensus.is_backed() {
+        let is_proven = is_recorded || names_externals || consensus.is_backed();
+        if consensus.list.is_some() && !is_proven {
             self.unproven_voters = known;
         }
         if let Membership::Confirmed { voters } = self.membership {

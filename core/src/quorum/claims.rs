@@ -13,7 +13,6 @@ use super::disruption::{Actor, Disruption, Grace, Kind, TargetPod};
 use super::expected_voters::majority;
 use super::grants::Grants;
 use super::id::{PodName, PodUid};
-use super::membership::Membership;
 use super::settlement::Replacement;
 use super::snapshot::{Member, Snapshot};
 use super::trust::Trust;
@@ -188,9 +187,9 @@ fn keeping_data(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -
 /// Whether the pod is proven not to be a member's, or a confirmed list has no member that belongs
 /// in a pod of this name.
 fn is_no_member(snapshot: &Snapshot, pod: &PodName) -> bool {
-    let confirmed = matches!(snapshot.membership, Membership::Confirmed { .. });
     let known = |member: &Member| member.pod_name() == Some(pod);
-    snapshot.not_members.contains(pod) || (confirmed && !snapshot.members.iter().any(known))
+    let is_unlisted = snapshot.has_proven_list() && !snapshot.members.iter().any(known);
+    snapshot.not_members.contains(pod) || is_unlisted
 }
 
 /// The disruption that the replacement of a member is. It belongs to the member, so it holds for

@@ -51,8 +51,10 @@ pub struct Observation {
     /// The pod in which each member was last seen, from the budget's record.
     pub recorded_pods: BTreeMap<MemberId, PodName>,
     /// The number of external voters in the budget's record. It counts while no member gives a
-    /// member list.
+    /// member list of the cluster on record.
     pub recorded_externals: u32,
+    /// The etcd cluster id in the budget's record.
+    pub recorded_cluster: Option<ClusterId>,
     /// The answers of etcd. Empty with [`super::policy::EvidenceMode::Readiness`].
     pub round: Round,
 }
@@ -75,6 +77,7 @@ impl Observation {
             pods: Vec::new(),
             recorded_pods: BTreeMap::new(),
             recorded_externals: 0,
+            recorded_cluster: None,
             round: Round::default(),
         }
     }
@@ -133,9 +136,10 @@ pub struct Snapshot {
     pub term: Option<u64>,
     /// The number of voters in etcd's member list, and how reliable the list is.
     pub membership: Membership,
-    /// The number of voters on record, external ones included, where the member list leaves
-    /// external ones out and no majority of the voters on record is known to be in its cluster; 0
-    /// otherwise. Pods that started a cluster of their own give such a list.
+    /// The number of voters on record, external ones included, where the member list may be that of
+    /// another cluster; 0 otherwise. That is so where the cluster has another id than the recorded
+    /// one, its list leaves external voters out, and no majority of the voters on record is known
+    /// to be in it. Pods that started a cluster of their own give such a list.
     pub unproven_voters: u32,
     /// The members. Those with pods come first; each part is sorted by name.
     pub members: Vec<Member>,
@@ -226,6 +230,12 @@ pub struct Sizes {
 }
 
 impl Snapshot {
+    /// Whether the member list comes from a voter whose linearizable read passed before, and is not
+    /// in doubt ([`Snapshot::unproven_voters`]). Only such a list proves that a member was removed.
+    pub fn has_proven_list(&self) -> bool {
+        matches!(self.membership, Membership::Confirmed { .. }) && self.unproven_voters == 0
+    }
+
     /// The member whose pod of this name exists now.
     pub fn member(&self, pod: &PodName) -> Option<&Member> {
         self.members

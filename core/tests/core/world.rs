@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) policy: Policy,
     pub(crate) scaled_out_for: Option<Duration>,
     pub(crate) quorum_lost_for: Option<Duration>,
+    /// The number of external voters on record that have been removed since.
+    pub(crate) removed_externals: u32,
     pub(crate) learners_stuck_for: BTreeMap<MemberId, Duration>,
     /// The revision that the owner lets go on without quorum.
     pub(crate) proceed_without_quorum: Option<String>,
@@ -140,6 +142,7 @@ impl World {
             policy: Policy::default(),
             scaled_out_for: None,
             quorum_lost_for: None,
+            removed_externals: 0,
             learners_stuck_for: BTreeMap::new(),
             proceed_without_quorum: None,
         }
@@ -189,8 +192,9 @@ impl World {
                 let voters = self.members.iter().filter(external);
                 let voters =
                     voters.filter(|m| matches!(m.listed, Listed::Voter | Listed::Unstarted));
-                u32::try_from(voters.count()).unwrap()
+                u32::try_from(voters.count()).unwrap() + self.removed_externals
             },
+            recorded_cluster: Some(CLUSTER),
             pods: self.members.iter().filter_map(|m| m.pod.clone()).collect(),
             round: Round {
                 probes: self.members.iter().filter_map(|m| self.probe(m)).collect(),

@@ -331,7 +331,7 @@ fn only_changed_conditions_are_reported() {
 }
 
 #[test]
-fn external_members_are_not_forgotten_while_nobody_gives_a_list() {
+fn external_members_are_not_forgotten_while_nobody_gives_a_list_of_this_cluster() {
     let mut seen = Seen::of(vec![Condition::Serving]);
     let mut external = member(7, Condition::Serving);
     external.name = "outside".into();
@@ -349,8 +349,16 @@ fn external_members_are_not_forgotten_while_nobody_gives_a_list() {
     assert_eq!(seen.shown_over(&after, 3).members, after.members);
 
     seen.snapshot.membership = Membership::Confirmed { voters: 1 };
+    seen.snapshot.unproven_voters = 2;
     assert_eq!(
         seen.shown_over(&after, 4).members.len(),
+        2,
+        "the list may be that of another cluster"
+    );
+
+    seen.snapshot.unproven_voters = 0;
+    assert_eq!(
+        seen.shown_over(&after, 5).members.len(),
         1,
         "it was removed"
     );

@@ -237,12 +237,13 @@ impl<'a> Request<'a> {
         majority(self.smallest_size())
     }
 
-    /// The smallest size that the cluster may have, in voters: without a confirmed member list the
-    /// expected voters. Of a cluster that was never seen only `spec.replicas` is known.
+    /// The smallest size that the cluster may have, in voters: those of a confirmed list, but never
+    /// fewer than the expected ones; without such a list the expected ones. Of a cluster that was
+    /// never seen only `spec.replicas` is known.
     fn smallest_size(&self) -> u32 {
         match (self.snapshot.membership, self.snapshot.expected.voters) {
-            (Membership::Confirmed { .. }, _)
-            | (Membership::Stale { .. } | Membership::Unread, 0) => self.voters,
+            (Membership::Confirmed { voters }, expected) => voters.max(expected),
+            (Membership::Stale { .. } | Membership::Unread, 0) => self.voters,
             (Membership::Stale { .. } | Membership::Unread, expected) => expected,
         }
     }

@@ -451,8 +451,44 @@ fn rule_15_two_pods_with_a_cluster_of_their_own_are_no_majority_of_five_voters()
         own.retain(|listed| listed.name != "m-2");
     }
     assert_waits(&verdict(&o, Kind::Delete, 2), "no-headroom");
-    o.recorded_externals = 0;
-    assert!(matches!(verdict(&o, Kind::Delete, 2), Verdict::Allow(_)));
+    o.recorded_cluster = o.round.probes[0].status.as_ref().ok().map(|s| s.cluster_id);
+    assert!(
+        matches!(verdict(&o, Kind::Delete, 2), Verdict::Allow(_)),
+        "the external voters have been removed"
+    );
+}
+
+#[test]
+fn rule_12_reckons_with_the_listed_voters_where_external_ones_are_in_doubt() {
+    let mut o = healthy(3);
+    o.replicas = 4;
+    o.recorded_externals = 1;
+    silent(&mut o, 1, Unanswered::Refused);
+    crashed(&mut o, 2);
+    let mut fourth = o.pods[2].clone();
+    fourth.name = "m-3".into();
+    fourth.uid = "uid-3".into();
+    fourth.recorded_id = None;
+    o.round.probes.push(Probe::unanswered(
+        Target::Pod(fourth.uid.clone()),
+        Unanswered::Refused,
+    ));
+    o.pods.push(fourth);
+    o.pods[1].etcd_ready = false;
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+}
+
+#[test]
+fn external_voters_on_record_count_once_while_nobody_gives_a_list() {
+    let mut o = healthy(3);
+    o.recorded_externals = 2;
+    for n in 0..3 {
+        silent(&mut o, n, Unanswered::Deadline);
+        o.pods[n].node = Node::Gone;
+    }
+    let snapshot = Snapshot::assemble(&o);
+    assert_eq!(snapshot.tolerance(&Grants::default()).voters, 5);
+    assert!(snapshot.quorum_lost);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Leaving;
 use super::ordinals::pod;
-use crate::quorum::{EvidenceMode, Member, Membership, Ordinal, PodName, Snapshot, Why};
+use crate::quorum::{EvidenceMode, Member, Ordinal, PodName, Snapshot, Why};
 
 /// The number of leaving pods that are named if nobody can say which of them have a member.
 const NAMED: usize = 9;
@@ -20,8 +20,8 @@ pub enum Listed {
 }
 
 impl Listed {
-    /// The leaving pods whose members are in etcd's list, or may be. Only a list from a member in
-    /// contact with a quorum proves that a member was removed.
+    /// The leaving pods whose members are in etcd's list, or may be. Only a proven list says that a
+    /// member was removed.
     ///
     /// The search goes through the members, which are few, and not through the leaving ordinals,
     /// whose number comes from a request.
@@ -30,11 +30,11 @@ impl Listed {
             // There is no list to look at, so only an announcement lets the pods go.
             return Self::Members(leaving.first_pods(&snapshot.cluster.name, NAMED));
         }
-        match snapshot.membership {
-            Membership::Confirmed { voters: _ } => Self::Members(still_listed(leaving, snapshot)),
-            Membership::Unread | Membership::Stale { voters: _ } => Self::Unknown {
-                because: snapshot.members.iter().filter_map(why).collect(),
-            },
+        if snapshot.has_proven_list() {
+            return Self::Members(still_listed(leaving, snapshot));
+        }
+        Self::Unknown {
+            because: snapshot.members.iter().filter_map(why).collect(),
         }
     }
 }

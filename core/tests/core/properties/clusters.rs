@@ -125,6 +125,8 @@ pub(super) struct Cluster {
     pub(super) replicas: u32,
     pub(super) lost_for: Option<Duration>,
     pub(super) scaled_out_for: Option<Duration>,
+    /// The number of external voters on record that have been removed since.
+    pub(super) removed_externals: u32,
 }
 
 /// Clusters in any states, including combinations that are impossible.
@@ -214,9 +216,10 @@ fn clusters(state: impl Strategy<Value = State>) -> impl Strategy<Value = Cluste
         waits(),
         0_u32..3,
         prop::bool::ANY,
+        prop_oneof![3 => Just(0_u32), 1 => 1_u32..3],
     )
         .prop_map(
-            |(mut states, lost_for, scaled_out_for, more, counts_externals)| {
+            |(mut states, lost_for, scaled_out_for, more, counts_externals, removed_externals)| {
                 // Some member needs a pod, so that there is one to ask for, and every cluster needs
                 // a voter.
                 if !states.iter().any(|state| has_pod(*state)) || !states.iter().any(|s| s.votes())
@@ -238,6 +241,7 @@ fn clusters(state: impl Strategy<Value = State>) -> impl Strategy<Value = Cluste
                 Cluster {
                     lost_for: lost_for.map(Duration::from_secs),
                     scaled_out_for: scaled_out_for.map(Duration::from_secs),
+                    removed_externals,
                     ..Cluster::of(states).with_more_replicas(more, counts_externals)
                 }
             },
@@ -257,6 +261,7 @@ impl Cluster {
             replicas: voters,
             lost_for: None,
             scaled_out_for: None,
+            removed_externals: 0,
         }
     }
 
@@ -310,6 +315,7 @@ impl Cluster {
         world.expected = self.voters.min(self.replicas);
         world.quorum_lost_for = self.lost_for;
         world.scaled_out_for = self.scaled_out_for;
+        world.removed_externals = self.removed_externals;
         let leader = self.states.iter().position(|state| state.serves());
         world.leader = world::id(leader.unwrap_or(0));
         let first = world.members[0].id;
