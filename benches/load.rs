@@ -25,13 +25,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::{join, try_join_all};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use quorumgate_testbed::Bed;
 use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Tls};
 use quorumgate_testbed::gate::{Gate, Replica};
+use serde_json::json;
 
 use caller::Caller;
 use paper_etcd::PaperEtcd;
+use paper_member::{cluster_name, namespace_of};
 use population::Population;
 use questions::Questions;
 use resident::Resident;
@@ -55,6 +60,12 @@ const REST: Duration = Duration::from_secs(60);
 /// The time for each cluster that makes up the pause between two looks at a healthy cluster.
 const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
 const ROUND: Duration = Duration::from_secs(10);
+/// The number of changes of StatefulSets, and the time between two: changes that come closer
+/// together are looked at together.
+const CHANGES: u32 = 100;
+const BETWEEN_CHANGES: Duration = Duration::from_millis(100);
+/// The time until everything is done that the last change asks for.
+const AFTER_CHANGES: Duration = Duration::from_secs(5);
 /// The number of starts. A start takes seconds and happens once, so other work on the machine
 /// disturbs it most.
 const STARTS: usize = 5;
@@ -118,6 +129,8 @@ struct Size {
     start: Start,
     memory: Resident,
     rest: Rest,
+    /// The processor time for a change of one StatefulSet, in seconds.
+    change: f64,
     decisions: Decisions,
     /// The decisions while the same number of callers asks about a hundred other clusters.
     beside_others: Decisions,
@@ -177,6 +190,7 @@ impl Size {
             begun.elapsed() < between_looks(clusters),
             "the next looks began before the rest was measured: {clusters} clusters are too few, or the machine too busy"
         );
+        let change = cost_of_a_change(etcd, &process, clusters, &rest).await?;
         let questions = Questions::of(etcd.client(), HUNG..clusters).await?;
         let hanging = Questions::of(etcd.client(), 0..HUNG).await?;
         decisions(gate, &questions).await?;
@@ -194,6 +208,7 @@ impl Size {
             start,
             memory: Resident::of(&process)?,
             rest,
+            change,
             decisions: alone,
             beside_others: beside_others?,
             beside_hung: beside_hung?,
@@ -217,6 +232,11 @@ impl Size {
             ..,
         )
         .row("of it between looks", once(100.0 * self.rest.idle), ..)
+        .row(
+            "processor time for a change of one StatefulSet, ms",
+            once(1e3 * self.change),
+            ..,
+        )
         .row("decisions per second", once(self.decisions.per_second), ..)
         .row("allowed of them", once(self.decisions.allowed), 0.99..)
         .row("their p99, ms", once(1e3 * self.decisions.p99()), ..)
@@ -257,6 +277,11 @@ impl Size {
                 .row(
                     "growth of rest, / that of clusters",
                     growth(self.rest.all(), before.rest.all()),
+                    ..=NO_MORE,
+                )
+                .row(
+                    "growth of a change",
+                    once(self.change / before.change),
                     ..=NO_MORE,
                 )
                 .row(
@@ -306,6 +331,35 @@ async fn at_rest(process: &str, clusters: u32) -> Result<Rest> {
     let idle = (processor::time(process, |_| true)? - looked) / start.elapsed().as_secs_f64();
     let looks = looked / between_looks(clusters).as_secs_f64();
     Ok(Rest { idle, looks })
+}
+
+/// Changes one StatefulSet after another by an annotation, and returns what a change costs the
+/// process beyond rest. A change asks for a look at the cluster, and may concern enrolment and the
+/// update strategy of any.
+async fn cost_of_a_change(
+    etcd: &EtcdCluster,
+    process: &str,
+    clusters: u32,
+    rest: &Rest,
+) -> Result<f64> {
+    let before = processor::time(process, |_| true)?;
+    let start = Instant::now();
+    let mut ticks = tokio::time::interval(BETWEEN_CHANGES);
+    for number in 0..CHANGES {
+        ticks.tick().await;
+        let cluster = number * clusters / CHANGES;
+        let sets: Api<StatefulSet> = Api::namespaced(etcd.client().clone(), &namespace_of(cluster));
+        let change = json!({"metadata": {"annotations": {"example.com/changed": "once"}}});
+        sets.patch(
+            &cluster_name(cluster),
+            &PatchParams::default(),
+            &Patch::Merge(&change),
+        )
+        .await?;
+    }
+    tokio::time::sleep(AFTER_CHANGES).await;
+    let took = processor::time(process, |_| true)? - before;
+    Ok((took - rest.idle * start.elapsed().as_secs_f64()) / f64::from(CHANGES))
 }
 
 /// Asks about one pod after another.

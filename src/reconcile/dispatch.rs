@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Taint};
-use kube::Resource as _;
+use kube::{Resource as _, ResourceExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,7 @@ use super::enrol::{Bounds, Enrolment};
 use super::watches::Change;
 use super::workers::{Broke, RESYNC, Wake, Workers};
 use super::{Run, defragmentation, ledger_worker, replacement, rollout, status_worker};
+use crate::observe::{is_enrolled, opts_out};
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::{Notice, Severity};
@@ -35,6 +37,25 @@ struct Dispatch<'a> {
     /// The time of the next check of enrolment.
     enrol_at: Instant,
     nodes: HashMap<String, NodeSight>,
+    sets: HashMap<ClusterRef, SetSight>,
+}
+
+/// The properties of a StatefulSet that matter for enrolment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SetSight {
+    is_enrolled: bool,
+    opts_out: bool,
+    terminates: bool,
+}
+
+impl SetSight {
+    fn of(set: &StatefulSet) -> Self {
+        Self {
+            is_enrolled: is_enrolled(set),
+            opts_out: opts_out(set),
+            terminates: set.metadata.deletion_timestamp.is_some(),
+        }
+    }
 }
 
 /// The properties of a node that matter for its pods.
@@ -81,6 +102,7 @@ pub(super) async fn until_cancelled(
         ),
         enrol_at: now,
         nodes: HashMap::new(),
+        sets: HashMap::new(),
     };
     dispatch.begin(&mut changes);
     let mut leading = run.leading.begun_now();
@@ -117,7 +139,7 @@ impl Dispatch<'_> {
             }
         }
         self.keep();
-        self.run.strategies.notify_one();
+        self.sight_all_sets();
         for outage in listed.into_iter().filter(Change::is_outage) {
             self.take(outage);
         }
@@ -128,8 +150,10 @@ impl Dispatch<'_> {
             Change::Budget(cluster) => self.budget(&cluster),
             Change::StatefulSet(cluster) => {
                 self.wake(&cluster);
-                self.run.strategies.notify_one();
-                self.enrol_within(BURST);
+                if self.sight_set(&cluster) {
+                    self.enrol_within(BURST);
+                }
+                self.run.strategies.add(cluster);
             }
             Change::Pod(cluster) => self.wake(&cluster),
             Change::DisruptionBudget(namespace) => {
@@ -159,6 +183,7 @@ impl Dispatch<'_> {
                 }
             }
             Change::Node(name) => self.node(&name),
+            Change::Listed => self.look_around(),
         }
     }
 
@@ -193,8 +218,33 @@ impl Dispatch<'_> {
             // The status is written often, and matters only to the cluster's own workers.
             (true, true) | (false, false) => return self.wake(cluster),
         }
-        self.run.strategies.notify_one();
+        self.run.strategies.add(cluster.clone());
         self.enrol_within(BURST);
+    }
+
+    /// Records the present state of a StatefulSet. Returns whether there may be something to enrol
+    /// or to give up, for which every cluster is looked at: a property changed that matters, or an
+    /// enrolled StatefulSet still has no budget. StatefulSets write their status often.
+    fn sight_set(&mut self, cluster: &ClusterRef) -> bool {
+        let ClusterRef { namespace, name } = cluster;
+        let watches = &self.run.watches;
+        let set = watches.stateful_sets.get(namespace, name);
+        let Some(sight) = set.map(|set| SetSight::of(&set)) else {
+            return self.sets.remove(cluster).is_some();
+        };
+        let changed = self.sets.insert(cluster.clone(), sight) != Some(sight);
+        let waits = sight.is_enrolled && !sight.terminates;
+        changed || (waits && watches.budgets.get(namespace, name).is_none())
+    }
+
+    /// Records the present state of all StatefulSets, and has their update strategies checked.
+    fn sight_all_sets(&mut self) {
+        self.sets.clear();
+        for set in self.run.watches.stateful_sets.all() {
+            let cluster = ClusterRef::new(set.namespace().unwrap_or_default(), set.name_any());
+            self.sets.insert(cluster.clone(), SetSight::of(&set));
+            self.run.strategies.add(cluster);
+        }
     }
 
     /// Records the present state of a node. Returns whether a property changed that matters for its
@@ -227,9 +277,10 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Wakes all workers, since events may have been lost while a watch was down.
+    /// Looks at everything anew, since events may have been lost while a watch was down.
     fn look_around(&mut self) {
         self.keep();
+        self.sight_all_sets();
         for wake in self.workers.all() {
             wake.ledger();
         }
@@ -311,4 +362,27 @@ fn broke(run: &Arc<Run>) -> Broke {
             });
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::StatefulSetStatus;
+
+    use super::*;
+    use crate::api::names;
+
+    #[test]
+    fn a_status_of_a_stateful_set_asks_for_no_enrolment() {
+        let mut set = StatefulSet::default();
+        let before = SetSight::of(&set);
+        set.status = Some(StatefulSetStatus {
+            ready_replicas: Some(3),
+            ..StatefulSetStatus::default()
+        });
+        set.metadata.resource_version = Some("7".into());
+        assert_eq!(SetSight::of(&set), before);
+        let label = (names::ENROLL.to_owned(), "true".to_owned());
+        set.metadata.labels = Some([label].into());
+        assert_ne!(SetSight::of(&set), before);
+    }
 }

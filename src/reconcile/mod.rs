@@ -125,8 +125,8 @@ struct Run {
     settings: Settings,
     watches: Watches,
     leading: Leading,
-    /// The signal for the controller of update strategies.
-    strategies: Arc<Notify>,
+    /// What the controller of update strategies has to check.
+    strategies: Arc<strategy::Unchecked>,
     /// The permits for clusters that are read in the background.
     reading: Arc<Semaphore>,
     /// The name of this process in the grants of its defragmentations.

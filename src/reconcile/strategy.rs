@@ -9,8 +9,8 @@
 //! it has the StatefulSet controller record the new revision ([`crate::strategy`]). A strategy that
 //! another client keeps writing back past the webhook is repaired less and less often.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -136,8 +136,33 @@ enum Problem {
     TooSlow,
 }
 
-/// Repairs until cancelled, while this replica leads. Changes of StatefulSets and budgets wake it.
-pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
+/// The StatefulSets whose update strategy has yet to be checked, because they or their budgets
+/// changed.
+#[derive(Debug, Default)]
+pub(super) struct Unchecked {
+    clusters: Mutex<BTreeSet<ClusterRef>>,
+    wake: Notify,
+}
+
+impl Unchecked {
+    /// Has the strategy of this StatefulSet checked.
+    pub(super) fn add(&self, cluster: ClusterRef) {
+        let mut clusters = self.clusters.lock();
+        let clusters = clusters.as_mut().unwrap_or_else(|broken| broken.get_mut());
+        clusters.insert(cluster);
+        self.wake.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<ClusterRef> {
+        let clusters = self.clusters.lock();
+        std::mem::take(&mut *clusters.unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Repairs until cancelled, while this replica leads. A StatefulSet is checked when it is added to
+/// `unchecked`, for as long as it needs a repair, and with all others when this replica begins to
+/// lead.
+pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
     let repairer = Repairer {
         client: run.client.clone(),
         ledger: run.ledger().clone(),
@@ -149,16 +174,28 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
     };
     let mut leading = run.leading.begun_now();
     let mut backoffs = Backoffs::default();
+    let mut due = Vec::new();
+    let mut all = true;
     loop {
         let mut next = RESYNC;
+        let mut changed = unchecked.take();
         if leading.now() {
-            let sets = run.watches.stateful_sets.all();
+            let sets = if std::mem::take(&mut all) {
+                run.watches.stateful_sets.all()
+            } else {
+                changed.extend(due);
+                let cached = |cluster: &ClusterRef| {
+                    let ClusterRef { namespace, name } = cluster;
+                    run.watches.stateful_sets.get(namespace, name)
+                };
+                changed.iter().filter_map(cached).collect()
+            };
             let guarded = |cluster: &ClusterRef| {
                 let ClusterRef { namespace, name } = cluster;
                 run.watches.budgets.get(namespace, name).is_some()
             };
-            let due = repairer.due(&sets, guarded);
-            let (ready, wait) = backoffs.take(due, run.clock.instant());
+            due = repairer.due(&sets, guarded);
+            let (ready, wait) = backoffs.take(&due, run.clock.instant());
             next = wait.unwrap_or(RESYNC).min(RESYNC);
             futures::stream::iter(ready)
                 .for_each_concurrent(AT_ONCE, |cluster| {
@@ -176,8 +213,8 @@ pub(super) async fn keep(run: Arc<Run>, wake: Arc<Notify>) {
         }
         tokio::time::sleep(BURST).await;
         tokio::select! {
-            () = wake.notified() => {}
-            () = leading.changed() => {}
+            () = unchecked.wake.notified() => {}
+            () = leading.changed() => all = true,
             () = tokio::time::sleep(next) => {}
         }
     }
@@ -195,7 +232,7 @@ struct Backoff {
 
 impl Backoffs {
     /// The StatefulSets that may be repaired now, and the time until the next of the others may be.
-    fn take(&mut self, due: Vec<ClusterRef>, now: Instant) -> (Vec<ClusterRef>, Option<Duration>) {
+    fn take(&mut self, due: &[ClusterRef], now: Instant) -> (Vec<ClusterRef>, Option<Duration>) {
         let since = |backoff: &Backoff| now.saturating_duration_since(backoff.last);
         // A StatefulSet that needed no repair for twice its pause starts without history.
         self.0
@@ -203,7 +240,7 @@ impl Backoffs {
         let mut wait: Option<Duration> = None;
         let mut ready = Vec::new();
         for cluster in due {
-            let pause = match self.0.get(&cluster) {
+            let pause = match self.0.get(cluster) {
                 Some(backoff) if since(backoff) < backoff.pause => {
                     let left = backoff.pause.saturating_sub(since(backoff));
                     wait = Some(wait.map_or(left, |wait| wait.min(left)));
@@ -215,7 +252,7 @@ impl Backoffs {
             // A failed repair is tried again after the same pause.
             wait = Some(wait.map_or(pause, |wait| wait.min(pause)));
             self.0.insert(cluster.clone(), Backoff { last: now, pause });
-            ready.push(cluster);
+            ready.push(cluster.clone());
         }
         (ready, wait)
     }

@@ -52,6 +52,9 @@ pub(super) enum Change {
     },
     /// A node came, went, or changed its readiness, its taints or its labels.
     Node(String),
+    /// All objects of a kind were listed, some of which may have changed or gone since the watch
+    /// saw them. The changes of a list are told before the cache shows them.
+    Listed,
     /// A webhook configuration of the gate came, went or changed, which concerns every cluster.
     Webhooks {
         /// The flaw of the configuration, by this event.
@@ -319,6 +322,14 @@ impl Opening<'_> {
                 .default_backoff()
                 .modify(|object| object.managed_fields_mut().clear())
                 .reflect(writer)
+                .inspect_ok({
+                    let told = Arc::clone(&told);
+                    move |event| {
+                        if matches!(event, Event::InitDone) {
+                            told(Change::Listed);
+                        }
+                    }
+                })
                 .touched_objects()
                 .boxed();
             while let Some(event) = events.next().await {

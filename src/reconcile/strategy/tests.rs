@@ -229,15 +229,15 @@ async fn a_strategy_that_is_changed_back_again_and_again_is_repaired_less_and_le
     let start = Instant::now();
     let mut repairs = 0;
     while start.elapsed() < Duration::from_secs(3600) {
-        let (ready, wait) = backoffs.take(vec![cluster()], Instant::now());
+        let (ready, wait) = backoffs.take(&[cluster()], Instant::now());
         repairs += ready.len();
         tokio::time::advance(wait.unwrap()).await;
     }
     assert!((60..=70).contains(&repairs), "{repairs} repairs in an hour");
     // A StatefulSet that needed no repair for a while is repaired at once again.
     tokio::time::advance(LONGEST_PAUSE * 2).await;
-    assert_eq!(backoffs.take(vec![cluster()], Instant::now()).0.len(), 1);
-    let (ready, wait) = backoffs.take(vec![cluster()], Instant::now());
+    assert_eq!(backoffs.take(&[cluster()], Instant::now()).0.len(), 1);
+    let (ready, wait) = backoffs.take(&[cluster()], Instant::now());
     assert_eq!((ready.len(), wait), (0, Some(PAUSE)));
 }
 
