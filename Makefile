@@ -9,7 +9,7 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit model mutants e2e oldest versions cluster chaos bench bench-defragmentation crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
+.PHONY: demo test check unit model mutants e2e oldest versions cluster chaos bench bench-defragmentation race crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
 
 demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
 	$(CARGO) build --locked --workspace --bins --examples
@@ -55,6 +55,9 @@ bench: setup testbed         ## ratios in one run
 
 bench-defragmentation: setup testbed   ## ways to defragment members, side by side on 1 GiB of data: about 12 minutes
 	$(CARGO) bench --locked --workspace --bench defragmentation
+
+race: setup testbed          ## beside OPA and Gatekeeper, which are built once into the cache: about 20 minutes
+	scripts/race
 
 crds: setup                  ## writes the definitions into the manifests and the chart
 	$(CARGO) run --locked --quiet -- crds > manifests/base/crds.yaml

@@ -12,6 +12,7 @@ mod bare;
 mod caller;
 mod gate;
 mod processor;
+mod reviews;
 mod round;
 mod spread;
 mod table;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use http::{Response, StatusCode};
 use kube::Client;
@@ -31,8 +32,9 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use bare::Reads;
-use caller::{Caller, post};
+use caller::Caller;
 use gate::{Gate, Tls};
+use reviews::Reviews;
 use round::Round;
 use spread::Spread;
 use table::Table;
@@ -45,8 +47,6 @@ const PATH: &str = "/validate/pods";
 /// A review as the API server sends it, with managed fields.
 const REVIEW: &str = include_str!("foreign_pod.json");
 
-/// The length of a uid in bytes.
-const UID_LENGTH: usize = 36;
 const CONNECTIONS: usize = 8;
 const ROUNDS: usize = 15;
 const ROUND: Duration = Duration::from_millis(1200);
@@ -68,7 +68,7 @@ fn main() -> Result<()> {
 }
 
 async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
-    let mut reviews = Reviews::new()?;
+    let mut reviews = Reviews::of(PATH, &serde_json::from_str(REVIEW)?)?;
     let reads = Arc::new(AtomicU64::new(0));
 
     let (client, settings) = (unhelpful(Arc::clone(&reads)), tls.clone());
@@ -109,53 +109,7 @@ async fn measure([gate, bare, blind]: &[Server; 3], tls: &Tls) -> Result<()> {
             blind: blind.round(&reviews, ROUND).await?,
         });
     }
-    report(
-        &rounds,
-        reviews.request.len(),
-        reads.load(Ordering::Relaxed),
-    )
-}
-
-/// A source of reviews: the same request with a new uid each.
-#[derive(Clone)]
-struct Reviews {
-    request: Vec<u8>,
-    /// The offset of the uid.
-    at: usize,
-    number: u64,
-}
-
-impl Reviews {
-    fn new() -> Result<Self> {
-        let review: Value = serde_json::from_str(REVIEW)?;
-        let uid = review.pointer("/request/uid").and_then(Value::as_str);
-        let uid = uid.context("no uid")?;
-        let request = post(PATH, &serde_json::to_vec(&review)?);
-        let at = request
-            .windows(uid.len())
-            .position(|part| part == uid.as_bytes());
-        Ok(Self {
-            at: at.context("no uid")?,
-            request,
-            number: 0,
-        })
-    }
-
-    fn uid(&self) -> Result<&str> {
-        let uid = self.request.get(self.at..self.at + UID_LENGTH);
-        Ok(std::str::from_utf8(uid.context("no uid")?)?)
-    }
-
-    /// The next review as an HTTP request.
-    fn next(&mut self) -> &[u8] {
-        self.number += 1;
-        let digits = format!("{:012x}", self.number);
-        let end = self.at + UID_LENGTH;
-        if let Some(last) = self.request.get_mut(end - digits.len()..end) {
-            last.copy_from_slice(digits.as_bytes());
-        }
-        &self.request
-    }
+    report(&rounds, reviews.length(), reads.load(Ordering::Relaxed))
 }
 
 /// The turns of all sides in one round.
