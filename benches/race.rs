@@ -1,6 +1,6 @@
-//! One replica beside other admission webhooks: Open Policy Agent and Gatekeeper, each with a
-//! policy that keeps pods by their names, which is what they can do without asking etcd. `make
-//! race` builds them from their Go modules and runs this.
+//! A replica beside other admission webhooks: Open Policy Agent and Gatekeeper, each with a policy
+//! that keeps pods by their names, which is what they can do without asking etcd. `make race`
+//! builds them from their Go modules and runs this.
 //!
 //! All answer the same reviews, byte for byte but the uid: the DELETE and the eviction of a
 //! Deployment's pod that exists. The servers are processes, and take turns on the machine that the

@@ -57,7 +57,7 @@ impl Drop for Peer {
 }
 
 impl Racer {
-    /// One replica of this project, in force everywhere on its control plane.
+    /// A replica of this project, in force everywhere on its control plane.
     pub(crate) async fn quorumgate(sandbox: &Sandbox, review: &Value) -> Result<Self> {
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests");
         let gate = Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)

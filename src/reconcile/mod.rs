@@ -125,7 +125,7 @@ struct Run {
     settings: Settings,
     watches: Watches,
     leading: Leading,
-    /// What the controller of update strategies has to check.
+    /// The StatefulSets that the controller of update strategies has to check.
     strategies: Arc<strategy::Unchecked>,
     /// The permits for clusters that are read in the background.
     reading: Arc<Semaphore>,
