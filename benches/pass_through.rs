@@ -16,14 +16,14 @@ mod reviews;
 mod round;
 mod spread;
 mod table;
+mod turn;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use futures::future::try_join_all;
 use http::{Response, StatusCode};
 use kube::Client;
 use kube::client::Body;
@@ -35,9 +35,9 @@ use bare::Reads;
 use caller::Caller;
 use gate::{Gate, Tls};
 use reviews::Reviews;
-use round::Round;
 use spread::Spread;
 use table::Table;
+use turn::{Serves, Turn};
 
 /// The allocator of the shipped binary, for all sides.
 #[global_allocator]
@@ -184,16 +184,6 @@ fn report(rounds: &[Turns], bytes: usize, reads: u64) -> Result<()> {
     Ok(())
 }
 
-/// The turn of one side and its cost.
-struct Turn {
-    round: Round,
-    calls: f64,
-    /// The duration in seconds.
-    took: f64,
-    /// The processor time of the serving threads in seconds.
-    processor: f64,
-}
-
 /// A side and its address.
 struct Side<'a> {
     server: &'a Server,
@@ -201,9 +191,19 @@ struct Side<'a> {
     tls: &'a Tls,
 }
 
-impl<'a> Side<'a> {
+impl Serves for Side<'_> {
     async fn connected(&self) -> Result<Caller> {
         Caller::connect(self.address, &self.tls.authority).await
+    }
+
+    fn processor_time(&self) -> Result<f64> {
+        self.server.processor_time()
+    }
+}
+
+impl<'a> Side<'a> {
+    async fn round(&self, reviews: &Reviews, length: Duration) -> Result<Turn> {
+        Turn::take(self, reviews, CONNECTIONS, length).await
     }
 
     /// A bare responder that answers as the gate answered the last of `reviews`.
@@ -228,30 +228,6 @@ impl<'a> Side<'a> {
     async fn answer(&self, reviews: &mut Reviews) -> Result<Vec<u8>> {
         let mut caller = self.connected().await?;
         Ok(caller.call(reviews.next()).await?.to_vec())
-    }
-
-    /// Calls on every connection concurrently, one call after another on each, for this long.
-    async fn round(&self, reviews: &Reviews, length: Duration) -> Result<Turn> {
-        let mut callers = try_join_all((0..CONNECTIONS).map(|_| self.connected())).await?;
-        let before = self.server.processor_time()?;
-        let start = Instant::now();
-        let calling = callers.iter_mut().map(|caller| async move {
-            let (mut calls, mut reviews) = (Vec::new(), reviews.clone());
-            while start.elapsed() < length {
-                let request = reviews.next();
-                let sent = Instant::now();
-                caller.call(request).await?;
-                calls.push(sent.elapsed());
-            }
-            anyhow::Ok(calls)
-        });
-        let calls = try_join_all(calling).await?.concat();
-        Ok(Turn {
-            calls: u32::try_from(calls.len())?.into(),
-            round: Round::of(calls),
-            took: start.elapsed().as_secs_f64(),
-            processor: self.server.processor_time()? - before,
-        })
     }
 }
 

@@ -18,8 +18,9 @@ mod reviews;
 mod round;
 mod spread;
 mod table;
+mod turn;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use futures::future::try_join_all;
@@ -30,12 +31,11 @@ use quorumgate_testbed::Bed;
 use quorumgate_testbed::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
-use caller::Caller;
 use racers::Racer;
 use reviews::Reviews;
-use round::Round;
 use spread::Spread;
 use table::Table;
+use turn::{Serves as _, Turn};
 
 /// A DELETE as the API server sends it, with managed fields.
 const REVIEW: &str = include_str!("foreign_pod.json");
@@ -176,63 +176,12 @@ async fn run(racers: &[Racer], what: &str, review: &Value, connections: usize) -
     Ok(table.print()?)
 }
 
-/// The calls of one racer in one round, and what they cost it.
-struct Turn {
-    round: Round,
-    calls: f64,
-    /// The duration in seconds.
-    took: f64,
-    /// The processor time of the server in seconds.
-    processor: f64,
-}
-
-impl Turn {
-    /// Calls on every connection concurrently, one call after another on each, for this long.
-    async fn take(
-        racer: &Racer,
-        reviews: &Reviews,
-        connections: usize,
-        length: Duration,
-    ) -> Result<Self> {
-        let mut callers = try_join_all((0..connections).map(|_| racer.connected())).await?;
-        let before = racer.processor_time()?;
-        let start = Instant::now();
-        let calling = callers.iter_mut().map(|caller| async move {
-            let (mut calls, mut reviews) = (Vec::new(), reviews.clone());
-            while start.elapsed() < length {
-                let request = reviews.next();
-                let sent = Instant::now();
-                call(racer, caller, request).await?;
-                calls.push(sent.elapsed());
-            }
-            anyhow::Ok(calls)
-        });
-        let calls = try_join_all(calling).await?.concat();
-        Ok(Self {
-            calls: u32::try_from(calls.len())?.into(),
-            round: Round::of(calls),
-            took: start.elapsed().as_secs_f64(),
-            processor: racer.processor_time()? - before,
-        })
-    }
-}
-
-/// Calls as an API server does: where the server has closed the connection, over a new one, whose
-/// time counts.
-async fn call(racer: &Racer, caller: &mut Caller, request: &[u8]) -> Result<()> {
-    if caller.call(request).await.is_err() {
-        *caller = racer.connected().await?;
-        caller.call(request).await?;
-    }
-    Ok(())
-}
-
 async fn hundred_thousand(racer: &Racer, reviews: &Reviews) -> Result<()> {
     let mut callers = try_join_all((0..CALLERS).map(|_| racer.connected())).await?;
     let calling = callers.iter_mut().map(|caller| async move {
         let mut reviews = reviews.clone();
         for _ in 0..CALLS / CALLERS {
-            call(racer, caller, reviews.next()).await?;
+            racer.call(caller, reviews.next()).await?;
         }
         anyhow::Ok(())
     });

@@ -19,6 +19,7 @@ use crate::caller::{Caller, SERVER_NAME};
 use crate::processor;
 use crate::resident::Resident;
 use crate::reviews::Reviews;
+use crate::turn::Serves;
 
 /// The time for Gatekeeper to find its CRDs and to compile its policy.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -176,21 +177,11 @@ impl Racer {
         })
     }
 
-    /// A connection of an API server.
-    pub(crate) async fn connected(&self) -> Result<Caller> {
-        Caller::connect(self.address, &self.authority).await
-    }
-
     /// Reviews like this one, as this server takes them.
     pub(crate) fn reviews(&self, review: &Value) -> Result<Reviews> {
         let evicts = review.pointer("/request/subResource").is_some();
         let path = if evicts { self.evictions } else { self.deletes };
         Reviews::of(path, review)
-    }
-
-    /// The processor time of all its threads since its start, in seconds.
-    pub(crate) fn processor_time(&self) -> Result<f64> {
-        processor::time(&self.pid()?, |_| true)
     }
 
     pub(crate) fn memory(&self) -> Result<Resident> {
@@ -236,6 +227,26 @@ impl Racer {
         );
         let allowed = answer.pointer("/response/allowed").and_then(Value::as_bool);
         allowed.with_context(|| format!("{} answers {answer}", self.name))
+    }
+}
+
+impl Serves for Racer {
+    async fn connected(&self) -> Result<Caller> {
+        Caller::connect(self.address, &self.authority).await
+    }
+
+    /// Calls as an API server does: where the server has closed the connection, over a new one,
+    /// whose time counts.
+    async fn call(&self, caller: &mut Caller, request: &[u8]) -> Result<()> {
+        if caller.call(request).await.is_err() {
+            *caller = self.connected().await?;
+            caller.call(request).await?;
+        }
+        Ok(())
+    }
+
+    fn processor_time(&self) -> Result<f64> {
+        processor::time(&self.pid()?, |_| true)
     }
 }
 

@@ -7,8 +7,6 @@ main := {
 	"response": response,
 }
 
-default response := {"allowed": false}
-
 response := {"uid": input.request.uid, "allowed": true} if not kept
 
 response := {
