@@ -147,15 +147,13 @@ struct Driver {
 impl Driver {
     /// The generation of the budget, and the request on it, by the cache.
     fn asked(&self) -> Option<(Option<i64>, Option<String>)> {
-        let ClusterRef { namespace, name } = &self.cluster;
-        let budget = self.run.watches.budgets.get(namespace, name)?;
+        let budget = self.run.watches.budgets.of(&self.cluster)?;
         Some((budget.metadata.generation, request(&budget)))
     }
 
     /// Whether a permission is open, by the cache.
     fn is_open(&self) -> bool {
-        let ClusterRef { namespace, name } = &self.cluster;
-        let budget = self.run.watches.budgets.get(namespace, name);
+        let budget = self.run.watches.budgets.of(&self.cluster);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
         let mut causes = status
             .into_iter()

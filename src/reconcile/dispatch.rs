@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Taint};
-use kube::{Resource as _, ResourceExt as _};
+use kube::Resource as _;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::enrol::{Bounds, Enrolment};
-use super::watches::Change;
+use super::watches::{Change, named};
 use super::workers::{Broke, RESYNC, Wake, Workers};
 use super::{Run, defragmentation, ledger_worker, replacement, rollout, status_worker};
 use crate::observe::{is_enrolled, opts_out};
@@ -200,9 +200,8 @@ impl Dispatch<'_> {
     /// Records the present state of a budget, or forgets everything about a budget that is gone.
     /// Returns whether the budget exists.
     fn sight(&self, cluster: &ClusterRef) -> bool {
-        let ClusterRef { namespace, name } = cluster;
         let run = self.run;
-        let Some(budget) = run.watches.budgets.get(namespace, name) else {
+        let Some(budget) = run.watches.budgets.of(cluster) else {
             run.observer.forget(cluster);
             return false;
         };
@@ -226,24 +225,24 @@ impl Dispatch<'_> {
     /// or to give up, for which every cluster is looked at: a property changed that matters, or an
     /// enrolled StatefulSet still has no budget. StatefulSets write their status often.
     fn sight_set(&mut self, cluster: &ClusterRef) -> bool {
-        let ClusterRef { namespace, name } = cluster;
         let watches = &self.run.watches;
-        let set = watches.stateful_sets.get(namespace, name);
+        let set = watches.stateful_sets.of(cluster);
         let Some(sight) = set.map(|set| SetSight::of(&set)) else {
             return self.sets.remove(cluster).is_some();
         };
         let changed = self.sets.insert(cluster.clone(), sight) != Some(sight);
         let waits = sight.is_enrolled && !sight.terminates;
-        changed || (waits && watches.budgets.get(namespace, name).is_none())
+        changed || (waits && watches.budgets.of(cluster).is_none())
     }
 
     /// Records the present state of all StatefulSets, and has their update strategies checked.
     fn sight_all_sets(&mut self) {
         self.sets.clear();
         for set in self.run.watches.stateful_sets.all() {
-            let cluster = ClusterRef::new(set.namespace().unwrap_or_default(), set.name_any());
-            self.sets.insert(cluster.clone(), SetSight::of(&set));
-            self.run.strategies.add(cluster);
+            if let Some(cluster) = named(set.as_ref()) {
+                self.sets.insert(cluster.clone(), SetSight::of(&set));
+                self.run.strategies.add(cluster);
+            }
         }
     }
 
@@ -349,8 +348,7 @@ fn broke(run: &Arc<Run>) -> Broke {
             "what is done for one cluster broke off: a bug, so report it; other clusters are looked after as ever"
         );
         run.metrics.duty_broke(duty);
-        let ClusterRef { namespace, name } = cluster;
-        if let Some(budget) = run.watches.budgets.get(namespace, name) {
+        if let Some(budget) = run.watches.budgets.of(cluster) {
             run.events.notify(Notice {
                 regarding: budget.object_ref(&()),
                 severity: Severity::Warning,

@@ -157,11 +157,10 @@ impl Run {
     /// Whether a ledger needs no write, by the caches: no grant is open, and the ledger is trusted
     /// under the present webhooks.
     fn is_quiet(&self, cluster: &ClusterRef) -> bool {
-        let ClusterRef { namespace, name } = cluster;
-        let Some(budget) = self.watches.budgets.get(namespace, name) else {
+        let Some(budget) = self.watches.budgets.of(cluster) else {
             return false;
         };
-        let force = self.force(namespace);
+        let force = self.force(&cluster.namespace);
         let status = budget.status.as_ref();
         status.is_none_or(|status| status.grants.is_empty())
             && trust_record(&budget).is_settled(force.as_deref().ok())

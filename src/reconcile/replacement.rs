@@ -123,8 +123,7 @@ struct Driver {
 impl Driver {
     /// Whether a replacement is under way, by the cache.
     fn is_open(&self) -> bool {
-        let ClusterRef { namespace, name } = &self.cluster;
-        let budget = self.run.watches.budgets.get(namespace, name);
+        let budget = self.run.watches.budgets.of(&self.cluster);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
         status.is_some_and(|s| s.replacements.iter().any(|r| r.finished.is_none()))
     }

@@ -135,13 +135,12 @@ impl Driver {
 
     /// Whether the caches show something to do.
     fn has_work(&self) -> bool {
-        let ClusterRef { namespace, name } = &self.cluster;
         let watches = &self.run.watches;
-        let Some(set) = watches.stateful_sets.get(namespace, name) else {
+        let Some(set) = watches.stateful_sets.of(&self.cluster) else {
             return false;
         };
-        let budget = watches.budgets.get(namespace, name);
-        let pod = |pod: &str| watches.pods.get(namespace, pod);
+        let budget = watches.budgets.of(&self.cluster);
+        let pod = |pod: &str| watches.pods.get(&self.cluster.namespace, pod);
         work::is_there(&set, budget.as_deref(), self.is_ours(&set), pod)
     }
 

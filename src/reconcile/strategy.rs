@@ -24,6 +24,7 @@ use tracing::{error, info, warn};
 
 use super::Run;
 use super::enrol::Bounds;
+use super::watches::named;
 use super::workers::RESYNC;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::api::{StrategyChoice, UpdateStrategyStatus, Updater};
@@ -184,16 +185,10 @@ pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
                 run.watches.stateful_sets.all()
             } else {
                 changed.extend(due);
-                let cached = |cluster: &ClusterRef| {
-                    let ClusterRef { namespace, name } = cluster;
-                    run.watches.stateful_sets.get(namespace, name)
-                };
+                let cached = |cluster| run.watches.stateful_sets.of(cluster);
                 changed.iter().filter_map(cached).collect()
             };
-            let guarded = |cluster: &ClusterRef| {
-                let ClusterRef { namespace, name } = cluster;
-                run.watches.budgets.get(namespace, name).is_some()
-            };
+            let guarded = |cluster: &ClusterRef| run.watches.budgets.of(cluster).is_some();
             due = repairer.due(&sets, guarded);
             let (ready, wait) = backoffs.take(&due, run.clock.instant());
             next = wait.unwrap_or(RESYNC).min(RESYNC);
@@ -273,7 +268,7 @@ impl Repairer {
         guarded: impl Fn(&ClusterRef) -> bool,
     ) -> Vec<ClusterRef> {
         let due = sets.iter().filter_map(|set| {
-            let cluster = ClusterRef::new(set.namespace()?, set.name_any());
+            let cluster = named(set.as_ref())?;
             if !self.bounds.contain(&cluster.namespace) || set.meta().deletion_timestamp.is_some() {
                 return None;
             }

@@ -13,6 +13,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, Error, ResourceExt as _};
 use serde_json::{Value, json};
 
+use super::watches::named;
 use super::{MANAGER, companion, strategy};
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::observe::{is_held, named_after};
@@ -143,9 +144,7 @@ pub async fn update_strategies(client: &Client) -> Result<Vec<String>, Error> {
                 .contains_key(names::PREVIOUS_UPDATE_STRATEGY);
             remembers && !leaves
         });
-        let changed =
-            changed.filter_map(|set| Some(ClusterRef::new(set.namespace()?, set.name_any())));
-        Ok::<Vec<ClusterRef>, Error>(changed.collect())
+        Ok::<Vec<ClusterRef>, Error>(changed.filter_map(|set| named(&set)).collect())
     };
     for cluster in changed().await? {
         // Somebody else wrote it or deleted it: the next pass sees.

@@ -114,6 +114,11 @@ where
         self.0.iter().find_map(|store| store.get(&key))
     }
 
+    /// The object with the namespace and the name of a cluster.
+    pub(super) fn of(&self, cluster: &ClusterRef) -> Option<Arc<K>> {
+        self.get(&cluster.namespace, &cluster.name)
+    }
+
     /// The objects for which `holds` is true.
     pub(super) fn filter(&self, holds: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
         self.0
@@ -167,7 +172,7 @@ impl Watches {
     pub(super) fn same_etcd(&self, id: &String) -> Vec<ClusterRef> {
         let mut clusters = self.same_etcd.of(id);
         clusters.retain(|cluster| {
-            let budget = self.budgets.get(&cluster.namespace, &cluster.name);
+            let budget = self.budgets.of(cluster);
             budget.as_deref().and_then(cluster_id) == Some(id)
         });
         clusters
@@ -225,7 +230,8 @@ fn cluster_id(budget: &QuorumDisruptionBudget) -> Option<&String> {
     budget.status.as_ref()?.cluster_id.as_ref()
 }
 
-fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
+/// The cluster whose StatefulSet has the namespace and the name of this object.
+pub(super) fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
     let meta = object.meta();
     Some(ClusterRef::new(meta.namespace.clone()?, meta.name.clone()?))
 }

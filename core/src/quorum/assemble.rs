@@ -329,9 +329,8 @@ impl MemberSources<'_, '_> {
     }
 
     fn is_foreign(&self, status: &Status) -> bool {
-        self.consensus.cluster.is_some_and(|agreed| {
-            agreed.on != status.cluster_id && self.consensus.outvotes(agreed.votes)
-        })
+        let agreed = self.consensus.cluster.map(|agreed| agreed.on);
+        self.consensus.is_backed() && agreed != Some(status.cluster_id)
     }
 }
 

@@ -66,7 +66,7 @@ use crate::replica::{doctored, scene};
 use crate::scenario::Scenario;
 use crate::set::Set;
 use crate::settler;
-use crate::state::{Listed, Member, Out, Phase, State};
+use crate::state::{Budget, Listed, Member, Out, Phase, State};
 use crate::truth;
 use crate::{replacement, volumes};
 
@@ -148,16 +148,21 @@ fn settles(scenario: &Scenario, state: &State) -> bool {
     false
 }
 
+/// The budget, if nothing in it keeps a member that could be spared: no permission is open, its
+/// ledger is trusted, and no scale-out is young, for which room is kept for the voter that may be
+/// added.
+fn unhindered(state: &State) -> Option<&Budget> {
+    state.budget.as_ref().filter(|budget| {
+        let young = budget.expected.is_young(state.replicas);
+        budget.granted().is_empty() && budget.trust.untrusted_for.is_none() && !young
+    })
+}
+
 /// Whether no member is refused that could be spared.
 fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
-    let Some(budget) = &state.budget else {
+    let Some(budget) = unhindered(state) else {
         return true;
     };
-    // While a scale-out is young, room is kept for the voter that may be added.
-    let young = budget.expected.is_young(state.replicas);
-    if !budget.granted().is_empty() || budget.trust.untrusted_for.is_some() || young {
-        return true;
-    }
     let up = truth::serving(state);
     let needed = truth::needed(state, scenario).max(majority(u32::from(budget.expected.voters)));
     let spare = up.count().saturating_sub(needed);
@@ -182,14 +187,9 @@ fn nobody_waits_for_nothing(scenario: &Scenario, state: &State) -> bool {
 
 /// Whether every member that does not run and is not needed would be let go.
 fn the_dead_may_go(scenario: &Scenario, state: &State) -> bool {
-    let Some(budget) = &state.budget else {
+    let Some(budget) = unhindered(state) else {
         return true;
     };
-    // While a scale-out is young, room is kept for the voter that may be added.
-    let young = budget.expected.is_young(state.replicas);
-    if !budget.granted().is_empty() || budget.trust.untrusted_for.is_some() || young {
-        return true;
-    }
     let needed = truth::needed(state, scenario).max(majority(u32::from(budget.expected.voters)));
     let others_suffice = truth::serving(state).count() >= needed;
     let dead = state.which(|member| match member.phase {
