@@ -117,7 +117,7 @@ impl World {
     /// again, as drains do. The first cause of such a refusal is a machine that stalls for half a
     /// second, the second is a test that asks quickly. A refusal with an `expected` message is
     /// returned at once.
-    async fn judged(
+    pub(crate) async fn judged(
         &self,
         by: By,
         pod: &str,

@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, EvictParams};
+use kube::api::EvictParams;
 use kube::runtime::wait::await_condition;
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::eventually;
@@ -24,33 +24,27 @@ async fn the_grant_of_a_replica_that_was_killed_settles_and_the_other_replica_an
     let pod = world.etcd.leader().await?;
     let other = world.etcd.followers().await?.pop().context("no follower")?;
     world.gate.balancer().pin(0);
-    let pods = world.pods();
-    let asked = pod.clone();
-    let delete = tokio::spawn(async move {
-        pods.delete(&asked, &DeleteParams::default())
-            .await
-            .map(drop)
-    });
     let granted = |budget: Option<&QuorumDisruptionBudget>| {
         let status = budget.and_then(|budget| budget.status.as_ref());
         status.is_some_and(|status| !status.grants.is_empty())
     };
-    tokio::time::timeout(
-        SOON,
-        await_condition(world.budgets(), world.etcd.name(), granted),
-    )
-    .await
-    .context("no grant")??;
-    world.gate.replica(0).kill().await?;
-    world.gate.balancer().unpin();
-    let answer = delete.await?;
+    let killed_once_granted = async {
+        let granted = await_condition(world.budgets(), world.etcd.name(), granted);
+        let granted = tokio::time::timeout(SOON, granted).await;
+        granted.context("no grant")??;
+        world.gate.replica(0).kill().await?;
+        world.gate.balancer().unpin();
+        anyhow::Ok(())
+    };
+    let delete = world.judged(By::Delete, &pod, |_| false);
+    let (answer, killed) = tokio::join!(delete, killed_once_granted);
+    killed.with_context(|| format!("the delete was answered with {answer:?}"))?;
 
     // It is not known whether the request was carried out, so its grant counts.
-    let (code, message) = refusal(world.delete(&other).await)?;
-    ensure!(
-        code == 429 && message.contains(&pod),
-        "{code}: {message} (the first was answered with {answer:?})"
-    );
+    world
+        .has_to_wait_by(By::Delete, &other, &[&pod])
+        .await
+        .with_context(|| format!("the first was answered with {answer:?}"))?;
     world.whole().await?;
     world.lets_go(By::Delete, &other).await?;
     world.close().await
