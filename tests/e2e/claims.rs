@@ -88,11 +88,9 @@ async fn one_claim_of_a_dead_member_goes_and_the_namespace_with_all_of_them() ->
     broken.mend();
     world.etcd.serves("etcd-2", SOON).await?;
     // Its data goes with its pod, so it does not count.
-    let (code, message) = refusal(world.delete("etcd-1").await)?;
-    ensure!(
-        code == 429 && message.contains("etcd-2"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-1", &["etcd-2"])
+        .await?;
     world.delete_namespace().await?;
     world.close().await
 }
@@ -172,7 +170,7 @@ async fn a_claim_that_was_marked_before_the_enrolment_keeps_its_pod() -> Result<
     })
     .await?;
     lift(&world, "statefulset", "single").await?;
-    world.delete("single-0").await?;
+    world.lets_go(By::Delete, "single-0").await?;
     world.close().await
 }
 

@@ -107,11 +107,9 @@ async fn a_budget_that_asks_for_readiness_judges_by_it_and_says_that_this_is_wea
     })
     .await?;
     world.etcd.serves("etcd-2", SOON).await?;
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains("etcd-2 (its pod is not ready)"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &["etcd-2 (its pod is not ready)"])
+        .await?;
     broken.mend();
 
     // From here on no member accepts the gate's certificate.
@@ -177,14 +175,12 @@ async fn an_expired_client_certificate_makes_nobody_dead_and_the_budget_names_it
     })
     .await?;
 
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains("certificate expired"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &["certificate expired"])
+        .await?;
 
     world.etcd.rotate_client_certificate().await?;
     // The first call after the renewal already uses the new certificate.
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.close().await
 }

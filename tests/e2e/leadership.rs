@@ -18,7 +18,7 @@ const ELECTION_TIMEOUT: Duration = Duration::from_secs(1);
 async fn leadership_has_moved_before_the_leader_is_told_to_go() -> Result<()> {
     let world = World::new("leader-moves").await?;
     let held = Held::leader(&world).await?;
-    world.evict(held.pod()).await?;
+    world.lets_go(By::Eviction, held.pod()).await?;
     held.has_handed_over().await?;
     held.release().await?;
     world.close().await

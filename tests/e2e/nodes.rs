@@ -27,11 +27,9 @@ async fn a_pod_of_a_lost_node_is_not_forced_away_until_the_node_is_out_of_servic
         code == 403 && message.contains("out-of-service"),
         "{code}: {message}"
     );
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains("etcd-2"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &["etcd-2"])
+        .await?;
 
     out_of_service(&world, &node).await?;
     force_away(&world, "etcd-2", &uid).await?;

@@ -27,11 +27,9 @@ async fn without_a_quorum_whoever_may_bring_it_back_waits() -> Result<()> {
     .await?;
     let (code, message) = refusal(world.evict("etcd-0").await)?;
     ensure!(code == 429, "{code}: {message}");
-    let (code, message) = refusal(world.delete("etcd-1").await)?;
-    ensure!(
-        code == 429 && message.contains("completes the majority"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-1", &["completes the majority"])
+        .await?;
     ensure!(world.granted().await?.is_empty(), "a refusal took a grant");
 
     drop(broken);
@@ -92,7 +90,7 @@ async fn an_override_on_the_set_lets_the_last_live_member_go_until_it_expires() 
     }
     let uid = world.etcd.pod_uid("etcd-0").await?;
     lift(&world, &in_minutes(10)?).await?;
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
 
     drop(broken);
     world.replaced("etcd-0", &uid).await?;

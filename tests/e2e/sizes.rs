@@ -27,11 +27,9 @@ async fn of_two_members_none_goes_without_an_override_on_its_pod() -> Result<()>
         .etcd(|etcd| etcd.replicas(2))
         .start()
         .await?;
-    let (code, message) = refusal(world.delete("etcd-0").await)?;
-    ensure!(
-        code == 429 && message.contains("policy.twoMembers"),
-        "{code}: {message}"
-    );
+    world
+        .has_to_wait_by(By::Delete, "etcd-0", &["policy.twoMembers"])
+        .await?;
     // The companion budget refuses as well.
     let (code, message) = refusal(world.evict("etcd-0").await)?;
     ensure!(code == 429, "{code}: {message}");
@@ -48,7 +46,7 @@ async fn of_two_members_none_goes_without_an_override_on_its_pod() -> Result<()>
         code == 429,
         "the override of etcd-0 let etcd-1 go: {message}"
     );
-    world.delete("etcd-0").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
     world.replaced("etcd-0", &uid).await?;
     world.whole().await?;
     world.close().await
