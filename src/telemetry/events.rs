@@ -27,6 +27,11 @@ const QUIET: Duration = Duration::from_secs(60);
 /// Most different Events whose last time is remembered.
 const REMEMBERED: usize = 4096;
 
+/// Most Events whose repetitions are counted in one Event. The recorder keeps each Event for six
+/// minutes and goes through all of them for the next: one for each of ten thousand clusters would
+/// take tens of megabytes after a start.
+const COUNTED: usize = 256;
+
 /// The longest note in bytes that the API server accepts.
 const NOTE_BYTES: usize = 1024;
 
@@ -81,7 +86,10 @@ impl Events {
         };
         let writer = Writer {
             notices,
-            recorder: Recorder::new(client, reporter),
+            recorder: Recorder::new(client.clone(), reporter.clone()),
+            client,
+            reporter,
+            counted: 0,
             repetitions: Repetitions::default(),
             metrics: Arc::clone(&metrics),
         };
@@ -100,7 +108,11 @@ impl Notices for Events {
 /// The task that writes notices to the API server, one after another.
 pub struct Writer {
     notices: mpsc::Receiver<Notice>,
+    client: Client,
+    reporter: Reporter,
     recorder: Recorder,
+    /// The number of Events that the recorder has written.
+    counted: usize,
     repetitions: Repetitions,
     metrics: Arc<Metrics>,
 }
@@ -115,7 +127,12 @@ impl Writer {
         }
     }
 
-    async fn write(&self, notice: Notice) {
+    async fn write(&mut self, notice: Notice) {
+        if self.counted == COUNTED {
+            self.recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+            self.counted = 0;
+        }
+        self.counted += 1;
         let Notice {
             regarding,
             severity,
