@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -211,7 +211,7 @@ impl Eyes {
         let before = page.status().cloned().unwrap_or_default();
         let after = self.shown(look, &page, &before);
         let state = state(page.budget(), &after);
-        run.metrics.clusters.state(&self.cluster, state);
+        run.metrics.clusters.state(&self.cluster, &state);
         let now = run.clock.instant();
         match report::urgency(&before, &after) {
             Urgency::None => return Ok(None),
@@ -366,10 +366,13 @@ impl Eyes {
 }
 
 /// The facts that the metrics show of a budget besides the numbers of its cluster.
-fn state(budget: &QuorumDisruptionBudget, status: &QuorumDisruptionBudgetStatus) -> ClusterState {
+fn state<'a>(
+    budget: &QuorumDisruptionBudget,
+    status: &'a QuorumDisruptionBudgetStatus,
+) -> ClusterState<'a> {
     let causes = status.grants.iter().flat_map(|grant| &grant.causes);
     let conditions = status.conditions.iter();
-    let conditions = conditions.map(|c| [&c.type_, &c.status, &c.reason].map(Clone::clone));
+    let conditions = conditions.map(|c| [&c.type_, &c.status, &c.reason].map(String::as_str));
     ClusterState {
         enforced: !budget.only_warns(),
         open_grants: i64::try_from(status.grants.len()).unwrap_or(i64::MAX),
@@ -384,11 +387,13 @@ fn reference(budget: &QuorumDisruptionBudget) -> ObjectReference {
 
 /// Whether a status shows a state whose duration a rule needs.
 pub(super) fn shows_unease(status: &QuorumDisruptionBudgetStatus) -> bool {
-    let unhealthy = status
-        .conditions
-        .iter()
-        .any(|c| c.type_ == condition::QUORUM_HEALTHY && c.status != "True");
+    let unhealthy = status.conditions.iter().any(is_unease);
     unhealthy || status.members.iter().any(|m| m.role == MemberRole::Learner)
+}
+
+/// Whether a condition shows a state whose duration a rule needs.
+pub(super) fn is_unease(condition: &Condition) -> bool {
+    condition.type_ == condition::QUORUM_HEALTHY && condition.status != "True"
 }
 
 /// The number of voters that a `PodDisruptionBudget` does not count although they serve or may

@@ -332,10 +332,10 @@ fn shown() -> Metrics {
     metrics.clusters.numbers(&cluster, numbers);
     let state = ClusterState {
         oldest_grant: Some(jiff::Timestamp::UNIX_EPOCH),
-        conditions: vec![["a", "a", "a"].map(str::to_owned)],
+        conditions: vec![["a", "a", "a"]],
         ..ClusterState::default()
     };
-    metrics.clusters.state(&cluster, state);
+    metrics.clusters.state(&cluster, &state);
     metrics
 }
 
@@ -358,6 +358,8 @@ fn every_metric_that_is_registered_is_in_the_exposition_and_in_the_table() {
         for (call, unit) in [
             ("registry.register(", ""),
             ("registry.register_with_unit(", "_seconds"),
+            (" gauge(", ""),
+            (" gauge_of_seconds(", "_seconds"),
         ] {
             let calls = text.split(call).skip(1);
             registered

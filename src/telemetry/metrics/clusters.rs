@@ -2,40 +2,18 @@
 //! and only for clusters that have a budget. A cluster has six numbers, and one series per
 //! condition of its budget, whose labels hold what the condition says now.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::family::Family;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder,
+};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::quorum::ClusterRef;
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClusterLabel {
-    namespace: String,
-    cluster: String,
-}
-
-impl From<&ClusterRef> for ClusterLabel {
-    fn from(cluster: &ClusterRef) -> Self {
-        Self {
-            namespace: cluster.namespace.clone(),
-            cluster: cluster.name.clone(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct ConditionLabel {
-    namespace: String,
-    cluster: String,
-    condition: String,
-    status: String,
-    reason: String,
-}
 
 /// The numbers of one cluster, as the status of its budget shows them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +28,7 @@ pub struct ClusterNumbers {
 
 /// The other facts of one cluster that its budget shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClusterState {
+pub struct ClusterState<'a> {
     /// Whether refusals are enforced, and not only reported.
     pub enforced: bool,
     /// The number of members with an open grant.
@@ -58,30 +36,59 @@ pub struct ClusterState {
     /// The time of the permission that was given first, of those that are open.
     pub oldest_grant: Option<jiff::Timestamp>,
     /// The type, the status and the reason of each condition.
-    pub conditions: Vec<[String; 3]>,
+    pub conditions: Vec<[&'a str; 3]>,
 }
 
-/// Whether this replica leads, and the conditions that it shows.
+/// The facts of one cluster, as they are kept for the next scrape.
+#[derive(Debug)]
+struct Facts {
+    enforced: bool,
+    open_grants: i64,
+    /// In seconds of Unix time.
+    oldest_grant: Option<f64>,
+    conditions: Box<[[Arc<str>; 3]]>,
+}
+
+/// The part of a cluster that is shown.
+#[derive(Debug, Default)]
+struct Cluster {
+    numbers: Option<ClusterNumbers>,
+    facts: Option<Facts>,
+}
+
+/// Whether this replica leads, and the clusters that it shows. Their series are written at each
+/// scrape: a gauge for each of them, of which ten thousand clusters have more than a hundred
+/// thousand, would take most of the memory.
 #[derive(Debug, Default)]
 struct Shown {
     leads: bool,
-    conditions: HashMap<ClusterRef, BTreeSet<ConditionLabel>>,
+    clusters: BTreeMap<ClusterRef, Cluster>,
+    /// The words of conditions, each once.
+    words: HashSet<Arc<str>>,
+}
+
+impl Shown {
+    fn word(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.words.get(word) {
+            return Arc::clone(known);
+        }
+        let word: Arc<str> = word.into();
+        self.words.insert(Arc::clone(&word));
+        word
+    }
+
+    /// The cluster that changes, if this replica leads.
+    fn cluster(&mut self, cluster: &ClusterRef) -> Option<&mut Cluster> {
+        self.leads
+            .then(|| self.clusters.entry(cluster.clone()).or_default())
+    }
 }
 
 /// Metrics of every cluster.
 #[derive(Debug, Default)]
 pub struct ClusterMetrics {
-    /// The lock is held while series of clusters change, so that none is left behind when
-    /// leadership ends.
-    shown: Mutex<Shown>,
     leader: Gauge,
-    disruptions_allowed: Family<ClusterLabel, Gauge>,
-    voters: Family<ClusterLabel, Gauge>,
-    serving: Family<ClusterLabel, Gauge>,
-    enforced: Family<ClusterLabel, Gauge>,
-    open_grants: Family<ClusterLabel, Gauge>,
-    oldest_grant: Family<ClusterLabel, Gauge<f64, AtomicU64>>,
-    conditions: Family<ConditionLabel, Gauge>,
+    shown: Arc<Mutex<Shown>>,
 }
 
 impl ClusterMetrics {
@@ -92,142 +99,169 @@ impl ClusterMetrics {
             "1 on the replica that leads: it writes observations and shows the clusters",
             metrics.leader.clone(),
         );
-        registry.register(
-            "cluster_disruptions_allowed",
-            "Disruptions that a cluster could take now",
-            metrics.disruptions_allowed.clone(),
-        );
-        registry.register(
-            "cluster_voters",
-            "Voters that count towards a cluster's majority",
-            metrics.voters.clone(),
-        );
-        registry.register(
-            "cluster_serving_voters",
-            "Voters of a cluster that proved to take part in quorum",
-            metrics.serving.clone(),
-        );
-        registry.register(
-            "cluster_enforced",
-            "1 where refusals are enforced, 0 where a cluster's budget only warns",
-            metrics.enforced.clone(),
-        );
-        registry.register(
-            "cluster_open_grants",
-            "Members of a cluster that have a permission to go which is still open",
-            metrics.open_grants.clone(),
-        );
-        registry.register_with_unit(
-            "cluster_oldest_grant_timestamp",
-            "When the oldest open permission of a cluster was given, Unix time; absent without one",
-            Unit::Seconds,
-            metrics.oldest_grant.clone(),
-        );
-        registry.register(
-            "cluster_condition",
-            "1 for what each condition of a cluster's budget says now: its status and its reason",
-            metrics.conditions.clone(),
-        );
+        registry.register_collector(Box::new(Series(Arc::clone(&metrics.shown))));
         metrics
     }
 
     /// Shows whether this replica leads. One that does not lead shows no clusters, since it does
     /// not see them change.
     pub fn leads(&self, leads: bool) {
-        let mut shown = self.shown();
+        let mut shown = lock(&self.shown);
         shown.leads = leads;
         self.leader.set(leads.into());
         if !leads {
-            shown.conditions.clear();
-            self.disruptions_allowed.clear();
-            self.voters.clear();
-            self.serving.clear();
-            self.enforced.clear();
-            self.open_grants.clear();
-            self.oldest_grant.clear();
-            self.conditions.clear();
+            shown.clusters = BTreeMap::new();
         }
     }
 
     /// Shows the numbers of a cluster, if this replica leads.
     pub fn numbers(&self, cluster: &ClusterRef, numbers: ClusterNumbers) {
-        let ClusterNumbers {
-            disruptions_allowed,
-            voters,
-            serving,
-        } = numbers;
-        let shown = self.shown();
-        if !shown.leads {
-            return;
+        if let Some(cluster) = lock(&self.shown).cluster(cluster) {
+            cluster.numbers = Some(numbers);
         }
-        let labels = ClusterLabel::from(cluster);
-        self.disruptions_allowed
-            .get_or_create(&labels)
-            .set(disruptions_allowed);
-        self.voters.get_or_create(&labels).set(voters);
-        self.serving.get_or_create(&labels).set(serving);
     }
 
     /// Shows the other facts of a cluster, if this replica leads.
-    pub fn state(&self, cluster: &ClusterRef, state: ClusterState) {
-        let ClusterState {
-            enforced,
-            open_grants,
-            oldest_grant,
-            conditions,
-        } = state;
-        let mut shown = self.shown();
-        if !shown.leads {
-            return;
-        }
-        let labels = ClusterLabel::from(cluster);
-        self.enforced.get_or_create(&labels).set(enforced.into());
-        self.open_grants.get_or_create(&labels).set(open_grants);
-        match oldest_grant {
-            Some(at) => {
-                let at = at.as_duration().as_secs_f64();
-                self.oldest_grant.get_or_create(&labels).set(at);
-            }
-            None => {
-                self.oldest_grant.remove(&labels);
-            }
-        }
-        let conditions = conditions.into_iter();
-        let conditions = conditions.map(|[condition, status, reason]| ConditionLabel {
-            namespace: cluster.namespace.clone(),
-            cluster: cluster.name.clone(),
-            condition,
-            status,
-            reason,
-        });
-        let now: BTreeSet<ConditionLabel> = conditions.collect();
-        for condition in &now {
-            self.conditions.get_or_create(condition).set(1);
-        }
-        let before = shown.conditions.insert(cluster.clone(), now.clone());
-        for gone in before.unwrap_or_default().difference(&now) {
-            self.conditions.remove(gone);
+    pub fn state(&self, cluster: &ClusterRef, state: &ClusterState<'_>) {
+        let mut shown = lock(&self.shown);
+        let conditions = state.conditions.iter();
+        let conditions = conditions.map(|condition| condition.map(|word| shown.word(word)));
+        let conditions = conditions.collect();
+        if let Some(cluster) = shown.cluster(cluster) {
+            let oldest_grant = state.oldest_grant;
+            cluster.facts = Some(Facts {
+                enforced: state.enforced,
+                open_grants: state.open_grants,
+                oldest_grant: oldest_grant.map(|at| at.as_duration().as_secs_f64()),
+                conditions,
+            });
         }
     }
 
     /// Removes a cluster whose budget is gone.
     pub fn forget(&self, cluster: &ClusterRef) {
-        let mut shown = self.shown();
-        let labels = ClusterLabel::from(cluster);
-        self.disruptions_allowed.remove(&labels);
-        self.voters.remove(&labels);
-        self.serving.remove(&labels);
-        self.enforced.remove(&labels);
-        self.open_grants.remove(&labels);
-        self.oldest_grant.remove(&labels);
-        for gone in shown.conditions.remove(cluster).unwrap_or_default() {
-            self.conditions.remove(&gone);
-        }
+        lock(&self.shown).clusters.remove(cluster);
     }
+}
 
-    fn shown(&self) -> std::sync::MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shown: &Mutex<Shown>) -> MutexGuard<'_, Shown> {
+    shown.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The series of all clusters, at each scrape.
+#[derive(Debug)]
+struct Series(Arc<Mutex<Shown>>);
+
+impl Collector for Series {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let shown = lock(&self.0);
+        let clusters = shown.clusters.iter();
+        let numbers = clusters
+            .clone()
+            .filter_map(|(cluster, shown)| Some((labels(cluster), shown.numbers.as_ref()?)));
+        let facts =
+            clusters.filter_map(|(cluster, shown)| Some((labels(cluster), shown.facts.as_ref()?)));
+        let encoder = &mut encoder;
+        gauge(
+            "cluster_disruptions_allowed",
+            "Disruptions that a cluster could take now",
+            numbers.clone().map(|(of, n)| (of, n.disruptions_allowed)),
+            encoder,
+        )?;
+        gauge(
+            "cluster_voters",
+            "Voters that count towards a cluster's majority",
+            numbers.clone().map(|(of, n)| (of, n.voters)),
+            encoder,
+        )?;
+        gauge(
+            "cluster_serving_voters",
+            "Voters of a cluster that proved to take part in quorum",
+            numbers.map(|(of, n)| (of, n.serving)),
+            encoder,
+        )?;
+        gauge(
+            "cluster_enforced",
+            "1 where refusals are enforced, 0 where a cluster's budget only warns",
+            facts.clone().map(|(of, f)| (of, i64::from(f.enforced))),
+            encoder,
+        )?;
+        gauge(
+            "cluster_open_grants",
+            "Members of a cluster that have a permission to go which is still open",
+            facts.clone().map(|(of, f)| (of, f.open_grants)),
+            encoder,
+        )?;
+        gauge_of_seconds(
+            "cluster_oldest_grant_timestamp",
+            "When the oldest open permission of a cluster was given, Unix time; absent without one",
+            facts
+                .clone()
+                .filter_map(|(of, f)| Some((of, f.oldest_grant?))),
+            encoder,
+        )?;
+        let conditions = facts.flat_map(|([namespace, cluster], facts)| {
+            let conditions = facts.conditions.iter();
+            conditions.map(move |[condition, status, reason]| {
+                let labels = [
+                    namespace,
+                    cluster,
+                    ("condition", &**condition),
+                    ("status", &**status),
+                    ("reason", &**reason),
+                ];
+                (labels, 1)
+            })
+        });
+        gauge(
+            "cluster_condition",
+            "1 for what each condition of a cluster's budget says now: its status and its reason",
+            conditions,
+            encoder,
+        )
     }
+}
+
+fn labels(cluster: &ClusterRef) -> [(&str, &str); 2] {
+    [
+        ("namespace", &cluster.namespace),
+        ("cluster", &cluster.name),
+    ]
+}
+
+fn gauge<L: EncodeLabelSet, N: EncodeGaugeValue>(
+    name: &str,
+    help: &str,
+    series: impl Iterator<Item = (L, N)>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> std::fmt::Result {
+    written(
+        encoder.encode_descriptor(name, help, None, MetricType::Gauge)?,
+        series,
+    )
+}
+
+fn gauge_of_seconds<L: EncodeLabelSet, N: EncodeGaugeValue>(
+    name: &str,
+    help: &str,
+    series: impl Iterator<Item = (L, N)>,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> std::fmt::Result {
+    let unit = Some(&Unit::Seconds);
+    written(
+        encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?,
+        series,
+    )
+}
+
+fn written<L: EncodeLabelSet, N: EncodeGaugeValue>(
+    mut gauge: MetricEncoder<'_>,
+    series: impl Iterator<Item = (L, N)>,
+) -> std::fmt::Result {
+    for (labels, number) in series {
+        gauge.encode_family(&labels)?.encode_gauge(&number)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -241,12 +275,12 @@ mod tests {
         serving: 2,
     };
 
-    fn state(status: &str, reason: &str) -> ClusterState {
+    fn state<'a>(status: &'a str, reason: &'a str) -> ClusterState<'a> {
         ClusterState {
             enforced: true,
             open_grants: 1,
             oldest_grant: Some(jiff::Timestamp::from_second(1_800_000_000).unwrap()),
-            conditions: vec![["QuorumHealthy", status, reason].map(str::to_owned)],
+            conditions: vec![["QuorumHealthy", status, reason]],
         }
     }
 
@@ -267,10 +301,10 @@ mod tests {
         metrics.clusters.numbers(&cluster, NUMBERS);
         metrics
             .clusters
-            .state(&cluster, state("True", "AllServing"));
+            .state(&cluster, &state("True", "AllServing"));
         metrics
             .clusters
-            .state(&cluster, state("False", "QuorumLost"));
+            .state(&cluster, &state("False", "QuorumLost"));
         let of = r#"{namespace="ns",cluster="etcd"}"#;
         let expected = [
             format!("quorumgate_cluster_disruptions_allowed{of} 1"),
@@ -287,7 +321,7 @@ mod tests {
             open_grants: 0,
             ..state("True", "AllServing")
         };
-        metrics.clusters.state(&cluster, settled);
+        metrics.clusters.state(&cluster, &settled);
         assert!(!series(&metrics).join("\n").contains("oldest_grant"));
     }
 
@@ -299,7 +333,7 @@ mod tests {
         metrics.clusters.numbers(&cluster, NUMBERS);
         metrics
             .clusters
-            .state(&cluster, state("True", "AllServing"));
+            .state(&cluster, &state("True", "AllServing"));
         metrics.clusters.forget(&cluster);
         assert_eq!(series(&metrics), [""; 0]);
     }
@@ -312,7 +346,7 @@ mod tests {
             metrics.clusters.numbers(&cluster, NUMBERS);
             metrics
                 .clusters
-                .state(&cluster, state("True", "AllServing"));
+                .state(&cluster, &state("True", "AllServing"));
         };
         show();
         assert_eq!(series(&metrics), [""; 0]);
@@ -324,7 +358,7 @@ mod tests {
         metrics.clusters.leads(true);
         metrics
             .clusters
-            .state(&cluster, state("False", "QuorumLost"));
+            .state(&cluster, &state("False", "QuorumLost"));
         assert_eq!(series(&metrics).len(), 4);
     }
 }
