@@ -4,7 +4,7 @@
 //! to, the process ends, and Kubernetes starts it again. A replica without such a task would look
 //! healthy: it would stay ready and keep its Lease while it does not watch, settle or roll out.
 //!
-//! A task for one cluster is begun again instead, after a pause. The objects of a cluster are
+//! A duty for one cluster is begun again instead, after a pause. The objects of a cluster are
 //! written by its owner; if a panic that they cause ended the process, one tenant could end every
 //! replica for as long as such an object exists. Other clusters are not affected.
 #![allow(
@@ -18,7 +18,8 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures::FutureExt as _;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -156,20 +157,28 @@ impl Supervisor {
         });
     }
 
-    /// Starts a task for one cluster that never returns by itself. The task is dropped when `asked`
-    /// is cancelled. When it ends before that, `broke` is told how and after which pause `begin`
-    /// starts it again.
-    pub fn spawn_again<D>(
+    /// Starts duties that never return by themselves, all in one task. The task is dropped when
+    /// `asked` is cancelled. When a duty ends before that, `broke` is told its name, how it ended,
+    /// and after which pause it begins again.
+    pub fn spawn_duties<B, D>(
         &self,
         task: impl Into<Cow<'static, str>>,
         asked: CancellationToken,
-        begin: impl FnMut() -> D + Send + 'static,
-        broke: impl FnMut(&TaskEnd, Duration) + Send + 'static,
+        duties: impl IntoIterator<Item = (&'static str, B)>,
+        broke: impl Fn(&'static str, &TaskEnd, Duration) + Clone + Send + 'static,
     ) where
+        B: FnMut() -> D + Send + 'static,
         D: Future<Output = ()> + Send + 'static,
     {
-        // There are thousands of these, and each layer around a future holds room for it twice.
-        self.spawn_endless(task, asked, repeat(begin, broke).boxed());
+        let duties = duties.into_iter().map(|(name, begin)| {
+            let broke = broke.clone();
+            repeat(begin, move |how: &TaskEnd, pause| broke(name, how, pause))
+        });
+        // There are tens of thousands of duties. One task of their own for each would be a
+        // kilobyte more, and each layer around a future holds room for it twice.
+        let mut duties: FuturesUnordered<_> = duties.collect();
+        let all = async move { while duties.next().await.is_some() {} };
+        self.spawn_endless(task, asked, all.boxed());
     }
 
     /// Starts a piece of work for one cluster that ends by itself, and that

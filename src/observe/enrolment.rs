@@ -24,8 +24,12 @@ pub fn labels_enrol(labels: &BTreeMap<String, String>) -> bool {
 /// Whether the StatefulSet's label keeps the gate from enrolling it, whatever operator made it. A
 /// budget that a person wrote counts all the same.
 pub fn opts_out(set: &StatefulSet) -> bool {
-    let labels = set.metadata.labels.as_ref();
-    labels.is_some_and(|labels| is(labels, names::ENROLL, names::FALSE))
+    set.metadata.labels.as_ref().is_some_and(labels_opt_out)
+}
+
+/// Whether these labels keep the gate from enrolling a StatefulSet.
+pub fn labels_opt_out(labels: &BTreeMap<String, String>) -> bool {
+    is(labels, names::ENROLL, names::FALSE)
 }
 
 /// Whether these are the labels of a StatefulSet of etcd-druid, or of one of its pods.

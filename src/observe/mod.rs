@@ -47,7 +47,7 @@ pub use access::{Access, Transport};
 pub use belonging::{is_stateful_set, named_after};
 pub use claims::{ClaimIdentity, PodData};
 pub use containers::{etcd_history, which_is_etcd};
-pub use enrolment::{is_enrolled, labels_enrol, opts_out};
+pub use enrolment::{is_enrolled, labels_enrol, labels_opt_out, opts_out};
 pub use error::ObserveError;
 pub use identify::Identity;
 pub use identity::{is_held, membership};

@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::Resource as _;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -14,10 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::enrol::{Bounds, Enrolment};
-use super::watches::{Change, named};
+use super::watches::{Change, SetSight};
 use super::workers::{Broke, RESYNC, Wake, Workers};
 use super::{Run, defragmentation, ledger_worker, replacement, rollout, status_worker};
-use crate::observe::{is_enrolled, opts_out};
 use crate::quorum::ClusterRef;
 use crate::supervise::Supervisor;
 use crate::telemetry::events::{Notice, Severity};
@@ -38,24 +36,6 @@ struct Dispatch<'a> {
     enrol_at: Instant,
     nodes: HashMap<String, NodeSight>,
     sets: HashMap<ClusterRef, SetSight>,
-}
-
-/// The properties of a StatefulSet that matter for enrolment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SetSight {
-    is_enrolled: bool,
-    opts_out: bool,
-    terminates: bool,
-}
-
-impl SetSight {
-    fn of(set: &StatefulSet) -> Self {
-        Self {
-            is_enrolled: is_enrolled(set),
-            opts_out: opts_out(set),
-            terminates: set.metadata.deletion_timestamp.is_some(),
-        }
-    }
 }
 
 /// The properties of a node that matter for its pods.
@@ -227,7 +207,7 @@ impl Dispatch<'_> {
     fn sight_set(&mut self, cluster: &ClusterRef) -> bool {
         let watches = &self.run.watches;
         let set = watches.stateful_sets.of(cluster);
-        let Some(sight) = set.map(|set| SetSight::of(&set)) else {
+        let Some(sight) = set.map(|set| set.sight) else {
             return self.sets.remove(cluster).is_some();
         };
         let changed = self.sets.insert(cluster.clone(), sight) != Some(sight);
@@ -238,12 +218,11 @@ impl Dispatch<'_> {
     /// Records the present state of all StatefulSets, and has their update strategies checked.
     fn sight_all_sets(&mut self) {
         self.sets.clear();
-        for set in self.run.watches.stateful_sets.all() {
-            if let Some(cluster) = named(set.as_ref()) {
-                self.sets.insert(cluster.clone(), SetSight::of(&set));
-                self.run.strategies.add(cluster);
-            }
-        }
+        self.run.watches.stateful_sets.each(|place, set| {
+            let cluster = place.cluster();
+            self.sets.insert(cluster.clone(), set.sight);
+            self.run.strategies.add(cluster);
+        });
     }
 
     /// Records the present state of a node. Returns whether a property changed that matters for its
@@ -265,9 +244,11 @@ impl Dispatch<'_> {
         if !self.sight_node(name) {
             return;
         }
-        let pods = &self.run.watches.pods;
-        let here = pods.filter(|pod| pod.node() == Some(name));
-        for cluster in here.iter().filter_map(|pod| pod.cluster()) {
+        let here = self
+            .run
+            .watches
+            .clusters_of_pods(|pod| pod.node() == Some(name));
+        for cluster in here {
             if let Some(wake) = self.workers.of(&cluster) {
                 wake.observer();
                 // The node decides whether a silent member counts as down.
@@ -287,8 +268,9 @@ impl Dispatch<'_> {
     }
 
     fn keep(&mut self) {
-        let budgets = self.run.watches.budgets.all();
-        let clusters: Vec<ClusterRef> = budgets.iter().map(|budget| budget.cluster()).collect();
+        let mut clusters = Vec::new();
+        let budgets = &self.run.watches.budgets;
+        budgets.each(|place, _| clusters.push(place.cluster()));
         self.workers.keep(&clusters, duties(self.run));
     }
 
@@ -360,27 +342,4 @@ fn broke(run: &Arc<Run>) -> Broke {
             });
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use k8s_openapi::api::apps::v1::StatefulSetStatus;
-
-    use super::*;
-    use crate::api::names;
-
-    #[test]
-    fn a_status_of_a_stateful_set_asks_for_no_enrolment() {
-        let mut set = StatefulSet::default();
-        let before = SetSight::of(&set);
-        set.status = Some(StatefulSetStatus {
-            ready_replicas: Some(3),
-            ..StatefulSetStatus::default()
-        });
-        set.metadata.resource_version = Some("7".into());
-        assert_eq!(SetSight::of(&set), before);
-        let label = (names::ENROLL.to_owned(), "true".to_owned());
-        set.metadata.labels = Some([label].into());
-        assert_ne!(SetSight::of(&set), before);
-    }
 }

@@ -25,11 +25,10 @@ use tracing::{info, warn};
 
 use super::MANAGER;
 use super::in_force::is_gated;
-use super::slim_pod::SlimPod;
 use super::undo;
-use super::watches::Watches;
+use super::watches::{SetSight, SlimPod, Watches};
 use crate::api::{Enforcement, QuorumDisruptionBudget, names};
-use crate::observe::{is_enrolled, named_after, opts_out};
+use crate::observe::{named_after, opts_out};
 use crate::quorum::ClusterRef;
 
 /// The namespaces in which the gate acts.
@@ -72,10 +71,10 @@ struct Work {
 /// The cached objects that enrolment depends on. They may be of ten thousand clusters, so only the
 /// results are copied.
 struct Cached<'a> {
-    sets: &'a [Arc<StatefulSet>],
+    sets: &'a [(ClusterRef, SetSight)],
     budgets: &'a [Arc<QuorumDisruptionBudget>],
-    /// The pods, which are read only if a budget has lost its StatefulSet.
-    pods: &'a dyn Fn() -> Vec<Arc<SlimPod>>,
+    /// The clusters that have pods, which are searched only if a budget has lost its StatefulSet.
+    with_pods: &'a dyn Fn() -> BTreeSet<ClusterRef>,
     namespaces: &'a [Arc<Namespace>],
     bounds: &'a Bounds,
 }
@@ -95,8 +94,8 @@ impl Cached<'_> {
         let asking: HashSet<Place<'_>> = self
             .sets
             .iter()
-            .filter(|set| is_enrolled(set) && set.meta().deletion_timestamp.is_none())
-            .filter_map(|set| place(set.meta()))
+            .filter(|(_, sight)| sight.is_enrolled && !sight.terminates)
+            .map(|(cluster, _)| (cluster.namespace.as_str(), cluster.name.as_str()))
             .filter(|(namespace, _)| alive.contains_key(namespace))
             .collect();
         let wanted: HashSet<&str> = guarded
@@ -134,7 +133,7 @@ impl Cached<'_> {
         let sets: HashMap<Place<'_>, bool> = self
             .sets
             .iter()
-            .filter_map(|set| Some((place(set.meta())?, opts_out(set))))
+            .map(|(set, sight)| ((set.namespace.as_str(), set.name.as_str()), sight.opts_out))
             .collect();
         let made_here = self.budgets.iter().filter(|budget| made_here(budget));
         let made_here: Vec<Place<'_>> = made_here
@@ -147,11 +146,8 @@ impl Cached<'_> {
             .map(|place| cluster(*place))
             .collect();
         if !without.is_empty() {
-            for pod in (self.pods)() {
-                if let Some(cluster) = pod.cluster() {
-                    without.remove(&cluster);
-                }
-            }
+            let with_pods = (self.with_pods)();
+            without.retain(|cluster| !with_pods.contains(cluster));
         }
         // A cluster that opts out loses its budget, although it has members.
         let out = made_here
@@ -203,11 +199,14 @@ impl Enrolment {
     /// Takes the actions that the caches call for. Failures are logged, and tried again at the next
     /// pass.
     pub(super) async fn pass(&mut self, watches: &Watches, now: Instant) {
+        let mut sets = Vec::with_capacity(watches.stateful_sets.len());
+        let cached = &watches.stateful_sets;
+        cached.each(|place, set| sets.push((place.cluster(), set.sight)));
         let work = Cached {
-            sets: &watches.stateful_sets.all(),
+            sets: &sets,
             budgets: &watches.budgets.all(),
-            pods: &|| watches.pods.all(),
-            namespaces: &watches.namespaces.state(),
+            with_pods: &|| watches.clusters_of_pods(|_| true),
+            namespaces: &watches.namespaces.all(),
             bounds: &self.bounds,
         }
         .work();

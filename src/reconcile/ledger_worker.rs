@@ -43,7 +43,7 @@ enum Problem {
 pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
     loop {
         let outage = wake.take_outage();
-        let next = match Box::pin(step(&run, &cluster, outage.why())).await {
+        let next = match turn(&run, &cluster, outage.why()).await {
             Ok(next) => {
                 outage.forget();
                 next.unwrap_or(RESYNC)
@@ -70,8 +70,9 @@ fn after(cluster: &ClusterRef, problem: &Problem) -> Duration {
     }
 }
 
-/// Writes what there is to write. Returns when to look again if nothing wakes before.
-async fn step(
+/// Waits for the turn at the ledger, and takes it. Returns when to look again if nothing wakes
+/// before.
+async fn turn(
     run: &Run,
     cluster: &ClusterRef,
     outage: Option<&OutOfForce>,
@@ -79,8 +80,19 @@ async fn step(
     if outage.is_none() && run.is_quiet(cluster) {
         return Ok(None);
     }
+    // Once a minute the workers of thousands of clusters wait here together. What a step needs is
+    // allocated when its turn has come.
+    let _turn = Box::pin(pass(&run.reading, run.ledger().turnstile(), cluster)).await;
+    Box::pin(step(run, cluster, outage)).await
+}
+
+/// Writes what there is to write. Returns when to look again if nothing wakes before.
+async fn step(
+    run: &Run,
+    cluster: &ClusterRef,
+    outage: Option<&OutOfForce>,
+) -> Result<Option<Duration>, Problem> {
     let ledger = run.ledger();
-    let _turn = turn(&run.reading, ledger.turnstile(), cluster).await;
     let Some(page) = ledger.read(cluster).await? else {
         return Ok(None);
     };
@@ -96,7 +108,7 @@ async fn step(
 /// to queue gives it back, or the guards of a few busy clusters would hold all of them. After the
 /// queue no permit is waited for: the judgements behind would wait as well, and there are no more
 /// such guards than clusters that are being judged.
-async fn turn<'a>(
+async fn pass<'a>(
     reading: &'a Semaphore,
     turnstile: &Turnstile,
     cluster: &ClusterRef,

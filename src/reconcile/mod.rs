@@ -21,7 +21,6 @@ mod redrive;
 mod replacement;
 mod report;
 mod rollout;
-mod slim_pod;
 mod status_worker;
 mod strategy;
 pub mod undo;
@@ -33,7 +32,6 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use kube::Client;
 use strum::VariantNames as _;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
@@ -148,8 +146,8 @@ impl Run {
     fn force(&self, namespace: &str) -> Result<String, OutOfForce> {
         WebhookSetup {
             namespace: self.watches.namespace(namespace).as_deref(),
-            validating: self.watches.validating.state().first().map(AsRef::as_ref),
-            mutating: self.watches.mutating.state().first().map(AsRef::as_ref),
+            validating: self.watches.validating.any().as_deref(),
+            mutating: self.watches.mutating.any().as_deref(),
         }
         .in_force_by()
     }
@@ -182,7 +180,7 @@ impl Run {
 
     /// Whether the status of a cluster shows a state whose duration a rule needs.
     fn is_uneasy(&self, cluster: &ClusterRef) -> bool {
-        let budget = self.watches.budgets.get(&cluster.namespace, &cluster.name);
+        let budget = self.watches.budgets.of(cluster);
         let status = budget.as_ref().and_then(|budget| budget.status.as_ref());
         status.is_some_and(status_worker::shows_unease)
     }
@@ -253,12 +251,7 @@ pub async fn run(
     );
     observer.ledger().seen().watch_webhooks({
         let (validating, mutating) = (watches.validating.clone(), watches.mutating.clone());
-        Box::new(move || {
-            in_force::identity_in_force(
-                validating.state().first()?.as_ref(),
-                mutating.state().first()?.as_ref(),
-            )
-        })
+        Box::new(move || in_force::identity_in_force(&*validating.any()?, &*mutating.any()?))
     });
     for (kind, watch) in following {
         supervisor.spawn_endless(format!("watch of {kind}"), cancel.clone(), watch);
@@ -297,7 +290,7 @@ pub async fn run(
     let Some(synced) = cancel.run_until_cancelled(synced).await else {
         return Ok(());
     };
-    synced.context("a watch ended before it had listed what there is")?;
+    synced?;
     info!(
         budgets = run.watches.budgets.len(),
         "the watches have synced"

@@ -139,6 +139,7 @@ impl Driver {
         let Some(set) = watches.stateful_sets.of(&self.cluster) else {
             return false;
         };
+        let set = set.stateful_set(&self.cluster);
         let budget = watches.budgets.of(&self.cluster);
         let pod = |pod: &str| watches.pods.get(&self.cluster.namespace, pod);
         work::is_there(&set, budget.as_deref(), self.is_ours(&set), pod)

@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
-use kube::{Client, Error, Resource as _, ResourceExt as _};
+use kube::{Client, Error, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -24,13 +24,13 @@ use tracing::{error, info, warn};
 
 use super::Run;
 use super::enrol::Bounds;
-use super::watches::named;
+use super::watches::CachedSet;
 use super::workers::RESYNC;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::api::{StrategyChoice, UpdateStrategyStatus, Updater};
 use crate::features::Features;
 use crate::ledger::{Ledger, LedgerError, Page};
-use crate::observe::{is_enrolled, labels_enrol};
+use crate::observe::labels_enrol;
 use crate::quorum::ClusterRef;
 use crate::strategy::{LeaderCommand, ON_DELETE, ROLLING_UPDATE, SetStrategy};
 use crate::supervise::caught;
@@ -181,15 +181,17 @@ pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
         let mut next = RESYNC;
         let mut changed = unchecked.take();
         if leading.now() {
-            let sets = if std::mem::take(&mut all) {
-                run.watches.stateful_sets.all()
-            } else {
-                changed.extend(due);
-                let cached = |cluster| run.watches.stateful_sets.of(cluster);
-                changed.iter().filter_map(cached).collect()
-            };
+            if std::mem::take(&mut all) {
+                let sets = &run.watches.stateful_sets;
+                sets.each(|place, _| changed.extend([place.cluster()]));
+            }
+            changed.extend(due);
             let guarded = |cluster: &ClusterRef| run.watches.budgets.of(cluster).is_some();
-            due = repairer.due(&sets, guarded);
+            changed.retain(|cluster| {
+                let set = run.watches.stateful_sets.of(cluster);
+                set.is_some_and(|set| repairer.is_due(cluster, &set, guarded))
+            });
+            due = changed.into_iter().collect();
             let (ready, wait) = backoffs.take(&due, run.clock.instant());
             next = wait.unwrap_or(RESYNC).min(RESYNC);
             futures::stream::iter(ready)
@@ -261,28 +263,26 @@ struct Repairer {
 }
 
 impl Repairer {
-    /// The StatefulSets that seem to need a repair, by the caches.
-    fn due(
+    /// Whether a StatefulSet seems to need a repair, by the caches. `guarded` says whether a
+    /// cluster has a budget.
+    fn is_due(
         &self,
-        sets: &[Arc<StatefulSet>],
+        cluster: &ClusterRef,
+        cached: &CachedSet,
         guarded: impl Fn(&ClusterRef) -> bool,
-    ) -> Vec<ClusterRef> {
-        let due = sets.iter().filter_map(|set| {
-            let cluster = named(set.as_ref())?;
-            if !self.bounds.contain(&cluster.namespace) || set.meta().deletion_timestamp.is_some() {
-                return None;
-            }
-            let kept = kind(set) == ON_DELETE;
-            let changed = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
-            let enrolled = self.features.on_delete && (is_enrolled(set) || guarded(&cluster));
-            let due = match (enrolled, kept) {
-                (true, true) => Books::of(set) == Books::Due,
-                (true, false) => !is_closing(set),
-                (false, _) => changed,
-            };
-            due.then_some(cluster)
-        });
-        due.collect()
+    ) -> bool {
+        if !self.bounds.contain(&cluster.namespace) || cached.sight.terminates {
+            return false;
+        }
+        let set = cached.stateful_set(cluster);
+        let kept = kind(&set) == ON_DELETE;
+        let changed = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
+        let enrolled = self.features.on_delete && (cached.sight.is_enrolled || guarded(cluster));
+        match (enrolled, kept) {
+            (true, true) => Books::of(&set) == Books::Due,
+            (true, false) => !is_closing(&set),
+            (false, _) => changed,
+        }
     }
 
     async fn repair(&self, cluster: ClusterRef) {

@@ -10,10 +10,10 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Error, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::watches::named;
 use super::{MANAGER, companion, strategy};
 use crate::api::{QuorumDisruptionBudget, names};
 use crate::observe::{is_held, named_after};
@@ -144,7 +144,10 @@ pub async fn update_strategies(client: &Client) -> Result<Vec<String>, Error> {
                 .contains_key(names::PREVIOUS_UPDATE_STRATEGY);
             remembers && !leaves
         });
-        Ok::<Vec<ClusterRef>, Error>(changed.filter_map(|set| named(&set)).collect())
+        let cluster = |set: PartialObjectMeta<StatefulSet>| {
+            ClusterRef::new(set.namespace().unwrap_or_default(), set.name_any())
+        };
+        Ok::<Vec<ClusterRef>, Error>(changed.map(cluster).collect())
     };
     for cluster in changed().await? {
         // Somebody else wrote it or deleted it: the next pass sees.

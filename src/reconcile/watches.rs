@@ -1,6 +1,11 @@
 //! Caches of the objects that controllers act on. They wake tasks, list objects, and show which
 //! budgets report the same etcd. No verdict and no settlement depends on them.
 
+mod cache;
+mod pod;
+mod stateful_set;
+
+use std::collections::BTreeSet;
 use std::convert;
 use std::fmt::Debug;
 use std::future::Future;
@@ -8,28 +13,33 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Namespace, Node, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::runtime::{WatchStreamExt as _, reflector};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::in_force::{self, OutOfForce, is_gated};
-use super::slim_pod::SlimPod;
-use crate::api::{QuorumDisruptionBudget, names};
+use super::status_worker::is_unease;
+use crate::api::{MemberRole, QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};
 use crate::observe::{DisruptionBudgetNames, Index};
 use crate::quorum::ClusterRef;
+use cache::Part;
+pub(super) use cache::{Cache, NeverListed, Place};
+pub(super) use pod::{CachedPod, SlimPod};
+use stateful_set::SlimSet;
+#[cfg(test)]
+pub(super) use stateful_set::cached;
+pub(super) use stateful_set::{CachedSet, SetSight};
 
 /// The change of an object, by its meaning for clusters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,75 +100,28 @@ impl Change {
     }
 }
 
-/// A kind of objects that a cache can keep.
-pub(super) trait Kept:
-    Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static
-{
-}
-
-impl<K: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static> Kept for K {}
-
-/// The cached objects of one namespaced kind, from one watch of all namespaces, or from one watch
-/// for each named namespace.
-pub(super) struct Cache<K>(Vec<Store<K>>)
-where
-    K: Resource<DynamicType = ()> + 'static;
-
-impl<K> Cache<K>
-where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + 'static,
-{
-    /// The object with that name.
-    pub(super) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
-        let key = ObjectRef::new(name).within(namespace);
-        self.0.iter().find_map(|store| store.get(&key))
-    }
-
-    /// The object with the namespace and the name of a cluster.
-    pub(super) fn of(&self, cluster: &ClusterRef) -> Option<Arc<K>> {
-        self.get(&cluster.namespace, &cluster.name)
-    }
-
-    /// The objects for which `holds` is true.
-    pub(super) fn filter(&self, holds: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
-        self.0
-            .iter()
-            .flat_map(|store| store.state_filter(&holds))
-            .collect()
-    }
-
-    /// The number of objects.
-    pub(super) fn len(&self) -> usize {
-        self.0.iter().map(Store::len).sum()
-    }
-
-    /// All objects.
-    pub(super) fn all(&self) -> Vec<Arc<K>> {
-        self.0.iter().flat_map(Store::state).collect()
-    }
-}
-
-/// The caches, one per kind.
+/// The caches, one per kind. Each holds what is asked of it and nothing else.
 pub(super) struct Watches {
+    /// The budgets, see [`slim_budget`].
     pub(super) budgets: Cache<QuorumDisruptionBudget>,
-    /// The StatefulSets, without their templates.
-    pub(super) stateful_sets: Cache<StatefulSet>,
-    pub(super) pods: Cache<SlimPod>,
+    pub(super) stateful_sets: Cache<CachedSet>,
+    pub(super) pods: Cache<CachedPod>,
     disruption_budgets: Cache<PodDisruptionBudget>,
     /// The names of the `PodDisruptionBudget`s in each namespace.
     disruption_budget_names: Arc<DisruptionBudgetNames>,
     /// The clusters whose budgets report each etcd cluster id.
     same_etcd: Arc<Index<String, ClusterRef>>,
-    pub(super) namespaces: Store<Namespace>,
-    pub(super) nodes: Store<Node>,
-    pub(super) validating: Store<ValidatingWebhookConfiguration>,
-    pub(super) mutating: Store<MutatingWebhookConfiguration>,
+    pub(super) namespaces: Cache<Namespace>,
+    /// The nodes, without what only kubelets and schedulers ask for.
+    nodes: Cache<Node>,
+    pub(super) validating: Cache<ValidatingWebhookConfiguration>,
+    pub(super) mutating: Cache<MutatingWebhookConfiguration>,
 }
 
 impl Watches {
     /// The namespace with that name.
     pub(super) fn namespace(&self, name: &str) -> Option<Arc<Namespace>> {
-        self.namespaces.get(&ObjectRef::new(name))
+        self.namespaces.named(name)
     }
 
     /// The `PodDisruptionBudget`s of a namespace.
@@ -180,40 +143,41 @@ impl Watches {
 
     /// The node with that name.
     pub(super) fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes.get(&ObjectRef::new(name))
+        self.nodes.named(name)
+    }
+
+    /// The clusters with pods for which `holds` is true.
+    pub(super) fn clusters_of_pods(
+        &self,
+        holds: impl Fn(&CachedPod) -> bool,
+    ) -> BTreeSet<ClusterRef> {
+        let mut clusters = BTreeSet::new();
+        self.pods.each(|place, pod| {
+            if holds(pod) {
+                clusters.extend(pod.cluster(place));
+            }
+        });
+        clusters
     }
 
     /// Returns once every watch has listed all objects. Budgets are waited for only while the API
     /// server knows the kind: a gate that is not ready could not even report that the definition is
     /// missing.
-    pub(super) async fn synced(
-        &self,
-        ledger: &Ledger,
-    ) -> Result<(), reflector::store::WriterDropped> {
-        /// Waits for each store of a cache.
-        async fn listed<K>(cache: &Cache<K>) -> Result<(), reflector::store::WriterDropped>
-        where
-            K: Resource<DynamicType = ()> + Clone + 'static,
-        {
-            for store in &cache.0 {
-                store.wait_until_ready().await?;
-            }
-            Ok(())
-        }
+    pub(super) async fn synced(&self, ledger: &Ledger) -> Result<(), NeverListed> {
         tokio::select! {
-            done = listed(&self.budgets) => done?,
+            done = self.budgets.listed() => done?,
             () = until_undefined(ledger) => warn!(
                 "the definition of QuorumDisruptionBudgets is missing: nothing that is enrolled can be told from anything else, so every pod of a StatefulSet has to stay; install it again (`quorumgate crds | kubectl apply -f -`)"
             ),
         }
-        listed(&self.stateful_sets).await?;
-        listed(&self.pods).await?;
-        listed(&self.disruption_budgets).await?;
+        self.stateful_sets.listed().await?;
+        self.pods.listed().await?;
+        self.disruption_budgets.listed().await?;
         self.disruption_budget_names.are_complete();
-        self.namespaces.wait_until_ready().await?;
-        self.nodes.wait_until_ready().await?;
-        self.validating.wait_until_ready().await?;
-        self.mutating.wait_until_ready().await
+        self.namespaces.listed().await?;
+        self.nodes.listed().await?;
+        self.validating.listed().await?;
+        self.mutating.listed().await
     }
 }
 
@@ -230,17 +194,16 @@ fn cluster_id(budget: &QuorumDisruptionBudget) -> Option<&String> {
     budget.status.as_ref()?.cluster_id.as_ref()
 }
 
-/// The cluster whose StatefulSet has the namespace and the name of this object.
-pub(super) fn named<K: Resource>(object: &K) -> Option<ClusterRef> {
-    let meta = object.meta();
-    Some(ClusterRef::new(meta.namespace.clone()?, meta.name.clone()?))
-}
-
 /// A future that keeps one watch going. It should never end.
 pub(super) type Following = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A callback for every change, called as soon as a watch shows it.
 pub(super) type Told = Arc<dyn Fn(Change) + Send + Sync>;
+
+/// An object that a watch can read.
+trait Watched: Clone + Debug + DeserializeOwned + Send + Sync + 'static {}
+
+impl<K: Clone + Debug + DeserializeOwned + Send + Sync + 'static> Watched for K {}
 
 /// The watches that were opened so far.
 struct Opening<'a> {
@@ -252,18 +215,19 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// A cache of the values that `read` makes of the objects.
+    /// A cache of the values that `read` makes of the objects. `change` is told where an object is,
+    /// and its value.
     fn cache<K, V>(
         &mut self,
         config: &watcher::Config,
         read: fn(K) -> V,
-        change: impl Fn(&V) -> Option<Change> + Clone + Send + 'static,
+        change: impl Fn(&Place, &V) -> Option<Change> + Clone + Send + 'static,
     ) -> Cache<V>
     where
-        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
-        V: Kept,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Watched,
+        V: Send + Sync + 'static,
     {
-        self.indexed(config, read, |_, _| {}, change)
+        self.indexed(config, read, |_, _, _| {}, change)
     }
 
     /// A cache, and an index of it: `index` is told of each object, and whether it exists.
@@ -271,12 +235,12 @@ impl Opening<'_> {
         &mut self,
         config: &watcher::Config,
         read: fn(K) -> V,
-        index: impl Fn(&V, bool) + Clone + Send + 'static,
-        change: impl Fn(&V) -> Option<Change> + Clone + Send + 'static,
+        index: impl Fn(&Place, &V, bool) + Clone + Send + 'static,
+        change: impl Fn(&Place, &V) -> Option<Change> + Clone + Send + 'static,
     ) -> Cache<V>
     where
-        K: Kept + DeserializeOwned + Resource<Scope = NamespaceResourceScope>,
-        V: Kept,
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Watched,
+        V: Send + Sync + 'static,
     {
         let client = self.client;
         let apis: Vec<Api<K>> = if self.namespaces.is_empty() {
@@ -286,19 +250,21 @@ impl Opening<'_> {
             self.namespaces.iter().map(of).collect()
         };
         let follow = |api| self.follow(api, config.clone(), read, (index.clone(), change.clone()));
-        Cache(apis.into_iter().map(follow).collect())
+        Cache::new(apis.into_iter().map(follow).collect::<Vec<_>>())
     }
 
     fn everywhere<K>(
         &mut self,
         config: watcher::Config,
+        read: fn(K) -> K,
         change: impl Fn(&K) -> Option<Change> + Send + 'static,
-    ) -> Store<K>
+    ) -> Cache<K>
     where
-        K: Kept + DeserializeOwned + Resource<Scope = ClusterResourceScope>,
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope> + Watched,
     {
         let api = Api::all(self.client.clone());
-        self.follow(api, config, convert::identity, (|_: &K, _| {}, change))
+        let change = move |_: &Place, object: &K| change(object);
+        Cache::new([self.follow(api, config, read, (|_: &Place, _: &K, _| {}, change))])
     }
 
     fn follow<K, V>(
@@ -307,63 +273,65 @@ impl Opening<'_> {
         config: watcher::Config,
         read: fn(K) -> V,
         (index, change): (
-            impl Fn(&V, bool) + Send + 'static,
-            impl Fn(&V) -> Option<Change> + Send + 'static,
+            impl Fn(&Place, &V, bool) + Send + 'static,
+            impl Fn(&Place, &V) -> Option<Change> + Send + 'static,
         ),
-    ) -> Store<V>
+    ) -> Part<V>
     where
-        K: Kept + DeserializeOwned,
-        V: Kept,
+        K: Resource<DynamicType = ()> + Watched,
+        V: Send + Sync + 'static,
     {
-        let (store, writer) = reflector::store();
+        let (part, mut feed) = cache::part();
         let told = Arc::clone(self.told);
+        let kind = K::kind(&()).into_owned();
+        let watched = kind.clone();
         let following = Box::pin(async move {
-            let mut events = watcher(api, config)
-                .map_ok(|event| each(event, read))
-                .inspect_ok(move |event| match event {
-                    Event::Apply(object) | Event::InitApply(object) => index(object, true),
-                    Event::Delete(object) => index(object, false),
-                    Event::Init | Event::InitDone => {}
-                })
-                .default_backoff()
-                .modify(|object| object.managed_fields_mut().clear())
-                .reflect(writer)
-                .inspect_ok({
-                    let told = Arc::clone(&told);
-                    move |event| {
-                        if matches!(event, Event::InitDone) {
-                            told(Change::Listed);
-                        }
-                    }
-                })
-                .touched_objects()
-                .boxed();
+            let mut events = watcher(api, config).default_backoff().boxed();
+            // Where an object is, its value, and the change that it means.
+            let seen = move |mut object: K, exists| {
+                object.managed_fields_mut().clear();
+                let (place, value) = (Place::of(&object), read(object));
+                index(&place, &value, exists);
+                let change = change(&place, &value);
+                (place, value, change)
+            };
             while let Some(event) = events.next().await {
-                match event {
-                    Ok(object) => {
-                        if let Some(change) = change(&object) {
-                            told(change);
-                        }
+                let change = match event {
+                    Ok(Event::Init) => {
+                        feed.begin_list();
+                        None
+                    }
+                    Ok(Event::InitApply(object)) => {
+                        let (place, value, change) = seen(object, true);
+                        feed.list(place, value);
+                        change
+                    }
+                    Ok(Event::InitDone) => {
+                        feed.end_list();
+                        Some(Change::Listed)
+                    }
+                    Ok(Event::Apply(object)) => {
+                        let (place, value, change) = seen(object, true);
+                        feed.put(place, value);
+                        change
+                    }
+                    Ok(Event::Delete(object)) => {
+                        let (place, _, change) = seen(object, false);
+                        feed.remove(&place);
+                        change
                     }
                     Err(error) => {
-                        warn!(kind = %V::kind(&()), %error, "a watch failed and is opened again");
+                        warn!(kind = watched, %error, "a watch failed and is opened again");
+                        None
                     }
+                };
+                if let Some(change) = change {
+                    told(change);
                 }
             }
         });
-        self.following.push((V::kind(&()).into_owned(), following));
-        store
-    }
-}
-
-/// The event with the value that `read` makes of its object.
-fn each<K, V>(event: Event<K>, read: fn(K) -> V) -> Event<V> {
-    match event {
-        Event::Apply(object) => Event::Apply(read(object)),
-        Event::Delete(object) => Event::Delete(read(object)),
-        Event::Init => Event::Init,
-        Event::InitApply(object) => Event::InitApply(read(object)),
-        Event::InitDone => Event::InitDone,
+        self.following.push((kind, following));
+        part
     }
 }
 
@@ -391,14 +359,66 @@ fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptio
     }
 }
 
-/// A StatefulSet without its templates, which are most of it. The caches are only asked for its
-/// metadata, its replicas, its strategy and its status.
-fn without_templates(mut set: StatefulSet) -> StatefulSet {
-    if let Some(spec) = &mut set.spec {
-        spec.template = PodTemplateSpec::default();
-        spec.volume_claim_templates = None;
+/// A budget with what its cache is asked for: whom it enrols, what its ledger has open, and what of
+/// its status is unusual. The record of a healthy cluster is most of it.
+fn slim_budget(mut budget: QuorumDisruptionBudget) -> QuorumDisruptionBudget {
+    let meta = &mut budget.metadata;
+    meta.owner_references = None;
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.retain(|name, _| name == names::DEFRAGMENT);
     }
-    set
+    if let Some(status) = &mut budget.status {
+        status.leader = None;
+        status.selector = None;
+        status.update_strategy = None;
+        status.volumes = Vec::new();
+        status.defragmentations = Vec::new();
+        status.replacements.retain(|r| r.finished.is_none());
+        status.members.retain(|m| m.role == MemberRole::Learner);
+        status.conditions.retain(is_unease);
+        status.replacements.shrink_to_fit();
+        status.members.shrink_to_fit();
+        status.conditions.shrink_to_fit();
+    }
+    budget
+}
+
+/// A `PodDisruptionBudget` without its status, which changes with each of its pods.
+fn slim_disruption_budget(mut budget: PodDisruptionBudget) -> PodDisruptionBudget {
+    budget.metadata.annotations = None;
+    budget.status = None;
+    budget
+}
+
+/// A namespace with its label.
+fn slim_namespace(mut namespace: Namespace) -> Namespace {
+    namespace.metadata.annotations = None;
+    if let Some(labels) = &mut namespace.metadata.labels {
+        labels.retain(|name, _| name == names::GATED);
+    }
+    namespace.spec = None;
+    namespace.status = None;
+    namespace
+}
+
+/// A node with its taints and its readiness.
+fn slim_node(mut node: Node) -> Node {
+    node.metadata.labels = None;
+    node.metadata.annotations = None;
+    let spec = node.spec.take().unwrap_or_default();
+    node.spec = Some(NodeSpec {
+        taints: spec.taints,
+        ..NodeSpec::default()
+    });
+    let mut conditions = node.status.take().and_then(|status| status.conditions);
+    if let Some(conditions) = &mut conditions {
+        conditions.retain(|condition| condition.type_ == "Ready");
+    }
+    node.status = Some(NodeStatus {
+        conditions,
+        ..NodeStatus::default()
+    });
+    node
 }
 
 /// Opens every watch. The returned futures keep them going; each has the kind that it watches.
@@ -419,81 +439,183 @@ pub(super) fn open(
     // The StatefulSet controller labels all its pods, so other pods need not be cached.
     let members = any().labels(names::POD_NAME);
     let ours = any().fields(&format!("metadata.name={webhooks}"));
-    let in_namespace =
-        |object: &PodDisruptionBudget| object.namespace().map(Change::DisruptionBudget);
     let names = Arc::clone(disruption_budget_names);
-    let by_namespace = move |object: &PodDisruptionBudget, exists: bool| {
-        if let Some(namespace) = object.namespace() {
-            names.index().note(namespace, object.name_any(), exists);
-        }
+    let by_namespace = move |place: &Place, _: &PodDisruptionBudget, exists: bool| {
+        let (namespace, name) = (place.namespace().to_owned(), place.name().to_owned());
+        names.index().note(namespace, name, exists);
     };
     let same_etcd = Arc::new(Index::default());
     let by_cluster_id = {
         let same_etcd = Arc::clone(&same_etcd);
-        move |budget: &QuorumDisruptionBudget, exists: bool| {
+        move |place: &Place, budget: &QuorumDisruptionBudget, exists: bool| {
             if let Some(id) = cluster_id(budget) {
-                same_etcd.note(id.clone(), budget.cluster(), exists);
+                same_etcd.note(id.clone(), place.cluster(), exists);
             }
         }
     };
     let watches = Watches {
-        budgets: opening.indexed(&any(), or_empty, by_cluster_id, |budget| {
-            named(budget).map(Change::Budget)
-        }),
+        budgets: opening.indexed(
+            &any(),
+            |budget| slim_budget(or_empty(budget)),
+            by_cluster_id,
+            |place, _| Some(Change::Budget(place.cluster())),
+        ),
         same_etcd,
-        stateful_sets: opening.cache(&any(), without_templates, |set| {
-            named(set).map(Change::StatefulSet)
-        }),
-        pods: opening.cache(&members, convert::identity, |pod: &SlimPod| {
-            pod.cluster().map(Change::Pod)
-        }),
-        disruption_budgets: opening.indexed(&any(), convert::identity, by_namespace, in_namespace),
+        stateful_sets: opening.cache(
+            &any(),
+            |set: SlimSet| CachedSet::from(set),
+            |place, _| Some(Change::StatefulSet(place.cluster())),
+        ),
+        pods: opening.cache(
+            &members,
+            |pod: SlimPod| CachedPod::from(pod),
+            |place, pod| pod.cluster(place).map(Change::Pod),
+        ),
+        disruption_budgets: opening.indexed(
+            &any(),
+            slim_disruption_budget,
+            by_namespace,
+            |place, _| Some(Change::DisruptionBudget(place.namespace().to_owned())),
+        ),
         disruption_budget_names: Arc::clone(disruption_budget_names),
-        namespaces: opening.everywhere(any(), |namespace: &Namespace| {
+        namespaces: opening.everywhere(any(), slim_namespace, |namespace: &Namespace| {
             Some(Change::Namespace {
                 name: namespace.name_any(),
                 outage: (!is_gated(namespace)).then_some(OutOfForce::NotGated),
             })
         }),
-        nodes: opening.everywhere(any(), |node: &Node| Some(Change::Node(node.name_any()))),
-        validating: opening.everywhere(ours.clone(), |hooks| {
+        nodes: opening.everywhere(any(), slim_node, |node| Some(Change::Node(node.name_any()))),
+        validating: opening.everywhere(ours.clone(), convert::identity, |hooks| {
             let outage = in_force::validating(hooks, None).err();
             Some(Change::Webhooks { outage })
         }),
-        mutating: opening.everywhere(ours, |hooks| {
+        mutating: opening.everywhere(ours, convert::identity, |hooks| {
             let outage = in_force::mutating(hooks, None).err();
             Some(Change::Webhooks { outage })
         }),
     };
     (watches, opening.following)
 }
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::condition;
+    use crate::ledger::trust_record;
+    use crate::reconcile::enrol::made_here;
+    use crate::reconcile::status_worker::shows_unease;
+
+    fn budget(healthy: &str) -> QuorumDisruptionBudget {
+        let condition = |kind: &str, status: &str| {
+            json!({
+                "type": kind, "status": status, "reason": "Because", "message": "so it is",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        };
+        let cause = json!({
+            "seq": 3, "kind": "Delete", "at": "2026-01-01T00:00:00Z", "by": "somebody",
+        });
+        serde_json::from_value(json!({
+            "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
+            "metadata": {
+                "name": "etcd", "namespace": "db", "uid": "1", "generation": 4,
+                "labels": {names::MANAGED_BY: "quorumgate"},
+                "annotations": {names::DEFRAGMENT: "now", "more": "of it"},
+            },
+            "spec": {"statefulSetName": "etcd", "partition": 1},
+            "status": {
+                "clusterId": "cafe", "leader": "a", "selector": "app=etcd",
+                "ledger": {"trusted": true, "budgetUid": "1", "epoch": 2, "inForceBy": "hooks"},
+                "scaleOut": {"to": 3},
+                "leaderMove": {"from": "a", "to": "b", "term": 7},
+                "rollout": {"target": "new", "updated": 1, "targets": 2},
+                "grants": [{"member": "etcd-0", "causes": [cause]}],
+                "conditions": [condition(condition::QUORUM_HEALTHY, healthy), condition("Other", "True")],
+            },
+        }))
+        .unwrap()
+    }
 
     #[test]
-    fn a_cached_stateful_set_has_all_but_its_templates() {
-        let whole: StatefulSet = serde_json::from_value(json!({
-            "metadata": {"name": "etcd", "namespace": "db", "labels": {"app": "etcd"}},
+    fn a_cached_budget_tells_workers_and_stopwatches_what_the_whole_one_tells() {
+        for healthy in ["True", "False"] {
+            let whole = budget(healthy);
+            let cached = slim_budget(whole.clone());
+            assert_eq!(trust_record(&cached), trust_record(&whole));
+            assert_eq!(cluster_id(&cached), cluster_id(&whole));
+            assert!(made_here(&cached));
+            assert_eq!(cached.spec, whole.spec);
+            let (of_cached, of_whole) = (&cached.metadata, &whole.metadata);
+            assert_eq!(of_cached.generation, of_whole.generation);
+            assert_eq!(of_cached.uid, of_whole.uid);
+            let asked = cached.annotations().get(names::DEFRAGMENT);
+            assert_eq!(asked, whole.annotations().get(names::DEFRAGMENT));
+            let (cached, whole) = (cached.status.unwrap(), whole.status.unwrap());
+            assert_eq!(shows_unease(&cached), shows_unease(&whole));
+            assert_eq!(shows_unease(&cached), healthy == "False");
+            assert_eq!(cached.grants, whole.grants);
+            assert_eq!(cached.ledger, whole.ledger);
+            assert_eq!(cached.scale_out, whole.scale_out);
+            assert_eq!(cached.leader_move, whole.leader_move);
+            assert_eq!(cached.rollout, whole.rollout);
+            assert!(cached.conditions.len() < whole.conditions.len());
+        }
+    }
+
+    #[test]
+    fn a_cached_budget_shows_learners_and_open_replacements_only() {
+        let member = |name: &str, role: &str| json!({"name": name, "role": role, "serving": true});
+        let mut whole = serde_json::to_value(budget("True")).unwrap();
+        whole["status"]["members"] = json!([member("a", "Voter"), member("b", "Learner")]);
+        let whole: QuorumDisruptionBudget = serde_json::from_value(whole).unwrap();
+        let cached = slim_budget(whole).status.unwrap();
+        let roles: Vec<_> = cached.members.iter().map(|member| member.role).collect();
+        assert_eq!(roles, [MemberRole::Learner]);
+        assert!(shows_unease(&cached));
+    }
+
+    #[test]
+    fn a_cached_node_has_its_taints_and_its_readiness() {
+        let node: Value = json!({
+            "metadata": {"name": "n1", "labels": {"zone": "a"}, "annotations": {"more": "of it"}},
             "spec": {
-                "replicas": 3,
-                "selector": {"matchLabels": {"app": "etcd"}},
-                "updateStrategy": {"type": "OnDelete"},
-                "template": {"spec": {"containers": [{"name": "etcd", "image": "etcd"}]}},
-                "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}],
+                "podCIDR": "10.0.0.0/24",
+                "taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}],
             },
-            "status": {"replicas": 3, "updateRevision": "etcd-1"},
+            "status": {
+                "conditions": [
+                    {"type": "DiskPressure", "status": "False"},
+                    {"type": "Ready", "status": "Unknown"},
+                ],
+                "images": [{"names": ["etcd"]}],
+            },
+        });
+        let cached = slim_node(serde_json::from_value(node.clone()).unwrap());
+        let expected: Node = serde_json::from_value(json!({
+            "metadata": {"name": "n1"},
+            "spec": {"taints": node["spec"]["taints"]},
+            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
         }))
         .unwrap();
-        let cached = without_templates(whole.clone());
-        let mut expected = whole.clone();
-        let spec = expected.spec.as_mut().unwrap();
-        spec.template = PodTemplateSpec::default();
-        spec.volume_claim_templates = None;
-        assert_ne!(cached, whole);
         assert_eq!(cached, expected);
+    }
+
+    #[test]
+    fn a_cached_namespace_has_its_label_and_its_end() {
+        let namespace: Namespace = serde_json::from_value(json!({
+            "metadata": {
+                "name": "db", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {names::GATED: names::TRUE, "team": "a"}, "annotations": {"more": "of it"},
+            },
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Terminating"},
+        }))
+        .unwrap();
+        let cached = slim_namespace(namespace.clone());
+        assert!(is_gated(&cached));
+        let (cached, whole) = (cached.metadata, namespace.metadata);
+        assert_eq!(cached.deletion_timestamp, whole.deletion_timestamp);
+        assert_eq!(cached.labels.map(|labels| labels.len()), Some(1));
     }
 }

@@ -1,8 +1,8 @@
-//! Workers: a worker of a cluster has one task per duty. The task looks at the cluster, acts, and
-//! sleeps until it is woken or its time has come.
+//! Workers: a worker of a cluster is one task with its duties. Each duty looks at the cluster,
+//! acts, and sleeps until it is woken or its time has come.
 //!
-//! The tasks have no order among each other, and share only the ledger. A wake that comes while a
-//! task is at work is not lost: the task looks once more.
+//! The duties have no order among each other, and share only the ledger. A wake that comes while a
+//! duty is at work is not lost: the duty looks once more.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -182,12 +182,13 @@ impl Workers {
         }
         let wake = Arc::new(Wake::default());
         let cancel = self.cancel.child_token();
-        for (name, duty) in duties(cluster.clone(), Arc::clone(&wake)) {
-            let (broke, cluster) = (Arc::clone(&self.broke), cluster.clone());
-            let broke = move |how: &TaskEnd, rest| broke(&cluster, name, how, rest);
-            self.supervisor
-                .spawn_again(name, cancel.clone(), duty, broke);
-        }
+        let broke = {
+            let (broke, cluster) = (Arc::clone(&self.broke), Arc::new(cluster.clone()));
+            move |duty, how: &TaskEnd, rest| broke(&cluster, duty, how, rest)
+        };
+        let duties = duties(cluster.clone(), Arc::clone(&wake));
+        self.supervisor
+            .spawn_duties("duties of a cluster", cancel.clone(), duties, broke);
         let worker = Worker {
             wake,
             _end: cancel.drop_guard(),

@@ -87,6 +87,14 @@ fn told(told: &Told) -> impl FnMut(&TaskEnd, Duration) + Send + use<> {
     move |how, rest| told.lock().unwrap().push((how.clone(), rest.as_secs()))
 }
 
+fn told_of_duties(told: &Told) -> impl Fn(&'static str, &TaskEnd, Duration) + Clone + Send + use<> {
+    let told = Arc::clone(told);
+    move |duty, how, rest| {
+        assert_eq!(duty, "duty");
+        told.lock().unwrap().push((how.clone(), rest.as_secs()));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_done_for_one_cluster_begins_again_after_a_rest_that_grows_and_ends_nothing_else() {
     let (supervisor, mut unexpected_ends) = Supervisor::new();
@@ -94,7 +102,12 @@ async fn what_is_done_for_one_cluster_begins_again_after_a_rest_that_grows_and_e
     let (sender, done) = oneshot::channel();
     let list = Told::default();
     let duty = breaks_first(8, sender);
-    supervisor.spawn_again("duty", asked.clone(), duty, told(&list));
+    supervisor.spawn_duties(
+        "duties",
+        asked.clone(),
+        [("duty", duty)],
+        told_of_duties(&list),
+    );
     done.await.expect("it is not begun again");
     let panicked = TaskEnd::Panicked("no such member".into());
     let rests = [1, 2, 4, 8, 16, 32, 60, 60];
@@ -122,11 +135,48 @@ async fn what_went_well_for_long_rests_as_after_the_first_time_and_what_returns_
         drop(sender.take());
         std::future::pending().boxed()
     };
-    supervisor.spawn_again("duty", asked.clone(), duty, told(&list));
+    supervisor.spawn_duties(
+        "duties",
+        asked.clone(),
+        [("duty", duty)],
+        told_of_duties(&list),
+    );
     let _ = done.await;
     let rests = [1, 2, 1, 2].map(|rest| (TaskEnd::Returned, rest));
     assert_eq!(*list.lock().unwrap(), rests);
     asked.cancel();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duty_that_breaks_leaves_the_others_of_its_task_alone() {
+    let (supervisor, _losses) = Supervisor::new();
+    let asked = CancellationToken::new();
+    let (sender, done) = oneshot::channel();
+    let list = Told::default();
+    let mut goes_on = Some(sender);
+    let duties: [(
+        &'static str,
+        Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>,
+    ); 2] = [
+        ("duty", Box::new(|| async { breaks("always") }.boxed())),
+        (
+            "other",
+            Box::new(move || {
+                let sender = goes_on.take().expect("it is begun once");
+                async move {
+                    sleep(2 * LONGEST_PAUSE).await;
+                    let _ = sender.send(());
+                    std::future::pending().await
+                }
+                .boxed()
+            }),
+        ),
+    ];
+    supervisor.spawn_duties("duties", asked.clone(), duties, told_of_duties(&list));
+    done.await.expect("the other duty goes on");
+    assert!(list.lock().unwrap().len() > 2);
+    asked.cancel();
+    supervisor.tasks_ended().await;
 }
 
 #[tokio::test]

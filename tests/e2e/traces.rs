@@ -168,7 +168,8 @@ async fn is_traced(world: &World, collector: &Collector, by: By) -> Result<()> {
     bail!("no {by:?} was traced as expected: {disturbed:#?}")
 }
 
-/// Fails unless the permission for this pod is one trace, with every step of the gate and one write.
+/// Fails unless the permission for this pod is one trace, with every step of the gate, and has one
+/// write.
 fn is_whole(spans: &[Span], by: By, pod: &str) -> Result<()> {
     let (hook, most) = match by {
         By::Delete => ("pods", MOST_FOR_A_DELETE),

@@ -1,16 +1,17 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{SET, pod_json, set_json};
+use crate::reconcile::watches::cached;
 
 const OWN: &str = "quorumgate";
 const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/db/quorumdisruptionbudgets/etcd";
 
-fn set(namespace: &str, name: &str, labels: &[(&str, &str)]) -> Arc<StatefulSet> {
-    let mut set = StatefulSet::default();
-    set.metadata.namespace = Some(namespace.into());
-    set.metadata.name = Some(name.into());
-    set.labels_mut().extend(owned(labels));
-    Arc::new(set)
+fn set(namespace: &str, name: &str, labels: &[(&str, &str)]) -> (ClusterRef, SetSight) {
+    let labels: BTreeMap<String, String> = owned(labels).collect();
+    let cached = cached(json!({"metadata": {"labels": labels}}));
+    (ClusterRef::new(namespace, name), cached.sight)
 }
 
 fn owned<'a>(labels: &'a [(&str, &str)]) -> impl Iterator<Item = (String, String)> + 'a {
@@ -36,20 +37,18 @@ fn budget(namespace: &str, name: &str, by: Option<&str>) -> Arc<QuorumDisruption
     Arc::new(budget)
 }
 
-fn pod(namespace: &str, name: &str) -> Arc<SlimPod> {
-    let mut pod = SlimPod::default();
-    pod.meta_mut().namespace = Some(namespace.into());
-    pod.meta_mut().name = Some(name.into());
-    Arc::new(pod)
+fn pod(namespace: &str, name: &str) -> SlimPod {
+    let meta = json!({"namespace": namespace, "name": name});
+    serde_json::from_value(json!({"metadata": meta})).unwrap()
 }
 
 const ENROLLED: &[(&str, &str)] = &[(names::ENROLL, names::TRUE)];
 
 #[derive(Default)]
 struct Caches {
-    sets: Vec<Arc<StatefulSet>>,
+    sets: Vec<(ClusterRef, SetSight)>,
     budgets: Vec<Arc<QuorumDisruptionBudget>>,
-    pods: Vec<Arc<SlimPod>>,
+    pods: Vec<SlimPod>,
     namespaces: Vec<Arc<Namespace>>,
     named: Vec<String>,
 }
@@ -59,7 +58,7 @@ impl Caches {
         Cached {
             sets: &self.sets,
             budgets: &self.budgets,
-            pods: &|| self.pods.clone(),
+            with_pods: &|| self.pods.iter().filter_map(SlimPod::cluster).collect(),
             namespaces: &self.namespaces,
             bounds: &Bounds {
                 named: self.named.clone(),

@@ -37,12 +37,12 @@ async fn whoever_queues_at_a_busy_ledger_keeps_nobody_from_reading_another() {
     let (reading, turnstile) = (Semaphore::new(1), Turnstile::default());
     let (busy, free) = (ClusterRef::new("db", "busy"), ClusterRef::new("db", "free"));
     let judged = turnstile.enter(&busy).await;
-    let mut queues = pin!(turn(&reading, &turnstile, &busy));
+    let mut queues = pin!(pass(&reading, &turnstile, &busy));
     assert!(
         queues.as_mut().now_or_never().is_none(),
         "it jumps the queue"
     );
-    let reads = turn(&reading, &turnstile, &free).now_or_never();
+    let reads = pass(&reading, &turnstile, &free).now_or_never();
     let reads = reads.expect("the other cluster waits as well");
     assert_eq!(
         reading.available_permits(),

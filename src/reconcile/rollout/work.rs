@@ -8,11 +8,11 @@ use crate::api::{QuorumDisruptionBudget, RolloutStatus};
 use crate::observe::first_ordinal;
 use crate::plan::{MOST_REPLICAS, pod_name};
 use crate::quorum::{Ordinal, PodName};
-use crate::reconcile::slim_pod::SlimPod;
+use crate::reconcile::watches::CachedPod;
 
 /// Whether a pod is outdated, or the budget does not report the present state yet. `ours` says
 /// whether the gate replaces pods.
-pub(super) fn is_there<P: AsRef<SlimPod>>(
+pub(super) fn is_there<P: AsRef<CachedPod>>(
     set: &StatefulSet,
     budget: Option<&QuorumDisruptionBudget>,
     ours: bool,
@@ -36,7 +36,7 @@ fn is_told(budget: Option<&QuorumDisruptionBudget>, target: Option<&str>, ours: 
 
 /// Whether all pods of a finished rollout exist, and the report has another count. The replica that
 /// made the last step may have died before it could report that step and the new wish.
-fn is_miscounted<P: AsRef<SlimPod>>(
+fn is_miscounted<P: AsRef<CachedPod>>(
     set: &StatefulSet,
     budget: Option<&QuorumDisruptionBudget>,
     pod: impl Fn(&str) -> Option<P>,
@@ -53,7 +53,7 @@ fn told(budget: &QuorumDisruptionBudget) -> Option<&RolloutStatus> {
     budget.status.as_ref()?.rollout.as_deref()
 }
 
-fn has_outdated<P: AsRef<SlimPod>>(
+fn has_outdated<P: AsRef<CachedPod>>(
     set: &StatefulSet,
     target: Option<&str>,
     ours: bool,
@@ -81,10 +81,15 @@ fn names(set: &StatefulSet, kept: u32) -> impl Iterator<Item = PodName> {
 mod tests {
     use std::sync::Arc;
 
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::api::names as label;
+    use crate::reconcile::watches::SlimPod;
+
+    fn cached(pod: Value) -> CachedPod {
+        serde_json::from_value::<SlimPod>(pod).unwrap().into()
+    }
 
     fn set(first: u32) -> StatefulSet {
         serde_json::from_value(json!({
@@ -114,7 +119,7 @@ mod tests {
         let pod = |name: &str| {
             let (_, revision) = pods.iter().find(|(pod, _)| *pod == name)?;
             let labels = json!({"metadata": {"labels": {label::REVISION: revision}}});
-            Some(Arc::new(serde_json::from_value::<SlimPod>(labels).unwrap()))
+            Some(Arc::new(cached(labels)))
         };
         is_there(&set(first), Some(&told("new")), true, pod)
     }
@@ -139,7 +144,7 @@ mod tests {
             move |name: &str| {
                 let revision = if name == which { "old" } else { "new" };
                 let pod = json!({"metadata": {"labels": {label::REVISION: revision}}});
-                Some(Arc::new(serde_json::from_value::<SlimPod>(pod).unwrap()))
+                Some(Arc::new(cached(pod)))
             }
         };
         assert!(!is_there(&staged, None, false, outdated("etcd-0")));
@@ -154,7 +159,7 @@ mod tests {
         let there = |pods: &'static [&str]| {
             move |name: &str| {
                 let labels = json!({"metadata": {"labels": {label::REVISION: "new"}}});
-                let pod = || Arc::new(serde_json::from_value::<SlimPod>(labels).unwrap());
+                let pod = || Arc::new(cached(labels));
                 pods.contains(&name).then(pod)
             }
         };
@@ -169,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_unreported_rollout_is_work() {
-        let nobody = |_: &str| None::<Arc<SlimPod>>;
+        let nobody = |_: &str| None::<Arc<CachedPod>>;
         let other = told("other");
         assert!(is_there(&set(0), Some(&other), true, nobody));
         assert!(is_there(&set(0), None, true, nobody));

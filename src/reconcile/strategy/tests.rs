@@ -2,6 +2,7 @@ use super::*;
 use crate::api::names;
 use crate::clock::Clock;
 use crate::fake_api::FakeApi;
+use crate::reconcile::watches::cached;
 
 const PATH: &str = "/apis/apps/v1/namespaces/ns/statefulsets/etcd";
 const BUDGET: &str = "/apis/quorumgate.io/v1alpha1/namespaces/ns/quorumdisruptionbudgets/etcd";
@@ -192,8 +193,9 @@ async fn a_write_in_between_wins_and_is_judged_anew() {
     assert_eq!(memory, newer);
 }
 
-fn typed(value: Value) -> Arc<StatefulSet> {
-    Arc::new(serde_json::from_value(value).unwrap())
+fn cluster_of(set: &Value) -> ClusterRef {
+    let part = |name: &str| set["metadata"][name].as_str().unwrap();
+    ClusterRef::new(part("namespace"), part("name"))
 }
 
 #[tokio::test]
@@ -215,10 +217,10 @@ async fn only_enrolled_or_changed_stateful_sets_are_due() {
         (terminating, true, false, false),
         (own, true, false, false),
     ] {
-        let sets = [typed(set.clone())];
+        let cached = cached(set.clone());
         for (features, due) in [(ON, on), (OFF, off)] {
-            let found = repairer(&server, features).due(&sets, |_| guarded);
-            assert_eq!(found.len() == 1, due, "{features:?} {set}");
+            let found = repairer(&server, features).is_due(&cluster_of(&set), &cached, |_| guarded);
+            assert_eq!(found, due, "{features:?} {set}");
         }
     }
 }
@@ -244,7 +246,7 @@ async fn a_strategy_that_is_changed_back_again_and_again_is_repaired_less_and_le
 #[test]
 fn a_budget_shows_whose_choice_the_strategy_is_and_who_updates() {
     let memory = wish().to_string();
-    let show = |value, features| shown(&typed(value), features);
+    let show = |value, features| shown(&serde_json::from_value(value).unwrap(), features);
     let expected = |kind: &str, set_by, updated_by| UpdateStrategyStatus {
         kind: kind.into(),
         set_by,
@@ -298,13 +300,12 @@ mod books {
         server.put(PATH, set);
         server.put(BUDGET, budget);
         let repairer = repairer(&server, ON);
-        let cached: StatefulSet = serde_json::from_value(server.get(PATH).unwrap()).unwrap();
-        let due = repairer.due(&[Arc::new(cached)], |_| true);
-        if due.is_empty() {
-            assert_eq!(patches(&server), 0);
-        }
-        for cluster in due {
+        let set = server.get(PATH).unwrap();
+        let cluster = cluster_of(&set);
+        if repairer.is_due(&cluster, &cached(set), |_| true) {
             repairer.bring_in_line(&cluster).await.unwrap();
+        } else {
+            assert_eq!(patches(&server), 0);
         }
         server.get(PATH).unwrap()["spec"]["updateStrategy"].clone()
     }

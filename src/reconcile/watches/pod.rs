@@ -1,6 +1,6 @@
-//! A small part of a StatefulSet's pod: its owner, its node and its revision. There may be tens of
-//! thousands of pods. Changes of pods wake workers, for which this part is enough. Whole pods would
-//! take most of the process's memory, and parsing them would be half of the work of a start.
+//! A small part of a StatefulSet's pod: its cluster, its node and its revision. There may be tens
+//! of thousands of pods. Changes of pods wake workers, for which this part is enough. Whole pods
+//! would take most of the process's memory, and parsing them would be half of the work of a start.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use kube::{Resource, ResourceExt as _};
 use serde::{Deserialize, Deserializer};
 
+use super::cache::Place;
 use crate::api::names;
 use crate::observe::named_after;
 use crate::quorum::ClusterRef;
 
-/// A pod with its owner, its node and its revision.
+/// A pod with its owner, its node and its revision, as a watch or a list reads it.
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Pod)]
-pub(super) struct SlimPod {
+pub(in crate::reconcile) struct SlimPod {
     #[serde(deserialize_with = "identity")]
     metadata: ObjectMeta,
     spec: Option<Placed>,
@@ -30,21 +31,49 @@ struct Placed {
 
 impl SlimPod {
     /// The pod's cluster, by the same rule as for verdicts.
-    pub(super) fn cluster(&self) -> Option<ClusterRef> {
+    pub(in crate::reconcile) fn cluster(&self) -> Option<ClusterRef> {
         Some(ClusterRef::new(
             self.namespace()?,
             named_after(self.meta())?,
         ))
     }
+}
+
+/// A pod, as a cache keeps it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::reconcile) struct CachedPod {
+    cluster: Option<Box<str>>,
+    node: Option<Box<str>>,
+    revision: Option<Box<str>>,
+}
+
+impl From<SlimPod> for CachedPod {
+    fn from(pod: SlimPod) -> Self {
+        let cluster = pod.cluster().map(|cluster| cluster.name.into());
+        let revision = pod.labels().get(names::REVISION);
+        Self {
+            cluster,
+            revision: revision.map(|revision| revision.as_str().into()),
+            node: pod.spec.and_then(|spec| spec.node_name).map(Into::into),
+        }
+    }
+}
+
+impl CachedPod {
+    /// The cluster of the pod at this place.
+    pub(in crate::reconcile) fn cluster(&self, place: &Place) -> Option<ClusterRef> {
+        let name = self.cluster.as_deref()?;
+        Some(ClusterRef::new(place.namespace(), name))
+    }
 
     /// The node that the pod is bound to.
-    pub(super) fn node(&self) -> Option<&str> {
-        self.spec.as_ref()?.node_name.as_deref()
+    pub(in crate::reconcile) fn node(&self) -> Option<&str> {
+        self.node.as_deref()
     }
 
     /// The StatefulSet revision of the pod.
-    pub(super) fn revision(&self) -> Option<&str> {
-        self.labels().get(names::REVISION).map(String::as_str)
+    pub(in crate::reconcile) fn revision(&self) -> Option<&str> {
+        self.revision.as_deref()
     }
 }
 
@@ -77,7 +106,6 @@ fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D:
 #[cfg(test)]
 mod tests {
     use kube::api::{ObjectList, WatchEvent};
-    use kube::runtime::reflector::ObjectRef;
     use serde_json::{Value, json};
 
     use super::*;
@@ -107,7 +135,9 @@ mod tests {
     #[test]
     fn owner_node_and_revision_are_kept() {
         let pod: SlimPod = serde_json::from_value(shown()).unwrap();
-        assert_eq!(pod.cluster(), Some(ClusterRef::new("prod", "etcd")));
+        let place = Place::of(&pod);
+        let pod = CachedPod::from(pod);
+        assert_eq!(pod.cluster(&place), Some(ClusterRef::new("prod", "etcd")));
         assert_eq!(pod.node(), Some("n1"));
         assert_eq!(pod.revision(), Some("etcd-5d4f"));
     }
@@ -139,8 +169,8 @@ mod tests {
             panic!("{deleted} is read as something else");
         };
         assert_eq!(pod.resource_version().as_deref(), Some("41"));
-        let found_by = ObjectRef::<SlimPod>::new("etcd-0").within("prod");
-        assert_eq!(ObjectRef::from_obj(&pod), found_by);
+        let place = Place::of(&pod);
+        assert_eq!((place.namespace(), place.name()), ("prod", "etcd-0"));
     }
 
     /// Items of a list have no kind.
@@ -158,10 +188,7 @@ mod tests {
         let bare = json!({"metadata": {"labels": null, "ownerReferences": null}, "spec": null});
         for bare in [bare, json!({"metadata": {}})] {
             let pod: SlimPod = serde_json::from_value(bare).unwrap();
-            assert_eq!(
-                (pod.cluster(), pod.node(), pod.revision()),
-                (None, None, None)
-            );
+            assert_eq!(CachedPod::from(pod), CachedPod::default());
         }
     }
 }
