@@ -181,7 +181,7 @@ async fn hundred_thousand(racer: &Racer, reviews: &Reviews) -> Result<()> {
     let calling = callers.iter_mut().map(|caller| async move {
         let mut reviews = reviews.clone();
         for _ in 0..CALLS / CALLERS {
-            racer.call(caller, reviews.next()).await?;
+            caller.call(reviews.next()).await?;
         }
         anyhow::Ok(())
     });

@@ -235,16 +235,6 @@ impl Serves for Racer {
         Caller::connect(self.address, &self.authority).await
     }
 
-    /// Calls as an API server does: where the server has closed the connection, over a new one,
-    /// whose time counts.
-    async fn call(&self, caller: &mut Caller, request: &[u8]) -> Result<()> {
-        if caller.call(request).await.is_err() {
-            *caller = self.connected().await?;
-            caller.call(request).await?;
-        }
-        Ok(())
-    }
-
     fn processor_time(&self) -> Result<f64> {
         processor::time(&self.pid()?, |_| true)
     }

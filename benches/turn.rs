@@ -14,12 +14,6 @@ pub(crate) trait Serves {
     /// A new connection.
     async fn connected(&self) -> Result<Caller>;
 
-    /// Makes one call. Fails if the server has closed the connection.
-    async fn call(&self, caller: &mut Caller, request: &[u8]) -> Result<()> {
-        caller.call(request).await?;
-        Ok(())
-    }
-
     /// The processor time of its threads since its start, in seconds.
     fn processor_time(&self) -> Result<f64>;
 }
@@ -50,7 +44,7 @@ impl Turn {
             while start.elapsed() < length {
                 let request = reviews.next();
                 let sent = Instant::now();
-                side.call(caller, request).await?;
+                caller.call(request).await?;
                 calls.push(sent.elapsed());
             }
             anyhow::Ok(calls)
