@@ -127,6 +127,9 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
 struct Size {
     clusters: u32,
     start: Start,
+    /// The memory before anybody asked.
+    at_rest: Resident,
+    /// The memory after decisions, with the kept connections to members.
     memory: Resident,
     rest: Rest,
     /// The processor time for a change of one StatefulSet, in seconds.
@@ -185,12 +188,15 @@ impl Size {
         shown(gate, clusters + 1, IN_A_LONG_WHILE).await?;
 
         let process = process_of(replica)?;
-        let rest = at_rest(&process, clusters).await?;
+        tokio::time::sleep(AFTERMATH).await;
+        let looks = processor::time(&process, |_| true)? / between_looks(clusters).as_secs_f64();
+        let changes = Changes::of(etcd, &process, clusters).await?;
+        let idle = idle(&process).await?;
         ensure!(
             begun.elapsed() < between_looks(clusters),
             "the next looks began before the rest was measured: {clusters} clusters are too few, or the machine too busy"
         );
-        let change = cost_of_a_change(etcd, &process, clusters, &rest).await?;
+        let at_rest = Resident::of(&process)?;
         let questions = Questions::of(etcd.client(), HUNG..clusters).await?;
         let hanging = Questions::of(etcd.client(), 0..HUNG).await?;
         decisions(gate, &questions).await?;
@@ -206,13 +212,19 @@ impl Size {
         Ok(Self {
             clusters,
             start,
+            at_rest,
             memory: Resident::of(&process)?,
-            rest,
-            change,
+            rest: Rest { idle, looks },
+            change: changes.each_beyond(idle),
             decisions: alone,
             beside_others: beside_others?,
             beside_hung: beside_hung?,
         })
+    }
+
+    /// The memory at rest for each pod, in KiB.
+    fn per_pod(&self) -> f64 {
+        self.at_rest.now / f64::from(self.clusters * paper_member::MEMBERS)
     }
 
     fn print(&self, before: Option<&Self>) -> Result<()> {
@@ -224,7 +236,17 @@ impl Size {
         ))
         .row("from its start until it is ready, s", self.start.takes, ..)
         .row("its processor time until then, s", self.start.processor, ..)
-        .row("resident set, MiB", once(self.memory.now / 1024.0), ..)
+        .row(
+            "resident set at rest, MiB",
+            once(self.at_rest.now / 1024.0),
+            ..,
+        )
+        .row("of it per pod, KiB", once(self.per_pod()), ..)
+        .row(
+            "resident set after decisions, MiB",
+            once(self.memory.now / 1024.0),
+            ..,
+        )
         .row("most until then, MiB", once(self.memory.most / 1024.0), ..)
         .row(
             "processor time at rest, % of one core",
@@ -261,7 +283,7 @@ impl Size {
             table = table
                 .row(
                     "growth of memory, / that of clusters",
-                    growth(self.memory.now, before.memory.now),
+                    growth(self.at_rest.now, before.at_rest.now),
                     ..=NO_MORE,
                 )
                 .row(
@@ -321,45 +343,52 @@ fn between_looks(clusters: u32) -> Duration {
     CALM_PER_CLUSTER.saturating_mul(clusters)
 }
 
-/// The processor time of a process without requests. It has just looked at every cluster for the
-/// first time.
-async fn at_rest(process: &str, clusters: u32) -> Result<Rest> {
-    tokio::time::sleep(AFTERMATH).await;
-    let looked = processor::time(process, |_| true)?;
-    let start = Instant::now();
-    tokio::time::sleep(REST).await;
-    let idle = (processor::time(process, |_| true)? - looked) / start.elapsed().as_secs_f64();
-    let looks = looked / between_looks(clusters).as_secs_f64();
-    Ok(Rest { idle, looks })
-}
-
-/// Changes one StatefulSet after another by an annotation, and returns what a change costs the
-/// process beyond rest. A change asks for a look at the cluster, and may concern enrolment and the
-/// update strategy of any.
-async fn cost_of_a_change(
-    etcd: &EtcdCluster,
-    process: &str,
-    clusters: u32,
-    rest: &Rest,
-) -> Result<f64> {
+/// The processor time of a process without requests, per second. It has looked at every cluster.
+async fn idle(process: &str) -> Result<f64> {
     let before = processor::time(process, |_| true)?;
     let start = Instant::now();
-    let mut ticks = tokio::time::interval(BETWEEN_CHANGES);
-    for number in 0..CHANGES {
-        ticks.tick().await;
-        let cluster = number * clusters / CHANGES;
-        let sets: Api<StatefulSet> = Api::namespaced(etcd.client().clone(), &namespace_of(cluster));
-        let change = json!({"metadata": {"annotations": {"example.com/changed": "once"}}});
-        sets.patch(
-            &cluster_name(cluster),
-            &PatchParams::default(),
-            &Patch::Merge(&change),
-        )
-        .await?;
+    tokio::time::sleep(REST).await;
+    Ok((processor::time(process, |_| true)? - before) / start.elapsed().as_secs_f64())
+}
+
+/// Changes of one StatefulSet after another by an annotation. A change asks for a look at the
+/// cluster, and may concern enrolment and the update strategy of any.
+struct Changes {
+    /// The processor time of the process meanwhile, in seconds.
+    processor: f64,
+    /// The duration in seconds.
+    took: f64,
+}
+
+impl Changes {
+    async fn of(etcd: &EtcdCluster, process: &str, clusters: u32) -> Result<Self> {
+        let before = processor::time(process, |_| true)?;
+        let start = Instant::now();
+        let mut ticks = tokio::time::interval(BETWEEN_CHANGES);
+        for number in 0..CHANGES {
+            ticks.tick().await;
+            let cluster = number * clusters / CHANGES;
+            let sets: Api<StatefulSet> =
+                Api::namespaced(etcd.client().clone(), &namespace_of(cluster));
+            let change = json!({"metadata": {"annotations": {"example.com/changed": "once"}}});
+            sets.patch(
+                &cluster_name(cluster),
+                &PatchParams::default(),
+                &Patch::Merge(&change),
+            )
+            .await?;
+        }
+        tokio::time::sleep(AFTER_CHANGES).await;
+        Ok(Self {
+            processor: processor::time(process, |_| true)? - before,
+            took: start.elapsed().as_secs_f64(),
+        })
     }
-    tokio::time::sleep(AFTER_CHANGES).await;
-    let took = processor::time(process, |_| true)? - before;
-    Ok((took - rest.idle * start.elapsed().as_secs_f64()) / f64::from(CHANGES))
+
+    /// The cost of a change beyond what the process takes anyway, in seconds.
+    fn each_beyond(&self, idle: f64) -> f64 {
+        (self.processor - idle * self.took) / f64::from(CHANGES)
+    }
 }
 
 /// Asks about one pod after another.

@@ -271,7 +271,10 @@ impl Dispatch<'_> {
         let mut clusters = Vec::new();
         let budgets = &self.run.watches.budgets;
         budgets.each(|place, _| clusters.push(place.cluster()));
-        self.workers.keep(&clusters, duties(self.run));
+        // The end of a budget is not told where it came while a watch was down.
+        for gone in self.workers.keep(&clusters, duties(self.run)) {
+            self.run.observer.forget(&gone);
+        }
     }
 
     fn enrol_within(&mut self, delay: Duration) {

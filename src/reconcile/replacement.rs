@@ -52,25 +52,22 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         members_stay: None,
         compared: None,
     };
-    let mut at_work = false;
+    let mut woken = false;
     loop {
-        let pause = if leading.now() {
+        if leading.now() && (woken || driver.is_open()) {
             let pause = Box::pin(driver.turn()).await;
-            at_work = pause < LONG;
-            pause
-        } else {
-            RESYNC
+            if pause < LONG {
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+        }
+        // The observer looks as soon as this replica leads, so a second look of every cluster would
+        // find nothing more.
+        woken = tokio::select! {
+            () = wake.for_replacement() => true,
+            () = wake_for_open(&driver) => true,
+            () = leading.changed() => false,
         };
-        if at_work {
-            tokio::time::sleep(pause).await;
-            at_work = false;
-            continue;
-        }
-        tokio::select! {
-            () = wake.for_replacement() => {}
-            () = leading.changed() => {}
-            () = wake_for_open(&driver) => {}
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod cache;
 mod pod;
+mod slim;
 mod stateful_set;
 
 use std::collections::BTreeSet;
@@ -17,10 +18,9 @@ use futures::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -28,8 +28,7 @@ use serde::de::DeserializeOwned;
 use tracing::warn;
 
 use super::in_force::{self, OutOfForce, is_gated};
-use super::status_worker::is_unease;
-use crate::api::{MemberRole, QuorumDisruptionBudget, names};
+use crate::api::{QuorumDisruptionBudget, names};
 use crate::ledger::{Ledger, LedgerError, Seen};
 use crate::observe::{DisruptionBudgetNames, Index};
 use crate::quorum::ClusterRef;
@@ -102,7 +101,7 @@ impl Change {
 
 /// The caches, one per kind. Each holds what is asked of it and nothing else.
 pub(super) struct Watches {
-    /// The budgets, see [`slim_budget`].
+    /// The budgets, see [`slim::budget`].
     pub(super) budgets: Cache<QuorumDisruptionBudget>,
     pub(super) stateful_sets: Cache<CachedSet>,
     pub(super) pods: Cache<CachedPod>,
@@ -335,92 +334,6 @@ impl Opening<'_> {
     }
 }
 
-/// The budget, or an empty one in place of a budget that cannot be read, as after a downgrade. One
-/// unreadable object among a thousand must not end the watch of all. The empty budget keeps its
-/// namespace under the webhooks, and keeps enrolment from creating another one. Code that decides
-/// or writes reads the ledger itself, and gets the error there.
-fn or_empty(budget: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDisruptionBudget {
-    match budget.0 {
-        Ok(budget) => budget,
-        Err(InvalidObject { error, metadata }) => {
-            let cluster = ClusterRef::new(
-                metadata.namespace.as_deref().unwrap_or_default(),
-                metadata.name.as_deref().unwrap_or_default(),
-            );
-            warn!(
-                %cluster,
-                error,
-                "its QuorumDisruptionBudget cannot be read: its pods have to stay but for overrides and teardowns, the other clusters are looked after; mend the budget, or run the version of the gate that wrote it"
-            );
-            let mut empty = QuorumDisruptionBudget::of(&cluster);
-            empty.metadata = metadata;
-            empty
-        }
-    }
-}
-
-/// A budget with what its cache is asked for: whom it enrols, what its ledger has open, and what of
-/// its status is unusual. The record of a healthy cluster is most of it.
-fn slim_budget(mut budget: QuorumDisruptionBudget) -> QuorumDisruptionBudget {
-    let meta = &mut budget.metadata;
-    meta.owner_references = None;
-    if let Some(annotations) = &mut meta.annotations {
-        annotations.retain(|name, _| name == names::DEFRAGMENT);
-    }
-    if let Some(status) = &mut budget.status {
-        status.leader = None;
-        status.selector = None;
-        status.update_strategy = None;
-        status.volumes = Vec::new();
-        status.defragmentations = Vec::new();
-        status.replacements.retain(|r| r.finished.is_none());
-        status.members.retain(|m| m.role == MemberRole::Learner);
-        status.conditions.retain(is_unease);
-        status.replacements.shrink_to_fit();
-        status.members.shrink_to_fit();
-        status.conditions.shrink_to_fit();
-    }
-    budget
-}
-
-/// A `PodDisruptionBudget` without its status, which changes with each of its pods.
-fn slim_disruption_budget(mut budget: PodDisruptionBudget) -> PodDisruptionBudget {
-    budget.metadata.annotations = None;
-    budget.status = None;
-    budget
-}
-
-/// A namespace with its label.
-fn slim_namespace(mut namespace: Namespace) -> Namespace {
-    namespace.metadata.annotations = None;
-    if let Some(labels) = &mut namespace.metadata.labels {
-        labels.retain(|name, _| name == names::GATED);
-    }
-    namespace.spec = None;
-    namespace.status = None;
-    namespace
-}
-
-/// A node with its taints and its readiness.
-fn slim_node(mut node: Node) -> Node {
-    node.metadata.labels = None;
-    node.metadata.annotations = None;
-    let spec = node.spec.take().unwrap_or_default();
-    node.spec = Some(NodeSpec {
-        taints: spec.taints,
-        ..NodeSpec::default()
-    });
-    let mut conditions = node.status.take().and_then(|status| status.conditions);
-    if let Some(conditions) = &mut conditions {
-        conditions.retain(|condition| condition.type_ == "Ready");
-    }
-    node.status = Some(NodeStatus {
-        conditions,
-        ..NodeStatus::default()
-    });
-    node
-}
-
 /// Opens every watch. The returned futures keep them going; each has the kind that it watches.
 pub(super) fn open(
     client: &Client,
@@ -454,12 +367,9 @@ pub(super) fn open(
         }
     };
     let watches = Watches {
-        budgets: opening.indexed(
-            &any(),
-            |budget| slim_budget(or_empty(budget)),
-            by_cluster_id,
-            |place, _| Some(Change::Budget(place.cluster())),
-        ),
+        budgets: opening.indexed(&any(), slim::budget, by_cluster_id, |place, _| {
+            Some(Change::Budget(place.cluster()))
+        }),
         same_etcd,
         stateful_sets: opening.cache(
             &any(),
@@ -473,18 +383,20 @@ pub(super) fn open(
         ),
         disruption_budgets: opening.indexed(
             &any(),
-            slim_disruption_budget,
+            slim::disruption_budget,
             by_namespace,
             |place, _| Some(Change::DisruptionBudget(place.namespace().to_owned())),
         ),
         disruption_budget_names: Arc::clone(disruption_budget_names),
-        namespaces: opening.everywhere(any(), slim_namespace, |namespace: &Namespace| {
+        namespaces: opening.everywhere(any(), slim::namespace, |namespace: &Namespace| {
             Some(Change::Namespace {
                 name: namespace.name_any(),
                 outage: (!is_gated(namespace)).then_some(OutOfForce::NotGated),
             })
         }),
-        nodes: opening.everywhere(any(), slim_node, |node| Some(Change::Node(node.name_any()))),
+        nodes: opening.everywhere(any(), slim::node, |node| {
+            Some(Change::Node(node.name_any()))
+        }),
         validating: opening.everywhere(ours.clone(), convert::identity, |hooks| {
             let outage = in_force::validating(hooks, None).err();
             Some(Change::Webhooks { outage })
@@ -495,127 +407,4 @@ pub(super) fn open(
         }),
     };
     (watches, opening.following)
-}
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::api::condition;
-    use crate::ledger::trust_record;
-    use crate::reconcile::enrol::made_here;
-    use crate::reconcile::status_worker::shows_unease;
-
-    fn budget(healthy: &str) -> QuorumDisruptionBudget {
-        let condition = |kind: &str, status: &str| {
-            json!({
-                "type": kind, "status": status, "reason": "Because", "message": "so it is",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            })
-        };
-        let cause = json!({
-            "seq": 3, "kind": "Delete", "at": "2026-01-01T00:00:00Z", "by": "somebody",
-        });
-        serde_json::from_value(json!({
-            "apiVersion": "quorumgate.io/v1alpha1", "kind": "QuorumDisruptionBudget",
-            "metadata": {
-                "name": "etcd", "namespace": "db", "uid": "1", "generation": 4,
-                "labels": {names::MANAGED_BY: "quorumgate"},
-                "annotations": {names::DEFRAGMENT: "now", "more": "of it"},
-            },
-            "spec": {"statefulSetName": "etcd", "partition": 1},
-            "status": {
-                "clusterId": "cafe", "leader": "a", "selector": "app=etcd",
-                "ledger": {"trusted": true, "budgetUid": "1", "epoch": 2, "inForceBy": "hooks"},
-                "scaleOut": {"to": 3},
-                "leaderMove": {"from": "a", "to": "b", "term": 7},
-                "rollout": {"target": "new", "updated": 1, "targets": 2},
-                "grants": [{"member": "etcd-0", "causes": [cause]}],
-                "conditions": [condition(condition::QUORUM_HEALTHY, healthy), condition("Other", "True")],
-            },
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn a_cached_budget_tells_workers_and_stopwatches_what_the_whole_one_tells() {
-        for healthy in ["True", "False"] {
-            let whole = budget(healthy);
-            let cached = slim_budget(whole.clone());
-            assert_eq!(trust_record(&cached), trust_record(&whole));
-            assert_eq!(cluster_id(&cached), cluster_id(&whole));
-            assert!(made_here(&cached));
-            assert_eq!(cached.spec, whole.spec);
-            let (of_cached, of_whole) = (&cached.metadata, &whole.metadata);
-            assert_eq!(of_cached.generation, of_whole.generation);
-            assert_eq!(of_cached.uid, of_whole.uid);
-            let asked = cached.annotations().get(names::DEFRAGMENT);
-            assert_eq!(asked, whole.annotations().get(names::DEFRAGMENT));
-            let (cached, whole) = (cached.status.unwrap(), whole.status.unwrap());
-            assert_eq!(shows_unease(&cached), shows_unease(&whole));
-            assert_eq!(shows_unease(&cached), healthy == "False");
-            assert_eq!(cached.grants, whole.grants);
-            assert_eq!(cached.ledger, whole.ledger);
-            assert_eq!(cached.scale_out, whole.scale_out);
-            assert_eq!(cached.leader_move, whole.leader_move);
-            assert_eq!(cached.rollout, whole.rollout);
-            assert!(cached.conditions.len() < whole.conditions.len());
-        }
-    }
-
-    #[test]
-    fn a_cached_budget_shows_learners_and_open_replacements_only() {
-        let member = |name: &str, role: &str| json!({"name": name, "role": role, "serving": true});
-        let mut whole = serde_json::to_value(budget("True")).unwrap();
-        whole["status"]["members"] = json!([member("a", "Voter"), member("b", "Learner")]);
-        let whole: QuorumDisruptionBudget = serde_json::from_value(whole).unwrap();
-        let cached = slim_budget(whole).status.unwrap();
-        let roles: Vec<_> = cached.members.iter().map(|member| member.role).collect();
-        assert_eq!(roles, [MemberRole::Learner]);
-        assert!(shows_unease(&cached));
-    }
-
-    #[test]
-    fn a_cached_node_has_its_taints_and_its_readiness() {
-        let node: Value = json!({
-            "metadata": {"name": "n1", "labels": {"zone": "a"}, "annotations": {"more": "of it"}},
-            "spec": {
-                "podCIDR": "10.0.0.0/24",
-                "taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}],
-            },
-            "status": {
-                "conditions": [
-                    {"type": "DiskPressure", "status": "False"},
-                    {"type": "Ready", "status": "Unknown"},
-                ],
-                "images": [{"names": ["etcd"]}],
-            },
-        });
-        let cached = slim_node(serde_json::from_value(node.clone()).unwrap());
-        let expected: Node = serde_json::from_value(json!({
-            "metadata": {"name": "n1"},
-            "spec": {"taints": node["spec"]["taints"]},
-            "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
-        }))
-        .unwrap();
-        assert_eq!(cached, expected);
-    }
-
-    #[test]
-    fn a_cached_namespace_has_its_label_and_its_end() {
-        let namespace: Namespace = serde_json::from_value(json!({
-            "metadata": {
-                "name": "db", "deletionTimestamp": "2026-01-01T00:00:00Z",
-                "labels": {names::GATED: names::TRUE, "team": "a"}, "annotations": {"more": "of it"},
-            },
-            "spec": {"finalizers": ["kubernetes"]},
-            "status": {"phase": "Terminating"},
-        }))
-        .unwrap();
-        let cached = slim_namespace(namespace.clone());
-        assert!(is_gated(&cached));
-        let (cached, whole) = (cached.metadata, namespace.metadata);
-        assert_eq!(cached.deletion_timestamp, whole.deletion_timestamp);
-        assert_eq!(cached.labels.map(|labels| labels.len()), Some(1));
-    }
 }

@@ -155,18 +155,24 @@ impl Workers {
         }
     }
 
-    /// Keeps exactly one worker for each of these clusters, and none for others.
-    pub(super) fn keep<F, B, D>(&mut self, clusters: &[ClusterRef], duties: F)
+    /// Keeps exactly one worker for each of these clusters, and none for others. Returns the others
+    /// that had one.
+    pub(super) fn keep<F, B, D>(&mut self, clusters: &[ClusterRef], duties: F) -> Vec<ClusterRef>
     where
         F: Fn(ClusterRef, Arc<Wake>) -> Vec<(&'static str, B)>,
         B: FnMut() -> D + Send + 'static,
         D: Future<Output = ()> + Send + 'static,
     {
         let wanted: HashSet<&ClusterRef> = clusters.iter().collect();
-        self.of.retain(|cluster, _| wanted.contains(cluster));
+        let unwanted = self.of.keys().filter(|cluster| !wanted.contains(cluster));
+        let unwanted: Vec<ClusterRef> = unwanted.cloned().collect();
+        for cluster in &unwanted {
+            self.leave(cluster);
+        }
         for cluster in clusters {
             self.tend(cluster, &duties);
         }
+        unwanted
     }
 
     /// Keeps exactly one worker for this cluster. Each of its duties has a name, and is started

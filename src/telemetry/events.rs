@@ -27,10 +27,10 @@ const QUIET: Duration = Duration::from_secs(60);
 /// Most different Events whose last time is remembered.
 const REMEMBERED: usize = 4096;
 
-/// Most Events whose repetitions are counted in one Event. The recorder keeps each Event for six
-/// minutes and goes through all of them for the next: one for each of ten thousand clusters would
-/// take tens of megabytes after a start.
-const COUNTED: usize = 256;
+/// Most Events that are written before the recorder forgets the earlier ones, whose repetitions
+/// become new Events then. It would keep each for six minutes, and go through all of them for the
+/// next: those of ten thousand clusters would take tens of megabytes after a start.
+const COUNTED: usize = 1024;
 
 /// The longest note in bytes that the API server accepts.
 const NOTE_BYTES: usize = 1024;

@@ -93,9 +93,10 @@ async fn a_duty_that_ends_starts_again_and_is_reported_with_its_cluster() {
         let _ = sender.send((cluster.clone(), duty, how.clone(), rest.as_secs()));
     });
     let mut workers = Workers::new(supervisor.clone(), broke, CancellationToken::new());
-    workers.keep(&[cluster("a")], |_, _| {
+    let gone = workers.keep(&[cluster("a")], |_, _| {
         vec![("stays", std::future::pending::<()>)]
     });
+    assert_eq!(gone, [], "nothing had a worker");
     workers.keep(&[cluster("a"), cluster("b")], |_, _| {
         vec![("panics", || async { panic!("no such member") })]
     });
@@ -104,7 +105,8 @@ async fn a_duty_that_ends_starts_again_and_is_reported_with_its_cluster() {
         let expected = (cluster("b"), "panics", panicked.clone(), rest);
         assert_eq!(told.recv().await, Some(expected));
     }
-    workers.keep(&[], |_, _| vec![("none", std::future::pending::<()>)]);
+    let gone = workers.keep(&[], |_, _| vec![("none", std::future::pending::<()>)]);
+    assert_eq!(gone, [cluster("a"), cluster("b")]);
     supervisor.tasks_ended().await;
     assert_eq!(losses.next().now_or_never(), None, "the process ends");
 }

@@ -6,9 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet, MetricEncoder,
-};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
@@ -40,7 +38,7 @@ pub struct ClusterState<'a> {
 }
 
 /// The facts of one cluster, as they are kept for the next scrape.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Facts {
     enforced: bool,
     open_grants: i64,
@@ -50,7 +48,7 @@ struct Facts {
 }
 
 /// The part of a cluster that is shown.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Cluster {
     numbers: Option<ClusterNumbers>,
     facts: Option<Facts>,
@@ -62,15 +60,22 @@ struct Cluster {
 #[derive(Debug, Default)]
 struct Shown {
     leads: bool,
-    clusters: BTreeMap<ClusterRef, Cluster>,
+    clusters: BTreeMap<ClusterRef, Arc<Cluster>>,
     /// The words of conditions, each once.
     words: HashSet<Arc<str>>,
 }
+
+/// The number of words from which on those are forgotten that no condition has any more. The gate
+/// knows fewer; whoever writes the status of a budget may use any.
+const WORDS: usize = 256;
 
 impl Shown {
     fn word(&mut self, word: &str) -> Arc<str> {
         if let Some(known) = self.words.get(word) {
             return Arc::clone(known);
+        }
+        if self.words.len() >= WORDS {
+            self.words.retain(|word| Arc::strong_count(word) > 1);
         }
         let word: Arc<str> = word.into();
         self.words.insert(Arc::clone(&word));
@@ -79,8 +84,10 @@ impl Shown {
 
     /// The cluster that changes, if this replica leads.
     fn cluster(&mut self, cluster: &ClusterRef) -> Option<&mut Cluster> {
-        self.leads
-            .then(|| self.clusters.entry(cluster.clone()).or_default())
+        self.leads.then(|| {
+            let cluster = self.clusters.entry(cluster.clone()).or_default();
+            Arc::make_mut(cluster)
+        })
     }
 }
 
@@ -111,6 +118,7 @@ impl ClusterMetrics {
         self.leader.set(leads.into());
         if !leads {
             shown.clusters = BTreeMap::new();
+            shown.words = HashSet::new();
         }
     }
 
@@ -124,6 +132,9 @@ impl ClusterMetrics {
     /// Shows the other facts of a cluster, if this replica leads.
     pub fn state(&self, cluster: &ClusterRef, state: &ClusterState<'_>) {
         let mut shown = lock(&self.shown);
+        if !shown.leads {
+            return;
+        }
         let conditions = state.conditions.iter();
         let conditions = conditions.map(|condition| condition.map(|word| shown.word(word)));
         let conditions = conditions.collect();
@@ -154,8 +165,9 @@ struct Series(Arc<Mutex<Shown>>);
 
 impl Collector for Series {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
-        let shown = lock(&self.0);
-        let clusters = shown.clusters.iter();
+        // Observers do not wait for a scrape.
+        let clusters = lock(&self.0).clusters.clone();
+        let clusters = clusters.iter();
         let numbers = clusters
             .clone()
             .filter_map(|(cluster, shown)| Some((labels(cluster), shown.numbers.as_ref()?)));
@@ -235,10 +247,7 @@ fn gauge<L: EncodeLabelSet, N: EncodeGaugeValue>(
     series: impl Iterator<Item = (L, N)>,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> std::fmt::Result {
-    written(
-        encoder.encode_descriptor(name, help, None, MetricType::Gauge)?,
-        series,
-    )
+    written(encoder, (name, help, None), series)
 }
 
 fn gauge_of_seconds<L: EncodeLabelSet, N: EncodeGaugeValue>(
@@ -247,17 +256,16 @@ fn gauge_of_seconds<L: EncodeLabelSet, N: EncodeGaugeValue>(
     series: impl Iterator<Item = (L, N)>,
     encoder: &mut DescriptorEncoder<'_>,
 ) -> std::fmt::Result {
-    let unit = Some(&Unit::Seconds);
-    written(
-        encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?,
-        series,
-    )
+    written(encoder, (name, help, Some(&Unit::Seconds)), series)
 }
 
 fn written<L: EncodeLabelSet, N: EncodeGaugeValue>(
-    mut gauge: MetricEncoder<'_>,
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help, unit): (&str, &str, Option<&Unit>),
     series: impl Iterator<Item = (L, N)>,
 ) -> std::fmt::Result {
+    let help = format!("{help}.");
+    let mut gauge = encoder.encode_descriptor(name, &help, unit, MetricType::Gauge)?;
     for (labels, number) in series {
         gauge.encode_family(&labels)?.encode_gauge(&number)?;
     }
@@ -336,6 +344,27 @@ mod tests {
             .state(&cluster, &state("True", "AllServing"));
         metrics.clusters.forget(&cluster);
         assert_eq!(series(&metrics), [""; 0]);
+    }
+
+    #[test]
+    fn words_that_no_condition_has_any_more_are_forgotten() {
+        let metrics = Metrics::new();
+        let cluster = ClusterRef::new("ns", "etcd");
+        metrics.clusters.leads(true);
+        for n in 0..3 * WORDS {
+            let reason = format!("Reason{n}");
+            let state = state("False", &reason);
+            metrics.clusters.state(&cluster, &state);
+        }
+        assert!(lock(&metrics.clusters.shown).words.len() <= WORDS);
+        assert!(
+            series(&metrics)
+                .join("")
+                .contains(&format!("Reason{}", 3 * WORDS - 1))
+        );
+        metrics.clusters.leads(false);
+        metrics.clusters.state(&cluster, &state("False", "Unseen"));
+        assert_eq!(lock(&metrics.clusters.shown).words.len(), 0);
     }
 
     #[test]
