@@ -20,9 +20,9 @@ use crate::quorum::evidence::{Target, Unanswered};
 /// How long an unused connection is kept: several rounds of the controllers.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Most connections that are kept: those of a thousand clusters of three. Each takes a file
+/// Most connections that are kept: those of 333 clusters of three. Each takes a file
 /// descriptor and tens of KiB.
-const MOST: usize = 3_000;
+const MOST: usize = 1_000;
 
 /// The open connections of this process to etcd members. Cheap to clone; clones share the
 /// connections.
