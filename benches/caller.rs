@@ -44,12 +44,11 @@ impl Caller {
 
     /// Sends a request, and returns the body of the answer. Fails unless the answer is a 200.
     pub(crate) async fn call(&mut self, request: &[u8]) -> Result<&[u8]> {
-        let (head, whole) = match self.exchange(request).await {
-            Ok(extent) => extent,
-            Err(_) => {
-                self.stream = connected(self.address, &self.config).await?;
-                self.exchange(request).await?
-            }
+        let (head, whole) = if let Ok(extent) = self.exchange(request).await {
+            extent
+        } else {
+            self.stream = connected(self.address, &self.config).await?;
+            self.exchange(request).await?
         };
         self.answer.get(head..whole).context("no body")
     }

@@ -154,24 +154,23 @@ async fn a_duty_that_breaks_leaves_the_others_of_its_task_alone() {
     let (sender, done) = oneshot::channel();
     let list = Told::default();
     let mut goes_on = Some(sender);
-    let duties: [(
-        &'static str,
-        Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>,
-    ); 2] = [
-        ("duty", Box::new(|| async { breaks("always") }.boxed())),
-        (
-            "other",
-            Box::new(move || {
-                let sender = goes_on.take().expect("it is begun once");
-                async move {
-                    sleep(2 * LONGEST_PAUSE).await;
-                    let _ = sender.send(());
-                    std::future::pending().await
+    let duties = ["duty", "other"].map(|name| {
+        let mut sender = goes_on.take_if(|_| name == "other");
+        let begin = move || {
+            let sender = sender.take();
+            async move {
+                match sender {
+                    None => breaks("always"),
+                    Some(sender) => {
+                        sleep(2 * LONGEST_PAUSE).await;
+                        let _ = sender.send(());
+                        std::future::pending::<()>().await;
+                    }
                 }
-                .boxed()
-            }),
-        ),
-    ];
+            }
+        };
+        (name, begin)
+    });
     supervisor.spawn_duties("duties", asked.clone(), duties, told_of_duties(&list));
     done.await.expect("the other duty goes on");
     assert!(list.lock().unwrap().len() > 2);

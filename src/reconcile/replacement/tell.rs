@@ -5,8 +5,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tracing::info;
 
 use super::gather::Gathered;
-use crate::api::condition;
 use crate::api::names::REPLACE;
+use crate::api::{QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::LedgerError;
 use crate::plan::replacement::{Mode, Next, Refusal, Step};
 use crate::quorum::{PodName, VolumeFinding};
@@ -51,17 +51,13 @@ async fn write(
     if run.ledger().turnstile().pending(cluster) > 0 {
         return Ok(());
     }
-    let shown = look.page.status().and_then(|status| {
-        let mut conditions = status.conditions.iter();
-        conditions.find(|c| c.type_ == condition::DATA_PROTECTED)
-    });
-    let known = shown.is_some_and(|shown| {
-        shown.status == is && shown.reason == reason && shown.message == message
-    });
-    if known || is == "True" && shown.is_none() {
+    let status = look.page.status();
+    if !is_due(status, (is, reason, &message)) {
         return Ok(());
     }
-    let is_news = shown.is_none_or(|shown| shown.reason != reason);
+    let is_news = status
+        .and_then(shown)
+        .is_none_or(|shown| shown.reason != reason);
     let condition = Condition {
         type_: condition::DATA_PROTECTED.into(),
         status: is.into(),
@@ -78,6 +74,23 @@ async fn write(
         info!(%cluster, reason, message, "data of members");
     }
     Ok(())
+}
+
+fn shown(status: &QuorumDisruptionBudgetStatus) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|c| c.type_ == condition::DATA_PROTECTED)
+}
+
+/// Whether the condition has to be written. A cluster in which no member was ever to be replaced
+/// needs none.
+fn is_due(
+    status: Option<&QuorumDisruptionBudgetStatus>,
+    (is, reason, message): (&str, &str, &str),
+) -> bool {
+    match status.and_then(shown) {
+        Some(shown) => shown.status != is || shown.reason != reason || shown.message != message,
+        None => is != "True" || status.is_some_and(|status| !status.replacements.is_empty()),
+    }
 }
 
 fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, &'static str, String) {
@@ -169,5 +182,49 @@ fn reason_of(because: &Refusal) -> &'static str {
         Refusal::PeerUrlsUnknown => "PeerURLsUnknown",
         Refusal::NoHeir => "NoHeir",
         Refusal::Recreation | Refusal::Joining { .. } => "Replacing",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn status(replacements: &Value, conditions: &Value) -> QuorumDisruptionBudgetStatus {
+        let status = json!({"replacements": replacements, "conditions": conditions});
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn a_cluster_has_the_condition_once_a_member_was_to_be_replaced() {
+        let (good, bad) = (
+            ("True", "NothingToReplace", "none"),
+            ("False", "NotAllServing", "some"),
+        );
+        let fresh = status(&json!([]), &json!([]));
+        assert!(!is_due(None, good));
+        assert!(!is_due(Some(&fresh), good));
+        assert!(is_due(Some(&fresh), bad));
+        // A replacement in which nothing was waited for.
+        let replaced = json!([{
+            "member": "etcd-0", "reason": "volume-lost",
+            "started": "2026-01-01T00:00:00Z", "finished": "2026-01-01T00:00:09Z",
+        }]);
+        assert!(is_due(Some(&status(&replaced, &json!([]))), good));
+    }
+
+    #[test]
+    fn a_condition_is_written_when_its_status_reason_or_words_change() {
+        let shown = json!([{
+            "type": condition::DATA_PROTECTED, "status": "False", "reason": "Replacing",
+            "message": "etcd-0", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        let status = status(&json!([]), &shown);
+        let is_outdated = |is, reason, words| is_due(Some(&status), (is, reason, words));
+        assert!(!is_outdated("False", "Replacing", "etcd-0"));
+        assert!(is_outdated("False", "Replacing", "etcd-1"));
+        assert!(is_outdated("False", "Owner", "etcd-0"));
+        assert!(is_outdated("True", "Replacing", "etcd-0"));
     }
 }

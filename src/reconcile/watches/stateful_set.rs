@@ -123,6 +123,8 @@ pub(in crate::reconcile) fn cached(set: serde_json::Value) -> CachedSet {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::PodTemplateSpec;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
     use kube::ResourceExt as _;
     use serde_json::{Value, json};
 
@@ -166,8 +168,8 @@ mod tests {
         annotations.remove("more");
         let spec = expected.spec.as_mut().unwrap();
         spec.service_name = None;
-        spec.selector = Default::default();
-        spec.template = Default::default();
+        spec.selector = LabelSelector::default();
+        spec.template = PodTemplateSpec::default();
         spec.volume_claim_templates = None;
         assert_eq!(set, expected);
     }
