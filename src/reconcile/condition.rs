@@ -1,6 +1,9 @@
 //! Updates of the conditions in a status.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::Run;
+use crate::ledger::{LedgerError, Page};
 
 /// The name that [`crate::api::condition::LEDGER_TRUSTED`] had in the releases before. The report
 /// takes a condition of that name away.
@@ -21,10 +24,54 @@ pub(super) fn put(conditions: &mut Vec<Condition>, mut shown: Condition) {
     }
 }
 
+/// The condition of this type.
+pub(super) fn find<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|condition| condition.type_ == kind)
+}
+
+/// The report of a duty by a condition: the status, the reason and the words.
+pub(super) type Said = (&'static str, &'static str, String);
+
+/// Writes the condition of this type to the budget on the page, if its status, its reason or its
+/// words changed. Returns whether the reason is another one. A cluster that never had a cause for
+/// the condition gets none as long as all is well.
+pub(super) async fn write(
+    run: &Run,
+    page: &Page,
+    kind: &'static str,
+    said: &Said,
+    had_cause: bool,
+) -> Result<bool, LedgerError> {
+    let conditions = page.status().map(|status| status.conditions.as_slice());
+    let shown = find(conditions.unwrap_or_default(), kind);
+    if !is_due(shown, said, had_cause) {
+        return Ok(false);
+    }
+    let (is, reason, message) = said;
+    let condition = Condition {
+        type_: kind.into(),
+        status: (*is).into(),
+        reason: (*reason).into(),
+        message: message.clone(),
+        last_transition_time: Time(run.clock.now()),
+        observed_generation: page.budget().metadata.generation,
+    };
+    let written = run.ledger().write_status(page, |status| {
+        put(&mut status.conditions, condition);
+    });
+    written.await?;
+    Ok(shown.is_none_or(|shown| shown.reason != *reason))
+}
+
+fn is_due(shown: Option<&Condition>, (is, reason, message): &Said, had_cause: bool) -> bool {
+    match shown {
+        Some(shown) => shown.status != *is || shown.reason != *reason || shown.message != *message,
+        None => *is != "True" || had_cause,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-
     use super::*;
 
     fn shown(kind: &str, status: &str, seconds: i64) -> Condition {
@@ -54,5 +101,27 @@ mod tests {
             shown("C", "Unknown", 3),
         );
         assert_eq!(conditions, [a, b, c]);
+    }
+
+    #[test]
+    fn a_cluster_has_the_condition_once_there_was_a_cause() {
+        let good = ("True", "NothingToReplace", "none".to_owned());
+        let bad = ("False", "NotAllServing", "some".to_owned());
+        assert!(!is_due(None, &good, false));
+        assert!(is_due(None, &bad, false));
+        // A replacement in which nothing was waited for.
+        assert!(is_due(None, &good, true));
+    }
+
+    #[test]
+    fn a_condition_is_written_when_its_status_reason_or_words_change() {
+        let shown = shown("DataProtected", "False", 1);
+        let is_due = |is, reason, words: &str| {
+            super::is_due(Some(&shown), &(is, reason, words.to_owned()), false)
+        };
+        assert!(!is_due("False", "At1", ""));
+        assert!(is_due("False", "At1", "etcd-1"));
+        assert!(is_due("False", "Owner", ""));
+        assert!(is_due("True", "At1", ""));
     }
 }

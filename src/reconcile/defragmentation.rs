@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::Run;
+use super::condition::find;
 use super::look::{self, Look, Problem, ReadPermit};
 use super::workers::{RESYNC, Wake};
 use crate::api::{cause_kind, condition};
@@ -109,8 +110,7 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
 fn is_shown(page: &Page) -> bool {
     let status = page.status();
     status.is_some_and(|status| {
-        let mut conditions = status.conditions.iter();
-        conditions.any(|c| c.type_ == condition::DEFRAGMENTED && c.status != "True")
+        find(&status.conditions, condition::DEFRAGMENTED).is_some_and(|c| c.status != "True")
     })
 }
 

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Run;
+use super::condition::find;
 use super::look::{self, Look, Problem, ReadPermit};
 use super::workers::{RESYNC, Wake};
 use crate::api::condition;
@@ -90,8 +91,7 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
         ..
     } = look;
     let shown = page.status().is_some_and(|status| {
-        let mut conditions = status.conditions.iter();
-        conditions.any(|c| c.type_ == condition::DATA_PROTECTED && c.status != "True")
+        find(&status.conditions, condition::DATA_PROTECTED).is_some_and(|c| c.status != "True")
     });
     let open = record::open(page).is_some();
     let held = world.pods().iter().any(is_held);

@@ -1,6 +1,5 @@
 //! The report on defragmentations: the condition `Defragmented`.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tracing::info;
 
 use super::gather::{Gathered, Open};
@@ -9,7 +8,7 @@ use crate::ledger::LedgerError;
 use crate::plan::defragmentation::{Disarm, Facts, LastRun, Mode, Next, Refusal, due, next};
 use crate::quorum::PodName;
 use crate::reconcile::Run;
-use crate::reconcile::condition::put;
+use crate::reconcile::condition::{self as conditions, Said};
 use crate::reconcile::look::Look;
 
 /// The state to report.
@@ -33,10 +32,6 @@ pub(super) async fn show(
     if run.ledger().turnstile().pending(cluster) > 0 {
         return Ok(());
     }
-    let shown = look.page.status().and_then(|status| {
-        let mut conditions = status.conditions.iter();
-        conditions.find(|c| c.type_ == condition::DEFRAGMENTED)
-    });
     let runs = matches!(story, Story::Running(..));
     if gathered.facts.settings.mode == Mode::Off && !runs {
         let forget = run.ledger().write_status(&look.page, |status| {
@@ -45,40 +40,18 @@ pub(super) async fn show(
         });
         return forget.await.map(drop);
     }
-    let (is, reason, message) = said(look, gathered, story);
-    let known = shown.is_some_and(|shown| {
-        shown.status == is && shown.reason == reason && shown.message == message
-    });
+    let said = said(look, gathered, story);
     let status = look.page.status();
-    let never_due = shown.is_none() && status.is_none_or(|s| s.defragmentations.is_empty());
-    if known || is == "True" && never_due {
-        return Ok(());
-    }
-    let generation = look.page.budget().metadata.generation;
-    let condition = Condition {
-        type_: condition::DEFRAGMENTED.into(),
-        status: is.into(),
-        reason: reason.into(),
-        message: message.clone(),
-        last_transition_time: Time(run.clock.now()),
-        observed_generation: generation,
-    };
-    let is_news = shown.is_none_or(|shown| shown.reason != reason);
-    let written = run.ledger().write_status(&look.page, |status| {
-        put(&mut status.conditions, condition);
-    });
-    written.await?;
-    if is_news {
+    let had_cause = status.is_some_and(|status| !status.defragmentations.is_empty());
+    let kind = condition::DEFRAGMENTED;
+    if conditions::write(run, &look.page, kind, &said, had_cause).await? {
+        let (_, reason, message) = said;
         info!(%cluster, reason, message, "defragmentation");
     }
     Ok(())
 }
 
-fn said(
-    look: &Look,
-    gathered: &Gathered,
-    story: &Story<'_>,
-) -> (&'static str, &'static str, String) {
+fn said(look: &Look, gathered: &Gathered, story: &Story<'_>) -> Said {
     let facts = &gathered.facts;
     let (reason, mut message) = match story {
         Story::Running(Open { pod, .. }, true) => {

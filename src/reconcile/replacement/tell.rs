@@ -1,7 +1,6 @@
 //! The report on replacements and on pods that are kept from starting: the condition
 //! `DataProtected`.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use tracing::info;
 
 use super::gather::Gathered;
@@ -11,7 +10,7 @@ use crate::ledger::LedgerError;
 use crate::plan::replacement::{Mode, Next, Refusal, Step};
 use crate::quorum::{PodName, VolumeFinding};
 use crate::reconcile::Run;
-use crate::reconcile::condition::put;
+use crate::reconcile::condition::{self as conditions, Said};
 use crate::reconcile::look::Look;
 
 /// Writes the condition if its status, its reason or its words changed. A cluster in which no
@@ -41,59 +40,27 @@ pub(super) async fn show_failed(
     write(run, look, ("False", "Replacing", text)).await
 }
 
-async fn write(
-    run: &Run,
-    look: &Look,
-    (is, reason, message): (&'static str, &'static str, String),
-) -> Result<(), LedgerError> {
+async fn write(run: &Run, look: &Look, said: Said) -> Result<(), LedgerError> {
     let cluster = &look.page.cluster;
     // Whoever is judging a disruption would lose the race for the ledger to this write.
     if run.ledger().turnstile().pending(cluster) > 0 {
         return Ok(());
     }
-    let status = look.page.status();
-    if !is_due(status, (is, reason, &message)) {
-        return Ok(());
-    }
-    let is_news = status
-        .and_then(shown)
-        .is_none_or(|shown| shown.reason != reason);
-    let condition = Condition {
-        type_: condition::DATA_PROTECTED.into(),
-        status: is.into(),
-        reason: reason.into(),
-        message: message.clone(),
-        last_transition_time: Time(run.clock.now()),
-        observed_generation: look.page.budget().metadata.generation,
-    };
-    let written = run.ledger().write_status(&look.page, |status| {
-        put(&mut status.conditions, condition);
-    });
-    written.await?;
-    if is_news {
+    let had_cause = look.page.status().is_some_and(had_cause);
+    let kind = condition::DATA_PROTECTED;
+    if conditions::write(run, &look.page, kind, &said, had_cause).await? {
+        let (_, reason, message) = said;
         info!(%cluster, reason, message, "data of members");
     }
     Ok(())
 }
 
-fn shown(status: &QuorumDisruptionBudgetStatus) -> Option<&Condition> {
-    let mut conditions = status.conditions.iter();
-    conditions.find(|c| c.type_ == condition::DATA_PROTECTED)
+/// Whether a member was ever replaced, also where nothing was waited for.
+fn had_cause(status: &QuorumDisruptionBudgetStatus) -> bool {
+    !status.replacements.is_empty()
 }
 
-/// Whether the condition has to be written. A cluster in which no member was ever to be replaced
-/// needs none.
-fn is_due(
-    status: Option<&QuorumDisruptionBudgetStatus>,
-    (is, reason, message): (&str, &str, &str),
-) -> bool {
-    match status.and_then(shown) {
-        Some(shown) => shown.status != is || shown.reason != reason || shown.message != message,
-        None => is != "True" || status.is_some_and(|status| !status.replacements.is_empty()),
-    }
-}
-
-fn said(look: &Look, gathered: &Gathered, next: &Next) -> (&'static str, &'static str, String) {
+fn said(look: &Look, gathered: &Gathered, next: &Next) -> Said {
     let facts = &gathered.facts;
     let told = |(pod, _): &(PodName, _)| match facts.claims.get(pod).map(|c| &c.volume) {
         Some(VolumeFinding::Wrong { difference, .. }) => format!("{pod} (it has {difference})"),
@@ -191,40 +158,16 @@ mod tests {
 
     use super::*;
 
-    fn status(replacements: &Value, conditions: &Value) -> QuorumDisruptionBudgetStatus {
-        let status = json!({"replacements": replacements, "conditions": conditions});
-        serde_json::from_value(status).unwrap()
-    }
-
     #[test]
-    fn a_cluster_has_the_condition_once_a_member_was_to_be_replaced() {
-        let (good, bad) = (
-            ("True", "NothingToReplace", "none"),
-            ("False", "NotAllServing", "some"),
-        );
-        let fresh = status(&json!([]), &json!([]));
-        assert!(!is_due(None, good));
-        assert!(!is_due(Some(&fresh), good));
-        assert!(is_due(Some(&fresh), bad));
-        // A replacement in which nothing was waited for.
+    fn a_replacement_that_has_ended_is_a_cause_of_the_condition() {
+        let status = |replacements: Value| {
+            serde_json::from_value(json!({"replacements": replacements})).unwrap()
+        };
+        assert!(!had_cause(&status(json!([]))));
         let replaced = json!([{
             "member": "etcd-0", "reason": "volume-lost",
             "started": "2026-01-01T00:00:00Z", "finished": "2026-01-01T00:00:09Z",
         }]);
-        assert!(is_due(Some(&status(&replaced, &json!([]))), good));
-    }
-
-    #[test]
-    fn a_condition_is_written_when_its_status_reason_or_words_change() {
-        let shown = json!([{
-            "type": condition::DATA_PROTECTED, "status": "False", "reason": "Replacing",
-            "message": "etcd-0", "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }]);
-        let status = status(&json!([]), &shown);
-        let is_outdated = |is, reason, words| is_due(Some(&status), (is, reason, words));
-        assert!(!is_outdated("False", "Replacing", "etcd-0"));
-        assert!(is_outdated("False", "Replacing", "etcd-1"));
-        assert!(is_outdated("False", "Owner", "etcd-0"));
-        assert!(is_outdated("True", "Replacing", "etcd-0"));
+        assert!(had_cause(&status(replaced)));
     }
 }
