@@ -82,16 +82,16 @@ fn breaks_first(times: usize, done: oneshot::Sender<()>) -> impl FnMut() -> BoxF
 /// The calls of `broke`: how the task ended, and the pause after it.
 type Told = Arc<Mutex<Vec<(TaskEnd, u64)>>>;
 
-fn told(told: &Told) -> impl FnMut(&TaskEnd, Duration) + Send + use<> {
+fn told(told: &Told) -> impl Fn(&TaskEnd, Duration) + Clone + Send + use<> {
     let told = Arc::clone(told);
     move |how, rest| told.lock().unwrap().push((how.clone(), rest.as_secs()))
 }
 
-fn told_of_duties(told: &Told) -> impl Fn(&'static str, &TaskEnd, Duration) + Clone + Send + use<> {
-    let told = Arc::clone(told);
+fn told_of_duties(list: &Told) -> impl Fn(&'static str, &TaskEnd, Duration) + Clone + Send + use<> {
+    let told = told(list);
     move |duty, how, rest| {
         assert_eq!(duty, "duty");
-        told.lock().unwrap().push((how.clone(), rest.as_secs()));
+        told(how, rest);
     }
 }
 

@@ -359,11 +359,14 @@ fn every_metric_that_is_registered_is_in_the_exposition_and_in_the_table() {
             ("registry.register(", ""),
             ("registry.register_with_unit(", "_seconds"),
             (" gauge(", ""),
-            (" gauge_of_seconds(", "_seconds"),
         ] {
             let calls = text.split(call).skip(1);
-            registered
-                .extend(calls.map(|after| format!("{}{unit}", after.split('"').nth(1).unwrap())));
+            registered.extend(calls.map(|after| {
+                let mut parts = after.split('"').skip(1);
+                let (name, rest) = (parts.next().unwrap(), parts.next().unwrap());
+                let of_seconds = call == " gauge(" && rest.contains("Unit::Seconds");
+                format!("{name}{}", if of_seconds { "_seconds" } else { unit })
+            }));
         }
     }
     let known = Known::read();

@@ -175,37 +175,37 @@ impl Collector for Series {
             clusters.filter_map(|(cluster, shown)| Some((labels(cluster), shown.facts.as_ref()?)));
         let encoder = &mut encoder;
         gauge(
-            "cluster_disruptions_allowed",
+            ("cluster_disruptions_allowed", None),
             "Disruptions that a cluster could take now",
             numbers.clone().map(|(of, n)| (of, n.disruptions_allowed)),
             encoder,
         )?;
         gauge(
-            "cluster_voters",
+            ("cluster_voters", None),
             "Voters that count towards a cluster's majority",
             numbers.clone().map(|(of, n)| (of, n.voters)),
             encoder,
         )?;
         gauge(
-            "cluster_serving_voters",
+            ("cluster_serving_voters", None),
             "Voters of a cluster that proved to take part in quorum",
             numbers.map(|(of, n)| (of, n.serving)),
             encoder,
         )?;
         gauge(
-            "cluster_enforced",
+            ("cluster_enforced", None),
             "1 where refusals are enforced, 0 where a cluster's budget only warns",
             facts.clone().map(|(of, f)| (of, i64::from(f.enforced))),
             encoder,
         )?;
         gauge(
-            "cluster_open_grants",
+            ("cluster_open_grants", None),
             "Members of a cluster that have a permission to go which is still open",
             facts.clone().map(|(of, f)| (of, f.open_grants)),
             encoder,
         )?;
-        gauge_of_seconds(
-            "cluster_oldest_grant_timestamp",
+        gauge(
+            ("cluster_oldest_grant_timestamp", Some(&Unit::Seconds)),
             "When the oldest open permission of a cluster was given, Unix time; absent without one",
             facts
                 .clone()
@@ -226,7 +226,7 @@ impl Collector for Series {
             })
         });
         gauge(
-            "cluster_condition",
+            ("cluster_condition", None),
             "1 for what each condition of a cluster's budget says now: its status and its reason",
             conditions,
             encoder,
@@ -241,28 +241,12 @@ fn labels(cluster: &ClusterRef) -> [(&str, &str); 2] {
     ]
 }
 
+/// Writes a gauge with its name and unit, its help, and its series.
 fn gauge<L: EncodeLabelSet, N: EncodeGaugeValue>(
-    name: &str,
+    (name, unit): (&str, Option<&Unit>),
     help: &str,
     series: impl Iterator<Item = (L, N)>,
     encoder: &mut DescriptorEncoder<'_>,
-) -> std::fmt::Result {
-    written(encoder, (name, help, None), series)
-}
-
-fn gauge_of_seconds<L: EncodeLabelSet, N: EncodeGaugeValue>(
-    name: &str,
-    help: &str,
-    series: impl Iterator<Item = (L, N)>,
-    encoder: &mut DescriptorEncoder<'_>,
-) -> std::fmt::Result {
-    written(encoder, (name, help, Some(&Unit::Seconds)), series)
-}
-
-fn written<L: EncodeLabelSet, N: EncodeGaugeValue>(
-    encoder: &mut DescriptorEncoder<'_>,
-    (name, help, unit): (&str, &str, Option<&Unit>),
-    series: impl Iterator<Item = (L, N)>,
 ) -> std::fmt::Result {
     let help = format!("{help}.");
     let mut gauge = encoder.encode_descriptor(name, &help, unit, MetricType::Gauge)?;
