@@ -268,9 +268,8 @@ impl Dispatch<'_> {
     }
 
     fn keep(&mut self) {
-        let mut clusters = Vec::new();
         let budgets = &self.run.watches.budgets;
-        budgets.each(|place, _| clusters.push(place.cluster()));
+        let clusters = budgets.map(|place, _| place.cluster());
         // The end of a budget is not told where it came while a watch was down.
         for gone in self.workers.keep(&clusters, duties(self.run)) {
             self.run.observer.forget(&gone);

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Namespace, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, Error, Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -68,42 +67,40 @@ struct Work {
     unlabel: BTreeSet<String>,
 }
 
-/// The cached objects that enrolment depends on. They may be of ten thousand clusters, so only the
-/// results are copied.
+/// The cached facts that enrolment depends on. They may be of ten thousand clusters, so no objects
+/// are copied.
 struct Cached<'a> {
     sets: &'a [(ClusterRef, SetSight)],
-    budgets: &'a [Arc<QuorumDisruptionBudget>],
+    /// The clusters with budgets, each with whether the gate created its budget.
+    budgets: &'a [(ClusterRef, bool)],
     /// The clusters that have pods, which are searched only if a budget has lost its StatefulSet.
     with_pods: &'a dyn Fn() -> BTreeSet<ClusterRef>,
     namespaces: &'a [Arc<Namespace>],
     bounds: &'a Bounds,
 }
 
-/// A namespace and a name in it.
-type Place<'a> = (&'a str, &'a str);
-
 impl Cached<'_> {
     fn work(&self) -> Work {
         let alive: HashMap<&str, bool> = self.living().collect();
-        let guarded: HashSet<Place<'_>> = self
+        let guarded: HashSet<&ClusterRef> = self
             .budgets
             .iter()
-            .filter_map(|budget| place(budget.meta()))
-            .filter(|(namespace, _)| self.bounds.contain(namespace))
+            .map(|(cluster, _)| cluster)
+            .filter(|cluster| self.bounds.contain(&cluster.namespace))
             .collect();
-        let asking: HashSet<Place<'_>> = self
+        let asking: HashSet<&ClusterRef> = self
             .sets
             .iter()
             .filter(|(_, sight)| sight.is_enrolled && !sight.terminates)
-            .map(|(cluster, _)| (cluster.namespace.as_str(), cluster.name.as_str()))
-            .filter(|(namespace, _)| alive.contains_key(namespace))
+            .map(|(cluster, _)| cluster)
+            .filter(|cluster| alive.contains_key(cluster.namespace.as_str()))
             .collect();
         let wanted: HashSet<&str> = guarded
             .union(&asking)
-            .map(|(namespace, _)| *namespace)
+            .map(|cluster| cluster.namespace.as_str())
             .collect();
         let mut work = Work {
-            create: asking.difference(&guarded).copied().map(cluster).collect(),
+            create: asking.difference(&guarded).copied().cloned().collect(),
             abandoned: self.abandoned(),
             ..Work::default()
         };
@@ -130,40 +127,26 @@ impl Cached<'_> {
     }
 
     fn abandoned(&self) -> BTreeSet<ClusterRef> {
-        let sets: HashMap<Place<'_>, bool> = self
-            .sets
-            .iter()
-            .map(|(set, sight)| ((set.namespace.as_str(), set.name.as_str()), sight.opts_out))
+        let sets = self.sets.iter();
+        let opts_out: HashMap<&ClusterRef, bool> = sets
+            .map(|(cluster, sight)| (cluster, sight.opts_out))
             .collect();
-        let made_here = self.budgets.iter().filter(|budget| made_here(budget));
-        let made_here: Vec<Place<'_>> = made_here
-            .filter_map(|budget| place(budget.meta()))
-            .collect();
-        let of_sets = |place: &&Place<'_>| !sets.contains_key(*place);
+        let made_here = self.budgets.iter().filter(|(_, made_here)| *made_here);
+        let made_here = made_here.map(|(cluster, _)| cluster);
         let mut without: BTreeSet<ClusterRef> = made_here
-            .iter()
-            .filter(of_sets)
-            .map(|place| cluster(*place))
+            .clone()
+            .filter(|cluster| !opts_out.contains_key(cluster))
+            .cloned()
             .collect();
         if !without.is_empty() {
             let with_pods = (self.with_pods)();
             without.retain(|cluster| !with_pods.contains(cluster));
         }
         // A cluster that opts out loses its budget, although it has members.
-        let out = made_here
-            .iter()
-            .filter(|place| sets.get(*place) == Some(&true));
-        without.extend(out.map(|place| cluster(*place)));
+        let out = made_here.filter(|cluster| opts_out.get(cluster) == Some(&true));
+        without.extend(out.cloned());
         without
     }
-}
-
-fn place(object: &ObjectMeta) -> Option<Place<'_>> {
-    Some((object.namespace.as_deref()?, object.name.as_deref()?))
-}
-
-fn cluster((namespace, name): Place<'_>) -> ClusterRef {
-    ClusterRef::new(namespace, name)
 }
 
 /// The controller of enrolment.
@@ -199,12 +182,13 @@ impl Enrolment {
     /// Takes the actions that the caches call for. Failures are logged, and tried again at the next
     /// pass.
     pub(super) async fn pass(&mut self, watches: &Watches, now: Instant) {
-        let mut sets = Vec::with_capacity(watches.stateful_sets.len());
-        let cached = &watches.stateful_sets;
-        cached.each(|place, set| sets.push((place.cluster(), set.sight)));
         let work = Cached {
-            sets: &sets,
-            budgets: &watches.budgets.all(),
+            sets: &watches
+                .stateful_sets
+                .map(|place, set| (place.cluster(), set.sight)),
+            budgets: &watches
+                .budgets
+                .map(|place, budget| (place.cluster(), made_here(budget))),
             with_pods: &|| watches.clusters_of_pods(|_| true),
             namespaces: &watches.namespaces.all(),
             bounds: &self.bounds,

@@ -183,13 +183,13 @@ pub(super) async fn keep(run: Arc<Run>, unchecked: Arc<Unchecked>) {
         if leading.now() {
             if std::mem::take(&mut all) {
                 let sets = &run.watches.stateful_sets;
-                sets.each(|place, _| changed.extend([place.cluster()]));
+                changed.extend(sets.map(|place, _| place.cluster()));
             }
             changed.extend(due);
-            let guarded = |cluster: &ClusterRef| run.watches.budgets.of(cluster).is_some();
             changed.retain(|cluster| {
                 let set = run.watches.stateful_sets.of(cluster);
-                set.is_some_and(|set| repairer.is_due(cluster, &set, guarded))
+                let is_guarded = run.watches.budgets.of(cluster).is_some();
+                set.is_some_and(|set| repairer.is_due(cluster, &set, is_guarded))
             });
             due = changed.into_iter().collect();
             let (ready, wait) = backoffs.take(&due, run.clock.instant());
@@ -263,21 +263,16 @@ struct Repairer {
 }
 
 impl Repairer {
-    /// Whether a StatefulSet seems to need a repair, by the caches. `guarded` says whether a
+    /// Whether a StatefulSet seems to need a repair, by the caches. `is_guarded` says whether the
     /// cluster has a budget.
-    fn is_due(
-        &self,
-        cluster: &ClusterRef,
-        cached: &CachedSet,
-        guarded: impl Fn(&ClusterRef) -> bool,
-    ) -> bool {
+    fn is_due(&self, cluster: &ClusterRef, cached: &CachedSet, is_guarded: bool) -> bool {
         if !self.bounds.contain(&cluster.namespace) || cached.sight.terminates {
             return false;
         }
         let set = cached.stateful_set(cluster);
         let kept = kind(&set) == ON_DELETE;
         let changed = set.annotations().contains_key(PREVIOUS_UPDATE_STRATEGY);
-        let enrolled = self.features.on_delete && (cached.sight.is_enrolled || guarded(cluster));
+        let enrolled = self.features.on_delete && (cached.sight.is_enrolled || is_guarded);
         match (enrolled, kept) {
             (true, true) => Books::of(&set) == Books::Due,
             (true, false) => !is_closing(&set),

@@ -249,7 +249,7 @@ impl Opening<'_> {
             self.namespaces.iter().map(of).collect()
         };
         let follow = |api| self.follow(api, config.clone(), read, (index.clone(), change.clone()));
-        Cache::new(apis.into_iter().map(follow).collect::<Vec<_>>())
+        Cache::new(apis.into_iter().map(follow))
     }
 
     fn everywhere<K>(

@@ -57,7 +57,11 @@ impl Caches {
     fn work(&self) -> Work {
         Cached {
             sets: &self.sets,
-            budgets: &self.budgets,
+            budgets: &self
+                .budgets
+                .iter()
+                .map(|b| (b.cluster(), made_here(b)))
+                .collect::<Vec<_>>(),
             with_pods: &|| self.pods.iter().filter_map(SlimPod::cluster).collect(),
             namespaces: &self.namespaces,
             bounds: &Bounds {

@@ -219,7 +219,7 @@ async fn only_enrolled_or_changed_stateful_sets_are_due() {
     ] {
         let cached = cached(set.clone());
         for (features, due) in [(ON, on), (OFF, off)] {
-            let found = repairer(&server, features).is_due(&cluster_of(&set), &cached, |_| guarded);
+            let found = repairer(&server, features).is_due(&cluster_of(&set), &cached, guarded);
             assert_eq!(found, due, "{features:?} {set}");
         }
     }
@@ -302,7 +302,7 @@ mod books {
         let repairer = repairer(&server, ON);
         let set = server.get(PATH).unwrap();
         let cluster = cluster_of(&set);
-        if repairer.is_due(&cluster, &cached(set), |_| true) {
+        if repairer.is_due(&cluster, &cached(set), true) {
             repairer.bring_in_line(&cluster).await.unwrap();
         } else {
             assert_eq!(patches(&server), 0);

@@ -187,11 +187,16 @@ impl<V> Cache<V> {
         }
     }
 
+    /// The values that `of` gives for all objects, under the lock of the cache.
+    pub(in crate::reconcile) fn map<T>(&self, of: impl Fn(&Place, &Arc<V>) -> T) -> Vec<T> {
+        let mut all = Vec::with_capacity(self.len());
+        self.each(|place, object| all.push(of(place, object)));
+        all
+    }
+
     /// All objects.
     pub(in crate::reconcile) fn all(&self) -> Vec<Arc<V>> {
-        let mut all = Vec::with_capacity(self.len());
-        self.each(|_, object| all.push(Arc::clone(object)));
-        all
+        self.map(|_, object| Arc::clone(object))
     }
 
     /// Any object.

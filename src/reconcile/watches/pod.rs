@@ -2,14 +2,13 @@
 //! of thousands of pods. Changes of pods wake workers, for which this part is enough. Whole pods
 //! would take most of the process's memory, and parsing them would be half of the work of a start.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::ObjectMeta;
 use kube::{Resource, ResourceExt as _};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::cache::Place;
+use super::slim;
 use crate::api::names;
 use crate::observe::named_after;
 use crate::quorum::ClusterRef;
@@ -18,7 +17,7 @@ use crate::quorum::ClusterRef;
 #[derive(Clone, Debug, Default, Deserialize, Resource)]
 #[resource(inherit = Pod)]
 pub(in crate::reconcile) struct SlimPod {
-    #[serde(deserialize_with = "identity")]
+    #[serde(deserialize_with = "slim::metadata")]
     metadata: ObjectMeta,
     spec: Option<Placed>,
 }
@@ -75,32 +74,6 @@ impl CachedPod {
     pub(in crate::reconcile) fn revision(&self) -> Option<&str> {
         self.revision.as_deref()
     }
-}
-
-/// The metadata that is used above, and that a watch needs: it continues from the last
-/// resourceVersion, and its cache is indexed by namespace and name.
-fn identity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Identity {
-        name: Option<String>,
-        namespace: Option<String>,
-        resource_version: Option<String>,
-        labels: Option<BTreeMap<String, String>>,
-        owner_references: Option<Vec<OwnerReference>>,
-    }
-    let kept = Identity::deserialize(deserializer)?;
-    let revision = kept
-        .labels
-        .and_then(|mut labels| labels.remove_entry(names::REVISION));
-    Ok(ObjectMeta {
-        name: kept.name,
-        namespace: kept.namespace,
-        resource_version: kept.resource_version,
-        labels: revision.map(|revision| [revision].into()),
-        owner_references: kept.owner_references,
-        ..ObjectMeta::default()
-    })
 }
 
 #[cfg(test)]

@@ -1,14 +1,48 @@
 //! The parts of objects that the caches are asked for. The objects are small compared with pods and
 //! StatefulSets, so they are cached as what they are, with the rest left out.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{Namespace, Node, NodeSpec, NodeStatus};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
+use kube::api::ObjectMeta;
 use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
+use serde::{Deserialize, Deserializer};
 use tracing::warn;
 
 use crate::api::{MemberRole, QuorumDisruptionBudget, names};
 use crate::quorum::ClusterRef;
 use crate::reconcile::status_worker::is_unease;
+
+/// Reads the metadata of an object without its managed fields, which are most of it. A watch goes
+/// on from its resourceVersion.
+pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Read {
+        name: Option<String>,
+        namespace: Option<String>,
+        resource_version: Option<String>,
+        generation: Option<i64>,
+        deletion_timestamp: Option<Time>,
+        labels: Option<BTreeMap<String, String>>,
+        annotations: Option<BTreeMap<String, String>>,
+        owner_references: Option<Vec<OwnerReference>>,
+    }
+    let read = Read::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: read.name,
+        namespace: read.namespace,
+        resource_version: read.resource_version,
+        generation: read.generation,
+        deletion_timestamp: read.deletion_timestamp,
+        labels: read.labels,
+        annotations: read.annotations,
+        owner_references: read.owner_references,
+        ..ObjectMeta::default()
+    })
+}
 
 /// The budget, or an empty one in place of a budget that cannot be read, as after a downgrade. One
 /// unreadable object among a thousand must not end the watch of all. The empty budget keeps its

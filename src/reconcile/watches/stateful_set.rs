@@ -10,6 +10,7 @@ use kube::Resource;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 
+use super::slim;
 use crate::api::names::PREVIOUS_UPDATE_STRATEGY;
 use crate::observe::{labels_enrol, labels_opt_out};
 use crate::quorum::ClusterRef;
@@ -18,6 +19,7 @@ use crate::quorum::ClusterRef;
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = StatefulSet)]
 pub(super) struct SlimSet {
+    #[serde(deserialize_with = "slim::metadata")]
     metadata: ObjectMeta,
     spec: Option<SlimSpec>,
     status: Option<StatefulSetStatus>,
