@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
-use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::eventually;
 use serde_json::json;
@@ -59,8 +59,14 @@ async fn mount(world: &World, volumes: [&str; 2]) -> Result<()> {
         made.push(claim);
     }
     for (claim, volume) in made.iter().zip(volumes) {
-        let free = json!({"spec": {"claimRef": null}});
-        all.patch(volume, &PatchParams::default(), &Patch::Merge(free))
+        // The volume is kept for the new claim: a volume for anybody is bound to the next claim of
+        // any test, whose member then starts on the data of this one.
+        let (namespace, name) = (world.namespace(), claim.name_any());
+        let reference = json!({
+            "namespace": namespace, "name": name, "uid": null, "resourceVersion": null,
+        });
+        let kept = json!({"spec": {"claimRef": reference}});
+        all.patch(volume, &PatchParams::default(), &Patch::Merge(kept))
             .await?;
         claims.create(&PostParams::default(), claim).await?;
     }
