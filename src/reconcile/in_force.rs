@@ -1,7 +1,6 @@
 //! Whether the gate is in force in a namespace: whether the API server asks it. The namespace's
 //! label and the two webhook configurations decide that.
 
-use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use k8s_openapi::api::admissionregistration::v1::{
@@ -130,7 +129,7 @@ macro_rules! hooks {
 
 /// The conditions with which the webhooks are shipped, by path and expression. Any other condition
 /// may keep the API server from asking.
-static SHIPPED: LazyLock<BTreeSet<(String, String)>> = LazyLock::new(|| {
+static SHIPPED: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
     let manifest = include_str!("../../manifests/base/webhooks.yaml");
     let documents: Vec<Value> = serde_saphyr::from_multiple(manifest).unwrap_or_default();
     let hooks = documents
@@ -146,14 +145,15 @@ static SHIPPED: LazyLock<BTreeSet<(String, String)>> = LazyLock::new(|| {
         .flatten()
         .filter_map(|(path, condition)| {
             let expression = condition.get("expression")?.as_str()?;
-            Some((path.to_owned(), plain(expression)))
+            Some((path.to_owned(), expression.to_owned()))
         })
         .collect()
 });
 
-/// An expression without its line breaks and indentation.
-fn plain(expression: &str) -> String {
-    expression.split_whitespace().collect::<Vec<_>>().join(" ")
+/// Whether two expressions differ in nothing but line breaks and indentation.
+fn same(expression: &str, other: &str) -> bool {
+    let words = expression.split_ascii_whitespace();
+    words.eq(other.split_ascii_whitespace())
 }
 
 impl Hook<'_> {
@@ -190,8 +190,9 @@ impl Hook<'_> {
     fn narrowed_by(&self) -> Option<String> {
         let mut unknown = self.conditions.iter();
         let unknown = unknown.find(|condition| {
-            let says = (self.path().to_owned(), plain(&condition.expression));
-            !SHIPPED.contains(&says)
+            !SHIPPED.iter().any(|(path, expression)| {
+                path == self.path() && same(expression, &condition.expression)
+            })
         });
         unknown.map(|condition| condition.name.clone())
     }
