@@ -10,6 +10,7 @@
 mod by_hand;
 mod caller;
 mod counted;
+mod deletion;
 mod gate;
 mod plane;
 mod round;
@@ -32,6 +33,7 @@ use serde_json::{Value, json};
 use by_hand::{ByHand, Phases};
 use caller::{Caller, post};
 use counted::Counted;
+use deletion::deletion;
 use gate::{Gate, Tls};
 use round::Round;
 use spread::Spread;
@@ -193,26 +195,7 @@ async fn allowed(caller: &mut Caller, request: &[u8]) -> Result<bool> {
 
 /// The review of this pod's DELETE.
 async fn review(etcd: &EtcdCluster, pod: &str) -> Result<Vec<u8>> {
-    let pod = etcd.pod(pod).await?;
-    let resource = json!({"group": "", "version": "v1", "resource": "pods"});
-    let review = json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "5c6f0e1e-8f3f-4f1a-9d39-0c6a1bd1c0aa",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": resource,
-            "requestResource": resource,
-            "name": pod.name_any(),
-            "namespace": etcd.namespace(),
-            "operation": "DELETE",
-            "userInfo": {"username": "bench", "groups": ["system:authenticated"]},
-            "object": null,
-            "oldObject": pod,
-            "dryRun": false,
-            "options": {"apiVersion": "meta.k8s.io/v1", "kind": "DeleteOptions", "gracePeriodSeconds": 10},
-        },
-    });
+    let review = deletion(&serde_json::to_value(etcd.pod(pod).await?)?, false);
     Ok(post("/validate/pods", &serde_json::to_vec(&review)?))
 }
 

@@ -7,9 +7,9 @@ use anyhow::Result;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
-use serde_json::{Value, json};
 
 use crate::caller::post;
+use crate::deletion::deletion;
 use crate::paper_member::{cluster_name, namespace_of};
 
 /// The number of clusters in the reviews.
@@ -29,10 +29,8 @@ impl Questions {
                 let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace_of(cluster));
                 async move {
                     let pod = pods.get(&format!("{}-1", cluster_name(cluster))).await?;
-                    anyhow::Ok(post(
-                        "/validate/pods",
-                        &serde_json::to_vec(&review(&serde_json::to_value(pod)?))?,
-                    ))
+                    let review = deletion(&serde_json::to_value(pod)?, true);
+                    anyhow::Ok(post("/validate/pods", &serde_json::to_vec(&review)?))
                 }
             })
             .buffered(AT_ONCE)
@@ -46,24 +44,4 @@ impl Questions {
         let first = caller * self.0.len() / 8;
         self.0.iter().cycle().skip(first).map(Vec::as_slice)
     }
-}
-
-fn review(pod: &Value) -> Value {
-    json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "0f0e0d0c-0b0a-0908-0706-050403020100",
-            "kind": {"group": "", "version": "v1", "kind": "Pod"},
-            "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "name": pod.pointer("/metadata/name"),
-            "namespace": pod.pointer("/metadata/namespace"),
-            "operation": "DELETE",
-            "userInfo": {"username": "kubernetes-admin", "groups": ["system:authenticated"]},
-            "object": null,
-            "oldObject": pod,
-            "dryRun": true,
-            "options": {"dryRun": ["All"], "gracePeriodSeconds": 30},
-        },
-    })
 }

@@ -6,9 +6,11 @@
 //! not made while this process judges the cluster, because observations must not starve grants.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Resource as _, ResourceExt as _};
@@ -35,7 +37,8 @@ const PAUSE: Duration = Duration::from_millis(400);
 /// The time between two looks at an unhealthy cluster.
 const UNEASY: Duration = Duration::from_secs(2);
 /// The time between two looks at a healthy cluster. With many clusters the time is longer, by
-/// [`CALM_PER_CLUSTER`] each.
+/// [`CALM_PER_CLUSTER`] each. Each cluster has its own moment in this time ([`until_its_turn`]):
+/// otherwise clusters that were looked at together, as all are after a start, would always be.
 const CALM: Duration = Duration::from_secs(15);
 const CALM_PER_CLUSTER: Duration = Duration::from_millis(100);
 /// The pause while a judgement of the cluster is under way.
@@ -182,7 +185,8 @@ impl Eyes {
             return UNEASY;
         }
         let clusters = u32::try_from(self.run.watches.budgets.len()).unwrap_or(u32::MAX);
-        CALM.max(CALM_PER_CLUSTER.saturating_mul(clusters))
+        let calm = CALM.max(CALM_PER_CLUSTER.saturating_mul(clusters));
+        until_its_turn(&self.cluster, calm, self.run.clock.now())
     }
 
     /// Writes the report if it has changed. Returns the pause until a deferred write.
@@ -365,6 +369,18 @@ impl Eyes {
     }
 }
 
+/// The time until a cluster's own moment in a period comes next. Over many clusters these moments
+/// are spread evenly.
+fn until_its_turn(cluster: &ClusterRef, period: Duration, now: Timestamp) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    cluster.hash(&mut hasher);
+    let period = period.as_millis().max(1);
+    let moment = u128::from(hasher.finish()) % period;
+    let since = u128::from(now.as_millisecond().unsigned_abs()) % period;
+    let left = (moment + period - since) % period;
+    Duration::from_millis(u64::try_from(left).unwrap_or(u64::MAX))
+}
+
 /// The facts that the metrics show of a budget besides the numbers of its cluster.
 fn state<'a>(
     budget: &QuorumDisruptionBudget,
@@ -406,4 +422,45 @@ fn unseen_by_planners(voters: u32, snapshot: &Snapshot) -> u32 {
         member.serves_quorum() && pod.is_some_and(|pod| !pod.ready)
     });
     elsewhere.saturating_add(u32::try_from(unready.count()).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of clusters whose turn comes in each tenth of a period.
+    fn turns(now: Timestamp) -> [u32; 10] {
+        let mut turns = [0; 10];
+        for number in 0..1_000 {
+            let cluster = ClusterRef::new(format!("ns-{}", number / 10), format!("etcd-{number}"));
+            let left = until_its_turn(&cluster, CALM, now);
+            turns[usize::try_from(left.as_millis() * 10 / CALM.as_millis()).unwrap()] += 1;
+        }
+        turns
+    }
+
+    #[test]
+    fn clusters_that_are_looked_at_together_have_their_next_turns_spread_over_the_period() {
+        for second in [0, 7, 1_800_000_000] {
+            let turns = turns(Timestamp::from_second(second).unwrap());
+            assert!(
+                turns.iter().all(|turns| (60..=140).contains(turns)),
+                "{turns:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_one_turn_in_each_period() {
+        let cluster = ClusterRef::new("ns", "etcd");
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        let first = until_its_turn(&cluster, CALM, start);
+        let turn = start + first;
+        assert_eq!(until_its_turn(&cluster, CALM, turn), Duration::ZERO);
+        let after = turn + Duration::from_millis(1);
+        assert_eq!(
+            until_its_turn(&cluster, CALM, after),
+            CALM - Duration::from_millis(1)
+        );
+    }
 }
