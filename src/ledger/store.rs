@@ -169,8 +169,8 @@ impl Ledger {
         self.put(page, status).await.map(Some)
     }
 
-    /// Looks at every pod with a grant on the page, uncached, and removes the grants that have
-    /// ended. `None` if none has.
+    /// Looks at every pod with a grant on the page, uncached, and removes the permissions to delete
+    /// that have ended. Those of other kinds end with what they were given for. `None` if none has.
     pub async fn settle_due(
         &self,
         page: &Page,

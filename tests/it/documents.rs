@@ -52,6 +52,47 @@ fn the_reasons_in_the_table_of_the_rules_are_refusals_of_the_reference() {
     assert!(reasons > 10, "{reasons} reasons");
 }
 
+/// The text between this heading and the next one.
+fn section<'t>(text: &'t str, heading: &str) -> &'t str {
+    let (_, after) = text.split_once(heading).unwrap();
+    after.split("\n## ").next().unwrap()
+}
+
+#[test]
+fn where_to_look_names_files_and_what_they_define() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let quoted = section(&text, "\n## Where to look\n").split('`');
+    let quoted = quoted.skip(1).step_by(2);
+    let mut found = 0;
+    for place in quoted.filter(|quoted| quoted.contains(".rs")) {
+        let (file, item) = match place.split_once(": ") {
+            Some((file, item)) => (file, Some(item)),
+            None => (place, None),
+        };
+        let folders = ["src", "core/src"].map(|folder| root.join(folder).join(file));
+        let source = folders
+            .iter()
+            .find_map(|path| std::fs::read_to_string(path).ok());
+        let source = source.unwrap_or_else(|| panic!("there is no {file}"));
+        if let Some(item) = item {
+            let defines = |kind: &str| {
+                let definition = format!("{kind} {item}");
+                let mut rests = source.split(&definition).skip(1);
+                rests.any(|rest| {
+                    !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_')
+                })
+            };
+            assert!(
+                ["fn", "const"].into_iter().any(defines),
+                "{place} defines no such thing"
+            );
+        }
+        found += 1;
+    }
+    assert!(found > 20, "{found} places");
+}
+
 #[test]
 fn every_way_to_fail_has_its_test_or_says_why_not() {
     for (row, names) in named("failure-modes.md") {

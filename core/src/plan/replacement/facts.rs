@@ -102,7 +102,8 @@ pub struct ClaimFacts {
     pub volume: VolumeFinding,
 }
 
-/// The record of a replacement, in the budget's status. The record goes when its grant settles.
+/// The record of a replacement, in the budget's status. Its end is written when its grant
+/// settles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The pod of the member.

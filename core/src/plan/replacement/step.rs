@@ -114,7 +114,7 @@ pub enum Step {
         /// The new id.
         id: MemberId,
     },
-    /// Settle the grant and drop the record: the new voter serves.
+    /// Settle the grant and record the end: the new voter serves.
     #[display("{pod} is replaced and serves")]
     Settle {
         /// The pod of the member.
