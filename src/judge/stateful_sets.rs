@@ -82,7 +82,7 @@ impl SetCase<'_> {
             scope,
             teardown: teardown(around),
             collected: self.question.collected,
-            lifted: is_valid(intents.overrides()) || is_valid(on_budget),
+            overridden: is_valid(intents.overrides()) || is_valid(on_budget),
             intent: intents.announced(now),
             ignored: intents.ignored(now),
             owner: owner(&around.owner),

@@ -284,9 +284,10 @@ async fn n4_an_old_object_that_is_out_of_date_is_not_believed() {
             ..question(None)
         }
     };
-    let lifted = json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
+    let overridden =
+        json!({"annotations": {"quorumgate.io/override-until": "2026-01-01T13:00:00Z"}});
     let goes = json!({"deletionTimestamp": "2026-01-01T11:59:59Z"});
-    for metadata in [lifted, goes.clone()] {
+    for metadata in [overridden, goes.clone()] {
         let answer = court.judge.judge_pod(shown(metadata.clone())).await;
         let waits = matches!(answer.decision, Err(Refused::Wait(_)));
         assert!(waits, "{metadata} is not so any more: {answer:?}");

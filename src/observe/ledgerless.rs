@@ -52,7 +52,7 @@ impl Observer {
             pod: pods::facts(pod, nodes::of_pod(pod, &nodes), None, page),
             circumstances: Circumstances {
                 teardown: teardown::of_pod(pod, &around),
-                lifted: self.lifted(&few, page),
+                valid_override: self.valid_override(&few, page),
                 ..Circumstances::ordinary()
             },
             goes_at_once: pods::goes_at_once(pod),
@@ -72,7 +72,7 @@ impl Observer {
         let around = self.around(cluster, &few, owner, page);
         Ok(Circumstances {
             teardown: teardown::of_claim(member, few.pod.as_ref(), &around),
-            lifted: self.lifted(&few, page),
+            valid_override: self.valid_override(&few, page),
             ..Circumstances::ordinary()
         })
     }
@@ -113,7 +113,7 @@ impl Observer {
         }
     }
 
-    fn lifted(&self, few: &Few, page: Option<&Page>) -> Option<Override> {
+    fn valid_override(&self, few: &Few, page: Option<&Page>) -> Option<Override> {
         let (pod, set) = (few.pod.as_ref(), few.set.as_ref());
         overrides::of_pod(pod, set, page.map(Page::budget), self.clock().now())
     }

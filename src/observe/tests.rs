@@ -1,7 +1,7 @@
 mod belonging;
+mod cluster_of_pod;
 mod endpoint;
 mod eviction;
-mod identity;
 mod ledgerless;
 mod override_until;
 mod pod;

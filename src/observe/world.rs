@@ -185,7 +185,7 @@ impl World {
         Circumstances {
             scope: Scope::Enrolled,
             teardown: pod.and_then(|pod| teardown::of_pod(pod, &self.around(page, Some(pod)))),
-            lifted: pod.and_then(|_| self.lifted(page, pod)),
+            valid_override: pod.and_then(|_| self.valid_override(page, pod)),
             shared_with: self.shared_with(page),
             ledger: self.objects.trust,
             disruption_budget: pod.map_or(EvictionBudget::Permits, |pod| {
@@ -199,12 +199,12 @@ impl World {
         let pod = self.pod(member);
         Circumstances {
             teardown: teardown::of_claim(member, pod, &self.around(page, pod)),
-            lifted: self.lifted(page, pod),
+            valid_override: self.valid_override(page, pod),
             ..self.circumstances(page, Some(member))
         }
     }
 
-    fn lifted(&self, page: &Page, pod: Option<&PodObject>) -> Option<Override> {
+    fn valid_override(&self, page: &Page, pod: Option<&PodObject>) -> Option<Override> {
         let set = self.objects.set.as_ref();
         overrides::of_pod(pod, set, Some(page.budget()), self.objects.now)
     }

@@ -12,7 +12,7 @@ pub struct Circumstances {
     /// The teardown of the cluster or of this ordinal, if there is one (rule 3).
     pub teardown: Option<Teardown>,
     /// A valid override (rule 6). An override on the pod itself also lifts rule 5.
-    pub lifted: Option<Override>,
+    pub valid_override: Option<Override>,
     /// Another budget whose members report the same etcd cluster id (rule 8).
     pub shared_with: Option<ClusterRef>,
     /// Whether the ledger is known to hold every open grant (rule 9).
@@ -27,7 +27,7 @@ impl Circumstances {
         Self {
             scope: Scope::Enrolled,
             teardown: None,
-            lifted: None,
+            valid_override: None,
             shared_with: None,
             ledger: Trust::Trusted,
             disruption_budget: EvictionBudget::Permits,

@@ -115,7 +115,7 @@ pub fn decide_claim_early(
     if deletion.other_uid {
         return Some(waived(Waiver::WrongIncarnation));
     }
-    if circumstances.lifted.is_some() && deletion.actor != Actor::Gate {
+    if circumstances.valid_override.is_some() && deletion.actor != Actor::Gate {
         return Some(Verdict::Allow(Permission::Grant(Basis::Override)));
     }
     match circumstances.scope {

@@ -211,13 +211,13 @@ async fn what_is_no_members_claim_passes_and_what_has_no_budget_waits() {
 /// An override and a teardown pass whether or not anything can be recorded.
 #[tokio::test]
 async fn rules_3_and_6_come_first_for_claims_too() {
-    let lifted = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});
+    let overridden = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});
     let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:59Z"}});
     let namespace =
         json!({"metadata": {"name": "db", "deletionTimestamp": "2026-01-01T11:59:59Z"}});
 
     let here = court().await;
-    put_pod(&here, 1, &lifted);
+    put_pod(&here, 1, &overridden);
     let answer = ask(&here, "data-etcd-1").await;
     let by_override = matches!(ground(&answer), Some(Ground::Recorded(Basis::Override, _)));
     assert!(by_override, "{answer:?}");
@@ -230,7 +230,7 @@ async fn rules_3_and_6_come_first_for_claims_too() {
     );
 
     let without_budget = court().await;
-    put_set(&without_budget, &lifted);
+    put_set(&without_budget, &overridden);
     without_budget.api.remove(BUDGET);
     let answer = ask(&without_budget, "data-etcd-1").await;
     assert!(
@@ -263,11 +263,11 @@ async fn rules_3_and_6_come_first_for_claims_too() {
 /// A reading or a write that fails is a reason to wait, but for an override.
 #[tokio::test]
 async fn an_override_of_a_claim_waits_for_no_other_reading_and_for_no_write() {
-    let lifted = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});
+    let overridden = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});
     for is_lifted in [false, true] {
         let court = court().await;
         if is_lifted {
-            put_set(&court, &lifted);
+            put_set(&court, &overridden);
         }
         court.api.undefine("leases");
         let answer = ask(&court, "data-etcd-1").await;
@@ -279,7 +279,7 @@ async fn an_override_of_a_claim_waits_for_no_other_reading_and_for_no_write() {
         }
     }
     let court = court().await;
-    put_set(&court, &lifted);
+    put_set(&court, &overridden);
     court.api.conflict_always();
     let soon = ClaimQuestion {
         deadline: Instant::now() + Duration::from_secs(1),
@@ -382,8 +382,8 @@ async fn a_claim_that_cannot_be_read_is_a_reason_of_its_own() {
         what.starts_with("could not read the claim data-etcd-0"),
         "{what}"
     );
-    let lifted = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});
-    put_pod(&single, 0, &lifted);
+    let overridden = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});
+    put_pod(&single, 0, &overridden);
     let answer = delete(&single, "etcd-0").await;
     assert!(
         matches!(ground(&answer), Some(Ground::Recorded(Basis::Override, _))),

@@ -37,7 +37,7 @@ const LONG: Duration = Duration::from_secs(120);
 async fn a_cluster_that_lives_is_not_torn_down() {
     let alive = seen(&json!({}), Some(&json!({})), LONG).await;
     assert_eq!(alive.circumstances.teardown, None);
-    assert_eq!(alive.circumstances.lifted, None);
+    assert_eq!(alive.circumstances.valid_override, None);
     assert_eq!(alive.pod.node, Node::Gone);
     assert!(!alive.goes_at_once);
 }
@@ -60,14 +60,17 @@ async fn rule_3_holds_without_a_ledger() {
 
 #[tokio::test]
 async fn rule_6_holds_without_a_ledger() {
-    let lifted = json!({"metadata": {"annotations": {
+    let overridden = json!({"metadata": {"annotations": {
         "quorumgate.io/override-until": "1970-01-01T01:00:00Z",
     }}});
-    let on_pod = seen(&lifted, Some(&json!({})), LONG).await;
-    assert_eq!(on_pod.circumstances.lifted.unwrap().on, OverrideOn::Pod);
-    let on_set = seen(&json!({}), Some(&lifted), LONG).await;
+    let on_pod = seen(&overridden, Some(&json!({})), LONG).await;
     assert_eq!(
-        on_set.circumstances.lifted.unwrap().on,
+        on_pod.circumstances.valid_override.unwrap().on,
+        OverrideOn::Pod
+    );
+    let on_set = seen(&json!({}), Some(&overridden), LONG).await;
+    assert_eq!(
+        on_set.circumstances.valid_override.unwrap().on,
         OverrideOn::StatefulSet
     );
 }

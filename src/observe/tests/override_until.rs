@@ -71,14 +71,14 @@ fn rule_6_the_pods_own_override_comes_first() {
             Some(&budget(&on_budget)),
             now(),
         );
-        assert_eq!(found.map(|lifted| lifted.on), expected);
+        assert_eq!(found.map(|valid| valid.on), expected);
     }
 }
 
 #[test]
 fn rule_6_a_member_without_a_pod_has_the_override_of_its_set_or_budget() {
     let (set, budget) = (set(&until(VALID)), budget(&until(VALID)));
-    let found = |set, budget| of_pod(None, set, budget, now()).map(|lifted| lifted.on);
+    let found = |set, budget| of_pod(None, set, budget, now()).map(|valid| valid.on);
     assert_eq!(
         found(Some(&set), Some(&budget)),
         Some(OverrideOn::StatefulSet)

@@ -119,11 +119,14 @@ fn a_teardown_an_override_and_what_is_foreign_always_pass() {
     );
     assert_eq!(with(&|c| c.teardown = Some(Teardown::Owner)), "teardown");
     assert_eq!(with(&|c| c.scope = Scope::Foreign), "foreign");
-    let lifted = Override {
+    let overridden = Override {
         on: OverrideOn::Budget,
         until: String::new(),
     };
-    assert_eq!(with(&|c| c.lifted = Some(lifted.clone())), "override");
+    assert_eq!(
+        with(&|c| c.valid_override = Some(overridden.clone())),
+        "override"
+    );
     assert_eq!(with(&|c| c.scope = Scope::NoLedger), "no-ledger");
 }
 

@@ -1,6 +1,6 @@
 //! Rules 1 to 4, which are answered before any member is asked.
 
-use super::requests::{at_most_once, lifted, shortens_grace};
+use super::requests::{at_most_once, by_override, shortens_grace};
 use crate::quorum::circumstances::{Circumstances, Scope, Teardown};
 use crate::quorum::disruption::Disruption;
 use crate::quorum::pod::Pod;
@@ -35,7 +35,7 @@ pub fn decide_without_ledger(
         .or_else(|| rule_3_teardown(circumstances.teardown))
         .or_else(|| rule_4_other_incarnation(Some(target), disruption))
         .or_else(|| at_most_once(Some(target), circumstances, disruption))
-        .or_else(|| lifted(circumstances, disruption))
+        .or_else(|| by_override(circumstances, disruption))
         .unwrap_or(Verdict::Wait(because))
 }
 

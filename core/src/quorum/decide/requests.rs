@@ -24,9 +24,9 @@ pub(super) fn at_most_once(
     disruption: &Disruption,
 ) -> Option<Verdict> {
     let target = &disruption.target.name;
-    let lifted = circumstances.lifted.as_ref();
-    let lifted = lifted.is_some_and(|lifted| lifted.on == OverrideOn::Pod);
-    if disruption.grace == Grace::Forced && !lifted {
+    let valid = circumstances.valid_override.as_ref();
+    let is_on_pod = valid.is_some_and(|valid| valid.on == OverrideOn::Pod);
+    if disruption.grace == Grace::Forced && !is_on_pod {
         match pod.map_or(Node::Unread, |pod| pod.node) {
             Node::NotReady => {
                 let pod = target.clone();
@@ -49,12 +49,15 @@ fn is_terminating(pod: &Pod) -> bool {
 
 /// Rule 6: a valid override passes. It never serves the gate's own steps.
 pub(super) fn rule_6_override(case: &Request<'_>) -> Option<Verdict> {
-    lifted(&case.snapshot.circumstances, case.disruption)
+    by_override(&case.snapshot.circumstances, case.disruption)
 }
 
 /// Rule 6, without a snapshot.
-pub(super) fn lifted(circumstances: &Circumstances, disruption: &Disruption) -> Option<Verdict> {
-    (circumstances.lifted.is_some() && disruption.actor != Actor::Gate)
+pub(super) fn by_override(
+    circumstances: &Circumstances,
+    disruption: &Disruption,
+) -> Option<Verdict> {
+    (circumstances.valid_override.is_some() && disruption.actor != Actor::Gate)
         .then_some(Verdict::Allow(Permission::Grant(Basis::Override)))
 }
 

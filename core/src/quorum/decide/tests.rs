@@ -235,7 +235,7 @@ fn rule_5_is_lifted_by_an_override_on_the_pod_alone() {
     let mut o = healthy(3);
     o.pods[0].node = Node::NotReady;
     let mut forced = |on| {
-        o.circumstances.lifted = Some(Override {
+        o.circumstances.valid_override = Some(Override {
             on,
             until: String::new(),
         });
@@ -249,7 +249,7 @@ fn rule_5_is_lifted_by_an_override_on_the_pod_alone() {
 #[test]
 fn rule_6_an_override_is_for_others_never_for_the_gates_own_steps() {
     let mut o = quorum_lost();
-    o.circumstances.lifted = Some(Override {
+    o.circumstances.valid_override = Some(Override {
         on: OverrideOn::Budget,
         until: String::new(),
     });
@@ -291,7 +291,7 @@ fn a_restart_in_place_of_a_member_is_refused_whatever_the_others_do() {
 fn a_restart_in_place_passes_by_an_override_and_where_no_member_is_touched() {
     let asked = Kind::Restart(InPlace::Image);
     let mut o = healthy(3);
-    o.circumstances.lifted = Some(Override {
+    o.circumstances.valid_override = Some(Override {
         on: OverrideOn::Budget,
         until: String::new(),
     });
@@ -321,7 +321,7 @@ fn without_a_ledger_only_teardown_a_terminating_pod_and_a_persons_word_pass() {
         ..pod.clone()
     };
     assert_eq!(decided(&around, &terminating), waived(Waiver::Terminating));
-    around.lifted = Some(Override {
+    around.valid_override = Some(Override {
         on: OverrideOn::StatefulSet,
         until: "2026-11-21T12:00:00Z".into(),
     });

@@ -15,7 +15,7 @@ pub struct Facts {
     /// owner itself, uncached (rule 3).
     pub collected: bool,
     /// Whether a valid override is in force (rule 6).
-    pub lifted: bool,
+    pub overridden: bool,
     /// The announcement that counts.
     pub intent: Option<Intent>,
     /// The reason why an announcement that exists does not count.
@@ -86,7 +86,7 @@ fn before_the_members(change: &Change, facts: &Facts) -> Option<Verdict> {
             }
         });
     }
-    if facts.lifted {
+    if facts.overridden {
         return Some(granted(Basis::Override));
     }
     if matches!(change, Change::Resize { to, .. } if to.count == 0) {
@@ -151,7 +151,7 @@ mod tests {
             scope: Scope::Enrolled,
             teardown: None,
             collected: false,
-            lifted: false,
+            overridden: false,
             intent: None,
             ignored: None,
             owner: Owner::Lives {
@@ -322,12 +322,15 @@ mod tests {
                 waived(Waiver::Teardown(teardown))
             );
         }
-        let lifted = Facts {
-            lifted: true,
+        let overridden = Facts {
+            overridden: true,
             ..facts()
         };
-        assert_eq!(decide(&resize(5, 3), &lifted), granted(Basis::Override));
-        assert_eq!(decide(&Change::Delete, &lifted), granted(Basis::Override));
+        assert_eq!(decide(&resize(5, 3), &overridden), granted(Basis::Override));
+        assert_eq!(
+            decide(&Change::Delete, &overridden),
+            granted(Basis::Override)
+        );
     }
 
     #[test]

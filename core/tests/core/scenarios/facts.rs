@@ -136,7 +136,7 @@ impl Setting {
             ["no", "definition"] => around.scope = Scope::NoDefinition,
             ["not", "enrolled"] => around.scope = Scope::Foreign,
             ["override", "on", what] => {
-                around.lifted = Some(Override {
+                around.valid_override = Some(Override {
                     on: lifted_on(what)?,
                     until: "2026-11-21T12:00:00Z".into(),
                 });
