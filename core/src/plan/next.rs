@@ -98,7 +98,7 @@ const ORDER: [fn(&Board<'_>) -> Option<Next>; 7] = [
     |board| Some(board.proceed_without_quorum(board.obstacle()?)),
     // Step 2.
     |board| board.replace_non_serving(),
-    // Step 3. Step 4 counts the members that are out.
+    // Step 3, but for the members that are out: `take_serving` counts them.
     |board| board.held().map(Next::Wait),
     // Step 4.
     |board| board.take_serving(),

@@ -44,7 +44,7 @@ impl Driver {
         self.ask(look, member, Some(begins)).await?;
         let because = proof.map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
         let note = format!("{member} is being replaced: {because}");
-        self.notify(look, Severity::Warning, "MemberReplaced", note);
+        self.notify(look, Severity::Warning, "MemberReplacing", note);
         Ok(())
     }
 

@@ -24,13 +24,13 @@ pub enum Next {
 }
 
 /// A step of a replacement. Each is a single effect, which may have happened already. `Display` is
-/// a sentence.
+/// a sentence. The numbers are those of docs/replacement.md.
 #[derive(
     Debug, Clone, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames, derive_more::Display,
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
-    /// Take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and write
+    /// 1: take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and write
     /// the record, in one compare-and-swap at the ledger that this judgement read.
     #[display("replace {}: {}", record.member, reason(proof.as_ref()))]
     Grant {
@@ -39,7 +39,7 @@ pub enum Step {
         /// The proof. `None` if a person asked.
         proof: Option<Proof>,
     },
-    /// Move leadership away from the member.
+    /// 2: move leadership away from the member.
     #[display("move leadership from {pod} to member {to}")]
     MoveLeader {
         /// The pod of the member.
@@ -47,7 +47,7 @@ pub enum Step {
         /// The member that takes over.
         to: MemberId,
     },
-    /// Remove the old id from etcd.
+    /// 3: remove the old id from etcd.
     #[display("remove member {id} of {pod} from etcd")]
     RemoveMember {
         /// The pod of the member.
@@ -55,7 +55,7 @@ pub enum Step {
         /// The old id.
         id: MemberId,
     },
-    /// Add the member to etcd as a learner. For some seconds after the removal etcd refuses with
+    /// 4: add the member to etcd as a learner. For some seconds after the removal etcd refuses with
     /// "unhealthy cluster": the step is tried again.
     #[display("add {pod} as a learner at {}", peer_urls.join(", "))]
     AddLearner {
@@ -64,7 +64,7 @@ pub enum Step {
         /// The peer URLs.
         peer_urls: Vec<String>,
     },
-    /// Delete the old claim, with its UID as a precondition. The claim goes before the pod:
+    /// 5: delete the old claim, with its UID as a precondition. The claim goes before the pod:
     /// otherwise the StatefulSet controller would create the pod again on the old claim.
     #[display("delete the claim of {pod}")]
     DeleteClaim {
@@ -73,7 +73,7 @@ pub enum Step {
         /// The UID of the claim.
         uid: String,
     },
-    /// Delete the old pod, with its UID as a precondition.
+    /// 5: delete the old pod, with its UID as a precondition.
     #[display("delete {pod}")]
     DeletePod {
         /// The pod.
@@ -81,7 +81,7 @@ pub enum Step {
         /// The UID of the pod.
         uid: PodUid,
     },
-    /// Remove the gate's scheduling gate from the new pod: etcd expects the member.
+    /// 6: remove the gate's scheduling gate from the new pod: etcd expects the member.
     #[display("let {pod} be scheduled")]
     Release {
         /// The pod.
@@ -89,7 +89,7 @@ pub enum Step {
         /// The UID of the pod.
         uid: PodUid,
     },
-    /// Record the volume on which the new member runs. From then on its pod may be created again on
+    /// 6: record the volume on which the new member runs. From then on its pod may be created again on
     /// that volume at any time: it is known to have the member's data.
     #[display("record the volume of member {id} of {pod}")]
     RecordVolume {
@@ -98,7 +98,7 @@ pub enum Step {
         /// The new id.
         id: MemberId,
     },
-    /// Write the present claim and pod into the record as those to give up. Either the new member
+    /// Before 3 once more: write the present claim and pod into the record as those to give up. Either the new member
     /// has started once, and nobody can tell whether its data is on this claim, or it never came up
     /// on this claim.
     #[display("give up the new claim of {} as well", record.member)]
@@ -106,7 +106,7 @@ pub enum Step {
         /// The record with the claim and the pod.
         record: Record,
     },
-    /// Promote the learner.
+    /// 6: promote the learner.
     #[display("promote member {id} of {pod}")]
     Promote {
         /// The pod of the member.
@@ -114,7 +114,7 @@ pub enum Step {
         /// The new id.
         id: MemberId,
     },
-    /// Settle the grant and record the end: the new voter serves.
+    /// 7: settle the grant and record the end: the new voter serves.
     #[display("{pod} is replaced and serves")]
     Settle {
         /// The pod of the member.
