@@ -188,7 +188,7 @@ impl Collector for Series {
         )?;
         gauge(
             ("cluster_serving_voters", None),
-            "Voters of a cluster that proved to take part in quorum",
+            "Voters of a cluster that proved to take part in quorum and have no permission to go",
             numbers.map(|(of, n)| (of, n.serving)),
             encoder,
         )?;
