@@ -351,3 +351,47 @@ fn sizes(status: &Status) -> Sizes {
         quota: status.db_size_quota,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::evidence::Probe;
+    use crate::quorum::example;
+    use crate::quorum::id::ClusterId;
+
+    /// The pods of three members whose nodes are in question, after this change.
+    fn in_question(change: impl FnOnce(&mut Observation)) -> Vec<PodName> {
+        let mut observation = example::healthy("etcd", 3);
+        observation.formed = true;
+        change(&mut observation);
+        Snapshot::nodes_in_question(&observation)
+    }
+
+    #[test]
+    fn the_node_of_a_member_that_gave_its_status_is_not_in_question() {
+        let silent = |o: &mut Observation| {
+            let [_, probe, _] = o.round.probes.as_mut_slice() else {
+                panic!("three members")
+            };
+            *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+        };
+        assert_eq!(in_question(|_| {}), []);
+        assert_eq!(in_question(silent), [PodName::new("etcd-1")]);
+    }
+
+    #[test]
+    fn all_nodes_are_in_question_where_answers_are_not_all_that_counts() {
+        let all = ["etcd-0", "etcd-1", "etcd-2"].map(PodName::new);
+        assert_eq!(in_question(|o| o.formed = false), all);
+        let by_readiness = |o: &mut Observation| o.policy.evidence = EvidenceMode::Readiness;
+        assert_eq!(in_question(by_readiness), all);
+        let of_another_cluster = |o: &mut Observation| {
+            for probe in o.round.probes.iter_mut().skip(2) {
+                if let Ok(status) = &mut probe.status {
+                    status.cluster_id = ClusterId(7);
+                }
+            }
+        };
+        assert_eq!(in_question(of_another_cluster), all);
+    }
+}

@@ -118,3 +118,16 @@ impl Grace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_eviction_goes_at_once_without_asking_for_it() {
+        assert_eq!(Grace::Graceful.of(Kind::Evict, true), Grace::Forced);
+        assert_eq!(Grace::Graceful.of(Kind::Evict, false), Grace::Graceful);
+        assert_eq!(Grace::Graceful.of(Kind::Delete, true), Grace::Graceful);
+        assert_eq!(Grace::Forced.of(Kind::Delete, false), Grace::Forced);
+    }
+}

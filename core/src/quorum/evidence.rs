@@ -161,3 +161,19 @@ pub enum Unanswered {
     #[error("{0}")]
     Other(String),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::example;
+
+    #[test]
+    fn the_failure_of_a_probe_is_that_of_its_status_or_else_of_its_read() {
+        let mut probe = example::healthy("etcd", 1).round.probes.remove(0);
+        assert_eq!(probe.failure(), None);
+        probe.read = Err(Unanswered::NoLeader);
+        assert_eq!(probe.failure(), Some(&Unanswered::NoLeader));
+        let refused = Probe::unanswered(probe.target, Unanswered::Refused);
+        assert_eq!(refused.failure(), Some(&Unanswered::Refused));
+    }
+}

@@ -1,7 +1,9 @@
 //! Step 3, and every other reason for which a rollout waits.
 
 use super::scene::*;
-use quorumgate_core::plan::{Generation, MaxUnavailable, Obstacle, PodManagement, WaitingOn};
+use quorumgate_core::plan::{
+    Generation, MOST_REPLICAS, MaxUnavailable, Obstacle, PodManagement, WaitingOn,
+};
 use quorumgate_core::quorum::Switch;
 use quorumgate_core::quorum::{EvidenceMode, Scope, Teardown, Trust};
 
@@ -494,4 +496,11 @@ fn a_rollout_is_stuck_where_somebody_has_to_do_something() {
     };
     assert!(failed.is_stuck());
     assert_eq!(failed.to_string(), "c could not be taken: forbidden");
+}
+
+#[test]
+fn nothing_is_planned_for_more_replicas_than_any_etcd_has() {
+    let with = |replicas| Scene::of(3).in_world(move |w| w.replicas = replicas).says();
+    assert_eq!(with(MOST_REPLICAS + 1), "wait too-many-replicas");
+    assert_eq!(with(MOST_REPLICAS), "wait joining");
 }
