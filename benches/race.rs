@@ -1,15 +1,20 @@
 //! A replica beside other admission webhooks: Open Policy Agent and Gatekeeper, each with a policy
-//! that keeps pods by their names, which is what they can do without asking etcd. `make race`
-//! builds them from their Go modules and runs this.
+//! that keeps pods by their names, which is what they can do without asking etcd, and OpenKruise
+//! with its budgets for pods. `make race` builds them from their Go modules and runs this.
 //!
 //! All answer the same reviews, byte for byte but the uid: the DELETE and the eviction of a
 //! Deployment's pod that exists. The servers are processes, and take turns on the machine that the
-//! callers also run on. quorumgate and Gatekeeper share a control plane, which is idle; OPA needs
-//! none. Each peer logs errors only, quorumgate logs as it does by default.
+//! callers also run on. All but OPA, which needs none, share a control plane, which is idle. OPA
+//! and Gatekeeper log errors only, quorumgate and OpenKruise as they do by default.
+//!
+//! In the end quorumgate and OpenKruise permit what they guard ([`guarded`]).
 //!
 //! The processor time is that of the server's threads, so that the callers' share is left out.
 
 mod caller;
+mod deletion;
+mod guarded;
+mod kruise;
 mod plane;
 mod processor;
 mod racers;
@@ -54,7 +59,7 @@ fn main() -> Result<()> {
 
 async fn race(plane: &ControlPlane) -> Result<()> {
     let bed = Bed::up_with(plane.clone()).await?;
-    let sandbox = bed.sandbox("race").await?;
+    let mut sandbox = bed.sandbox("race").await?;
     let directory = tempfile::tempdir()?;
     let delete: Value = serde_json::from_str(REVIEW)?;
     let pod = existing_pod(&bed, &delete).await?;
@@ -64,6 +69,7 @@ async fn race(plane: &ControlPlane) -> Result<()> {
         Racer::quorumgate(&sandbox, &delete).await?,
         Racer::opa(directory.path(), &delete).await?,
         Racer::gatekeeper(&bed, directory.path(), &delete).await?,
+        Racer::openkruise(&bed, directory.path(), &delete).await?,
     ];
     let idle: Vec<_> = racers.iter().map(Racer::memory).collect::<Result<_>>()?;
     for racer in &racers {
@@ -96,6 +102,8 @@ async fn race(plane: &ControlPlane) -> Result<()> {
             .row(&format!("{name}: most of it, MiB"), mib(busy.most), ..);
     }
     table.print()?;
+    let [ours, _, _, kruise] = &racers;
+    guarded::race(&mut sandbox, ours, kruise).await?;
     for racer in racers {
         racer.close().await?;
     }

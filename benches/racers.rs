@@ -1,9 +1,11 @@
 //! The servers of the race, each a process that answers reviews over TLS.
 //!
 //! The peers come as programs that `scripts/race` has built. Each has one policy, which refuses to
-//! delete or evict pods whose names begin with `etcd-`, so that it evaluates something.
+//! delete or evict pods whose names begin with `etcd-`, so that it evaluates something; OpenKruise
+//! has a budget for such a pod.
 
 use std::fs::{self, File};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,10 +18,10 @@ use quorumgate_testbed::{Bed, Sandbox, eventually};
 use serde_json::Value;
 
 use crate::caller::{Caller, SERVER_NAME};
-use crate::processor;
 use crate::resident::Resident;
 use crate::reviews::Reviews;
 use crate::turn::Serves;
+use crate::{kruise, processor};
 
 /// The time for Gatekeeper to find its CRDs and to compile its policy.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -64,6 +66,7 @@ impl Racer {
         let gate = Gate::builder(env!("CARGO_BIN_EXE_quorumgate"), manifests)
             .replicas(1)
             .everywhere()
+            .argument("--settle-time=8s")
             .start(sandbox)
             .await?;
         gate.ready().await?;
@@ -177,6 +180,56 @@ impl Racer {
         })
     }
 
+    /// OpenKruise's manager with its webhooks. The second start is timed, as Gatekeeper's is.
+    pub(crate) async fn openkruise(bed: &Bed, directory: &Path, review: &Value) -> Result<Self> {
+        let namespace = review.pointer("/request/namespace");
+        let namespace = namespace.and_then(Value::as_str).context("no namespace")?;
+        kruise::prepare(bed, namespace).await?;
+        let first = Self::start_openkruise(bed, directory).await?;
+        drop(first.answers_rightly(review).await?);
+        let again = Self::start_openkruise(bed, directory).await?;
+        again.answers_rightly(review).await
+    }
+
+    async fn start_openkruise(bed: &Bed, directory: &Path) -> Result<Starting> {
+        let address = free_port()?;
+        let folder = directory.join("kruise");
+        fs::create_dir_all(&folder)?;
+        let begun = Instant::now();
+        let mut command = Command::new(program("QUORUMGATE_RACE_KRUISE")?);
+        command
+            .env("KUBECONFIG", bed.admin_kubeconfig())
+            .env("POD_NAMESPACE", kruise::NAMESPACE)
+            .env("WEBHOOK_HOST", SERVER_NAME)
+            .env("WEBHOOK_PORT", address.port().to_string())
+            .env("WEBHOOK_CERT_DIR", &folder)
+            .args([
+                "--enable-leader-election=false",
+                "--enable-pprof=false",
+                "--metrics-addr=127.0.0.1:0",
+                "--health-probe-addr=127.0.0.1:0",
+                "--rest-config-qps=1000",
+                "--rest-config-burst=1000",
+            ]);
+        let process = Process::Peer(spawn(command, directory, "kruise")?);
+        // It makes its certificate itself.
+        let made = eventually(PATIENCE, "OpenKruise has a certificate", async || {
+            Ok::<_, io::Error>(fs::read_to_string(folder.join("ca-cert.pem"))?)
+        });
+        Ok(Starting {
+            racer: Self {
+                name: "OpenKruise",
+                deletes: "/validate-pod",
+                evictions: "/validate-pod",
+                address,
+                authority: made.await?,
+                process,
+                ready_after: f64::NAN,
+            },
+            begun,
+        })
+    }
+
     /// Reviews like this one, as this server takes them.
     pub(crate) fn reviews(&self, review: &Value) -> Result<Reviews> {
         let evicts = review.pointer("/request/subResource").is_some();
@@ -252,6 +305,7 @@ impl Starting {
         let mut forbidden = review.clone();
         let name = forbidden.pointer_mut("/request/name").context("no name")?;
         *name = "etcd-0".into();
+        kruise::about_kept_pod(&mut forbidden)?;
         let racer = &self.racer;
         eventually(PATIENCE, "the peer's policy refuses", async || {
             ensure!(!racer.allows(&forbidden).await?, "{} allows", racer.name);
@@ -284,7 +338,7 @@ fn free_port() -> Result<SocketAddr> {
 }
 
 /// The path in a variable that `scripts/race` sets.
-fn program(variable: &str) -> Result<PathBuf> {
+pub(crate) fn program(variable: &str) -> Result<PathBuf> {
     let path = std::env::var_os(variable);
     let path = path.with_context(|| format!("{variable} is not set; run `make race`"))?;
     Ok(path.into())
@@ -304,7 +358,8 @@ fn spawn(mut command: Command, directory: &Path, name: &str) -> Result<Peer> {
     ))
 }
 
-async fn apply(bed: &Bed, arguments: &[&str], input: &str) -> Result<()> {
+/// Applies objects by kubectl.
+pub(crate) async fn apply(bed: &Bed, arguments: &[&str], input: &str) -> Result<()> {
     let arguments = ["apply"].iter().chain(arguments);
     bed.kubectl(arguments).stdin(input).await?.success()?;
     Ok(())
