@@ -1,4 +1,5 @@
-//! The objects of OpenKruise: what it needs to start, its budgets, and pods that it counts as ready.
+//! The objects of OpenKruise: what it needs to start, its budgets, and pods that it counts as
+//! ready.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,6 +1,6 @@
-//! The worker of one ledger. It settles permissions to delete, records whether the gate is in force, and records
-//! that the ledger is trusted. Every replica has one for each cluster, each by its own clock, so
-//! that nothing on which a verdict rests waits for a leader.
+//! The worker of one ledger. It settles permissions to delete, records whether the gate is in
+//! force, and records that the ledger is trusted. Every replica has one for each cluster, each by
+//! its own clock, so that nothing on which a verdict rests waits for a leader.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -30,8 +30,8 @@ pub enum Next {
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Step {
-    /// 1: take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and write
-    /// the record, in one compare-and-swap at the ledger that this judgement read.
+    /// 1: take a grant of the kind [`Permitted::Replace`](crate::quorum::Permitted::Replace) and
+    /// write the record, in one compare-and-swap at the ledger that this judgement read.
     #[display("replace {}: {}", record.member, reason(proof.as_ref()))]
     Grant {
         /// The record.
@@ -89,8 +89,8 @@ pub enum Step {
         /// The UID of the pod.
         uid: PodUid,
     },
-    /// 6: record the volume on which the new member runs. From then on its pod may be created again on
-    /// that volume at any time: it is known to have the member's data.
+    /// 6: record the volume on which the new member runs. From then on its pod may be created again
+    /// on that volume at any time: it is known to have the member's data.
     #[display("record the volume of member {id} of {pod}")]
     RecordVolume {
         /// The pod of the member.
@@ -98,9 +98,9 @@ pub enum Step {
         /// The new id.
         id: MemberId,
     },
-    /// Before 3 once more: write the present claim and pod into the record as those to give up. Either the new member
-    /// has started once, and nobody can tell whether its data is on this claim, or it never came up
-    /// on this claim.
+    /// Before 3 once more: write the present claim and pod into the record as those to give up.
+    /// Either the new member has started once, and nobody can tell whether its data is on this
+    /// claim, or it never came up on this claim.
     #[display("give up the new claim of {} as well", record.member)]
     Renew {
         /// The record with the claim and the pod.
