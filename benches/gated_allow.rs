@@ -28,7 +28,7 @@ use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate::quorum::{ClusterRef, TrustEvent};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::{Bed, Sandbox};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use by_hand::{ByHand, Phases};
 use caller::{Caller, post};
