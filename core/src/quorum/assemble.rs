@@ -379,6 +379,36 @@ mod tests {
         assert_eq!(in_question(silent), [PodName::new("etcd-1")]);
     }
 
+    /// The voters that are not proven where one of three members answers, an external voter was on
+    /// record, and the list has this one besides the three.
+    fn unproven_with(external: Option<ListedMember>) -> u32 {
+        let mut observation = example::healthy("etcd", 3);
+        observation.recorded_externals = 1;
+        for probe in observation.round.probes.iter_mut().skip(1) {
+            *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+        }
+        for probe in observation.round.probes.iter_mut().take(1) {
+            if let Ok(listed) = &mut probe.members {
+                listed.extend(external.clone());
+            }
+        }
+        Snapshot::assemble(&observation).unproven_voters
+    }
+
+    #[test]
+    fn a_list_with_the_external_voters_on_record_is_not_doubted() {
+        let external = |learner| ListedMember {
+            id: MemberId(9),
+            name: "elsewhere".to_owned(),
+            learner,
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
+        };
+        assert_eq!(unproven_with(None), 4);
+        assert_eq!(unproven_with(Some(external(true))), 4, "it is no voter");
+        assert_eq!(unproven_with(Some(external(false))), 0);
+    }
+
     #[test]
     fn all_nodes_are_in_question_where_answers_are_not_all_that_counts() {
         let all = ["etcd-0", "etcd-1", "etcd-2"].map(PodName::new);

@@ -107,6 +107,14 @@ mod tests {
     }
 
     #[test]
+    fn a_scale_in_lets_those_go_that_it_took_and_that_are_not_back() {
+        assert!(scale_in_lets_go(&(3..5), 3, 3));
+        assert!(!scale_in_lets_go(&(3..5), 2, 3), "it stayed");
+        assert!(!scale_in_lets_go(&(3..5), 5, 3), "it came later");
+        assert!(!scale_in_lets_go(&(3..5), 3, 4), "it is back");
+    }
+
+    #[test]
     fn whether_one_leaves_is_told_as_it_is_listed() {
         for (from, to) in [
             (ordinals(1, 4), ordinals(2, 2)),

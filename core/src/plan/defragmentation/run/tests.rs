@@ -344,6 +344,25 @@ fn the_mode_the_window_and_another_schedule_hold_back_what_nobody_asked_for() {
 }
 
 #[test]
+fn a_corrupt_alarm_is_told_of_the_member_that_it_accuses() {
+    let accused = |id| {
+        let mut observation = cluster(3);
+        let alarm = Alarm {
+            member: MemberId(id),
+            kind: AlarmKind::Corrupt,
+        };
+        observation.round.probes[1].status.as_mut().unwrap().alarms = vec![alarm];
+        match ask(&observation, &Grants::default(), &facts()) {
+            Next::Wait { because, .. } => because.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(accused(2).contains("etcd-1"), "{}", accused(2));
+    assert!(!accused(2).contains("etcd-0"), "{}", accused(2));
+    assert!(accused(9).contains("no member"), "{}", accused(9));
+}
+
+#[test]
 fn every_condition_of_the_cluster_is_a_reason_of_its_own() {
     let change = |change: &dyn Fn(&mut Observation)| {
         let mut observation = cluster(3);
