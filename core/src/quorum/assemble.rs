@@ -410,6 +410,27 @@ mod tests {
     }
 
     #[test]
+    fn while_no_voters_are_expected_the_replicas_count_only_beside_externals_on_record() {
+        let alone = |externals| {
+            let mut observation = example::healthy("etcd", 3);
+            observation.expected.voters = 0;
+            observation.recorded_externals = externals;
+            for probe in observation.round.probes.iter_mut().skip(1) {
+                *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+            }
+            for probe in observation.round.probes.iter_mut().take(1) {
+                if let Ok(listed) = &mut probe.members {
+                    listed.truncate(1);
+                }
+            }
+            let snapshot = Snapshot::assemble(&observation);
+            (snapshot.unproven_voters, snapshot.not_members.len())
+        };
+        assert_eq!(alone(0), (0, 2), "the list is that of a majority");
+        assert_eq!(alone(1), (4, 0));
+    }
+
+    #[test]
     fn all_nodes_are_in_question_where_answers_are_not_all_that_counts() {
         let all = ["etcd-0", "etcd-1", "etcd-2"].map(PodName::new);
         assert_eq!(in_question(|o| o.formed = false), all);
