@@ -381,7 +381,7 @@ mod tests {
 
     /// The voters that are not proven where one of three members answers, an external voter was on
     /// record, and the list has this one besides the three.
-    fn unproven_with(external: Option<ListedMember>) -> u32 {
+    fn unproven_with(external: Option<&ListedMember>) -> u32 {
         let mut observation = example::healthy("etcd", 3);
         observation.recorded_externals = 1;
         for probe in observation.round.probes.iter_mut().skip(1) {
@@ -389,7 +389,7 @@ mod tests {
         }
         for probe in observation.round.probes.iter_mut().take(1) {
             if let Ok(listed) = &mut probe.members {
-                listed.extend(external.clone());
+                listed.extend(external.cloned());
             }
         }
         Snapshot::assemble(&observation).unproven_voters
@@ -405,8 +405,8 @@ mod tests {
             client_urls: Vec::new(),
         };
         assert_eq!(unproven_with(None), 4);
-        assert_eq!(unproven_with(Some(external(true))), 4, "it is no voter");
-        assert_eq!(unproven_with(Some(external(false))), 0);
+        assert_eq!(unproven_with(Some(&external(true))), 4, "it is no voter");
+        assert_eq!(unproven_with(Some(&external(false))), 0);
     }
 
     #[test]
