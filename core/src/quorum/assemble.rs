@@ -379,34 +379,41 @@ mod tests {
         assert_eq!(in_question(silent), [PodName::new("etcd-1")]);
     }
 
-    /// The voters that are not proven where one of three members answers, an external voter was on
-    /// record, and the list has this one besides the three.
-    fn unproven_with(external: Option<&ListedMember>) -> u32 {
-        let mut observation = example::healthy("etcd", 3);
-        observation.recorded_externals = 1;
-        for probe in observation.round.probes.iter_mut().skip(1) {
+    /// A cluster of three of which only the first member answers, with this list of members.
+    fn first_alone(mut observation: Observation, list: Vec<ListedMember>) -> Snapshot {
+        let [first, others @ ..] = observation.round.probes.as_mut_slice() else {
+            panic!("three members")
+        };
+        first.members = Ok(list);
+        for probe in others {
             *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
         }
-        for probe in observation.round.probes.iter_mut().take(1) {
-            if let Ok(listed) = &mut probe.members {
-                listed.extend(external.cloned());
-            }
+        Snapshot::assemble(&observation)
+    }
+
+    fn listed(id: u64, name: &str, learner: bool) -> ListedMember {
+        ListedMember {
+            id: MemberId(id),
+            name: name.to_owned(),
+            learner,
+            peer_urls: Vec::new(),
+            client_urls: Vec::new(),
         }
-        Snapshot::assemble(&observation).unproven_voters
     }
 
     #[test]
     fn a_list_with_the_external_voters_on_record_is_not_doubted() {
-        let external = |learner| ListedMember {
-            id: MemberId(9),
-            name: "elsewhere".to_owned(),
-            learner,
-            peer_urls: Vec::new(),
-            client_urls: Vec::new(),
+        let unproven = |external: Option<ListedMember>| {
+            let mut observation = example::healthy("etcd", 3);
+            observation.recorded_externals = 1;
+            let own = (0..3).map(|n| listed(n + 1, &format!("etcd-{n}"), false));
+            let list = own.chain(external).collect();
+            first_alone(observation, list).unproven_voters
         };
-        assert_eq!(unproven_with(None), 4);
-        assert_eq!(unproven_with(Some(&external(true))), 4, "it is no voter");
-        assert_eq!(unproven_with(Some(&external(false))), 0);
+        assert_eq!(unproven(None), 4);
+        let learner = listed(9, "elsewhere", true);
+        assert_eq!(unproven(Some(learner)), 4, "it is no voter");
+        assert_eq!(unproven(Some(listed(9, "elsewhere", false))), 0);
     }
 
     #[test]
@@ -415,15 +422,7 @@ mod tests {
             let mut observation = example::healthy("etcd", 3);
             observation.expected.voters = 0;
             observation.recorded_externals = externals;
-            for probe in observation.round.probes.iter_mut().skip(1) {
-                *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
-            }
-            for probe in observation.round.probes.iter_mut().take(1) {
-                if let Ok(listed) = &mut probe.members {
-                    listed.truncate(1);
-                }
-            }
-            let snapshot = Snapshot::assemble(&observation);
+            let snapshot = first_alone(observation, vec![listed(1, "etcd-0", false)]);
             (snapshot.unproven_voters, snapshot.not_members.len())
         };
         assert_eq!(alone(0), (0, 2), "the list is that of a majority");
