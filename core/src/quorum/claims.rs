@@ -8,7 +8,7 @@
 //! proposal of etcd-operator, part 2).
 
 use super::circumstances::{Circumstances, Scope, Teardown};
-use super::decide::{count_for, decide};
+use super::decide::{by_override, count_for, decide};
 use super::disruption::{Actor, Disruption, Grace, Kind, TargetPod};
 use super::expected_voters::majority;
 use super::grants::Grants;
@@ -115,14 +115,11 @@ pub fn decide_claim_early(
     if deletion.other_uid {
         return Some(waived(Waiver::WrongIncarnation));
     }
-    if circumstances.valid_override.is_some() && deletion.actor != Actor::Gate {
-        return Some(Verdict::Allow(Permission::Grant(Basis::Override)));
-    }
-    match circumstances.scope {
+    by_override(circumstances, deletion.actor).or(match circumstances.scope {
         Scope::NoLedger => Some(Verdict::Wait(Reason::NoLedger)),
         Scope::NoDefinition => Some(Verdict::Wait(Reason::NoDefinition)),
         Scope::Enrolled | Scope::Foreign => None,
-    }
+    })
 }
 
 /// Decides on a disruption of a pod whose claim is terminating: the end of the pod destroys the

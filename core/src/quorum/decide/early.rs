@@ -35,7 +35,7 @@ pub fn decide_without_ledger(
         .or_else(|| rule_3_teardown(circumstances.teardown))
         .or_else(|| rule_4_other_incarnation(Some(target), disruption))
         .or_else(|| at_most_once(Some(target), circumstances, disruption))
-        .or_else(|| by_override(circumstances, disruption))
+        .or_else(|| by_override(circumstances, disruption.actor))
         .unwrap_or(Verdict::Wait(because))
 }
 

@@ -26,6 +26,7 @@ use super::verdict::{Count, NotServing, Verdict};
 use super::why::Why;
 
 pub use early::{decide_early, decide_without_ledger};
+pub(in crate::quorum) use requests::by_override;
 
 /// A rule. The result is `None` if the rule does not apply.
 type Rule = fn(&Request<'_>) -> Option<Verdict>;

@@ -49,15 +49,15 @@ fn is_terminating(pod: &Pod) -> bool {
 
 /// Rule 6: a valid override passes. It never serves the gate's own steps.
 pub(super) fn rule_6_override(case: &Request<'_>) -> Option<Verdict> {
-    by_override(&case.snapshot.circumstances, case.disruption)
+    by_override(&case.snapshot.circumstances, case.disruption.actor)
 }
 
-/// Rule 6, without a snapshot.
-pub(super) fn by_override(
+/// Rule 6, without a snapshot: for pods and for claims.
+pub(in crate::quorum) fn by_override(
     circumstances: &Circumstances,
-    disruption: &Disruption,
+    actor: Actor,
 ) -> Option<Verdict> {
-    (circumstances.valid_override.is_some() && disruption.actor != Actor::Gate)
+    (circumstances.valid_override.is_some() && actor != Actor::Gate)
         .then_some(Verdict::Allow(Permission::Grant(Basis::Override)))
 }
 
