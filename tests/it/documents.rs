@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::reference::{quoted, section};
 use crate::sources::Tests;
 
 /// The words in backquotes in the last column of a document's tables, row by row.
@@ -52,20 +53,12 @@ fn the_reasons_in_the_table_of_the_rules_are_refusals_of_the_reference() {
     assert!(reasons > 10, "{reasons} reasons");
 }
 
-/// The text between this heading and the next one.
-fn section<'t>(text: &'t str, heading: &str) -> &'t str {
-    let (_, after) = text.split_once(heading).unwrap();
-    after.split("\n## ").next().unwrap()
-}
-
 #[test]
 fn where_to_look_names_files_and_what_they_define() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
-    let quoted = section(&text, "\n## Where to look\n").split('`');
-    let quoted = quoted.skip(1).step_by(2);
+    let text = section("ARCHITECTURE.md", "## Where to look");
     let mut found = 0;
-    for place in quoted.filter(|quoted| quoted.contains(".rs")) {
+    for place in quoted(&text).filter(|quoted| quoted.contains(".rs")) {
         let (file, item) = match place.split_once(": ") {
             Some((file, item)) => (file, Some(item)),
             None => (place, None),

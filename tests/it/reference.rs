@@ -29,7 +29,7 @@ fn read(path: &str) -> String {
 }
 
 /// The text of a document from this heading to the next.
-fn section(document: &str, heading: &str) -> String {
+pub(crate) fn section(document: &str, heading: &str) -> String {
     let text = read(document);
     let mut lines = text.lines().skip_while(|line| *line != heading);
     assert!(lines.next().is_some(), "{document} has no {heading:?}");
@@ -51,7 +51,7 @@ fn rows(document: &str, heading: &str) -> Vec<Vec<String>> {
 }
 
 /// The words in backquotes.
-fn quoted(cell: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
