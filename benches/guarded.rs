@@ -13,12 +13,12 @@ use kube::Api;
 use quorumgate::api::QuorumDisruptionBudget;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::{Sandbox, eventually};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::caller::Caller;
 use crate::deletion::deletion;
 use crate::kruise;
-use crate::racers::Racer;
+use crate::racers::{self, Racer};
 use crate::round::Round;
 use crate::spread::Spread;
 use crate::table::Table;
@@ -39,27 +39,24 @@ struct Calls {
 pub(crate) async fn race(sandbox: &mut Sandbox, ours: &Racer, theirs: &Racer) -> Result<()> {
     let member = member(sandbox).await?;
     let pods = budgeted_pods(sandbox).await?;
-    let mut rounds = Vec::new();
+    let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let of_round = pods.iter().skip(round).step_by(ROUNDS);
         let of_round: Vec<Value> = of_round.map(|pod| deletion(pod, false)).collect();
         ensure!(of_round.len() == CALLS, "{} pods", of_round.len());
         let same = vec![deletion(&member, false); CALLS];
-        rounds.push((calls(ours, &same).await?, calls(theirs, &of_round).await?));
+        our_rounds.push(calls(ours, &same).await?);
+        their_rounds.push(calls(theirs, &of_round).await?);
     }
     recorded(sandbox).await?;
     let ratio = |number: fn(&Calls) -> f64| {
-        Spread::of(
-            rounds
-                .iter()
-                .map(|(ours, theirs)| number(ours) / number(theirs)),
-        )
+        let sides = our_rounds.iter().zip(&their_rounds);
+        Spread::of(sides.map(|(ours, theirs)| number(ours) / number(theirs)))
     };
-    let each = |number: fn(&(Calls, Calls)) -> f64| Spread::of(rounds.iter().map(number));
     let title = format!(
         "A guarded pod's delete, permitted and recorded, 1 connection, {ROUNDS} rounds of {CALLS} calls each in turns"
     );
-    Table::new(title)
+    let mut table = Table::new(title)
         .row(
             "median latency, / OpenKruise",
             ratio(|calls| calls.round.percentile(50)),
@@ -69,29 +66,23 @@ pub(crate) async fn race(sandbox: &mut Sandbox, ours: &Racer, theirs: &Racer) ->
             "processor time per call, / OpenKruise",
             ratio(|calls| calls.processor),
             ..,
-        )
-        .row(
-            "quorumgate: p50, ms",
-            each(|(ours, _)| 1e3 * ours.round.percentile(50)),
-            ..,
-        )
-        .row(
-            "quorumgate: processor time per call, ms",
-            each(|(ours, _)| 1e3 * ours.processor),
-            ..,
-        )
-        .row(
-            "OpenKruise: p50, ms",
-            each(|(_, theirs)| 1e3 * theirs.round.percentile(50)),
-            ..,
-        )
-        .row(
-            "OpenKruise: processor time per call, ms",
-            each(|(_, theirs)| 1e3 * theirs.processor),
-            ..,
-        )
-        .print()?;
-    Ok(())
+        );
+    for (racer, rounds) in [(ours, &our_rounds), (theirs, &their_rounds)] {
+        let each = |number: fn(&Calls) -> f64| Spread::of(rounds.iter().map(number));
+        let name = racer.name;
+        table = table
+            .row(
+                &format!("{name}: p50, ms"),
+                each(|calls| 1e3 * calls.round.percentile(50)),
+                ..,
+            )
+            .row(
+                &format!("{name}: processor time per call, ms"),
+                each(|calls| 1e3 * calls.processor),
+                ..,
+            );
+    }
+    Ok(table.print()?)
 }
 
 async fn calls(racer: &Racer, reviews: &[Value]) -> Result<Calls> {
@@ -113,17 +104,10 @@ async fn permitted(racer: &Racer, caller: &mut Caller, review: &Value) -> Result
     let start = Instant::now();
     loop {
         let sent = Instant::now();
-        let answer = caller.call(reviews.next()).await?.to_vec();
-        let took = sent.elapsed();
-        let answer: Value = serde_json::from_slice(&answer)?;
-        if answer.pointer("/response/allowed") == Some(&json!(true)) {
-            return Ok(took);
+        if racer.permits(caller, &mut reviews).await? {
+            return Ok(sent.elapsed());
         }
-        ensure!(
-            start.elapsed() < SOON,
-            "{} never permits: {answer}",
-            racer.name
-        );
+        ensure!(start.elapsed() < SOON, "{} never permits it", racer.name);
     }
 }
 
@@ -157,7 +141,7 @@ async fn budgeted_pods(sandbox: &Sandbox) -> Result<Vec<Value>> {
     let objects: Vec<Value> = each
         .map(|(budget, _)| kruise::budget(namespace, budget, ROUNDS))
         .collect();
-    kruise::apply_all(sandbox.bed(), &objects).await?;
+    racers::apply_all(sandbox.bed(), &objects).await?;
     let mut pods = Vec::new();
     for (number, (budget, pod)) in names.iter().enumerate() {
         let pod = kruise::ready_pod(sandbox.bed(), namespace, (budget, pod)).await?;

@@ -8,8 +8,6 @@ use kube::api::{Patch, PatchParams, PostParams};
 use quorumgate_testbed::Bed;
 use serde_json::{Value, json};
 
-use crate::racers::{apply, program};
-
 /// The annotation by which OpenKruise finds the budget of a pod. Its webhook sets it when a pod is
 /// created; the API server does not ask that webhook here.
 const BUDGET: &str = "kruise.io/related-pub";
@@ -18,20 +16,18 @@ const BUDGET: &str = "kruise.io/related-pub";
 pub(crate) const NAMESPACE: &str = "kruise-system";
 
 /// The name of the budget that keeps a pod for good.
-const KEPT: &str = "kept";
+pub(crate) const KEPT: &str = "kept";
 
-/// Applies what OpenKruise needs, and a budget in `namespace` that lets its one pod never go. The
-/// webhook configurations are empty, so that the API server asks nothing of it.
-pub(crate) async fn prepare(bed: &Bed, namespace: &str) -> Result<()> {
-    let crds = program("QUORUMGATE_RACE_KRUISE_CRDS")?;
-    apply(bed, &["--server-side", "-f", &crds.to_string_lossy()], "").await?;
+/// The objects that OpenKruise needs besides its CRDs, and a budget in `namespace` that lets no pod
+/// go. The webhook configurations are empty, so that the API server asks nothing of it.
+pub(crate) fn objects(namespace: &str) -> [Value; 4] {
     let configuration = |kind: &str, name: &str| {
         json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
             "metadata": {"name": name}, "webhooks": [],
         })
     };
-    let objects = [
+    [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}),
         configuration(
             "MutatingWebhookConfiguration",
@@ -42,9 +38,7 @@ pub(crate) async fn prepare(bed: &Bed, namespace: &str) -> Result<()> {
             "kruise-validating-webhook-configuration",
         ),
         budget(namespace, KEPT, 0),
-    ];
-    apply_all(bed, &objects).await?;
-    ready_pod(bed, namespace, (KEPT, "etcd-0")).await.map(drop)
+    ]
 }
 
 /// Makes a review about a pod that the budget [`KEPT`] never lets go.
@@ -94,10 +88,4 @@ pub(crate) async fn ready_pod(
     Ok(pods
         .patch_status(name, &parameters, &Patch::Merge(&status))
         .await?)
-}
-
-/// Applies objects in one call.
-pub(crate) async fn apply_all(bed: &Bed, objects: &[Value]) -> Result<()> {
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
-    apply(bed, &["-f", "-"], &list.to_string()).await
 }

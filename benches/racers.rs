@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use quorumgate_testbed::gate::Gate;
 use quorumgate_testbed::pki::{Authority, Request, Usage};
 use quorumgate_testbed::{Bed, Sandbox, eventually};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::caller::{Caller, SERVER_NAME};
 use crate::resident::Resident;
@@ -183,7 +183,10 @@ impl Racer {
     pub(crate) async fn openkruise(bed: &Bed, directory: &Path, review: &Value) -> Result<Self> {
         let namespace = review.pointer("/request/namespace");
         let namespace = namespace.and_then(Value::as_str).context("no namespace")?;
-        kruise::prepare(bed, namespace).await?;
+        let crds = program("QUORUMGATE_RACE_KRUISE_CRDS")?;
+        apply(bed, &["--server-side", "-f", &crds.to_string_lossy()], "").await?;
+        apply_all(bed, &kruise::objects(namespace)).await?;
+        kruise::ready_pod(bed, namespace, (kruise::KEPT, "etcd-0")).await?;
         let first = Self::start_openkruise(bed, directory).await?;
         drop(first.answers_rightly(review).await?);
         let again = Self::start_openkruise(bed, directory).await?;
@@ -268,7 +271,11 @@ impl Racer {
 
     async fn allows(&self, review: &Value) -> Result<bool> {
         let mut caller = self.connected().await?;
-        let mut reviews = self.reviews(review)?;
+        self.permits(&mut caller, &mut self.reviews(review)?).await
+    }
+
+    /// Whether the answer to the next of these reviews is a permission.
+    pub(crate) async fn permits(&self, caller: &mut Caller, reviews: &mut Reviews) -> Result<bool> {
         let answer = caller.call(reviews.next()).await?.to_vec();
         let answer: Value = serde_json::from_slice(&answer)?;
         let uid = answer.pointer("/response/uid").and_then(Value::as_str);
@@ -337,7 +344,7 @@ fn free_port() -> Result<SocketAddr> {
 }
 
 /// The path in a variable that `scripts/race` sets.
-pub(crate) fn program(variable: &str) -> Result<PathBuf> {
+fn program(variable: &str) -> Result<PathBuf> {
     let path = std::env::var_os(variable);
     let path = path.with_context(|| format!("{variable} is not set; run `make race`"))?;
     Ok(path.into())
@@ -357,8 +364,13 @@ fn spawn(mut command: Command, directory: &Path, name: &str) -> Result<Peer> {
     ))
 }
 
-/// Applies objects by kubectl.
-pub(crate) async fn apply(bed: &Bed, arguments: &[&str], input: &str) -> Result<()> {
+/// Applies objects in one call.
+pub(crate) async fn apply_all(bed: &Bed, objects: &[Value]) -> Result<()> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    apply(bed, &["-f", "-"], &list.to_string()).await
+}
+
+async fn apply(bed: &Bed, arguments: &[&str], input: &str) -> Result<()> {
     let arguments = ["apply"].iter().chain(arguments);
     bed.kubectl(arguments).stdin(input).await?.success()?;
     Ok(())
