@@ -61,10 +61,8 @@ impl Caller {
         loop {
             let read = self.stream.read_buf(&mut self.answer).await?;
             ensure!(read > 0, "the connection was closed");
-            if let Some((head, whole)) = extent(&self.answer)?
-                && self.answer.len() >= whole
-            {
-                return Ok((head, whole));
+            if let Some(extent) = extent(&mut self.answer)? {
+                return Ok(extent);
             }
         }
     }
@@ -94,19 +92,49 @@ pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
     request
 }
 
-/// Begin and end of the body, once the head is complete.
-fn extent(answer: &[u8]) -> Result<Option<(usize, usize)>> {
+/// Begin and end of the body, once all of it has arrived. A body in chunks is put together.
+fn extent(answer: &mut Vec<u8>) -> Result<Option<(usize, usize)>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
     };
     let head = std::str::from_utf8(answer.get(..end).unwrap_or_default())?;
     ensure!(head.starts_with("HTTP/1.1 200 "), "answered {head}");
-    let length = head
-        .lines()
-        .filter_map(|line| line.split_once(':'))
-        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-        .context("an answer without length")?
-        .1;
-    let length: usize = length.trim().parse()?;
-    Ok(Some((end + 4, end + 4 + length)))
+    let begin = end + 4;
+    let header = |wanted: &str| {
+        let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+        headers.find(|(name, _)| name.eq_ignore_ascii_case(wanted))
+    };
+    let Some((_, length)) = header("content-length") else {
+        let (_, coding) = header("transfer-encoding").context("an answer without length")?;
+        ensure!(coding.trim() == "chunked", "the coding {coding}");
+        let Some(body) = in_chunks(answer.get(begin..).unwrap_or_default())? else {
+            return Ok(None);
+        };
+        answer.truncate(begin);
+        answer.extend_from_slice(&body);
+        return Ok(Some((begin, answer.len())));
+    };
+    let whole = begin + length.trim().parse::<usize>()?;
+    Ok((answer.len() >= whole).then_some((begin, whole)))
+}
+
+/// The content of all chunks. `None` if the last one has not arrived yet.
+fn in_chunks(mut rest: &[u8]) -> Result<Option<Vec<u8>>> {
+    let mut body = Vec::new();
+    loop {
+        let Some(end) = rest.windows(2).position(|two| two == b"\r\n") else {
+            return Ok(None);
+        };
+        let size = std::str::from_utf8(rest.get(..end).unwrap_or_default())?;
+        let size = usize::from_str_radix(size, 16)?;
+        let chunk = rest.get(end + 2..end + 2 + size);
+        let (Some(chunk), Some(after)) = (chunk, rest.get(end + 4 + size..)) else {
+            return Ok(None);
+        };
+        if size == 0 {
+            return Ok(Some(body));
+        }
+        body.extend_from_slice(chunk);
+        rest = after;
+    }
 }

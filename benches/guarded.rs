@@ -1,24 +1,29 @@
 //! The DELETE of a guarded pod, which is permitted and recorded: by quorumgate for a member of a
-//! real etcd cluster, whose members it asks; by OpenKruise for a pod of a `PodUnavailableBudget`,
-//! whose ready pods it has counted. Both read and write through the same API server.
+//! real etcd cluster, whose members it asks, and for members of many clusters on paper, which
+//! answer on the wire as etcd does; by OpenKruise for a pod of a `PodUnavailableBudget`, whose
+//! ready pods it has counted. Both read and write through the same API server.
 //!
 //! OpenKruise records a pod once, so each of its calls is about another pod. It has a budget for
-//! each call of a round, as a cluster with many workloads has. quorumgate records a permission anew
-//! at each call about the same pod.
+//! each call of a round, as a cluster with many workloads has. So have the clusters on paper: each
+//! call is about another cluster. Of the real cluster the same member is asked for again and again,
+//! and its permission recorded anew.
+//!
+//! Scheduler and controllers are stopped meanwhile, so that what exists on paper stays unchanged.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate_testbed::control_plane::ControlPlane;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::{Sandbox, eventually};
 use serde_json::Value;
 
 use crate::caller::Caller;
 use crate::deletion::deletion;
-use crate::kruise;
-use crate::racers::{self, Racer};
+use crate::on_paper;
+use crate::racers::{Racer, kruise};
 use crate::round::Round;
 use crate::spread::Spread;
 use crate::table::Table;
@@ -26,6 +31,8 @@ use crate::turn::Serves as _;
 
 const ROUNDS: usize = 5;
 const CALLS: usize = 40;
+/// The clusters on paper: one for each call of each round.
+const CLUSTERS: u32 = 200;
 const SOON: Duration = Duration::from_secs(120);
 
 /// The calls of one side in one round.
@@ -35,49 +42,81 @@ struct Calls {
     processor: f64,
 }
 
-/// Races both, one call after another on one connection each, and prints the table.
-pub(crate) async fn race(sandbox: &mut Sandbox, ours: &Racer, theirs: &Racer) -> Result<()> {
-    let member = member(sandbox).await?;
-    let pods = budgeted_pods(sandbox).await?;
-    let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
-        let of_round = pods.iter().skip(round).step_by(ROUNDS);
-        let of_round: Vec<Value> = of_round.map(|pod| deletion(pod, false)).collect();
-        ensure!(of_round.len() == CALLS, "{} pods", of_round.len());
-        let same = vec![deletion(&member, false); CALLS];
-        our_rounds.push(calls(ours, &same).await?);
-        their_rounds.push(calls(theirs, &of_round).await?);
+/// One side of the race, with its calls of each round.
+struct Side<'a> {
+    what: &'static str,
+    racer: &'a Racer,
+    rounds: Vec<Calls>,
+}
+
+impl<'a> Side<'a> {
+    fn new(what: &'static str, racer: &'a Racer) -> Self {
+        let rounds = Vec::new();
+        Self {
+            what,
+            racer,
+            rounds,
+        }
     }
-    recorded(sandbox).await?;
-    let ratio = |number: fn(&Calls) -> f64| {
-        let sides = our_rounds.iter().zip(&their_rounds);
-        Spread::of(sides.map(|(ours, theirs)| number(ours) / number(theirs)))
-    };
+}
+
+/// Races all sides, one call after another on one connection each, and prints the table. The
+/// control plane is of no further use afterwards: it has no controllers.
+pub(crate) async fn race(
+    plane: &ControlPlane,
+    sandbox: &mut Sandbox,
+    ours: &Racer,
+    theirs: &Racer,
+) -> Result<()> {
+    let member = member(sandbox).await?;
+    let pods = kruise::pods(sandbox, CALLS, ROUNDS).await?;
+    let on_paper = on_paper::followers(plane, sandbox, CLUSTERS).await?;
+    let mut real = Side::new("quorumgate, a real cluster", ours);
+    let mut paper = Side::new("quorumgate, many clusters", ours);
+    let mut kruise = Side::new("OpenKruise, many budgets", theirs);
+    for round in 0..ROUNDS {
+        let same = vec![deletion(&member, false); CALLS];
+        real.rounds.push(calls(ours, &same).await?);
+        for (side, pods) in [(&mut paper, &on_paper), (&mut kruise, &pods)] {
+            let of_round = pods.iter().skip(round).step_by(ROUNDS);
+            let of_round: Vec<Value> = of_round.map(|pod| deletion(pod, false)).collect();
+            ensure!(of_round.len() == CALLS, "{} pods", of_round.len());
+            side.rounds.push(calls(side.racer, &of_round).await?);
+        }
+    }
+    kruise::recorded(sandbox, CALLS, ROUNDS).await?;
     let title = format!(
         "A guarded pod's delete, permitted and recorded, 1 connection, {ROUNDS} rounds of {CALLS} calls each in turns"
     );
-    let mut table = Table::new(title)
-        .row(
-            "median latency, / OpenKruise",
-            ratio(|calls| calls.round.percentile(50)),
-            ..,
-        )
-        .row(
-            "processor time per call, / OpenKruise",
-            ratio(|calls| calls.processor),
-            ..,
-        );
-    for (racer, rounds) in [(ours, &our_rounds), (theirs, &their_rounds)] {
-        let each = |number: fn(&Calls) -> f64| Spread::of(rounds.iter().map(number));
-        let name = racer.name;
+    let mut table = Table::new(title);
+    for ours in [&real, &paper] {
+        let ratio = |number: fn(&Calls) -> f64| {
+            let sides = ours.rounds.iter().zip(&kruise.rounds);
+            Spread::of(sides.map(|(ours, theirs)| number(ours) / number(theirs)))
+        };
+        let what = ours.what;
         table = table
             .row(
-                &format!("{name}: p50, ms"),
+                &format!("{what}: median latency, / OpenKruise"),
+                ratio(|calls| calls.round.percentile(50)),
+                ..=1.0,
+            )
+            .row(
+                &format!("{what}: processor time per call, / OpenKruise"),
+                ratio(|calls| calls.processor),
+                ..,
+            );
+    }
+    for Side { what, rounds, .. } in [&real, &paper, &kruise] {
+        let each = |number: fn(&Calls) -> f64| Spread::of(rounds.iter().map(number));
+        table = table
+            .row(
+                &format!("{what}: p50, ms"),
                 each(|calls| 1e3 * calls.round.percentile(50)),
                 ..,
             )
             .row(
-                &format!("{name}: processor time per call, ms"),
+                &format!("{what}: processor time per call, ms"),
                 each(|calls| 1e3 * calls.processor),
                 ..,
             );
@@ -127,58 +166,4 @@ async fn member(sandbox: &mut Sandbox) -> Result<Value> {
     let followers = etcd.followers().await?;
     let follower = followers.first().context("no follower")?;
     Ok(serde_json::to_value(etcd.pod(follower).await?)?)
-}
-
-/// Ready pods, each budget's one after another: a budget for each call of a round, with a pod for
-/// each round, and one more, which may not go.
-async fn budgeted_pods(sandbox: &Sandbox) -> Result<Vec<Value>> {
-    let namespace = sandbox.namespace();
-    let names = (0..CALLS).flat_map(|budget| {
-        (0..=ROUNDS).map(move |pod| (format!("kept-{budget}"), format!("kept-{budget}-{pod}")))
-    });
-    let names: Vec<(String, String)> = names.collect();
-    let each = names.iter().step_by(ROUNDS + 1);
-    let objects: Vec<Value> = each
-        .map(|(budget, _)| kruise::budget(namespace, budget, ROUNDS))
-        .collect();
-    racers::apply_all(sandbox.bed(), &objects).await?;
-    let mut pods = Vec::new();
-    for (number, (budget, pod)) in names.iter().enumerate() {
-        let pod = kruise::ready_pod(sandbox.bed(), namespace, (budget, pod)).await?;
-        if number % (ROUNDS + 1) != ROUNDS {
-            pods.push(serde_json::to_value(pod)?);
-        }
-    }
-    budgets(sandbox, "/status/unavailableAllowed", |allowed| {
-        allowed.as_u64() == u64::try_from(ROUNDS).ok()
-    })
-    .await?;
-    Ok(pods)
-}
-
-/// Whether OpenKruise has recorded every permission.
-async fn recorded(sandbox: &Sandbox) -> Result<()> {
-    budgets(sandbox, "/status/disruptedPods", |pods| {
-        pods.as_object().is_some_and(|pods| pods.len() == ROUNDS)
-    })
-    .await
-}
-
-/// Waits until all of OpenKruise's budgets have this in their status.
-async fn budgets(sandbox: &Sandbox, field: &str, holds: impl Fn(&Value) -> bool) -> Result<()> {
-    let list = ["get", "podunavailablebudgets", "--output=json"];
-    let of_namespace = ["--namespace", sandbox.namespace()];
-    eventually(SOON, format!("every budget has its {field}"), async || {
-        let listed = sandbox.bed().kubectl(list.iter().chain(&of_namespace));
-        let listed: Value = serde_json::from_str(&listed.await?.success()?)?;
-        let listed = listed.pointer("/items").and_then(Value::as_array);
-        let listed = listed.context("no list")?;
-        ensure!(listed.len() == CALLS, "{} budgets", listed.len());
-        let missing = listed
-            .iter()
-            .find(|budget| !budget.pointer(field).is_some_and(&holds));
-        ensure!(missing.is_none(), "{missing:?}");
-        anyhow::Ok(())
-    })
-    .await
 }

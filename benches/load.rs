@@ -22,6 +22,7 @@ mod spread;
 mod table;
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -187,10 +188,10 @@ impl Size {
         let (beside_others, others) =
             join(decisions(gate, &questions), decisions(gate, &hanging)).await;
         others?;
-        paper.hang(HUNG);
+        paper.hung.store(HUNG, Ordering::Relaxed);
         let (beside_hung, hung) =
             join(decisions(gate, &questions), decisions(gate, &hanging)).await;
-        paper.hang(0);
+        paper.hung.store(0, Ordering::Relaxed);
         ensure!(hung?.allowed <= 0.0, "a pod whose cluster hangs may go");
         Ok(Self {
             clusters,

@@ -27,7 +27,8 @@ use crate::paper_member::{FIRST_ADDRESS, MEMBERS, Member, cluster_name};
 pub(crate) struct PaperEtcd {
     /// The port of the listener.
     pub(crate) port: u16,
-    hung: Arc<AtomicU32>,
+    /// The number of clusters that hang, counted from the first.
+    pub(crate) hung: Arc<AtomicU32>,
 }
 
 impl Member {
@@ -75,11 +76,6 @@ impl PaperEtcd {
             }
         });
         Ok(etcd)
-    }
-
-    /// Makes this number of clusters hang from now on, counted from the first.
-    pub(crate) fn hang(&self, clusters: u32) {
-        self.hung.store(clusters, Ordering::Relaxed);
     }
 
     async fn serve(self, stream: TcpStream) {

@@ -2,7 +2,14 @@
 //!
 //! The peers come as programs that `scripts/race` has built. Each has one policy, which refuses to
 //! delete or evict pods whose names begin with `etcd-`, so that it evaluates something; OpenKruise
-//! has a budget for such a pod.
+//! has a budget for such a pod. Gatekeeper and Kyverno can have a better one instead, which takes
+//! one pod at a time by their readiness.
+
+mod gatekeeper;
+pub(crate) mod kruise;
+mod kyverno;
+mod opa;
+mod registration;
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,17 +24,16 @@ use quorumgate_testbed::{Bed, Sandbox, eventually};
 use serde_json::{Value, json};
 
 use crate::caller::{Caller, SERVER_NAME};
+use crate::processor;
 use crate::resident::Resident;
 use crate::reviews::Reviews;
 use crate::turn::Serves;
-use crate::{kruise, processor};
 
 /// The time for Gatekeeper to find its CRDs and to compile its policy.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-const OPA_POLICY: &str = include_str!("race/policy.rego");
-const TEMPLATE: &str = include_str!("race/template.yaml");
-const CONSTRAINT: &str = include_str!("race/constraint.yaml");
+/// The pod that every peer keeps.
+pub(crate) const KEPT: &str = "etcd-0";
 
 /// A server that takes part.
 pub(crate) struct Racer {
@@ -87,151 +93,6 @@ impl Racer {
         Ok(racer)
     }
 
-    /// Open Policy Agent as a server of its own.
-    pub(crate) async fn opa(directory: &Path, review: &Value) -> Result<Self> {
-        let policy = directory.join("policy.rego");
-        fs::write(&policy, OPA_POLICY)?;
-        let authority = certificate(directory, "opa")?;
-        let address = free_port()?;
-        let begun = Instant::now();
-        let mut command = Command::new(program("QUORUMGATE_RACE_OPA")?);
-        command
-            .args(["run", "--server", "--log-level=error"])
-            .arg(format!("--addr=https://{address}"))
-            .arg(format!(
-                "--tls-cert-file={}",
-                directory.join("opa/tls.crt").display()
-            ))
-            .arg(format!(
-                "--tls-private-key-file={}",
-                directory.join("opa/tls.key").display()
-            ))
-            .arg(&policy);
-        let racer = Self {
-            name: "OPA",
-            deletes: "/",
-            evictions: "/",
-            address,
-            authority,
-            process: Process::Peer(spawn(command, directory, "opa")?),
-            ready_after: f64::NAN,
-        };
-        Starting { racer, begun }.answers_rightly(review).await
-    }
-
-    /// Gatekeeper's webhook. The second start is timed, which finds its policy in place.
-    pub(crate) async fn gatekeeper(bed: &Bed, directory: &Path, review: &Value) -> Result<Self> {
-        let crds = program("QUORUMGATE_RACE_GATEKEEPER_CRDS")?;
-        apply(bed, &["--server-side", "-f", &crds.to_string_lossy()], "").await?;
-        apply(
-            bed,
-            &["-f", "-"],
-            "{apiVersion: v1, kind: Namespace, metadata: {name: gatekeeper-system}}",
-        )
-        .await?;
-        apply(bed, &["-f", "-"], TEMPLATE).await?;
-        let first = Self::start_gatekeeper(bed, directory)?;
-        eventually(
-            PATIENCE,
-            "Gatekeeper makes the CRD of its policy",
-            async || apply(bed, &["-f", "-"], CONSTRAINT).await,
-        )
-        .await?;
-        drop(first.answers_rightly(review).await?);
-        let again = Self::start_gatekeeper(bed, directory)?;
-        again.answers_rightly(review).await
-    }
-
-    fn start_gatekeeper(bed: &Bed, directory: &Path) -> Result<Starting> {
-        let authority = certificate(directory, "gatekeeper")?;
-        let address = free_port()?;
-        let begun = Instant::now();
-        let mut command = Command::new(program("QUORUMGATE_RACE_GATEKEEPER")?);
-        command
-            .env("KUBECONFIG", bed.admin_kubeconfig())
-            .env("POD_NAMESPACE", "gatekeeper-system")
-            .args([
-                "--operation=webhook",
-                "--operation=generate",
-                "--debug-use-fake-pod",
-                "--disable-cert-rotation",
-                "--host=127.0.0.1",
-                "--health-addr=127.0.0.1:0",
-                "--prometheus-port=0",
-                "--log-level=ERROR",
-            ])
-            .arg(format!("--port={}", address.port()))
-            .arg(format!(
-                "--cert-dir={}",
-                directory.join("gatekeeper").display()
-            ));
-        Ok(Starting {
-            racer: Self {
-                name: "Gatekeeper",
-                deletes: "/v1/admit",
-                evictions: "/v1/admit",
-                address,
-                authority,
-                process: Process::Peer(spawn(command, directory, "gatekeeper")?),
-                ready_after: f64::NAN,
-            },
-            begun,
-        })
-    }
-
-    /// OpenKruise's manager with its webhooks. The second start is timed, as Gatekeeper's is.
-    pub(crate) async fn openkruise(bed: &Bed, directory: &Path, review: &Value) -> Result<Self> {
-        let namespace = review.pointer("/request/namespace");
-        let namespace = namespace.and_then(Value::as_str).context("no namespace")?;
-        let crds = program("QUORUMGATE_RACE_KRUISE_CRDS")?;
-        apply(bed, &["--server-side", "-f", &crds.to_string_lossy()], "").await?;
-        apply_all(bed, &kruise::objects(namespace)).await?;
-        kruise::ready_pod(bed, namespace, (kruise::KEPT, "etcd-0")).await?;
-        let first = Self::start_openkruise(bed, directory).await?;
-        drop(first.answers_rightly(review).await?);
-        let again = Self::start_openkruise(bed, directory).await?;
-        again.answers_rightly(review).await
-    }
-
-    async fn start_openkruise(bed: &Bed, directory: &Path) -> Result<Starting> {
-        let address = free_port()?;
-        let folder = directory.join("kruise");
-        fs::create_dir_all(&folder)?;
-        let begun = Instant::now();
-        let mut command = Command::new(program("QUORUMGATE_RACE_KRUISE")?);
-        command
-            .env("KUBECONFIG", bed.admin_kubeconfig())
-            .env("POD_NAMESPACE", kruise::NAMESPACE)
-            .env("WEBHOOK_HOST", SERVER_NAME)
-            .env("WEBHOOK_PORT", address.port().to_string())
-            .env("WEBHOOK_CERT_DIR", &folder)
-            .args([
-                "--enable-leader-election=false",
-                "--enable-pprof=false",
-                "--metrics-addr=127.0.0.1:0",
-                "--health-probe-addr=127.0.0.1:0",
-                "--rest-config-qps=1000",
-                "--rest-config-burst=1000",
-            ]);
-        let process = Process::Peer(spawn(command, directory, "kruise")?);
-        // It makes its certificate itself.
-        let made = eventually(PATIENCE, "OpenKruise has a certificate", async || {
-            fs::read_to_string(folder.join("ca-cert.pem"))
-        });
-        Ok(Starting {
-            racer: Self {
-                name: "OpenKruise",
-                deletes: "/validate-pod",
-                evictions: "/validate-pod",
-                address,
-                authority: made.await?,
-                process,
-                ready_after: f64::NAN,
-            },
-            begun,
-        })
-    }
-
     /// Reviews like this one, as this server takes them.
     pub(crate) fn reviews(&self, review: &Value) -> Result<Reviews> {
         let evicts = review.pointer("/request/subResource").is_some();
@@ -269,7 +130,8 @@ impl Racer {
         Ok(())
     }
 
-    async fn allows(&self, review: &Value) -> Result<bool> {
+    /// Whether the answer to this review is a permission.
+    pub(crate) async fn allows(&self, review: &Value) -> Result<bool> {
         let mut caller = self.connected().await?;
         self.permits(&mut caller, &mut self.reviews(review)?).await
     }
@@ -309,16 +171,23 @@ impl Starting {
     /// Waits until the peer refuses what its policy forbids and allows the foreign pod of `review`.
     async fn answers_rightly(self, review: &Value) -> Result<Racer> {
         let mut forbidden = review.clone();
-        let name = forbidden.pointer_mut("/request/name").context("no name")?;
-        *name = "etcd-0".into();
+        for name in ["/request/name", "/request/oldObject/metadata/name"] {
+            *forbidden.pointer_mut(name).context("no name")? = KEPT.into();
+        }
         kruise::about_kept_pod(&mut forbidden)?;
+        let racer = self.refuses(&forbidden).await?;
+        racer.lets_pass(review).await?;
+        Ok(racer)
+    }
+
+    /// Waits until the peer refuses this.
+    async fn refuses(self, forbidden: &Value) -> Result<Racer> {
         let racer = &self.racer;
         eventually(PATIENCE, "the peer's policy refuses", async || {
-            ensure!(!racer.allows(&forbidden).await?, "{} allows", racer.name);
+            ensure!(!racer.allows(forbidden).await?, "{} allows", racer.name);
             anyhow::Ok(())
         })
         .await?;
-        racer.lets_pass(review).await?;
         let ready_after = self.begun.elapsed().as_secs_f64();
         Ok(Racer {
             ready_after,

@@ -9,7 +9,8 @@ use quorumgate_testbed::writer::Writer;
 use serde_json::Value;
 
 use crate::arena::Arena;
-use crate::condition::{Broken, Condition};
+use crate::broken::{BROKEN, Broken};
+use crate::condition::Condition;
 use crate::incarnations::Watch;
 use crate::majority::Majority;
 use crate::promptness::{Delay, Promptness};
@@ -46,7 +47,10 @@ impl Rolled {
         let prepared = arena.prepare(condition.readiness(), strategy, &leader);
         prepared.await?;
         let broken = condition.bring_about(&arena.sandbox, &arena.etcd).await?;
-        let uid = broken.as_ref().map(|broken| broken.uid.clone());
+        let uid = match &broken {
+            Some(_) => Some(arena.etcd.pod_uid(BROKEN).await?),
+            None => None,
+        };
         let revision = arena.revision().await?;
         let term = term(&arena.etcd).await?;
         let majority = Majority::watch(&arena.etcd, &arena.watch).await?;
@@ -61,7 +65,7 @@ impl Rolled {
 
         let start = Instant::now();
         arena.change().await?;
-        let replaced = replaced(&arena.watch, broken);
+        let replaced = replaced(&arena.watch, broken.zip(uid.as_deref()));
         let ((), cut) = tokio::try_join!(arena.updated(&revision), replaced)?;
         let time = start.elapsed();
         arena.rolled_out();
@@ -86,14 +90,13 @@ impl Rolled {
 }
 
 /// Waits until the broken incarnation goes, and lets the next one start.
-async fn replaced(watch: &Watch, broken: Option<Broken>) -> Result<Option<Cut>> {
-    let Some(broken) = broken else {
+async fn replaced(watch: &Watch, broken: Option<(Broken, &str)>) -> Result<Option<Cut>> {
+    let Some((broken, uid)) = broken else {
         return Ok(None);
     };
     watch
         .until("the broken one goes", SOON, |pods| {
-            pods.values()
-                .all(|pod| pod.uid != broken.uid || pod.terminating)
+            pods.values().all(|pod| pod.uid != uid || pod.terminating)
         })
         .await?;
     Ok(broken.replaced())

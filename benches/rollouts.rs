@@ -3,6 +3,7 @@
 //! with the same pods, in turns.
 
 mod arena;
+mod broken;
 mod condition;
 mod incarnations;
 mod late;

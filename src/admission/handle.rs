@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
+use futures::FutureExt as _;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
@@ -174,7 +175,7 @@ impl Webhooks {
         let mut arrived = arrived.map_err(|_| Problem::TooSlow)??;
         let turn = timeout_at(deadline.judge, self.room.turn(&mut arrived)).await;
         let body = turn.map_err(|_| Problem::Overloaded)??;
-        let Asked { about, what } = Box::pin(self.understand(hook, body, deadline)).await?;
+        let Asked { about, what } = self.understand(hook, body, deadline).await?;
         let outcome = self.outcome(what, peer, deadline).await;
         Ok(Answered { about, outcome })
     }
@@ -197,18 +198,22 @@ impl Webhooks {
             own_username,
             deadline: deadline.judge,
         };
-        match hook {
-            Hook::Pods => body.read(|body| pods::asked(body, context)),
-            Hook::Evictions => body.read(|body| evictions::asked(body, context)),
-            Hook::StatefulSets => body.read(|body| stateful_sets::asked(body, context)),
-            Hook::Claims => body.read(|body| claims::asked(body, context)),
-            Hook::Restarts => body.read(|body| restarts::asked(body, context)),
-            Hook::MutateEvictions => mutate::evictions::asked(body, context, &**incarnations).await,
-            Hook::MutateStatefulSets => {
-                mutate::stateful_sets::asked(body, context, &**enrolment, *features).await
+        // What has to wait for others is boxed, so that the rest costs no memory for that.
+        let mutating = match hook {
+            Hook::Pods => return body.read(|body| pods::asked(body, context)),
+            Hook::Evictions => return body.read(|body| evictions::asked(body, context)),
+            Hook::StatefulSets => return body.read(|body| stateful_sets::asked(body, context)),
+            Hook::Claims => return body.read(|body| claims::asked(body, context)),
+            Hook::Restarts => return body.read(|body| restarts::asked(body, context)),
+            Hook::MutateEvictions => {
+                mutate::evictions::asked(body, context, &**incarnations).boxed()
             }
-            Hook::MutatePods => mutate::pods::asked(body, context, &**enrolment).await,
-        }
+            Hook::MutateStatefulSets => {
+                mutate::stateful_sets::asked(body, context, &**enrolment, *features).boxed()
+            }
+            Hook::MutatePods => mutate::pods::asked(body, context, &**enrolment).boxed(),
+        };
+        mutating.await
     }
 
     async fn outcome(&self, what: What, peer: Option<Peer>, deadline: Deadline) -> Outcome {

@@ -74,7 +74,7 @@ impl<'a> PodCase<'a> {
         };
         let cluster = page.cluster.clone();
         evaluation.about(&cluster);
-        evaluation.run(&mut self, &cluster, Ok(Some(*page))).await
+        Box::pin(evaluation.run(&mut self, &cluster, Ok(Some(*page)))).await
     }
 
     /// Decides where nothing can be recorded. Only a request that needs no record may pass, or one

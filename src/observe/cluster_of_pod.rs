@@ -27,55 +27,51 @@ pub enum Identity {
 impl Observer {
     /// Finds the cluster of a pod. `shown` is the pod's metadata from the request, if the request
     /// has it. With it a pod of a Job or a Deployment costs no call, and a pod of a foreign
-    /// StatefulSet costs two. Without it (an eviction) a member of a guarded cluster costs one: the
-    /// pod is not read if its name is that of a member.
+    /// StatefulSet costs two. Without it (an eviction) the name tells: a pod whose name has no
+    /// ordinal costs no call, as the webhooks' match conditions leave it out, and a member of a
+    /// guarded cluster costs one, since its pod is not read.
     pub async fn identify(
         &self,
         namespace: &str,
         pod: &PodName,
         shown: Option<&ObjectMeta>,
     ) -> Result<Identity, ObserveError> {
+        let Some(set) = shown.map_or_else(|| giver_of(pod), named_after) else {
+            return Ok(Identity::Foreign);
+        };
+        let cluster = ClusterRef::new(namespace, set);
+        // Boxed, so that a pod that needs no call costs no memory for one.
         match shown {
-            Some(shown) => self.of_pod(namespace, shown, None).await,
-            None => Box::pin(self.of_name(namespace, pod)).await,
+            Some(shown) => Box::pin(self.of_shown(cluster, shown)).await,
+            None => Box::pin(self.of_name(cluster, pod)).await,
         }
     }
 
-    /// The cluster of a pod of which only the name is known.
-    async fn of_name(&self, namespace: &str, pod: &PodName) -> Result<Identity, ObserveError> {
-        let mut known = None;
-        if let Some(set) = giver_of(pod) {
-            match self.ledger().read(&ClusterRef::new(namespace, set)).await {
-                Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
-                unguarded => known = Some(unguarded),
+    async fn of_shown(
+        &self,
+        cluster: ClusterRef,
+        pod: &ObjectMeta,
+    ) -> Result<Identity, ObserveError> {
+        let ledger = self.ledger().read(&cluster).await;
+        self.of_set(cluster, ledger, are_druids(pod)).await
+    }
+
+    async fn of_name(&self, cluster: ClusterRef, pod: &PodName) -> Result<Identity, ObserveError> {
+        let ledger = match self.ledger().read(&cluster).await {
+            Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
+            unguarded => unguarded,
+        };
+        match self.pod(&cluster.namespace, pod).await? {
+            Some(pod) => {
+                let druids = are_druids(&pod.metadata);
+                self.of_set(cluster, ledger, druids).await
             }
-        }
-        match self.pod(namespace, pod).await? {
-            Some(pod) => self.of_pod(namespace, &pod.metadata, known).await,
             None => Ok(Identity::NoSuchPod),
         }
     }
 
-    /// The cluster of a pod with this metadata. `known` is what was read at the place of its
-    /// budget, if that was read.
-    async fn of_pod(
-        &self,
-        namespace: &str,
-        pod: &ObjectMeta,
-        known: Option<Result<Option<Page>, LedgerError>>,
-    ) -> Result<Identity, ObserveError> {
-        let Some(set) = named_after(pod) else {
-            return Ok(Identity::Foreign);
-        };
-        let druids = pod.labels.as_ref().is_some_and(are_of_druid);
-        let cluster = ClusterRef::new(namespace, set);
-        let ledger = match known {
-            Some(known) => known,
-            None => self.ledger().read(&cluster).await,
-        };
-        self.of_set(cluster, ledger, druids).await
-    }
-
+    /// The cluster of a StatefulSet's pod. `ledger` is what was read at the place of its budget, and
+    /// `druids` says that the pod has the labels of etcd-druid's members.
     async fn of_set(
         &self,
         cluster: ClusterRef,
@@ -110,4 +106,9 @@ impl Observer {
             None => druids,
         })
     }
+}
+
+/// Whether the pod's labels are those of etcd-druid's members.
+fn are_druids(pod: &ObjectMeta) -> bool {
+    pod.labels.as_ref().is_some_and(are_of_druid)
 }

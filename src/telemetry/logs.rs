@@ -1,11 +1,15 @@
 //! The log: one line per event on standard error, as JSON for machines or as text for people.
 //!
-//! A thread of its own writes the lines, so that no answer waits for the log's reader. Lines that
-//! wait together are written together. Lines that do not fit in the queue are dropped and counted.
+//! A thread of its own writes the lines, so that no answer waits for the log's reader. After a write
+//! it rests, and writes the lines that have come meanwhile together: to wake it for each line would
+//! cost the answers more than making the line. Lines that do not fit in the queue are dropped and
+//! counted.
 
 mod json;
 
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::thread;
+use std::time::Duration;
 
 use tracing::Subscriber;
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
@@ -23,6 +27,9 @@ const MOST_WAITING: usize = 4096;
 
 /// Most bytes in one write.
 const TOGETHER: usize = 64 * 1024;
+
+/// The rest after a write: the longest that a line waits for others.
+const REST: Duration = Duration::from_millis(10);
 
 /// The filter when none is given: lines of this program from `info`, of its libraries from `warn`.
 pub const DEFAULT_FILTER: &str = "warn,quorumgate=info";
@@ -121,7 +128,7 @@ fn start_thread(to: impl Write + Send + 'static) -> (NonBlocking, Log) {
         .lossy(true)
         .buffered_lines_limit(MOST_WAITING)
         .thread_name("log")
-        .finish(BufWriter::with_capacity(TOGETHER, to));
+        .finish(Resting(BufWriter::with_capacity(TOGETHER, to)));
     let log = Log {
         dropped: writer.error_counter(),
         _writer: guard,
@@ -129,15 +136,30 @@ fn start_thread(to: impl Write + Send + 'static) -> (NonBlocking, Log) {
     (writer, log)
 }
 
+/// A writer that rests after each flush. The log's thread flushes when no line waits.
+struct Resting<W: Write>(BufWriter<W>);
+
+impl<W: Write> Write for Resting<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()?;
+        thread::sleep(REST);
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-    use std::time::Duration;
 
     use tracing::subscriber::with_default;
 
     use super::*;
+    use crate::clock::monotonic_now;
 
     const SOON: Duration = Duration::from_secs(20);
 
@@ -187,6 +209,16 @@ mod tests {
             log(&writer, || tracing::info!("{round}"));
             assert_eq!(received.recv_timeout(SOON).unwrap().trim(), round);
         }
+    }
+
+    #[test]
+    fn after_a_write_the_thread_rests_so_that_lines_come_together() {
+        let mut writer = Resting(BufWriter::new(Vec::new()));
+        writer.write_all(b"line").unwrap();
+        let before = monotonic_now();
+        writer.flush().unwrap();
+        assert!(before.elapsed() >= REST);
+        assert_eq!(writer.0.get_ref(), b"line");
     }
 
     #[test]
