@@ -5,7 +5,7 @@
 //! pod go if all others of its application are Ready: Gatekeeper by its copies of pods, Kyverno by
 //! a list from the API server. OpenKruise has a budget that spares one pod. Open Policy Agent sees
 //! the review alone, so it has no such rule. Pods are Ready while their process listens. The
-//! reviews are DELETEs, of which a `PodDisruptionBudget` is not told.
+//! requests are deletes, of which a `PodDisruptionBudget` is not told.
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -10,15 +10,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, EvictParams, PostParams};
 use kube::{Api, Client};
-use quorumgate_testbed::Bed;
 use quorumgate_testbed::control_plane::ControlPlane;
+use quorumgate_testbed::{Bed, eventually};
 use serde_json::Value;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::foreign::Foreign;
 use crate::on_paper;
@@ -26,11 +26,16 @@ use crate::racers::{KEPT, Racer, kruise};
 use crate::round::Round;
 use crate::spread::Spread;
 use crate::table::Table;
+use crate::turn::Serves;
 
 const ROUNDS: usize = 3;
 /// The calls of one turn, and the time between two.
 const CALLS: usize = 2000;
 const BETWEEN: Duration = Duration::from_millis(5);
+const SOON: Duration = Duration::from_secs(120);
+const SECOND: Duration = Duration::from_secs(1);
+/// The processor time of all servers in a second, in seconds, that is no hindrance to others.
+const QUIET: f64 = 0.25;
 /// One of so many calls is about a guarded pod.
 const GUARDED: usize = 10;
 const CLUSTERS: u32 = 200;
@@ -54,7 +59,7 @@ pub(crate) async fn measure(plane: &ControlPlane) -> Result<()> {
         namespace: foreign.namespace.clone(),
         pod: KEPT.to_owned(),
     }];
-    let mut sides = [
+    let sides = [
         Side::new(None, members.clone()),
         Side::new(Some(ours), members),
         Side::new(Some(kruise), places(&budgeted)?),
@@ -67,16 +72,18 @@ pub(crate) async fn measure(plane: &ControlPlane) -> Result<()> {
             kept,
         ),
     ];
-    for side in &mut sides {
-        side.turn(&bed, &foreign).await?;
-        side.turns.clear();
-    }
-    for _ in 0..ROUNDS {
-        for side in &mut sides {
-            side.turn(&bed, &foreign).await?;
+    let mut turns: Vec<Vec<Turn>> = sides.iter().map(|_| Vec::new()).collect();
+    for round in 0..=ROUNDS {
+        for (side, turns) in sides.iter().zip(&mut turns) {
+            quiet(&sides).await?;
+            let turn = side.turn(&bed, &foreign).await?;
+            // The first round warms up.
+            if round > 0 {
+                turns.push(turn);
+            }
         }
     }
-    report(&sides)?;
+    report(&sides, &turns)?;
     for side in sides {
         if let Some(racer) = side.racer {
             racer.close().await?;
@@ -114,7 +121,6 @@ fn places(pods: &[Value]) -> Result<Vec<Place>> {
 struct Side {
     racer: Option<Racer>,
     guarded: Vec<Place>,
-    turns: Vec<Turn>,
 }
 
 /// The calls of one turn.
@@ -136,29 +142,41 @@ enum End {
 
 impl Side {
     fn new(racer: Option<Racer>, guarded: Vec<Place>) -> Self {
-        Self {
-            racer,
-            guarded,
-            turns: Vec::new(),
-        }
+        Self { racer, guarded }
     }
 
     fn name(&self) -> &'static str {
         self.racer.as_ref().map_or("nobody", |racer| racer.name)
     }
 
-    async fn turn(&mut self, bed: &Bed, foreign: &Foreign) -> Result<()> {
+    async fn turn(&self, bed: &Bed, foreign: &Foreign) -> Result<Turn> {
         let namespace = &foreign.namespace;
         if let Some(racer) = &self.racer {
             racer.register(bed, namespace).await?;
         }
         let turn = Turn::of(&bed.client(), &foreign.places(), &self.guarded).await?;
-        self.turns.push(turn);
-        match &self.racer {
-            Some(racer) => racer.unregister(bed, namespace).await,
-            None => Ok(()),
+        if let Some(racer) = &self.racer {
+            racer.unregister(bed, namespace).await?;
         }
+        Ok(turn)
     }
+}
+
+/// Waits until the servers have done what the turn before has left to them. quorumgate notes of each
+/// cluster that it was not asked for a while.
+async fn quiet(sides: &[Side]) -> Result<()> {
+    let processor = || {
+        let racers = sides.iter().filter_map(|side| side.racer.as_ref());
+        racers.map(Serves::processor_time).sum::<Result<f64>>()
+    };
+    eventually(SOON, "the servers are quiet", async || {
+        let before = processor()?;
+        sleep(SECOND).await;
+        let busy = processor()? - before;
+        ensure!(busy < QUIET, "they took {busy} s in one");
+        anyhow::Ok(())
+    })
+    .await
 }
 
 impl Foreign {
@@ -178,14 +196,14 @@ impl Turn {
         let mut calls = Vec::with_capacity(CALLS);
         let mut due = begin;
         for number in 0..CALLS {
-            let is_guarded = number % GUARDED == 0;
+            let is_guarded = number.is_multiple_of(GUARDED);
             let place = if is_guarded {
                 guarded.next()
             } else {
                 foreign.next()
             };
             // Both kinds of pods are deleted and evicted in turns.
-            let evicts = number / GUARDED % 2 == 0;
+            let evicts = (number / GUARDED).is_multiple_of(2);
             let call = call(client, place.context("no pod")?, evicts, due);
             calls.push(async move { (is_guarded, call.await) });
             due += BETWEEN;
@@ -240,18 +258,18 @@ async fn call(client: &Client, place: &Place, evicts: bool, due: Instant) -> (Du
     (due.elapsed(), end)
 }
 
-fn report(sides: &[Side]) -> Result<()> {
+fn report(sides: &[Side], turns: &[Vec<Turn>]) -> Result<()> {
     let title = format!(
         "{CALLS} dry runs of deletes and evictions through an API server, one every {} ms, {ROUNDS} rounds in turns",
         BETWEEN.as_millis()
     );
     let mut table = Table::new(title);
-    let nobody = sides.first().context("nobody")?;
-    for side in sides {
+    let nobody = turns.first().context("nobody")?;
+    for (side, turns) in sides.iter().zip(turns) {
         let name = side.name();
-        let each = |number: fn(&Turn) -> f64| Spread::of(side.turns.iter().map(number));
+        let each = |number: fn(&Turn) -> f64| Spread::of(turns.iter().map(number));
         let ratio = |number: fn(&Turn) -> f64| {
-            let pairs = side.turns.iter().zip(&nobody.turns);
+            let pairs = turns.iter().zip(nobody);
             Spread::of(pairs.map(|(asked, unasked)| number(asked) / number(unasked)))
         };
         let foreign_p50 = |turn: &Turn| turn.foreign.percentile(50);

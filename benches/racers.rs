@@ -234,7 +234,7 @@ fn spawn(mut command: Command, directory: &Path, name: &str) -> Result<Peer> {
 }
 
 /// Applies objects in one call.
-pub(crate) async fn apply_all(bed: &Bed, objects: &[Value]) -> Result<()> {
+async fn apply_all(bed: &Bed, objects: &[Value]) -> Result<()> {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
     apply(bed, &["-f", "-"], &list.to_string()).await
 }

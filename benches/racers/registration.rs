@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{KEPT, PATIENCE, Process, Racer};
 use crate::caller::SERVER_NAME;
+use crate::settled::settled;
 
 const NAME: &str = "raced";
 
@@ -20,7 +21,9 @@ impl Racer {
         match &self.process {
             Process::Ours(gate) => {
                 gate.register().await?;
-                gate.in_force(PATIENCE).await
+                gate.in_force(PATIENCE).await?;
+                // It trusts no ledger for a while after it was not asked.
+                settled(&bed.client(), PATIENCE).await
             }
             Process::Peer(_) => {
                 let create = PostParams::default();

@@ -2,7 +2,6 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Api;
 
 use super::belonging::{giver_of, named_after};
 use super::enrolment::{are_of_druid, is_enrolled, opts_out};
@@ -28,8 +27,8 @@ impl Observer {
     /// Finds the cluster of a pod. `shown` is the pod's metadata from the request, if the request
     /// has it. With it a pod of a Job or a Deployment costs no call, and a pod of a foreign
     /// StatefulSet costs two. Without it (an eviction) the name tells: a pod whose name has no
-    /// ordinal costs no call, as the webhooks' match conditions leave it out, and a member of a
-    /// guarded cluster costs one, since its pod is not read.
+    /// ordinal costs no call, as the webhooks' match conditions leave it out; a member of a guarded
+    /// cluster costs one, since its pod is not read; any other pod costs three.
     pub async fn identify(
         &self,
         namespace: &str,
@@ -52,63 +51,50 @@ impl Observer {
         cluster: ClusterRef,
         pod: &ObjectMeta,
     ) -> Result<Identity, ObserveError> {
-        let ledger = self.ledger().read(&cluster).await;
-        self.of_set(cluster, ledger, are_druids(pod)).await
+        if let Some(known) = self.by_budget(&cluster).await? {
+            return Ok(known);
+        }
+        let set = self.set(&cluster).await?;
+        Ok(by_set(cluster, set.as_ref(), pod))
     }
 
     async fn of_name(&self, cluster: ClusterRef, pod: &PodName) -> Result<Identity, ObserveError> {
-        let ledger = match self.ledger().read(&cluster).await {
-            Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
-            unguarded => unguarded,
-        };
-        match self.pod(&cluster.namespace, pod).await? {
-            Some(pod) => {
-                let druids = are_druids(&pod.metadata);
-                self.of_set(cluster, ledger, druids).await
-            }
-            None => Ok(Identity::NoSuchPod),
+        if let Some(known) = self.by_budget(&cluster).await? {
+            return Ok(known);
         }
+        let pod = self.pod(&cluster.namespace, pod);
+        let (pod, set) = tokio::try_join!(pod, self.set(&cluster))?;
+        Ok(match pod {
+            Some(pod) => by_set(cluster, set.as_ref(), &pod.metadata),
+            None => Identity::NoSuchPod,
+        })
     }
 
-    /// The cluster of a StatefulSet's pod. `ledger` is what was read at the place of its budget, and
-    /// `druids` says that the pod has the labels of etcd-druid's members.
-    async fn of_set(
-        &self,
-        cluster: ClusterRef,
-        ledger: Result<Option<Page>, LedgerError>,
-        druids: bool,
-    ) -> Result<Identity, ObserveError> {
-        match ledger {
-            Ok(Some(page)) => return Ok(Identity::Guarded(Box::new(page))),
-            Ok(None) => {}
+    /// What the cluster's budget says. `None` if the cluster has no budget.
+    async fn by_budget(&self, cluster: &ClusterRef) -> Result<Option<Identity>, ObserveError> {
+        match self.ledger().read(cluster).await {
+            Ok(page) => Ok(page.map(Box::new).map(Identity::Guarded)),
             // Without the definition a cluster that only a budget enrols cannot be told from a
             // foreign one.
             Err(error @ (LedgerError::NoDefinition | LedgerError::Unreadable { .. })) => {
-                return Ok(Identity::Unrecorded(cluster, Some(error)));
+                Ok(Some(Identity::Unrecorded(cluster.clone(), Some(error))))
             }
-            Err(error) => return Err(ObserveError::Ledger(error)),
+            Err(error) => Err(ObserveError::Ledger(error)),
         }
-        Ok(if self.enrolled(&cluster, druids).await? {
-            Identity::Unrecorded(cluster, None)
-        } else {
-            Identity::Foreign
-        })
-    }
-
-    /// Whether the cluster is enrolled: by the StatefulSet, which may opt out, or by its pods'
-    /// labels if the StatefulSet is gone.
-    async fn enrolled(&self, cluster: &ClusterRef, druids: bool) -> Result<bool, ObserveError> {
-        let sets: Api<StatefulSet> = Api::namespaced(self.client().clone(), &cluster.namespace);
-        let set = sets.get_opt(&cluster.name).await;
-        let set = set.map_err(ObserveError::StatefulSet)?;
-        Ok(match &set {
-            Some(set) => is_enrolled(set) || (druids && !opts_out(set)),
-            None => druids,
-        })
     }
 }
 
-/// Whether the pod's labels are those of etcd-druid's members.
-fn are_druids(pod: &ObjectMeta) -> bool {
-    pod.labels.as_ref().is_some_and(are_of_druid)
+/// What the StatefulSet says of a cluster without a budget: it may be enrolled or opt out. If the
+/// StatefulSet is gone, the pod's labels say it.
+fn by_set(cluster: ClusterRef, set: Option<&StatefulSet>, pod: &ObjectMeta) -> Identity {
+    let druids = pod.labels.as_ref().is_some_and(are_of_druid);
+    let enrolled = match set {
+        Some(set) => is_enrolled(set) || (druids && !opts_out(set)),
+        None => druids,
+    };
+    if enrolled {
+        Identity::Unrecorded(cluster, None)
+    } else {
+        Identity::Foreign
+    }
 }

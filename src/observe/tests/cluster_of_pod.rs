@@ -63,7 +63,8 @@ async fn rule_1_a_member_that_is_not_shown_is_known_by_its_name() {
     assert!(requests.is_empty(), "{requests:?}");
     let (identity, requests) = asked("web-0").await;
     assert!(matches!(identity, Identity::NoSuchPod), "{identity:?}");
-    assert_eq!(requests.len(), 2, "{requests:?}");
+    // The budget, and then the pod and the StatefulSet at once.
+    assert_eq!(requests.len(), 3, "{requests:?}");
 }
 
 #[tokio::test]
