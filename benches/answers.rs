@@ -1,4 +1,4 @@
-//! What quorumgate and its peers answer about the members of a real etcd cluster of three, in
+//! The answers of quorumgate and its peers about the members of a real etcd cluster of three, in
 //! situations where the answer matters.
 //!
 //! Each peer has the best rule that it can have without asking etcd. Gatekeeper and Kyverno let a

@@ -1,5 +1,5 @@
-//! What callers of an API server see that asks a webhook about deletes and evictions of pods: 200
-//! calls a second, each sent when it is due, whether or not earlier ones are answered. The API
+//! The view of callers of an API server that asks a webhook about deletes and evictions of pods:
+//! 200 calls a second, each sent when it is due, whether or not earlier ones are answered. The API
 //! server asks nobody, quorumgate or one of its peers, in turns.
 //!
 //! Half of the calls are deletes and half evictions, all of them dry runs, so that the pods stay.
@@ -36,7 +36,7 @@ const SOON: Duration = Duration::from_secs(120);
 const SECOND: Duration = Duration::from_secs(1);
 /// The processor time of all servers in a second, in seconds, that is no hindrance to others.
 const QUIET: f64 = 0.25;
-/// One of so many calls is about a guarded pod.
+/// The number of calls of which one is about a guarded pod.
 const GUARDED: usize = 10;
 const CLUSTERS: u32 = 200;
 const BUDGETS: usize = 40;
@@ -162,8 +162,8 @@ impl Side {
     }
 }
 
-/// Waits until the servers have done what the turn before has left to them. quorumgate notes of each
-/// cluster that it was not asked for a while.
+/// Waits until the servers have done what the turn before has left to them. quorumgate notes of
+/// each cluster that it was not asked for a while.
 async fn quiet(sides: &[Side]) -> Result<()> {
     let processor = || {
         let racers = sides.iter().filter_map(|side| side.racer.as_ref());
@@ -233,7 +233,7 @@ impl Turn {
     }
 }
 
-/// One call at its time. It takes until its answer from when it is due.
+/// Makes a call when it is due. Returns the time from then until its answer.
 async fn call(client: &Client, place: &Place, evicts: bool, due: Instant) -> (Duration, End) {
     sleep_until(due).await;
     let pods: Api<Pod> = Api::namespaced(client.clone(), &place.namespace);

@@ -42,7 +42,7 @@ struct Calls {
     processor: f64,
 }
 
-/// One side of the race, with its calls of each round.
+/// A side of the race, with its calls of each round.
 struct Side<'a> {
     what: &'static str,
     racer: &'a Racer,

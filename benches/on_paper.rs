@@ -1,4 +1,5 @@
-//! Guarded members that exist on paper: their pods are objects, and answer on the wire as etcd does.
+//! Guarded members that exist on paper: their pods are objects, and answer on the wire as etcd
+//! does.
 
 use std::time::Duration;
 

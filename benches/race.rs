@@ -1,8 +1,8 @@
-//! A replica beside other admission webhooks: Open Policy Agent, Gatekeeper, Kyverno and OpenKruise.
-//! `make race` builds them from their Go modules and runs this. It has three parts, each with a
-//! control plane of its own: how fast they answer ([`speed`]), what callers of an API server see
-//! that asks them ([`api_server`]), and what they answer about members of etcd ([`answers`]).
-//! `PARTS=answers,speed` chooses some.
+//! A replica beside other admission webhooks: Open Policy Agent, Gatekeeper, Kyverno and
+//! OpenKruise. `make race` builds them from their Go modules and runs this. It has three parts,
+//! each with a control plane of its own: how fast they answer ([`speed`]), what callers of an API
+//! server see that asks them ([`api_server`]), and what they answer about members of etcd
+//! ([`answers`]). `PARTS=answers,speed` chooses some.
 
 mod answers;
 mod api_server;

@@ -1,4 +1,4 @@
-//! How fast quorumgate and its peers answer. Open Policy Agent, Gatekeeper and Kyverno have a policy
+//! The speed of quorumgate and its peers. Open Policy Agent, Gatekeeper and Kyverno have a policy
 //! each that keeps pods by their names, OpenKruise its budgets for pods.
 //!
 //! All answer the same reviews, byte for byte but the uid: the DELETE and the eviction of a

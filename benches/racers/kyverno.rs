@@ -18,7 +18,7 @@ const PATH: &str = "/vpol/keeps-pods";
 const BY_READINESS: &str = include_str!("policies/readiness-kyverno.yaml");
 const PATH_BY_READINESS: &str = "/vpol/one-at-a-time";
 
-/// Its namespace, and the name of its parts.
+/// The name of its namespace and of its parts.
 const NAME: &str = "kyverno";
 /// The Secret that it writes its authority to.
 const AUTHORITY: &str = "authority";
@@ -109,7 +109,7 @@ impl Racer {
     }
 }
 
-/// Its namespace, and the configuration without which it does not start.
+/// The namespace, and the configuration without which Kyverno does not start.
 fn objects() -> [Value; 2] {
     [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAME}}),

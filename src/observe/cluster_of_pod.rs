@@ -70,7 +70,7 @@ impl Observer {
         })
     }
 
-    /// What the cluster's budget says. `None` if the cluster has no budget.
+    /// The cluster as its budget shows it. `None` if the cluster has no budget.
     async fn by_budget(&self, cluster: &ClusterRef) -> Result<Option<Identity>, ObserveError> {
         match self.ledger().read(cluster).await {
             Ok(page) => Ok(page.map(Box::new).map(Identity::Guarded)),
@@ -84,8 +84,8 @@ impl Observer {
     }
 }
 
-/// What the StatefulSet says of a cluster without a budget: it may be enrolled or opt out. If the
-/// StatefulSet is gone, the pod's labels say it.
+/// The cluster without a budget as its StatefulSet shows it, which may be enrolled or opt out. If
+/// the StatefulSet is gone, the pod's labels say it.
 fn by_set(cluster: ClusterRef, set: Option<&StatefulSet>, pod: &ObjectMeta) -> Identity {
     let druids = pod.labels.as_ref().is_some_and(are_of_druid);
     let enrolled = match set {

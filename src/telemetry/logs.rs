@@ -1,9 +1,9 @@
 //! The log: one line per event on standard error, as JSON for machines or as text for people.
 //!
-//! A thread of its own writes the lines, so that no answer waits for the log's reader. After a write
-//! it rests, and writes the lines that have come meanwhile together: to wake it for each line would
-//! cost the answers more than making the line. Lines that do not fit in the queue are dropped and
-//! counted.
+//! A thread of its own writes the lines, so that no answer waits for the log's reader. After a
+//! write the thread rests, and then writes the lines that have come meanwhile together: to wake it
+//! for each line would cost the answers more than making the line. Lines that do not fit in the
+//! queue are dropped and counted.
 
 mod json;
 
