@@ -57,7 +57,7 @@ bench-defragmentation: setup testbed   ## ways to defragment members, side by si
 	$(CARGO) bench --locked --workspace --bench defragmentation
 
 race: setup testbed          ## beside OPA, Gatekeeper, Kyverno and OpenKruise, which are built once into the cache; PARTS=answers for some: 45 minutes
-	PARTS=$(PARTS) scripts/race
+	PARTS="$(PARTS)" scripts/race
 
 crds: setup                  ## writes the definitions into the manifests and the chart
 	$(CARGO) run --locked --quiet -- crds > manifests/base/crds.yaml

@@ -44,7 +44,7 @@ impl Racer {
         }
     }
 
-    /// Deletes and evictions of pods, as this project registers for them.
+    /// Deletes and evictions of all pods. This project registers for fewer, by match conditions.
     fn configuration(&self) -> Result<ValidatingWebhookConfiguration> {
         let webhook = |name: &str, operation: &str, resource: &str, path: &str| {
             json!({

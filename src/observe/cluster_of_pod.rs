@@ -26,23 +26,25 @@ pub enum Identity {
 impl Observer {
     /// Finds the cluster of a pod. `shown` is the pod's metadata from the request, if the request
     /// has it. With it a pod of a Job or a Deployment costs no call, and a pod of a foreign
-    /// StatefulSet costs two. Without it (an eviction) the name tells: a pod whose name has no
-    /// ordinal costs no call, as the webhooks' match conditions leave it out; a member of a guarded
-    /// cluster costs one, since its pod is not read; any other pod costs three.
+    /// StatefulSet costs two. Without it (an eviction) the name tells: a pod whose name does not
+    /// end in a number costs no call, as the webhooks' match conditions leave it out; a member of a
+    /// guarded cluster costs one, since its pod is not read; any other pod costs three.
     pub async fn identify(
         &self,
         namespace: &str,
         pod: &PodName,
         shown: Option<&ObjectMeta>,
     ) -> Result<Identity, ObserveError> {
-        let Some(set) = shown.map_or_else(|| giver_of(pod), named_after) else {
-            return Ok(Identity::Foreign);
-        };
-        let cluster = ClusterRef::new(namespace, set);
+        let set = shown.map_or_else(|| giver_of(pod), named_after);
+        let cluster = set.map(|set| ClusterRef::new(namespace, set));
         // Boxed, so that a pod that needs no call costs no memory for one.
-        match shown {
-            Some(shown) => Box::pin(self.of_shown(cluster, shown)).await,
-            None => Box::pin(self.of_name(cluster, pod)).await,
+        match (cluster, shown) {
+            (Some(cluster), Some(shown)) => Box::pin(self.of_shown(cluster, shown)).await,
+            (Some(cluster), None) => Box::pin(self.of_name(cluster, pod)).await,
+            (None, None) if ends_in_a_number(pod) => {
+                Box::pin(self.of_odd_name(namespace, pod)).await
+            }
+            (None, _) => Ok(Identity::Foreign),
         }
     }
 
@@ -64,10 +66,30 @@ impl Observer {
         }
         let pod = self.pod(&cluster.namespace, pod);
         let (pod, set) = tokio::try_join!(pod, self.set(&cluster))?;
-        Ok(match pod {
-            Some(pod) => by_set(cluster, set.as_ref(), &pod.metadata),
-            None => Identity::NoSuchPod,
-        })
+        let Some(pod) = pod else {
+            return Ok(Identity::NoSuchPod);
+        };
+        let set = match set {
+            Some(set) => Some(set),
+            // Both may have been created after this read.
+            None => self.set(&cluster).await?,
+        };
+        Ok(by_set(cluster, set.as_ref(), &pod.metadata))
+    }
+
+    /// The cluster of a pod whose name ends in a number that is no ordinal, such as `etcd-007`. A
+    /// StatefulSet gives no such name, but one may control the pod.
+    async fn of_odd_name(&self, namespace: &str, pod: &PodName) -> Result<Identity, ObserveError> {
+        let Some(pod) = self.pod(namespace, pod).await? else {
+            return Ok(Identity::NoSuchPod);
+        };
+        match named_after(&pod.metadata) {
+            Some(set) => {
+                let cluster = ClusterRef::new(namespace, set);
+                self.of_shown(cluster, &pod.metadata).await
+            }
+            None => Ok(Identity::Foreign),
+        }
     }
 
     /// The cluster as its budget shows it. `None` if the cluster has no budget.
@@ -97,4 +119,11 @@ fn by_set(cluster: ClusterRef, set: Option<&StatefulSet>, pod: &ObjectMeta) -> I
     } else {
         Identity::Foreign
     }
+}
+
+/// Whether the webhooks' match conditions let an eviction of a pod with this name through:
+/// `-[0-9]+$`.
+fn ends_in_a_number(pod: &PodName) -> bool {
+    let last = pod.as_str().rsplit_once('-').map(|(_, last)| last);
+    last.is_some_and(|last| !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()))
 }

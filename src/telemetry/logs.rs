@@ -28,7 +28,8 @@ const MOST_WAITING: usize = 4096;
 /// Most bytes in one write.
 const TOGETHER: usize = 64 * 1024;
 
-/// The rest after a write: the longest that a line waits for others.
+/// The rest after a write: the longest that a line waits before it is taken up. A process that is
+/// killed loses the lines of that time.
 const REST: Duration = Duration::from_millis(10);
 
 /// The filter when none is given: lines of this program from `info`, of its libraries from `warn`.

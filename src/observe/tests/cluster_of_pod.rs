@@ -61,6 +61,13 @@ async fn rule_1_a_member_that_is_not_shown_is_known_by_its_name() {
     let (identity, requests) = asked("member").await;
     assert!(matches!(identity, Identity::Foreign), "{identity:?}");
     assert!(requests.is_empty(), "{requests:?}");
+    // A number that is no ordinal passes the match conditions: the pod's owner counts.
+    let odd = json!({"metadata": {"name": "etcd-007", "labels": Value::Null}});
+    api.put("/api/v1/namespaces/db/pods/etcd-007", pod_json(0, &odd));
+    let (identity, _) = asked("etcd-007").await;
+    assert!(matches!(identity, Identity::Guarded(_)), "{identity:?}");
+    let (identity, _) = asked("web-99999999999").await;
+    assert!(matches!(identity, Identity::NoSuchPod), "{identity:?}");
     let (identity, requests) = asked("web-0").await;
     assert!(matches!(identity, Identity::NoSuchPod), "{identity:?}");
     // The budget, and then the pod and the StatefulSet at once.
