@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::foreign::Foreign;
 use crate::on_paper;
+use crate::population;
 use crate::racers::{KEPT, Racer, kruise};
 use crate::round::Round;
 use crate::spread::Spread;
@@ -89,9 +90,7 @@ pub(crate) async fn measure(plane: &ControlPlane) -> Result<()> {
             racer.close().await?;
         }
     }
-    // The control plane is deleted as a whole. Without its controllers no namespace would ever be
-    // gone.
-    std::mem::forget(sandbox);
+    population::leave(sandbox);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use quorumgate_testbed::Bed;
-use quorumgate_testbed::control_plane::{Component, ControlPlane};
+use quorumgate_testbed::control_plane::ControlPlane;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Tls};
 use quorumgate_testbed::gate::{Gate, Replica};
 use serde_json::json;
@@ -105,11 +105,8 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         .start(&sandbox)
         .await?;
     gate.in_force(SOON).await?;
-    for component in [Component::Scheduler, Component::ControllerManager] {
-        component.process(&plane.state).stop(SOON).await?;
-    }
     let paper = PaperEtcd::listen().await?;
-    let mut population = Population::of(&etcd, Some(paper.port)).await?;
+    let mut population = Population::of(plane, &etcd, Some(paper.port)).await?;
     let mut before: Option<Size> = None;
     for clusters in sizes()? {
         population.grow_to(clusters).await?;
@@ -118,9 +115,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
         before = Some(size);
     }
     let closed = gate.close().await;
-    // The control plane is deleted as a whole. Without its controllers no namespace would ever be
-    // gone.
-    std::mem::forget(sandbox);
+    population::leave(sandbox);
     closed
 }
 

@@ -22,10 +22,10 @@ use quorumgate::ledger::Ledger;
 use quorumgate::observe::{Observer, Sources};
 use quorumgate::quorum::evidence::Target;
 use quorumgate::quorum::{ClusterRef, PodUid};
-use quorumgate_testbed::control_plane::{Component, ControlPlane};
+use quorumgate_testbed::Bed;
+use quorumgate_testbed::control_plane::ControlPlane;
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::gate::Gate;
-use quorumgate_testbed::{Bed, Sandbox};
 
 use paper_member::MEMBERS;
 use population::Population;
@@ -66,11 +66,7 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
     shown(&gate, 1, IN_A_WHILE).await?;
     let before = settled(&gate).await?;
 
-    // The controllers would act on pods that are only objects, and they are not what is measured.
-    for component in [Component::Scheduler, Component::ControllerManager] {
-        component.process(&plane.state).stop(SOON).await?;
-    }
-    let mut population = Population::of(&etcd, None).await?;
+    let mut population = Population::of(plane, &etcd, None).await?;
     population.grow_to(CLUSTERS).await?;
     shown(&gate, CLUSTERS + 1, IN_A_WHILE).await?;
     let after = settled(&gate).await?;
@@ -97,7 +93,9 @@ async fn measure(plane: &ControlPlane) -> Result<()> {
             ..,
         )
         .print()?;
-    end(gate, sandbox).await
+    let closed = gate.close().await;
+    population::leave(sandbox);
+    closed
 }
 
 /// The memory of the gate, once it hardly changes any more.
@@ -155,12 +153,4 @@ async fn connection(etcd: &EtcdCluster) -> Result<f64> {
         endpoints.len()
     );
     Ok((after.now - before.now) / f64::from(CONNECTIONS))
-}
-
-/// Ends the gate. The control plane is deleted as a whole: without its controllers no namespace
-/// would ever be gone.
-async fn end(gate: Gate, sandbox: Sandbox) -> Result<()> {
-    let closed = gate.close().await;
-    std::mem::forget(sandbox);
-    closed
 }

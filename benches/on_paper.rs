@@ -7,7 +7,7 @@ use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use quorumgate_testbed::Sandbox;
-use quorumgate_testbed::control_plane::{Component, ControlPlane};
+use quorumgate_testbed::control_plane::ControlPlane;
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, Tls};
 use serde_json::Value;
 
@@ -28,11 +28,8 @@ pub(crate) async fn followers(
     let model = EtcdCluster::builder("model").tls(Tls::None);
     let model = model.apply(sandbox).await?;
     model.quorate(SOON).await?;
-    for component in [Component::Scheduler, Component::ControllerManager] {
-        component.process(&plane.state).stop(SOON).await?;
-    }
     let port = PaperEtcd::listen().await?.port;
-    let mut population = Population::of(&model, Some(port)).await?;
+    let mut population = Population::of(plane, &model, Some(port)).await?;
     population.grow_to(clusters).await?;
     settled(model.client(), SOON).await?;
     let mut followers = Vec::new();

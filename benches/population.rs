@@ -2,6 +2,8 @@
 //! server stores them, on a node that is only an object. Their budgets take evidence from
 //! readiness, or from paper members.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::NamespaceResourceScope;
@@ -10,6 +12,8 @@ use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Resource, ResourceExt as _};
 use quorumgate::api::QuorumDisruptionBudget;
+use quorumgate_testbed::Sandbox;
+use quorumgate_testbed::control_plane::{Component, ControlPlane};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use serde_json::{Value, json};
 
@@ -17,6 +21,9 @@ use crate::paper_member::{MEMBERS, Member, TOGETHER, cluster_name, namespace_of}
 
 /// The number of concurrent requests.
 const AT_ONCE: usize = 24;
+
+/// The time limit for the end of the scheduler and of the controllers.
+const SOON: Duration = Duration::from_secs(60);
 
 /// The node of all copies.
 const NODE: &str = "paper";
@@ -35,11 +42,18 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    /// Copies of this cluster. The scheduler and the controllers have to be stopped, since they
-    /// would act on the copies.
+    /// Copies of this cluster. The scheduler and the controllers of its control plane are stopped
+    /// for good, since they would act on the copies.
     ///
     /// `port` is that of the paper members. Without it all evidence comes from readiness.
-    pub(crate) async fn of(etcd: &EtcdCluster, port: Option<u16>) -> Result<Self> {
+    pub(crate) async fn of(
+        plane: &ControlPlane,
+        etcd: &EtcdCluster,
+        port: Option<u16>,
+    ) -> Result<Self> {
+        for component in [Component::Scheduler, Component::ControllerManager] {
+            component.process(&plane.state).stop(SOON).await?;
+        }
         let client = etcd.client();
         let sets: Api<StatefulSet> = Api::namespaced(client.clone(), etcd.namespace());
         let set = serde_json::to_value(sets.get(etcd.name()).await?)?;
@@ -183,6 +197,12 @@ impl Population {
             .await?;
         Ok(())
     }
+}
+
+/// Leaves a sandbox as it is. The control plane is deleted as a whole: without its controllers no
+/// namespace would ever be gone.
+pub(crate) fn leave(sandbox: Sandbox) {
+    std::mem::forget(sandbox);
 }
 
 fn revision(set: &StatefulSet) -> String {

@@ -180,6 +180,16 @@ impl Starting {
         Ok(racer)
     }
 
+    /// The peer started once more, which finds its policy in place: that start is timed.
+    async fn once_more(
+        self,
+        review: &Value,
+        start: impl AsyncFnOnce() -> Result<Self>,
+    ) -> Result<Racer> {
+        drop(self.answers_rightly(review).await?);
+        start().await?.answers_rightly(review).await
+    }
+
     /// Waits until the peer refuses this.
     async fn refuses(self, forbidden: &Value) -> Result<Racer> {
         let racer = &self.racer;

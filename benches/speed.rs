@@ -4,8 +4,8 @@
 //! All answer the same reviews, byte for byte but the uid: the DELETE and the eviction of a
 //! Deployment's pod that exists, and the eviction of one that is named as a StatefulSet's are. The
 //! servers are processes, and take turns on the machine that the callers also run on. All but OPA,
-//! which needs none, share a control plane, which is idle. OPA, Gatekeeper and Kyverno log errors
-//! only, quorumgate and OpenKruise as they do by default.
+//! which needs none, share a control plane, which is idle. OPA and Gatekeeper log errors only,
+//! Kyverno also what it does at its start, quorumgate and OpenKruise as they do by default.
 //!
 //! In the end quorumgate and OpenKruise permit what they guard ([`guarded`]).
 //!
@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::foreign::Foreign;
 use crate::guarded;
+use crate::population;
 use crate::racers::Racer;
 use crate::reviews::Reviews;
 use crate::spread::Spread;
@@ -95,9 +96,7 @@ pub(crate) async fn race(plane: &ControlPlane) -> Result<()> {
     for racer in racers {
         racer.close().await?;
     }
-    // The control plane is deleted as a whole. Without its controllers no namespace would ever be
-    // gone.
-    std::mem::forget(sandbox);
+    population::leave(sandbox);
     Ok(())
 }
 

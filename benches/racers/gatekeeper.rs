@@ -17,14 +17,13 @@ const BY_READINESS: &str = include_str!("policies/readiness-template.yaml");
 const ONE_AT_A_TIME: &str = include_str!("policies/readiness-constraint.yaml");
 
 impl Racer {
-    /// Starts it with the policy of the race, and waits until that answers. The second start is
-    /// timed, which finds the policy in place.
+    /// Starts it with the policy of the race, and waits until that answers.
     pub(crate) async fn gatekeeper(bed: &Bed, directory: &Path, review: &Value) -> Result<Self> {
         let policy = [TEMPLATE];
         let first = Self::new_gatekeeper(bed, directory, (&policy, CONSTRAINT)).await?;
-        drop(first.answers_rightly(review).await?);
-        let again = Self::start_gatekeeper(bed, directory)?;
-        again.answers_rightly(review).await
+        first
+            .once_more(review, async || Self::start_gatekeeper(bed, directory))
+            .await
     }
 
     /// Starts it with a policy that takes one pod at a time by their readiness, and waits until it

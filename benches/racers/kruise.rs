@@ -29,8 +29,7 @@ const NAMESPACE: &str = "kruise-system";
 const FOR_GOOD: &str = "kept";
 
 impl Racer {
-    /// Starts it, and waits until its budget answers. The second start is timed, which finds the
-    /// budget in place.
+    /// Starts it, and waits until its budget answers.
     pub(crate) async fn openkruise(bed: &Bed, directory: &Path, review: &Value) -> Result<Self> {
         let namespace = review.pointer("/request/namespace");
         let namespace = namespace.and_then(Value::as_str).context("no namespace")?;
@@ -39,9 +38,8 @@ impl Racer {
         apply_all(bed, &objects(namespace)).await?;
         ready_pod(bed, namespace, (FOR_GOOD, KEPT)).await?;
         let first = Self::start_openkruise(bed, directory).await?;
-        drop(first.answers_rightly(review).await?);
-        let again = Self::start_openkruise(bed, directory).await?;
-        again.answers_rightly(review).await
+        let start = async || Self::start_openkruise(bed, directory).await;
+        first.once_more(review, start).await
     }
 
     async fn start_openkruise(bed: &Bed, directory: &Path) -> Result<Starting> {

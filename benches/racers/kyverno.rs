@@ -24,13 +24,11 @@ const NAME: &str = "kyverno";
 const AUTHORITY: &str = "authority";
 
 impl Racer {
-    /// Starts it with the policy of the race, and waits until that answers. The second start is
-    /// timed, which finds the policy in place.
+    /// Starts it with the policy of the race, and waits until that answers.
     pub(crate) async fn kyverno(bed: &Bed, directory: &Path, review: &Value) -> Result<Self> {
         let first = Self::new_kyverno(bed, directory, (POLICY, PATH)).await?;
-        drop(first.answers_rightly(review).await?);
-        let again = Self::start_kyverno(bed, directory, PATH).await?;
-        again.answers_rightly(review).await
+        let start = async || Self::start_kyverno(bed, directory, PATH).await;
+        first.once_more(review, start).await
     }
 
     /// Starts it with a policy that takes one pod at a time by their readiness, and waits until it
