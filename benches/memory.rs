@@ -1,6 +1,6 @@
 //! The memory to guard many clusters: the resident set of one replica before and after 1,000
-//! budgets of 3 pods each, and the memory of a kept connection to a member. A replica keeps the
-//! connections of the last minute.
+//! budgets of 3 pods each, and the memory of a kept connection to a member. With so many clusters
+//! a replica keeps the connections of the last minute's decisions.
 //!
 //! Scheduler and controllers are stopped meanwhile, so that the copies stay unchanged.
 

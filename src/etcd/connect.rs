@@ -4,6 +4,8 @@
 //! of the certificates. When any of these differs, the connection is dropped and a new one is
 //! opened. Connections that were not used for [`IDLE`] are dropped too, since their member may be
 //! gone from Kubernetes. When there are too many, those go first that were not used for longest.
+//! Whoever looks at each of many clusters in turn uses them in passing, and drops at once what
+//! nobody will use before it is dropped anyway.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +19,7 @@ use super::external::ExternalDialer;
 use crate::clock::Clock;
 use crate::quorum::evidence::{Target, Unanswered};
 
-/// How long an unused connection is kept: several rounds of the controllers.
+/// How long an unused connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Most connections that are kept: those of 333 clusters of three. Each takes a file
@@ -31,6 +33,8 @@ pub struct Connections {
     clock: Clock,
     dialer: ExternalDialer,
     kept: Arc<Mutex<Kept>>,
+    /// Whether this handle uses connections in passing.
+    in_passing: bool,
 }
 
 #[derive(Debug)]
@@ -45,6 +49,8 @@ struct Entry {
     route: Route,
     connection: Arc<Connection>,
     used: Instant,
+    /// Whether nobody has used it but in passing.
+    in_passing: bool,
 }
 
 /// Everything that a connection depends on.
@@ -88,6 +94,31 @@ impl Connections {
             clock,
             dialer: ExternalDialer::new(),
             kept: Arc::new(Mutex::new(kept)),
+            in_passing: false,
+        }
+    }
+
+    /// The same connections for somebody who may not use them again soon, see [`Self::leave`].
+    pub(super) fn in_passing(&self) -> Self {
+        Self {
+            in_passing: true,
+            ..self.clone()
+        }
+    }
+
+    /// Drops the connections to these endpoints that were used in passing only, if the next use
+    /// comes so late that they would be dropped before. A connection takes tens of KiB.
+    pub(super) fn leave(&self, endpoints: &[Endpoint], next_use: Duration) {
+        if next_use < IDLE {
+            return;
+        }
+        let mut kept = self.kept();
+        for endpoint in endpoints {
+            if let Some(entry) = kept.entries.get(&endpoint.target)
+                && entry.in_passing
+            {
+                kept.entries.remove(&endpoint.target);
+            }
         }
     }
 
@@ -111,6 +142,7 @@ impl Connections {
             route,
             connection: Arc::clone(&connection),
             used: self.clock.instant(),
+            in_passing: self.in_passing,
         };
         self.kept().insert(endpoint.target.clone(), entry);
         Ok(Held {
@@ -134,6 +166,7 @@ impl Connections {
             return None;
         }
         entry.used = now;
+        entry.in_passing &= self.in_passing;
         Some(Arc::clone(&entry.connection))
     }
 

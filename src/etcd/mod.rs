@@ -1,8 +1,8 @@
 //! The client of etcd: probes ([`Prober`]), and the few calls that change something ([`Admin`]).
 //!
 //! Members are reached by address, with the member's TLS server name, over connections that stay
-//! open ([`Connections`]). Nothing here judges: every answer and every failure is passed on as
-//! [`crate::quorum::evidence`]. Only [`admin`] changes anything in etcd.
+//! open while they are needed ([`Connections`]). Nothing here judges: every answer and every
+//! failure is passed on as [`crate::quorum::evidence`]. Only [`admin`] changes anything in etcd.
 
 pub mod admin;
 mod alarm;

@@ -48,6 +48,21 @@ impl Prober {
         Self { connections, clock }
     }
 
+    /// The same prober for somebody who may not come again soon, see [`Self::leave`].
+    #[must_use]
+    pub fn in_passing(&self) -> Self {
+        Self {
+            connections: self.connections.in_passing(),
+            clock: self.clock.clone(),
+        }
+    }
+
+    /// Drops the connections to these endpoints that were used in passing only, unless they will be
+    /// used again before they would be dropped anyway.
+    pub fn leave(&self, endpoints: &[Endpoint], next_use: Duration) {
+        self.connections.leave(endpoints, next_use);
+    }
+
     /// Probes every endpoint at once; a member that has not answered by `deadline` counts as
     /// unanswered. Returns one probe per endpoint, in the same order. A slow member does not delay
     /// the probes of others.

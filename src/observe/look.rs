@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::observer::Find;
 use super::{Ages, ObserveError, Observer, World, pods};
-use crate::etcd::{Endpoint, TimeLimit};
+use crate::etcd::{Endpoint, Prober, TimeLimit};
 use crate::ledger::Page;
 use crate::quorum::evidence::{Probe, Round, Unanswered};
 use crate::quorum::pod::Pod;
@@ -168,11 +168,15 @@ impl Observer {
     }
 
     /// Completes a look that nobody waits for, and lets the stopwatches take it in. `world` comes
-    /// from [`Self::world_at_leisure`].
-    pub async fn watch(&self, page: &Page, world: World) -> Result<Look, ObserveError> {
+    /// from [`Self::world_at_leisure`]. `prober` asks the members.
+    pub async fn watch(
+        &self,
+        page: &Page,
+        world: World,
+        prober: &Prober,
+    ) -> Result<Look, ObserveError> {
         let usual = self.time_limit(page)?;
         let asked = self.clock().instant();
-        let prober = self.prober();
         let latest = asked + AT_LEISURE;
         let round = prober.round_within(world.endpoints(), &usual, latest);
         let mut round = round.await;

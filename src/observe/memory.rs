@@ -8,7 +8,7 @@
 //!   learner has made no progress. Rule 11 and rule 13 of the decision need these times. They come
 //!   from the looks of the reconcile loop, never from admission.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct Memory(Mutex<HashMap<ClusterRef, Remembered>>);
 /// The memory of one cluster.
 #[derive(Default)]
 struct Remembered {
-    hint: Hint,
+    hint: Arc<Hint>,
     /// Whether each member of etcd had a pod of the cluster at the last look.
     all_here: bool,
     /// The time limit, and what it began with.
@@ -46,14 +46,23 @@ struct Remembered {
 }
 
 /// The objects that the next reading will probably need.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Hint {
     pub(super) selector: Option<String>,
-    /// The names of the claims that each pod uses.
-    pub(super) claims: BTreeMap<PodName, BTreeSet<String>>,
+    /// The names of the claims that each pod uses, each once. Lists, since maps of so few names
+    /// take three times the memory.
+    pub(super) claims: Vec<(PodName, Box<[String]>)>,
     pub(super) owners: Vec<OwnerStatus>,
     pub(super) tls: Option<TlsSecrets>,
     pub(super) endpoints: Vec<Endpoint>,
+}
+
+impl Hint {
+    /// The names of the claims that a pod uses.
+    pub(super) fn claims_of(&self, pod: &PodName) -> &[String] {
+        let claims = self.claims.iter().find(|(name, _)| name == pod);
+        claims.map(|(_, claims)| &**claims).unwrap_or_default()
+    }
 }
 
 /// The times of one cluster.
@@ -74,16 +83,14 @@ struct Progress {
 
 impl Memory {
     /// The hint for the next reading of a cluster; an empty one before the first.
-    pub(super) fn hint(&self, cluster: &ClusterRef) -> Hint {
+    pub(super) fn hint(&self, cluster: &ClusterRef) -> Arc<Hint> {
         let remembered = self.lock();
-        remembered
-            .get(cluster)
-            .map(|of| of.hint.clone())
-            .unwrap_or_default()
+        let known = remembered.get(cluster).map(|of| Arc::clone(&of.hint));
+        known.unwrap_or_default()
     }
 
     pub(super) fn keep_hint(&self, cluster: &ClusterRef, hint: Hint) {
-        self.lock().entry(cluster.clone()).or_default().hint = hint;
+        self.lock().entry(cluster.clone()).or_default().hint = Arc::new(hint);
     }
 
     /// How the pods of a cluster are best found: by their names, unless some member had no pod at

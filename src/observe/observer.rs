@@ -4,7 +4,7 @@
 //! rest. So a cluster that has not changed costs one wave, and a changed cluster is still read
 //! correctly.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,7 +139,7 @@ impl Observer {
     /// the pods are still being read. Its answers count only if [`World::confirms`] these
     /// endpoints.
     pub fn likely_endpoints(&self, cluster: &ClusterRef) -> Vec<Endpoint> {
-        self.memory.hint(cluster).endpoints
+        self.memory.hint(cluster).endpoints.clone()
     }
 
     /// Reads everything about the cluster that a judgement may need, but for the nodes and the
@@ -179,7 +179,7 @@ impl Observer {
     ) -> Result<World, ObserveError> {
         let policy = page.budget().spec.policy().map_err(ObserveError::Spec)?;
         let hint = self.memory.hint(&page.cluster);
-        let likely = target.and_then(|target| hint.claims.get(target));
+        let likely = target.map(|target| hint.claims_of(target));
         let pods = self.likely_pods(page, target, &hint, find);
         let first = self.first_wave(page, kind, &policy, (&hint, pods), sharing);
         let likely = self.claims(&page.cluster, likely.into_iter().flatten());
@@ -204,16 +204,14 @@ impl Observer {
             objects: pods,
             found: pods_found,
         } = pods.await?;
-        let wanted = Hint {
-            claims: pods
-                .iter()
-                .map(|pod| {
-                    (
-                        belonging::name(pod),
-                        claims_of(pod).map(str::to_owned).collect(),
-                    )
-                })
-                .collect(),
+        let claims_by_pod = pods.iter().map(|pod| {
+            // A pod may mount one claim by several volumes.
+            let claims: BTreeSet<&str> = claims_of(pod).collect();
+            let claims = claims.into_iter().map(str::to_owned);
+            (belonging::name(pod), claims.collect())
+        });
+        let mut wanted = Hint {
+            claims: claims_by_pod.collect(),
             owners: needed::owners(first.set.as_ref(), page),
             tls: needed::tls(&policy, page, first.set.as_ref(), &pods),
             selector,
@@ -224,13 +222,9 @@ impl Observer {
             self.further_claims(&page.cluster, &wanted, target, likely),
         );
         let reach = reach(page, policy.evidence, first.set.as_ref(), &pods, tls);
-        self.memory.keep_hint(
-            &page.cluster,
-            Hint {
-                endpoints: reach.endpoints.clone(),
-                ..wanted.clone()
-            },
-        );
+        wanted.endpoints.clone_from(&reach.endpoints);
+        let selector = wanted.selector.clone();
+        self.memory.keep_hint(&page.cluster, wanted);
         let set_gone_for = self.recorded_set_gone_for(page, first.set.as_ref());
         Ok(World::new(
             page,
@@ -238,7 +232,7 @@ impl Observer {
             Objects {
                 namespace_terminating: first.namespace_terminating,
                 set: first.set,
-                selector: wanted.selector,
+                selector,
                 owners,
                 pods,
                 pods_found,
@@ -375,7 +369,7 @@ impl Observer {
         target: Option<&PodName>,
         mut known: ClaimReads,
     ) -> ClaimReads {
-        let used = target.and_then(|target| wanted.claims.get(target));
+        let used = target.map(|target| wanted.claims_of(target));
         let used = used.into_iter().flatten();
         let further: Vec<&String> = used.filter(|claim| !known.contains_key(*claim)).collect();
         known.extend(self.claims(cluster, further.into_iter()).await);

@@ -197,7 +197,7 @@ impl Driver {
             world,
             snapshot,
             round,
-        } = Box::pin(run.observer.watch(&page, world)).await?;
+        } = Box::pin(run.observer.watch(&page, world, run.observer.prober())).await?;
         let look = Look {
             page,
             world,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Run;
+use crate::etcd::Prober;
 use crate::ledger::{LedgerError, Page};
 use crate::observe::{self, ObserveError, World};
 use crate::quorum::evidence::Round;
@@ -45,11 +46,12 @@ impl ReadPermit {
     }
 }
 
-/// Looks at a cluster. `None` if it has no budget.
+/// Looks at a cluster. `None` if it has no budget. `prober` asks the members.
 pub(super) async fn look(
     run: &Run,
     cluster: &ClusterRef,
     permit: ReadPermit,
+    prober: &Prober,
 ) -> Result<Option<Look>, Problem> {
     let Some((page, world)) = read(run, cluster, permit).await? else {
         return Ok(None);
@@ -58,7 +60,7 @@ pub(super) async fn look(
         world,
         snapshot,
         round,
-    } = run.observer.watch(&page, world).await?;
+    } = run.observer.watch(&page, world, prober).await?;
     Ok(Some(Look {
         page,
         world,

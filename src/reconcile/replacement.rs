@@ -141,7 +141,8 @@ impl Driver {
 
     async fn look_and_step(&mut self, permit: ReadPermit) -> Result<Duration, Problem> {
         let run = Arc::clone(&self.run);
-        let Some(look) = look::look(&run, &self.cluster, permit).await? else {
+        let prober = run.observer.prober();
+        let Some(look) = look::look(&run, &self.cluster, permit, prober).await? else {
             return Ok(RESYNC);
         };
         let now = run.clock.instant();

@@ -151,7 +151,8 @@ impl Driver {
     }
 
     async fn look_and_step(&mut self, permit: ReadPermit) -> Result<Pause, Problem> {
-        let Some(look) = look(&self.run, &self.cluster, permit).await? else {
+        let prober = self.run.observer.prober();
+        let Some(look) = look(&self.run, &self.cluster, permit, prober).await? else {
             return Ok(Pause::UntilWoken(RESYNC));
         };
         let set = look.world.stateful_set();

@@ -52,7 +52,8 @@ struct Eyes {
     wake: Arc<Wake>,
     numbers_written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
-    members: Members,
+    /// `None` until the feature asks for it, since there may be ten thousand workers.
+    members: Option<Box<Members>>,
 }
 
 /// Looks at a cluster and reports on it until cancelled.
@@ -64,7 +65,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         wake: Arc::clone(&wake),
         numbers_written: None,
         asked_again: HashMap::new(),
-        members: Members::default(),
+        members: None,
     };
     loop {
         let next = eyes.turn(leading.now()).await;
@@ -110,10 +111,12 @@ impl Eyes {
         leads: bool,
         permit: ReadPermit,
     ) -> Result<Duration, Problem> {
-        let Some(look) = look(&self.run, &self.cluster, permit).await? else {
+        let prober = self.run.observer.prober().in_passing();
+        let Some(look) = look(&self.run, &self.cluster, permit, &prober).await? else {
             return Ok(RESYNC);
         };
         let mut next = self.period(&look);
+        let mut others_look = false;
         if leads {
             match self.settle_replacements(&look).await? {
                 Replaced::Settled => return Ok(Duration::ZERO),
@@ -122,9 +125,11 @@ impl Eyes {
             }
             if defragmentation::is_worth_a_look(&look) {
                 self.wake.defragmentation();
+                others_look = true;
             }
             if replacement::is_worth_a_look(&look) {
                 self.wake.replacement();
+                others_look = true;
             }
             if let Some(soon) = self.show(&look).await? {
                 next = next.min(soon);
@@ -134,6 +139,9 @@ impl Eyes {
             if let Some(soon) = self.redrive(&look).await {
                 next = next.min(soon);
             }
+        }
+        if !others_look && !self.has_written_lately() {
+            prober.leave(look.world.endpoints(), next);
         }
         Ok(next)
     }
@@ -172,6 +180,14 @@ impl Eyes {
             }
         }
         Ok(Replaced::Open)
+    }
+
+    /// Whether a write of this worker's own may have it look again soon. Each wakes it, and numbers
+    /// that change all the time are written every [`NUMBERS`].
+    fn has_written_lately(&self) -> bool {
+        let now = self.run.clock.instant();
+        self.numbers_written
+            .is_some_and(|at| now.saturating_duration_since(at) < 2 * NUMBERS)
     }
 
     fn period(&self, look: &Look) -> Duration {
@@ -332,7 +348,8 @@ impl Eyes {
         if !self.run.settings.features.etcd_members {
             return;
         }
-        if let Err(error) = Box::pin(self.members.keep(&self.run, look)).await {
+        let members = self.members.get_or_insert_default();
+        if let Err(error) = Box::pin(members.keep(&self.run, look)).await {
             warn!(cluster = %self.cluster, %error, "its EtcdMembers are out of date");
         }
     }

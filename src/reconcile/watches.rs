@@ -288,7 +288,7 @@ impl Opening<'_> {
             let mut events = watcher(api, config).default_backoff().boxed();
             // Where an object is, its value, and the change that it means.
             let seen = move |mut object: K, exists| {
-                object.managed_fields_mut().clear();
+                slim::trim(object.meta_mut());
                 let (place, value) = (Place::of(&object), read(object));
                 index(&place, &value, exists);
                 let change = change(&place, &value);

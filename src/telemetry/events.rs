@@ -30,7 +30,7 @@ const REMEMBERED: usize = 4096;
 /// Most Events that are written before the recorder forgets the earlier ones, whose repetitions
 /// become new Events then. It would keep each for six minutes, and go through all of them for the
 /// next: those of ten thousand clusters would take tens of megabytes after a start.
-const COUNTED: usize = 1024;
+const COUNTED: usize = 256;
 
 /// The longest note in bytes that the API server accepts.
 const NOTE_BYTES: usize = 1024;

@@ -119,6 +119,32 @@ async fn connections_that_nobody_uses_are_dropped() -> Result<()> {
 }
 
 #[tokio::test]
+async fn connections_used_in_passing_are_dropped_unless_their_next_use_is_near() -> Result<()> {
+    let (_cluster, relay, endpoint) = relayed().await?;
+    let clock = Clock::system();
+    let connections = Connections::new(clock.clone());
+    let prober = Prober::new(connections.clone(), clock);
+    let passing = prober.in_passing();
+    let (near, far) = (Duration::from_secs(59), Duration::from_secs(60));
+    let leave = |next| passing.leave(std::slice::from_ref(&endpoint), next);
+
+    passes(&passing, &endpoint).await;
+    leave(near);
+    assert_eq!(connections.count(), 1);
+    passes(&passing, &endpoint).await;
+    leave(far);
+    assert_eq!((connections.count(), relay.accepted()), (0, 1));
+
+    // One that somebody else uses, too, stays.
+    passes(&passing, &endpoint).await;
+    passes(&prober, &endpoint).await;
+    passes(&passing, &endpoint).await;
+    leave(far);
+    assert_eq!((connections.count(), relay.accepted()), (1, 2));
+    Ok(())
+}
+
+#[tokio::test]
 async fn of_more_connections_than_are_kept_those_used_last_stay() -> Result<()> {
     let (_cluster, relay, endpoint) = relayed().await?;
     let (clock, hands) = Clock::frozen(Timestamp::now());

@@ -889,6 +889,27 @@ async fn the_claims_of_the_pod_in_question_are_read_and_no_others() {
     );
 }
 
+#[tokio::test]
+async fn a_claim_that_a_pod_mounts_by_several_volumes_is_read_once() {
+    let site = Site::new();
+    let volume =
+        |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": "data-etcd-0"}});
+    site.put_pod(
+        0,
+        &json!({"spec": {"volumes": [volume("data"), volume("logs")]}}),
+    );
+    // The second look knows the claims by the first.
+    for _ in 0..2 {
+        site.api.take_requests();
+        site.look().await;
+        let requests = site.api.take_requests();
+        let claims = requests
+            .iter()
+            .filter(|r| r.contains("/persistentvolumeclaims"));
+        assert_eq!(claims.count(), 1, "{requests:#?}");
+    }
+}
+
 /// A claim that the last look has found does not wait for the pods.
 #[tokio::test(start_paused = true)]
 async fn a_known_claim_is_read_side_by_side_with_everything_else() {

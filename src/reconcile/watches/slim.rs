@@ -44,6 +44,15 @@ pub(super) fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Obj
     })
 }
 
+/// Drops the managed fields, and the spare room of lists.
+pub(super) fn trim(meta: &mut ObjectMeta) {
+    meta.managed_fields = None;
+    meta.owner_references
+        .iter_mut()
+        .for_each(Vec::shrink_to_fit);
+    meta.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
+}
+
 /// The budget, or an empty one in place of a budget that cannot be read, as after a downgrade. One
 /// unreadable object among a thousand must not end the watch of all. The empty budget keeps its
 /// namespace under the webhooks, and keeps enrolment from creating another one. Code that decides
@@ -74,9 +83,12 @@ pub(super) fn budget(read: DeserializeGuard<QuorumDisruptionBudget>) -> QuorumDi
     let mut budget = or_empty(read);
     let meta = &mut budget.metadata;
     meta.owner_references = None;
-    if let Some(annotations) = &mut meta.annotations {
-        annotations.retain(|name, _| name == names::DEFRAGMENT);
-    }
+    // An empty map would keep its memory.
+    meta.annotations = meta
+        .annotations
+        .take()
+        .and_then(|mut annotations| annotations.remove_entry(names::DEFRAGMENT))
+        .map(|asked| BTreeMap::from([asked]));
     if let Some(status) = &mut budget.status {
         status.leader = None;
         status.selector = None;
@@ -211,6 +223,32 @@ mod tests {
         let roles: Vec<_> = cached.members.iter().map(|member| member.role).collect();
         assert_eq!(roles, [MemberRole::Learner]);
         assert!(shows_unease(&cached));
+    }
+
+    #[test]
+    fn an_annotation_that_nobody_asks_for_leaves_no_map_behind() {
+        let mut whole = whole("True");
+        let annotations = whole.metadata.annotations.as_mut().unwrap();
+        annotations.remove(names::DEFRAGMENT).unwrap();
+        assert!(!annotations.is_empty());
+        assert_eq!(cached(&whole).metadata.annotations, None);
+    }
+
+    #[test]
+    fn a_cached_object_has_no_managed_fields_and_no_spare_room() {
+        let mut meta: ObjectMeta = serde_json::from_value(json!({
+            "managedFields": [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "etcd", "uid": "1"}],
+            "finalizers": ["quorumgate.io/budget"],
+        }))
+        .unwrap();
+        meta.owner_references.as_mut().unwrap().reserve(8);
+        meta.finalizers.as_mut().unwrap().reserve(8);
+        trim(&mut meta);
+        assert_eq!(meta.managed_fields, None);
+        let (owners, finalizers) = (meta.owner_references.unwrap(), meta.finalizers.unwrap());
+        assert_eq!((owners.len(), owners.capacity()), (1, 1));
+        assert_eq!((finalizers.len(), finalizers.capacity()), (1, 1));
     }
 
     #[test]
