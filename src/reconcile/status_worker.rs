@@ -115,12 +115,14 @@ impl Eyes {
         let Some(look) = look(&self.run, &self.cluster, permit, &prober).await? else {
             return Ok(RESYNC);
         };
-        let mut next = self.period(&look);
+        let period = self.period(&look);
+        // When something asks for another look, if that is before the period has passed.
+        let mut soon = period;
         let mut others_look = false;
         if leads {
             match self.settle_replacements(&look).await? {
                 Replaced::Settled => return Ok(Duration::ZERO),
-                Replaced::Open => next = next.min(UNEASY),
+                Replaced::Open => soon = soon.min(UNEASY),
                 Replaced::None => {}
             }
             if defragmentation::is_worth_a_look(&look) {
@@ -131,19 +133,19 @@ impl Eyes {
                 self.wake.replacement();
                 others_look = true;
             }
-            if let Some(soon) = self.show(&look).await? {
-                next = next.min(soon);
+            if let Some(deferred) = self.show(&look).await? {
+                soon = soon.min(deferred);
             }
             self.plan_companion(&look).await;
             self.keep_members(&look).await;
-            if let Some(soon) = self.redrive(&look).await {
-                next = next.min(soon);
+            if let Some(again) = self.redrive(&look).await {
+                soon = soon.min(again);
             }
         }
         if !others_look && !self.has_written_lately() {
-            prober.leave(look.world.endpoints(), next);
+            prober.leave(look.world.endpoints(), soon);
         }
-        Ok(next)
+        Ok(soon.min(self.until_next(period)))
     }
 
     /// Removes the first permission to replace a member that has ended.
@@ -190,6 +192,7 @@ impl Eyes {
             .is_some_and(|at| now.saturating_duration_since(at) < 2 * NUMBERS)
     }
 
+    /// The time between two looks at a cluster that looks like this.
     fn period(&self, look: &Look) -> Duration {
         let headroom = look.snapshot.tolerance(&look.page.grants).headroom();
         let learning = look
@@ -201,8 +204,15 @@ impl Eyes {
             return UNEASY;
         }
         let clusters = u32::try_from(self.run.watches.budgets.len()).unwrap_or(u32::MAX);
-        let calm = CALM.max(CALM_PER_CLUSTER.saturating_mul(clusters));
-        until_its_turn(&self.cluster, calm, self.run.clock.now())
+        CALM.max(CALM_PER_CLUSTER.saturating_mul(clusters))
+    }
+
+    /// The time until the next look of a period. Calm clusters have a moment of their own in it.
+    fn until_next(&self, period: Duration) -> Duration {
+        if period < CALM {
+            return period;
+        }
+        until_its_turn(&self.cluster, period, self.run.clock.now())
     }
 
     /// Writes the report if it has changed. Returns the pause until a deferred write.

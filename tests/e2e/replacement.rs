@@ -320,15 +320,15 @@ pub(crate) async fn by_pod_with_a_trace(version: EtcdVersion, name: &str) -> Res
     .await?;
     let listed = world.etcd.member(&pod).await?;
     ensure!(listed.id == id, "the gate changed the members: {listed:?}");
+    // The sidecar's part, which it does before etcd starts.
+    world.etcd.remove(&pod).await?;
+    world.etcd.add_learner(&pod).await?;
     eventually(SOON, format!("{pod} is let start"), || async {
         let gates = gates(&world, &pod).await?;
         ensure!(gates.is_empty(), "it is kept from starting");
         Ok(())
     })
     .await?;
-    // The sidecar's part.
-    world.etcd.remove(&pod).await?;
-    world.etcd.add_learner(&pod).await?;
     eventually(REPLACED, format!("{pod} is promoted"), || {
         world.etcd.promote(&pod)
     })

@@ -184,7 +184,8 @@ async fn is_held_for_want_of_proof(world: &World, seq: i64) -> Result<()> {
     Ok(())
 }
 
-/// Alters the value of [`KEY`] in a member.
+/// Alters the value of [`KEY`] in a member. A member that was read between a write and its commit
+/// answers from that buffer until the next write, so something else is written, too.
 async fn alter(world: &World, pod: &str, value: &str, then: Altered) -> Result<()> {
     let member = PodFaults::of(&world.sandbox, pod).await?;
     // The value is in the database from the next commit on.
@@ -192,6 +193,8 @@ async fn alter(world: &World, pod: &str, value: &str, then: Altered) -> Result<(
         member.alter_data(RIGHT.as_bytes(), value.as_bytes(), then)
     })
     .await?;
+    let mut client = world.etcd.connect().await?;
+    client.put("another", "value", None).await?;
     eventually(SOON, format!("{pod} says so"), || async {
         let told = self::value(world, pod).await?;
         ensure!(told == value, "it says {told:?}");
