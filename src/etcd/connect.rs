@@ -114,9 +114,8 @@ impl Connections {
         }
         let mut kept = self.kept();
         for endpoint in endpoints {
-            if let Some(entry) = kept.entries.get(&endpoint.target)
-                && entry.in_passing
-            {
+            let entry = kept.entries.get(&endpoint.target);
+            if entry.is_some_and(|entry| entry.in_passing) {
                 kept.entries.remove(&endpoint.target);
             }
         }

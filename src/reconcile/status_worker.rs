@@ -50,7 +50,8 @@ struct Eyes {
     run: Arc<Run>,
     cluster: ClusterRef,
     wake: Arc<Wake>,
-    numbers_written: Option<Instant>,
+    /// When this worker last wrote the status.
+    written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
     /// `None` until the feature asks for it, since there may be ten thousand workers.
     members: Option<Box<Members>>,
@@ -63,7 +64,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         run,
         cluster,
         wake: Arc::clone(&wake),
-        numbers_written: None,
+        written: None,
         asked_again: HashMap::new(),
         members: None,
     };
@@ -187,9 +188,13 @@ impl Eyes {
     /// Whether a write of this worker's own may have it look again soon. Each wakes it, and numbers
     /// that change all the time are written every [`NUMBERS`].
     fn has_written_lately(&self) -> bool {
+        self.since_write().is_some_and(|since| since < 2 * NUMBERS)
+    }
+
+    /// The time since this worker last wrote the status, if it ever did.
+    fn since_write(&self) -> Option<Duration> {
         let now = self.run.clock.instant();
-        self.numbers_written
-            .is_some_and(|at| now.saturating_duration_since(at) < 2 * NUMBERS)
+        self.written.map(|at| now.saturating_duration_since(at))
     }
 
     /// The time between two looks at a cluster that looks like this.
@@ -242,14 +247,10 @@ impl Eyes {
         let after = self.shown(look, &page, &before);
         let state = state(page.budget(), &after);
         run.metrics.clusters.state(&self.cluster, &state);
-        let now = run.clock.instant();
         match report::urgency(&before, &after) {
             Urgency::None => return Ok(None),
             Urgency::Numbers => {
-                let written = self
-                    .numbers_written
-                    .map(|at| now.saturating_duration_since(at));
-                if let Some(since) = written
+                if let Some(since) = self.since_write()
                     && since < NUMBERS
                 {
                     return Ok(Some(NUMBERS.saturating_sub(since)));
@@ -260,7 +261,7 @@ impl Eyes {
         run.ledger()
             .write_status(&page, |status| *status = after.clone())
             .await?;
-        self.numbers_written = Some(now);
+        self.written = Some(run.clock.instant());
         self.tell(page.budget(), &before, &after);
         Ok(None)
     }
