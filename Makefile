@@ -9,23 +9,27 @@ export RUST_BACKTRACE ?= 1
 # The chain of an error says where it comes from; pages of frames would hide it.
 export RUST_LIB_BACKTRACE ?= 0
 
-.PHONY: demo test check unit model mutants e2e oldest versions cluster chaos bench bench-defragmentation race crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
+.PHONY: demo test test-all check unit model mutants e2e oldest versions cluster chaos bench bench-defragmentation race crds chart metrics pages alerts dashboard conformance image image-binaries setup testbed
 
-demo: setup testbed          ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
-	$(CARGO) build --locked --workspace --bins --examples
+demo: setup                  ## a local control plane, an etcd cluster, the gate at work; ARGS=--keep leaves it running
+	$(CARGO) build --locked --workspace --bin quorumgate --bin testbed --example demo
+	"$${CARGO_TARGET_DIR:-target}/debug/testbed" build --etcd 3.7
 	"$${CARGO_TARGET_DIR:-target}/debug/examples/demo" $(ARGS)
 
-test: setup check unit testbed e2e   ## everything, in the order of what fails fastest
+test:                        ## what a contributor runs: checks, units, properties, the model, and one end-to-end case of each promise
+	@scripts/tier test
 
-check: setup                 ## format, lints, docs, licences, generated files
-	scripts/check
+test-all:                    ## that and everything else; CI runs it on every change
+	@scripts/tier test $(CLEAN) rest
+
+check: setup                 ## format, lints, generated files; ARGS=--rare documentation, spelling, the book, licences
+	scripts/check $(ARGS)
 
 unit: setup model            ## unit, scenario, property, HTTP and TLS tests, and the model
-	$(CARGO) test --locked --workspace --lib --bins --example simulate --test core --test it --test fuzz
-	$(CARGO) test --locked --package quorumgate-core --doc
+	scripts/unit
 
 model: setup                 ## every order of events, in a model that runs the code of core/; CASES=mutations for some
-	$(CARGO) test --locked --profile model --package quorumgate-core --test model -- --nocapture $(CASES)
+	scripts/model $(CASES)
 
 mutants: setup               ## are the tests of core/ worth anything? About two hours; FILES=core/src/plan/board.rs for less
 	scripts/mutants $(FILES)
@@ -33,7 +37,7 @@ mutants: setup               ## are the tests of core/ worth anything? About two
 testbed: setup               ## builds the control plane and etcd into the cache, once
 	scripts/testbed build
 
-e2e: setup testbed           ## against real etcd processes and a real control plane
+e2e: setup testbed           ## against real etcd processes and a real control plane; TESTS=drains:: for some
 	scripts/e2e $(TESTS)
 
 oldest: setup                ## what the oldest supported Kubernetes does otherwise, on that; builds it once

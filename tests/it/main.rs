@@ -22,3 +22,4 @@ mod pages;
 mod reference;
 mod serve;
 mod sources;
+mod tiers;

@@ -36,8 +36,7 @@ impl Tests {
             let names: Vec<&str> = if path.strip_suffix(".txt").is_some() {
                 titles_in(text).collect()
             } else {
-                let tests = functions_in(text).filter(|(_, is_test)| *is_test);
-                run.extend(tests.map(|(name, _)| name.to_owned()));
+                run.extend(tests_in(text).map(str::to_owned));
                 let functions = functions_in(text);
                 let shown = functions.filter(|(name, is_test)| *is_test || words[name] > 1);
                 shown.map(|(name, _)| name).collect()
@@ -105,6 +104,12 @@ fn functions_in(text: &str) -> impl Iterator<Item = (&str, bool)> {
         let name = function(line)?;
         Some((name, std::mem::take(&mut is_test)))
     })
+}
+
+/// The names of the tests of a file.
+pub(crate) fn tests_in(text: &str) -> impl Iterator<Item = &str> {
+    let tests = functions_in(text).filter(|(_, is_test)| *is_test);
+    tests.map(|(name, _)| name)
 }
 
 /// The name of the function that begins on this line.
