@@ -1,7 +1,7 @@
 //! Every end-to-end case belongs to one tier of tests.
 //!
-//! `tests/e2e/promises.txt` names those of `make test`. `scripts/e2e --others` skips exactly these, so it
-//! runs all others. Cases that are ignored name the command that runs them.
+//! `tests/e2e/promises.txt` names the cases of `make test`. `scripts/e2e --others` skips exactly
+//! these, so it runs all others. Cases that are ignored name the command that runs them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
