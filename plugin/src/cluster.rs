@@ -124,7 +124,7 @@ impl Cluster {
         Self {
             namespace: found.namespace.clone(),
             name: found.name.clone(),
-            enforcement: budget.spec.enforcement.unwrap_or_default(),
+            enforcement: budget.spec.enforcement,
             quorum: match healthy.map(|condition| condition.status.as_str()) {
                 Some("True") => Quorum::Held,
                 Some("False") => Quorum::Lost,
@@ -354,7 +354,12 @@ fn overridden(budget: &QuorumDisruptionBudget) -> Option<String> {
 fn problems(conditions: &[Condition]) -> Vec<Problem> {
     let of_rollouts = [condition::ALL_MEMBERS_UPDATED, condition::PROGRESSING];
     // Members without TLS are the owner's choice, and a defragmentation that is due is no problem.
-    let choices = [condition::MEMBERS_ASKED_BY_TLS, condition::DEFRAGMENTED];
+    // The summary repeats what another condition says.
+    let choices = [
+        condition::MEMBERS_ASKED_BY_TLS,
+        condition::DEFRAGMENTED,
+        condition::READY,
+    ];
     let is_problem = |c: &&Condition| {
         let elsewhere = of_rollouts
             .iter()

@@ -38,6 +38,8 @@ use crate::quorum::{ClusterRef, Policy};
     doc = "Guards the quorum of one etcd cluster against voluntary disruption. The spec says how, the status shows the cluster's state and holds the ledger of open grants.",
     selectable = ".status.clusterID",
     validation = Rule::new("self.metadata.name == self.spec.statefulSetName").message("a budget must have the name of its StatefulSet: metadata.name must equal spec.statefulSetName"),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "Whether the cluster is healthy and guarded"),
+    printcolumn(name = "Enforcement", type_ = "string", json_path = ".spec.enforcement", description = "Whether refusals are enforced or only reported"),
     printcolumn(name = "Voters", type_ = "integer", json_path = ".status.voters", description = "Voters that the majority is computed from"),
     printcolumn(name = "Serving", type_ = "integer", json_path = ".status.currentHealthy", description = "Voters that serve and have no open grant"),
     printcolumn(name = "Majority", type_ = "integer", json_path = ".status.desiredHealthy", description = "Voters that have to serve"),
@@ -58,10 +60,9 @@ pub struct QuorumDisruptionBudgetSpec {
     #[x_kube(validation = Rule::new("self == oldSelf").message("spec.statefulSetName cannot change"))]
     pub stateful_set_name: String,
     /// Whether the gate refuses disruptions that endanger the quorum (`Enforce`), or allows and
-    /// only reports them (`Warn`). Default: `Enforce`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Enforcement")]
-    pub enforcement: Option<Enforcement>,
+    /// only reports them (`Warn`).
+    #[serde(default)]
+    pub enforcement: Enforcement,
     /// How the gate connects to the members and asks them. Default: found out from the StatefulSet.
     #[serde(default, skip_serializing_if = "is_default")]
     pub members: MembersSpec,
@@ -219,7 +220,7 @@ impl QuorumDisruptionBudget {
 
     /// Whether refusals are only reported.
     pub fn only_warns(&self) -> bool {
-        self.spec.enforcement.unwrap_or_default().only_warns()
+        self.spec.enforcement.only_warns()
     }
 
     /// The cluster that the budget guards.

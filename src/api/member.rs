@@ -43,6 +43,9 @@ pub struct MemberStatus {
     /// Space quota of the database in bytes. Absent where this version of etcd does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_size_quota: Option<i64>,
+    /// Alarms of etcd against the member: `NOSPACE`, `CORRUPT`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<String>,
     /// Client URLs of an external member.
     #[serde(default, rename = "clientURLs", skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,

@@ -111,9 +111,10 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
     pub replacements: Vec<ReplacementStatus>,
-    /// Conditions of the cluster and of the gate: `QuorumHealthy`, `AllMembersUpdated`,
-    /// `Progressing`, `ClusterIDConsistent`, `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`,
-    /// `GateActive`, `Defragmented` and `DataProtected`.
+    /// Conditions of the cluster and of the gate. `Ready` sums up the others: `QuorumHealthy`,
+    /// `AlarmsClear`, `AllMembersUpdated`, `Progressing`, `ClusterIDConsistent`,
+    /// `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`, `GateActive`, `Defragmented` and
+    /// `DataProtected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -204,9 +205,14 @@ pub struct LedgerStatus {
 
 /// The types of a budget's conditions.
 pub mod condition {
+    /// True: members are asked, the ledger is trusted, the gate is asked, the quorum is healthy and
+    /// the data is protected. The other conditions say which of these fails.
+    pub const READY: &str = "Ready";
     /// True: the voters that serve make a majority.
     pub const QUORUM_HEALTHY: &str = "QuorumHealthy";
-    /// True: every pod has the StatefulSet's update revision.
+    /// True: no alarm of etcd stands against a member.
+    pub const ALARMS_CLEAR: &str = "AlarmsClear";
+    /// True: the StatefulSet has all its pods, and each has the update revision.
     pub const ALL_MEMBERS_UPDATED: &str = "AllMembersUpdated";
     /// True: a rollout makes progress, or there is none.
     pub const PROGRESSING: &str = "Progressing";

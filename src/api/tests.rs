@@ -27,7 +27,7 @@ fn a_budget_of_defaults_is_written_short() {
             "apiVersion": "quorumgate.io/v1alpha1",
             "kind": "QuorumDisruptionBudget",
             "metadata": {"name": "etcd-main", "namespace": "ns"},
-            "spec": {"statefulSetName": "etcd-main"},
+            "spec": {"statefulSetName": "etcd-main", "enforcement": "Enforce"},
         }),
     );
 }

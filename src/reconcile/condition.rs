@@ -5,10 +5,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use super::Run;
 use crate::ledger::{LedgerError, Page};
 
-/// The name that [`crate::api::condition::LEDGER_TRUSTED`] had in the releases before. The report
-/// takes a condition of that name away.
-pub(super) const LEDGER_TRUSTED_BEFORE: &str = "LedgerWarm";
-
 /// Replaces the condition of the same type. The transition time is kept if the status is unchanged.
 pub(super) fn put(conditions: &mut Vec<Condition>, mut shown: Condition) {
     match conditions.iter_mut().find(|c| c.type_ == shown.type_) {

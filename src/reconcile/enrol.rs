@@ -267,8 +267,7 @@ impl Enrolment {
     async fn create(&self, cluster: &ClusterRef) {
         let mut budget = QuorumDisruptionBudget::of(cluster);
         // The default is not written.
-        let enforcement = Some(self.enforcement).filter(|e| *e != Enforcement::default());
-        budget.spec.enforcement = enforcement;
+        budget.spec.enforcement = self.enforcement;
         budget
             .labels_mut()
             .insert(names::MANAGED_BY.into(), MANAGER.into());

@@ -5,13 +5,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::write_tolerance;
 use crate::observe::{Access, Transport};
-use crate::quorum::evidence::{Round, Unanswered};
+use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
     Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot, Tolerance, Trust,
     Why,
 };
 
-use super::condition::{LEDGER_TRUSTED_BEFORE, put};
+use super::condition::{find, put};
 use super::in_force::OutOfForce;
 
 /// The facts for a report.
@@ -51,9 +51,6 @@ impl ReportFacts<'_> {
         write_tolerance(&tolerance, status);
         status.leader = leader.map(|member| member.name.clone());
         status.updated_members = self.updated();
-        status
-            .conditions
-            .retain(|shown| shown.type_ != LEDGER_TRUSTED_BEFORE);
         let seen = self.snapshot.members.iter();
         let seen = seen.map(|member| self.member(member, &status.members));
         status.members = seen.chain(self.unlisted(&status.members)).collect();
@@ -65,9 +62,89 @@ impl ReportFacts<'_> {
             self.ledger_trusted(),
             self.gate_active(),
             self.all_members_updated(),
+            self.alarms_clear(),
         ] {
             self.set(&mut status.conditions, kind, is, reason, message);
         }
+        let (kind, is, reason, message) = self.ready(&status.conditions);
+        self.set(&mut status.conditions, kind, is, &reason, message);
+    }
+
+    /// The summary of the other conditions, for tools that look at one only. A choice of the owner
+    /// is not held against the cluster: evidence from readiness, and a ledger that is not trusted
+    /// because refusals are only reported.
+    fn ready(&self, conditions: &[Shown]) -> (&'static str, Is, String, String) {
+        let only_warns = self.trust == (Trust::Untrusted { remaining: None }) && self.force.is_ok();
+        let is_chosen = |shown: &Shown| {
+            shown.reason == "Readiness" || (shown.type_ == condition::LEDGER_TRUSTED && only_warns)
+        };
+        let parts = SUMMED_UP.iter().filter_map(|kind| find(conditions, kind));
+        let failing = parts.filter(|shown| shown.status != "True" && !is_chosen(shown));
+        // What is known to be wrong is told before what is not known.
+        let first = failing.min_by_key(|shown| shown.status != "False");
+        let (is, reason, message) = match first {
+            None => (
+                Is::True,
+                "Guarded".to_owned(),
+                "the cluster is healthy and guarded".to_owned(),
+            ),
+            Some(shown) => (
+                if shown.status == "False" {
+                    Is::False
+                } else {
+                    Is::Unknown
+                },
+                shown.reason.clone(),
+                format!("{} is {}: {}", shown.type_, shown.status, shown.message),
+            ),
+        };
+        (condition::READY, is, reason, message)
+    }
+
+    /// The alarms that members report, whatever is done about them.
+    fn alarms_clear(&self) -> Verdict {
+        let kind = condition::ALARMS_CLEAR;
+        if self.snapshot.policy.evidence == EvidenceMode::Readiness {
+            let text = "the budget asks for evidence from readiness: no member is asked";
+            return (kind, Is::Unknown, "Readiness", text.into());
+        }
+        let members = self.snapshot.members.iter();
+        let named = |alarm: AlarmKind| {
+            let members = members.clone();
+            let members = members.filter(move |member| member.alarms.contains(&alarm));
+            members
+                .map(|member| member.name.as_str())
+                .collect::<Vec<_>>()
+        };
+        let (corrupt, full) = (named(AlarmKind::Corrupt), named(AlarmKind::NoSpace));
+        if !self.snapshot.accused.is_empty() {
+            let whose = if corrupt.is_empty() {
+                "etcd names no member".to_owned()
+            } else {
+                corrupt.join(", ")
+            };
+            let text = format!(
+                "alarm CORRUPT: the data of a member differs from that of the others ({whose})"
+            );
+            return (kind, Is::False, "Corrupt", text);
+        }
+        if !full.is_empty() {
+            let text = format!(
+                "alarm NOSPACE: the database of {} is at its quota, and etcd refuses writes until it is defragmented and the alarm is disarmed",
+                full.join(", ")
+            );
+            return (kind, Is::False, "NoSpace", text);
+        }
+        if self.snapshot.cluster_ids.is_empty() {
+            let text = "no member said whether there are alarms";
+            return (kind, Is::Unknown, "NoEvidence", text.into());
+        }
+        (
+            kind,
+            Is::True,
+            "NoAlarm",
+            "no alarm stands against a member".into(),
+        )
     }
 
     fn updated(&self) -> Option<i32> {
@@ -132,6 +209,7 @@ impl ReportFacts<'_> {
             db_size: sizes.and_then(|sizes| bytes(sizes.db)),
             db_size_in_use: sizes.and_then(|sizes| bytes(sizes.in_use)),
             db_size_quota: sizes.and_then(|sizes| bytes(sizes.quota?)),
+            alarms: member.alarms.iter().map(ToString::to_string).collect(),
             client_urls: if member.pod_name().is_some() {
                 Vec::new()
             } else {
@@ -324,15 +402,17 @@ impl ReportFacts<'_> {
 
     fn all_members_updated(&self) -> Verdict {
         let kind = condition::ALL_MEMBERS_UPDATED;
-        let pods = self.snapshot.pods.len();
-        match self.updated().and_then(|n| usize::try_from(n).ok()) {
+        let wanted = self.snapshot.replicas;
+        let here = self.snapshot.pods.len();
+        match self.updated().and_then(|n| u32::try_from(n).ok()) {
             None => (
                 kind,
                 Is::Unknown,
                 "NoRevision",
                 "the StatefulSet names no update revision".into(),
             ),
-            Some(updated) if updated == pods => (
+            // Pods beyond the replicas are on their way out.
+            Some(updated) if updated >= wanted && usize::try_from(updated) == Ok(here) => (
                 kind,
                 Is::True,
                 "Updated",
@@ -342,7 +422,7 @@ impl ReportFacts<'_> {
                 kind,
                 Is::False,
                 "Outdated",
-                format!("{updated} of {pods} pods have the update revision"),
+                format!("{updated} of {wanted} pods have the update revision"),
             ),
         }
     }
@@ -359,6 +439,16 @@ impl ReportFacts<'_> {
         put(conditions, shown);
     }
 }
+
+/// The conditions that `Ready` sums up, the one that explains the others first.
+const SUMMED_UP: [&str; 6] = [
+    condition::GATE_ACTIVE,
+    condition::EVIDENCE_LIVE,
+    condition::QUORUM_HEALTHY,
+    condition::ALARMS_CLEAR,
+    condition::DATA_PROTECTED,
+    condition::LEDGER_TRUSTED,
+];
 
 /// A condition: its type, its status, its reason and its message.
 type Verdict = (&'static str, Is, &'static str, String);
@@ -424,13 +514,14 @@ fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
     )
 }
 
-/// The conditions that changed, with their new values.
+/// The conditions that changed, with their new values. The summary only repeats what another says.
 pub(super) fn turned<'a>(before: &[Shown], after: &'a [Shown]) -> Vec<&'a Shown> {
     let same = |now: &Shown| {
         let then = before.iter().find(|then| then.type_ == now.type_);
         then.is_some_and(|then| then.status == now.status && then.reason == now.reason)
     };
-    after.iter().filter(|now| !same(now)).collect()
+    let told = after.iter().filter(|now| now.type_ != condition::READY);
+    told.filter(|now| !same(now)).collect()
 }
 
 #[cfg(test)]

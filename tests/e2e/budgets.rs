@@ -173,12 +173,22 @@ async fn kubectl_prints_the_budget_with_its_numbers() -> Result<()> {
         let mut lines = said.lines().map(|line| line.split_whitespace());
         let header: Vec<_> = lines.next().context("nothing printed")?.collect();
         let columns = [
-            "NAME", "VOTERS", "SERVING", "MAJORITY", "ALLOWED", "LEADER", "UPDATED", "ROLLOUT",
+            "NAME",
+            "READY",
+            "ENFORCEMENT",
+            "VOTERS",
+            "SERVING",
+            "MAJORITY",
+            "ALLOWED",
+            "LEADER",
+            "UPDATED",
+            "ROLLOUT",
             "AGE",
         ];
         ensure!(header == columns, "{said}");
         let row: Vec<_> = lines.next().context("no budget printed")?.collect();
-        let expected = ["etcd", "3", "3", "2", "1", leader.as_str(), "3"];
+        let leader = leader.as_str();
+        let expected = ["etcd", "True", "Enforce", "3", "3", "2", "1", leader, "3"];
         ensure!(
             // The column of the rollout's waits is empty, since no rollout is under way.
             row.len() == columns.len() - 1 && row.starts_with(&expected),

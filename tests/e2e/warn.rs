@@ -34,7 +34,7 @@ async fn a_new_cluster_that_begins_in_warn_is_told_what_would_be_refused_and_the
         .await?;
     let budget = world.budget().await?;
     ensure!(
-        budget.spec.enforcement == Some(Enforcement::Warn),
+        budget.spec.enforcement == Enforcement::Warn,
         "{:?}",
         budget.spec
     );

@@ -145,6 +145,7 @@ fn alerts_ask_for_conditions_that_budgets_have() {
         condition::EVIDENCE_LIVE,
         condition::LEDGER_TRUSTED,
         condition::GATE_ACTIVE,
+        condition::ALARMS_CLEAR,
     ];
     let mut asked = BTreeSet::new();
     for alert in alerts() {

@@ -165,7 +165,7 @@ const HEAD: &str = "# Metrics
 `GET /metrics` at port 8080 of each replica, in the format of OpenMetrics. Counters end in `_total`, times are in seconds. Alerts on them: [runbooks.md](runbooks.md).
 
 How many series there are is bounded: the values of every label are words of the program, but for `namespace`, `cluster` and `peer`. Series with `namespace` and `cluster` come from the replica
-that leads only, and go with the budget. A cluster has six of them, and one per condition of its budget (at most ten). `peer` is a pod of another replica, and goes with it.
+that leads only, and go with the budget. A cluster has six of them, and one per condition of its budget (at most twelve). `peer` is a pod of another replica, and goes with it.
 
 The chart has a Grafana dashboard of them (`dashboard.enabled`). Here are its panels while `make demo` plays, drawn by `make dashboard` from a Prometheus that reads both replicas every second:
 

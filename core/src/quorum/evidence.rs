@@ -97,13 +97,15 @@ pub struct Alarm {
     pub kind: AlarmKind,
 }
 
-/// The kinds of alarms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The kinds of alarms. `Display` gives etcd's own names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display)]
 pub enum AlarmKind {
     /// The member's database reached its quota. The cluster refuses writes until the alarm is
     /// disarmed.
+    #[strum(serialize = "NOSPACE")]
     NoSpace,
     /// The member's data differs from that of the others.
+    #[strum(serialize = "CORRUPT")]
     Corrupt,
 }
 

@@ -164,7 +164,7 @@ fn only_a_rollout_that_is_under_way_evicts() {
 fn where_refusals_are_only_reported_there_is_no_companion_that_would_refuse() {
     let ours = created(2);
     let mut budget = budget();
-    budget.spec.enforcement = Some(Enforcement::Warn);
+    budget.spec.enforcement = Enforcement::Warn;
     let selector = selector("etcd");
     let wanted = Wanted {
         budget: &budget,

@@ -4,7 +4,7 @@ use super::*;
 use crate::observe::{Access, Transport};
 use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, MemberId, MemberPod, Membership, Observation,
-    Permitted, PodName, PodUid, ProcessState,
+    Permitted, PodName, PodUid, ProcessState, example,
 };
 
 fn member(index: u64, condition: Condition) -> Member {
@@ -62,6 +62,7 @@ struct Seen {
     trust: Trust,
     force: Result<String, OutOfForce>,
     access: Access,
+    round: Round,
 }
 
 impl Seen {
@@ -72,6 +73,7 @@ impl Seen {
             trust: Trust::Trusted,
             force: Ok("v,m".into()),
             access: Access::made_up(Transport::Tls, "volume etcd-ca: Secret ca"),
+            round: Round::default(),
         }
     }
 
@@ -83,7 +85,7 @@ impl Seen {
         let mut status = before.clone();
         ReportFacts {
             snapshot: &self.snapshot,
-            round: &Round::default(),
+            round: &self.round,
             grants: &self.grants,
             trust: self.trust,
             untrusted_because: None,
@@ -303,20 +305,100 @@ fn an_untrusted_ledger_says_who_may_go_only_while_refusals_count_and_the_time_ru
     assert!(!without_an_end.contains("may go"));
 }
 
+/// The condition `Ready` of a cluster whose members all answer, after this change.
+fn ready_after(change: impl FnOnce(&mut Seen, &mut QuorumDisruptionBudgetStatus)) -> Shown {
+    let mut seen = Seen::of(serving(3));
+    seen.round = example::healthy("etcd", 3).round;
+    let mut before = QuorumDisruptionBudgetStatus::default();
+    change(&mut seen, &mut before);
+    let status = seen.shown_over(&before, 1);
+    find(&status.conditions, condition::READY).unwrap().clone()
+}
+
 #[test]
-fn a_condition_under_its_former_name_is_removed() {
-    let mut before = Seen::of(serving(3)).shown();
-    let mut former = before.conditions[0].clone();
-    former.type_ = LEDGER_TRUSTED_BEFORE.to_owned();
-    before.conditions.push(former);
-    let after = Seen::of(serving(3)).shown_over(&before, 2);
+fn ready_sums_up_whether_the_cluster_is_healthy_and_guarded() {
+    let said = |shown: &Shown| pair(&shown.status, &shown.reason);
+    assert_eq!(said(&ready_after(|_, _| {})), pair("True", "Guarded"));
+    let out_of_force = ready_after(|seen, _| seen.force = Err(OutOfForce::NotGated));
+    assert_eq!(said(&out_of_force), pair("False", "NamespaceNotGated"));
+    assert!(out_of_force.message.starts_with("GateActive is False: "));
+    let new = ready_after(|seen, _| {
+        seen.trust = Trust::Untrusted {
+            remaining: Some(Duration::from_secs(9)),
+        };
+    });
+    assert_eq!(said(&new), pair("False", "Untrusted"));
+    let silent = ready_after(|seen, _| seen.round = Round::default());
+    assert_eq!(said(&silent), pair("False", "NoAnswer"));
+    let below = ready_after(|seen, _| {
+        for member in &mut seen.snapshot.members[1..] {
+            member.condition = down();
+        }
+    });
+    assert_eq!(said(&below), pair("False", "BelowMajority"));
+    let unprotected = ready_after(|_, before| {
+        before.conditions = vec![Shown {
+            type_: condition::DATA_PROTECTED.into(),
+            status: "False".into(),
+            reason: "Held".into(),
+            message: "etcd-1 is kept from starting".into(),
+            observed_generation: None,
+            last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+        }];
+    });
+    assert_eq!(said(&unprotected), pair("False", "Held"));
+}
+
+#[test]
+fn what_the_owner_chose_is_not_held_against_a_cluster() {
+    let only_warns = ready_after(|seen, _| seen.trust = Trust::Untrusted { remaining: None });
+    assert_eq!(only_warns.status, "True");
+    let by_readiness = ready_after(|seen, _| {
+        seen.round = Round::default();
+        seen.snapshot.policy.evidence = EvidenceMode::Readiness;
+    });
+    assert_eq!(by_readiness.status, "True", "{}", by_readiness.message);
+}
+
+#[test]
+fn alarms_are_a_condition_whatever_is_done_about_them() {
+    let mut seen = Seen::of(serving(3));
+    let kind = condition::ALARMS_CLEAR;
+    assert_eq!(is(&seen.shown(), kind), pair("True", "NoAlarm"));
+    seen.snapshot.members[1].alarms = vec![AlarmKind::NoSpace];
+    let full = seen.shown();
+    assert_eq!(is(&full, kind), pair("False", "NoSpace"));
+    assert_eq!(full.members[1].alarms, ["NOSPACE"]);
+    let said = &find(&full.conditions, kind).unwrap().message;
     assert!(
-        after
-            .conditions
-            .iter()
-            .all(|shown| shown.type_ != LEDGER_TRUSTED_BEFORE)
+        said.contains("the database of etcd-1 is at its quota"),
+        "{said}"
     );
-    assert_eq!(after.conditions.len() + 1, before.conditions.len());
+    // etcd 3.5 names no member.
+    seen.snapshot.accused.insert(MemberId(0));
+    let corrupt = seen.shown();
+    assert_eq!(is(&corrupt, kind), pair("False", "Corrupt"));
+    let said = &find(&corrupt.conditions, kind).unwrap().message;
+    assert!(said.contains("etcd names no member"), "{said}");
+    seen.snapshot.accused.clear();
+    seen.snapshot.members[1].alarms.clear();
+    seen.snapshot.cluster_ids.clear();
+    assert_eq!(is(&seen.shown(), kind), pair("Unknown", "NoEvidence"));
+}
+
+#[test]
+fn members_that_are_missing_are_not_updated() {
+    let mut seen = Seen::of(serving(3));
+    let mut observation = example::healthy("etcd", 3);
+    for pod in &mut observation.pods {
+        pod.revision = Some("new".into());
+    }
+    seen.snapshot.update_revision = Some("new".into());
+    seen.snapshot.pods = observation.pods;
+    let kind = condition::ALL_MEMBERS_UPDATED;
+    assert_eq!(is(&seen.shown(), kind), pair("True", "Updated"));
+    seen.snapshot.pods.pop();
+    assert_eq!(is(&seen.shown(), kind), pair("False", "Outdated"));
 }
 
 #[test]
