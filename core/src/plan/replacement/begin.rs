@@ -7,8 +7,8 @@ use super::step::{Next, Step};
 use crate::plan::Hindrance;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
-    Actor, ClaimState, Grants, Member, MemberId, PodName, PodUid, Snapshot, leader_to_move,
-    replacement,
+    Actor, ClaimState, Grants, Member, MemberId, Permitted, PodName, PodUid, Snapshot,
+    leader_to_move, replacement,
 };
 
 /// The first step of a replacement: grant and record.
@@ -56,12 +56,21 @@ fn may_begin(
     if let Some(because) = refusal(snapshot, grants, facts, pod) {
         return Err(because);
     }
-    if grants.holds(pod) {
+    if is_otherwise_permitted(grants, pod) {
         let pods = vec![pod.clone()];
         return Err(Hindrance::Granted { pods }.into());
     }
     heir(snapshot, grants, facts, pod)?;
     Ok(record)
+}
+
+/// Whether another disruption of the member is permitted, whose end is to be waited for. A
+/// permission to destroy its data without a record is taken over: its member cannot be back before
+/// it is replaced.
+fn is_otherwise_permitted(grants: &Grants, pod: &PodName) -> bool {
+    let causes = grants.of(pod).map(|grant| grant.causes.as_slice());
+    let mut causes = causes.unwrap_or_default().iter();
+    causes.any(|cause| cause.what != Permitted::Replace)
 }
 
 /// The record of the replacement of the member in `pod`.

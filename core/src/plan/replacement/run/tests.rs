@@ -642,19 +642,59 @@ fn every_condition_is_a_reason_of_its_own() {
             .issue(&"etcd-1".into(), Permitted::Replace, by, String::new());
     };
     assert_eq!(refused(granted), "wait granted");
-    let own = |w: &mut World| {
-        let by = String::new();
-        w.grants = w
-            .grants
-            .issue(&TARGET.into(), Permitted::Replace, by, String::new());
+    let deleted = |w: &mut World| {
+        let (by, uid) = (String::new(), "uid-2".into());
+        let what = Permitted::Delete {
+            uid,
+            rollout: false,
+        };
+        w.grants = w.grants.issue(&TARGET.into(), what, by, String::new());
     };
-    assert_eq!(refused(own), "wait granted", "somebody else's");
+    assert_eq!(
+        refused(deleted),
+        "wait granted",
+        "its pod may be on its way out"
+    );
     let remaining = Duration::from_secs(3);
     let resting = |w: &mut World| {
         w.facts.request = Some("etcd-0".into());
         w.facts.handover = Handover::Resting { remaining };
     };
     assert_eq!(refused(resting), "wait leadership");
+}
+
+/// Somebody deleted the claim of a dead member and then its pod, and was permitted to. The new pod
+/// is held on its new claim.
+#[test]
+fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
+    for (mode, request) in [(Mode::Manual, Some(TARGET.into())), (Mode::Auto, None)] {
+        let mut world = World::of(3);
+        (world.facts.mode, world.facts.request) = (mode, request);
+        world.facts.recorded.insert(TARGET.into(), MemberId(3));
+        world.silence(2);
+        let by = "anna".to_owned();
+        let grants = &world.grants;
+        world.grants = grants.issue(&TARGET.into(), Permitted::Replace, by, String::new());
+        world.recreate();
+        let claim = world.facts.claims.get_mut(&TARGET.into()).unwrap();
+        claim.volume = VolumeFinding::Wrong {
+            volume: Volume {
+                claim_uid: "c2-new".into(),
+                volume_id: None,
+            },
+            difference: Difference::NewClaim,
+        };
+        let mut steps = Vec::new();
+        while steps.len() < 20 && steps.last().is_none_or(|said| said != "settle") {
+            steps.push(world.step());
+            if steps.last().unwrap() == "wait joining" {
+                world.start(0);
+            }
+        }
+        assert_eq!(steps.first().unwrap(), "grant", "{steps:?}");
+        assert_eq!(steps.last().unwrap(), "settle", "{steps:?}");
+        assert_eq!(world.grants.iter().count(), 0);
+    }
 }
 
 #[test]
