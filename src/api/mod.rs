@@ -48,7 +48,7 @@ pub use member::{MemberRole, MemberStatus};
 pub use policy::{EvidenceSource, PolicySpec, SnapshotSource, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
 pub use recorded::{
-    LeaderMoveStatus, OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn,
+    LeaderMoveStatus, OrdinalRange, OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn,
     ScaleOutStatus, StatefulSetStatus,
 };
 pub use rollout::{NonServing, Removal, Rollout, RolloutSpec};

@@ -1,12 +1,14 @@
 //! Facts about the StatefulSet that a budget remembers, because the budget outlives it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::quorum::stateful_set::scale_in_lets_go;
+use crate::quorum::Ordinal;
+use crate::quorum::stateful_set::{Ordinals, scale_in_lets_go};
 
 /// The StatefulSet, as it was last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -87,32 +89,73 @@ pub struct RecordedDelete {
     pub at: String,
 }
 
-/// A scale-in that was allowed. Its pods may go: those with an index of at least `to` and below
-/// `from`.
+/// A scale-in that was allowed, or a move of the ordinals. The pods of the ordinals that left may go.
+/// The record ends with these pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedScaleIn {
     /// UID of the StatefulSet.
     #[serde(rename = "statefulSetUID")]
     pub stateful_set_uid: String,
-    /// Replicas before the scale-in.
-    pub from: i32,
-    /// Replicas after the scale-in.
-    pub to: i32,
+    /// Ordinals that left.
+    pub ordinals: Vec<OrdinalRange>,
     /// User that asked for the scale-in.
     pub by: String,
     /// Time of the permission, by the clock of the replica that gave it.
     pub at: String,
 }
 
+/// Consecutive ordinals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrdinalRange {
+    /// The first ordinal.
+    pub first: i64,
+    /// The last ordinal.
+    pub last: i64,
+}
+
 impl RecordedScaleIn {
-    /// Whether a pod may go because of this scale-in: the pod at `index` (counted from the
-    /// StatefulSet's first ordinal) of the StatefulSet with this UID, whose `spec.replicas` is now
-    /// `replicas`.
-    pub fn lets_go(&self, stateful_set_uid: &str, index: u32, replicas: u32) -> bool {
-        let (Ok(to), Ok(from)) = (u32::try_from(self.to), u32::try_from(self.from)) else {
-            return false;
-        };
-        self.stateful_set_uid == stateful_set_uid && scale_in_lets_go(&(to..from), index, replicas)
+    /// Whether a pod may go because of this scale-in: the pod of an ordinal of the StatefulSet with
+    /// this UID, which now keeps pods for the ordinals `kept`.
+    pub fn lets_go(&self, stateful_set_uid: &str, ordinal: Ordinal, kept: Ordinals) -> bool {
+        self.stateful_set_uid == stateful_set_uid && scale_in_lets_go(&self.taken(), ordinal, kept)
+    }
+
+    /// Whether an ordinal is among those that left.
+    pub fn took(&self, Ordinal(ordinal): Ordinal) -> bool {
+        self.taken().iter().any(|range| range.contains(&ordinal))
+    }
+
+    /// The ordinals that left.
+    pub fn taken(&self) -> Vec<Range<u32>> {
+        let ranges = self.ordinals.iter().filter_map(|range| {
+            let (first, last) = (
+                range.first.try_into().ok()?,
+                u32::try_from(range.last).ok()?,
+            );
+            Some(first..last.checked_add(1)?)
+        });
+        ranges.collect()
+    }
+}
+
+impl OrdinalRange {
+    /// The fewest ranges that have all these ordinals.
+    pub fn covering(mut ordinals: Vec<Range<u32>>) -> Vec<Self> {
+        ordinals.retain(|range| !range.is_empty());
+        ordinals.sort_unstable_by_key(|range| range.start);
+        let mut joined: Vec<Range<u32>> = Vec::new();
+        for next in ordinals {
+            match joined.last_mut() {
+                Some(before) if next.start <= before.end => before.end = before.end.max(next.end),
+                _ => joined.push(next),
+            }
+        }
+        let ranges = joined.into_iter().map(|range| Self {
+            first: range.start.into(),
+            last: i64::from(range.end) - 1,
+        });
+        ranges.collect()
     }
 }

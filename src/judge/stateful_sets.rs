@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::decision::Ground;
 use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
 use super::question::SetQuestion;
-use crate::api::{RecordedDelete, RecordedScaleIn};
+use crate::api::{OrdinalRange, RecordedDelete, RecordedScaleIn};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded};
 use crate::observe::{
@@ -37,10 +37,11 @@ pub(super) struct SetCase<'a> {
     pub(super) question: &'a SetQuestion,
 }
 
-/// The ledger and the UID of the StatefulSet, with which a change is recorded.
+/// The ledger and the StatefulSet, with which a change is recorded.
 pub(super) struct Found {
     page: Result<Page, Unread>,
     uid: String,
+    first_ordinal: u32,
 }
 
 /// The reason why there is no ledger to record a change in.
@@ -104,42 +105,35 @@ impl SetCase<'_> {
         ))
     }
 
-    /// Writes the change to the budget. `None` if a budget cannot express it, because ordinals
-    /// leave at the lower end.
-    async fn write(&self, page: &Page, uid: &str) -> Result<Option<Recorded>, LedgerError> {
+    /// Writes the change to the budget.
+    async fn write(&self, page: &Page, found: &Found) -> Result<Recorded, LedgerError> {
         let deps = self.evaluation.deps;
-        let uid = uid.to_owned();
+        let uid = found.uid.clone();
         let by = self.question.asker.name.clone();
         let at = deps.clock.now().to_string();
         let (from, to) = match self.question.change {
             Change::Delete => {
                 let admitted = RecordedDelete { uid, by, at };
                 let recorded = deps.ledger().admit_delete(page, admitted).await;
-                return recorded.map(|(_, proof)| Some(proof));
+                return recorded.map(|(_, proof)| proof);
             }
             Change::Resize { from, to } => (from, to),
         };
-        let (Ok(from_count), Ok(to_count)) = (i32::try_from(from.count), i32::try_from(to.count))
-        else {
-            return Ok(None);
-        };
-        if from.start != to.start {
-            return Ok(None);
-        }
         let before = page
             .status()
             .and_then(|s| s.recorded_deletes.scale_in.as_ref());
         let before = before.filter(|before| before.stateful_set_uid == uid);
+        // Pods of an earlier scale-in may still be on their way.
+        let mut taken = before.map(RecordedScaleIn::taken).unwrap_or_default();
+        taken.extend(from.leaving(to, found.first_ordinal).ranges());
         let admitted = RecordedScaleIn {
-            // Pods of an earlier scale-in may still be on their way.
-            from: before.map_or(from_count, |before| before.from.max(from_count)),
             stateful_set_uid: uid,
-            to: to_count,
+            ordinals: OrdinalRange::covering(taken),
             by,
             at,
         };
         let recorded = deps.ledger().admit_scale_in(page, admitted).await;
-        recorded.map(|(_, proof)| Some(proof))
+        recorded.map(|(_, proof)| proof)
     }
 }
 
@@ -197,8 +191,14 @@ impl Case for SetCase<'_> {
         let passes = Permission::Grant(Basis::Override);
         let torn_down = Permission::Grant(Basis::OwnerGone);
         self.passes_regardless([passes, torn_down].map(Verdict::Allow).contains(&verdict));
+        let first_ordinal = first_ordinal(&set).0;
         let uid = set.metadata.uid.unwrap_or_default();
-        Ok((Found { page, uid }, verdict))
+        let found = Found {
+            page,
+            uid,
+            first_ordinal,
+        };
+        Ok((found, verdict))
     }
 
     async fn record(&self, found: &Found, basis: Basis) -> Result<Ground, Stop> {
@@ -215,11 +215,7 @@ impl Case for SetCase<'_> {
                 return Ok(Ground::Unrecorded);
             }
         };
-        let Some(proof) = self.write(page, &found.uid).await? else {
-            self.evaluation
-                .warn("a range that moves cannot be recorded: its pods are judged one by one");
-            return Ok(Ground::Unrecorded);
-        };
+        let proof = self.write(page, found).await?;
         Ok(Ground::Recorded(basis, proof))
     }
 }

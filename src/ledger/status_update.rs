@@ -9,7 +9,7 @@ use crate::api::{
     StatefulSetStatus,
 };
 use crate::quorum::{
-    ClusterId, ExpectedVoters, LeaderMove, Tolerance, Trust, TrustEvent, VolumeRecords,
+    ClusterId, ExpectedVoters, LeaderMove, Ordinal, Tolerance, Trust, TrustEvent, VolumeRecords,
 };
 
 /// The findings of a look at the cluster. For a finding that is `None` the budget stays as it is.
@@ -26,6 +26,9 @@ pub struct StatusUpdate {
     /// The UIDs of the StatefulSets whose recorded deletes may still take pods. The records of all
     /// others are dropped.
     pub unfinished_deletes: Option<BTreeSet<String>>,
+    /// The ordinals whose pods exist. The record of a scale-in that took none of them is dropped, so
+    /// that it lets no later pods go.
+    pub ordinals_here: Option<BTreeSet<Ordinal>>,
     /// The label selector of the members' pods.
     pub selector: Option<String>,
     /// Whether the ledger is trusted. An untrusted ledger stays as it is recorded.
@@ -53,6 +56,7 @@ impl StatusUpdate {
             formed,
             stateful_set,
             unfinished_deletes,
+            ordinals_here,
             selector,
             trust,
             scale_out_settled,
@@ -98,6 +102,10 @@ impl StatusUpdate {
         if let Some(unfinished) = unfinished_deletes {
             let recorded = &mut status.recorded_deletes.stateful_sets;
             recorded.retain(|set| unfinished.contains(&set.uid));
+        }
+        if let Some(here) = ordinals_here {
+            let recorded = &mut status.recorded_deletes.scale_in;
+            recorded.take_if(|scale_in| !here.iter().any(|ordinal| scale_in.took(*ordinal)));
         }
         if selector.is_some() {
             status.selector = selector;

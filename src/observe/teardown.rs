@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::belonging::{self, Belonging};
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
+use crate::quorum::stateful_set::Ordinals;
 use crate::quorum::{Ordinal, PodName, Teardown};
 
 /// The state of the object that controls a StatefulSet.
@@ -105,9 +106,13 @@ fn with_set(
     if replicas == 0 {
         return Some(Teardown::Hibernation);
     }
-    let index = index(set, belonging::ordinal(name, pod)?.0)?;
+    let ordinal = belonging::ordinal(name, pod)?;
+    let kept = Ordinals {
+        start: Some(first_ordinal(set).0),
+        count: replicas,
+    };
     let recorded = recorded(around).and_then(|r| r.scale_in.as_ref());
-    let scaled_in = recorded.is_some_and(|scale_in| scale_in.lets_go(uid, index, replicas));
+    let scaled_in = recorded.is_some_and(|scale_in| scale_in.lets_go(uid, ordinal, kept));
     scaled_in.then_some(Teardown::ScaleIn)
 }
 
@@ -147,6 +152,15 @@ pub(super) fn unfinished(set: &StatefulSet, pods: &[Pod]) -> Option<BTreeSet<Str
     Some(referred.chain([current]).collect())
 }
 
+/// The ordinals of the StatefulSet whose pods exist.
+pub(super) fn ordinals_here(set: &StatefulSet, pods: &[Pod]) -> BTreeSet<Ordinal> {
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let names = pods.iter().map(belonging::name);
+    names
+        .filter_map(|pod| belonging::ordinal(name, &pod))
+        .collect()
+}
+
 /// Whether the pod is older than the StatefulSet. No client can change the creation time of an
 /// object. A pod that the StatefulSet adopted is older too, so the record of a delete does not
 /// outlive the pods it was for.
@@ -183,11 +197,6 @@ pub fn first_ordinal(set: &StatefulSet) -> Ordinal {
     let ordinals = set.spec.as_ref().and_then(|spec| spec.ordinals.as_ref());
     let start = ordinals.and_then(|ordinals| ordinals.start);
     Ordinal(u32::try_from(start.unwrap_or_default()).unwrap_or_default())
-}
-
-/// The number of the StatefulSet's pods before the one with this ordinal.
-fn index(set: &StatefulSet, ordinal: u32) -> Option<u32> {
-    ordinal.checked_sub(first_ordinal(set).0)
 }
 
 fn is_recorded(around: &Around<'_>, uid: &str) -> bool {

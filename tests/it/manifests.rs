@@ -313,7 +313,7 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
     assert_eq!(conditions("/validate/evictions"), ordinal);
     assert_eq!(conditions("/mutate/evictions"), ordinal);
     let sets: BTreeSet<String> =
-        named(&["not-the-namespace-controller", "delete-or-fewer-replicas"]);
+        named(&["not-the-namespace-controller", "delete-or-ordinals-leave"]);
     assert_eq!(conditions("/validate/statefulsets"), sets);
     let claims: BTreeSet<String> = named(&[
         "not-the-namespace-controller",

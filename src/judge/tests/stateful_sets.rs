@@ -380,8 +380,41 @@ async fn a_scale_in_waits_for_the_members_to_leave_etcd() {
         "{answer:?}"
     );
     let scale_in = &site.recorded()["scaleIn"];
-    assert_eq!((&scale_in["from"], &scale_in["to"]), (&json!(5), &json!(3)));
+    assert_eq!(scale_in["ordinals"], json!([{"first": 3, "last": 4}]));
     assert_eq!(scale_in["statefulSetUID"], "set-1");
+}
+
+/// A range that moves takes members as a lower number does.
+#[tokio::test]
+async fn a_move_of_the_ordinals_waits_for_the_members_and_is_recorded_by_ordinals() {
+    let site = Site::new();
+    let range = |start, count| Ordinals {
+        start: Some(start),
+        count,
+    };
+    let up = || Change::by_write(range(0, 5), range(2, 5)).unwrap();
+    let answer = site.ask(all_five(), up(), DryRun::No).await;
+    let Reason::MembersListed { members, .. } = denied(&answer) else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(members, &["etcd-0".into(), "etcd-1".into()]);
+
+    let rest = Members::named(&["etcd-2", "etcd-3", "etcd-4"]);
+    let answer = site.ask(rest, up(), DryRun::No).await;
+    let recorded = |answer: &Answer| {
+        let ground = ground(answer);
+        matches!(ground, Some(Ground::Recorded(Basis::MembersRemoved, _)))
+    };
+    assert!(recorded(&answer), "{answer:?}");
+    let ordinals = || site.recorded()["scaleIn"]["ordinals"].clone();
+    assert_eq!(ordinals(), json!([{"first": 0, "last": 1}]));
+    // Pods of the first change may still be on their way when the next one is admitted.
+    let answer = site.ask_to_scale_in(three()).await;
+    assert!(recorded(&answer), "{answer:?}");
+    assert_eq!(
+        ordinals(),
+        json!([{"first": 0, "last": 1}, {"first": 3, "last": 4}])
+    );
 }
 
 #[tokio::test]

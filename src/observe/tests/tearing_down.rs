@@ -242,11 +242,7 @@ fn rule_3_no_replicas_is_hibernation() {
 
 #[test]
 fn rule_3_a_scale_in_frees_recorded_ordinals_that_left_the_range() {
-    let recorded = |from: u32, to: u32| {
-        status(
-            &json!({"scaleIn": {"statefulSetUID": "set-1", "from": from, "to": to, "by": "", "at": ""}}),
-        )
-    };
+    let recorded = |first: u32, last: u32| scaled_in("set-1", first, last);
     let judge = |ordinal: u32, set: &StatefulSet, status: &QuorumDisruptionBudgetStatus| {
         let pod = serde_json::from_value(pod_json(ordinal, &json!({}))).unwrap();
         of_pod(
@@ -258,7 +254,7 @@ fn rule_3_a_scale_in_frees_recorded_ordinals_that_left_the_range() {
         )
     };
     let set_of = |replicas: u32| set(&json!({"spec": {"replicas": replicas}}));
-    let status = recorded(5, 3);
+    let status = recorded(3, 4);
     assert_eq!(judge(3, &set_of(3), &status), Some(Teardown::ScaleIn));
     assert_eq!(judge(4, &set_of(3), &status), Some(Teardown::ScaleIn));
     assert_eq!(judge(2, &set_of(3), &status), None, "inside of the range");
@@ -273,22 +269,22 @@ fn rule_3_a_scale_in_frees_recorded_ordinals_that_left_the_range() {
         "never part of what was admitted"
     );
     assert_eq!(
-        judge(3, &set_of(3), &recorded(5, 4)),
+        judge(3, &set_of(3), &recorded(4, 4)),
         None,
         "not so far down was admitted"
     );
-    let counted_from_10 = set(&json!({"spec": {"ordinals": {"start": 10}}}));
-    assert_eq!(
-        judge(13, &counted_from_10, &status),
-        Some(Teardown::ScaleIn)
-    );
-    assert_eq!(judge(12, &counted_from_10, &status), None);
-    let recreated =
-        json!({"scaleIn": {"statefulSetUID": "set-0", "from": 5, "to": 3, "by": "", "at": ""}});
-    assert_eq!(
-        judge(3, &set_of(3), &super::tearing_down::status(&recreated)),
-        None
-    );
+    let from = |start: u32| set(&json!({"spec": {"replicas": 3, "ordinals": {"start": start}}}));
+    assert_eq!(judge(2, &from(3), &status), None, "it was not admitted");
+    assert_eq!(judge(3, &from(2), &status), None, "moved back");
+    let below = recorded(0, 1);
+    assert_eq!(judge(1, &from(2), &below), Some(Teardown::ScaleIn));
+    assert_eq!(judge(3, &set_of(3), &scaled_in("set-0", 3, 4)), None);
+}
+
+/// The status with a scale-in on record that took these ordinals.
+fn scaled_in(uid: &str, first: u32, last: u32) -> QuorumDisruptionBudgetStatus {
+    let ordinals = json!([{"first": first, "last": last}]);
+    status(&json!({"scaleIn": {"statefulSetUID": uid, "ordinals": ordinals, "by": "", "at": ""}}))
 }
 
 #[test]

@@ -45,14 +45,19 @@ impl Ordinals {
     }
 }
 
-/// Whether an admitted scale-in lets a pod go: the pod at `index`, counted from the first ordinal
-/// of its StatefulSet, whose `spec.replicas` is now `replicas`. The scale-in took the indexes
-/// `taken`.
-pub fn scale_in_lets_go(taken: &Range<u32>, index: u32, replicas: u32) -> bool {
-    taken.contains(&index) && index >= replicas
+/// Whether an admitted scale-in, which took these ordinals, lets a pod go from a StatefulSet that
+/// now keeps pods for `kept`.
+pub fn scale_in_lets_go(taken: &[Range<u32>], Ordinal(ordinal): Ordinal, kept: Ordinals) -> bool {
+    taken.iter().any(|range| range.contains(&ordinal)) && !kept.range(0).contains(&ordinal)
 }
 
 impl Leaving {
+    /// The ordinals that leave as ranges, none of them empty, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> {
+        let ranges = [self.below.clone(), self.above.clone()];
+        ranges.into_iter().filter(|range| !range.is_empty())
+    }
+
     /// Whether no ordinal leaves.
     pub fn is_empty(&self) -> bool {
         self.below.is_empty() && self.above.is_empty()
@@ -107,11 +112,27 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_in_lets_those_go_that_it_took_and_that_are_not_back() {
-        assert!(scale_in_lets_go(&(3..5), 3, 3));
-        assert!(!scale_in_lets_go(&(3..5), 2, 3), "it stayed");
-        assert!(!scale_in_lets_go(&(3..5), 5, 3), "it came later");
-        assert!(!scale_in_lets_go(&(3..5), 3, 4), "it is back");
+    fn a_scale_in_lets_the_ordinals_go_that_it_took_and_that_are_not_back() {
+        let taken = [0..1, 3..5];
+        let kept = ordinals(1, 2);
+        for gone in [0, 3, 4] {
+            assert!(scale_in_lets_go(&taken, Ordinal(gone), kept), "{gone}");
+        }
+        assert!(!scale_in_lets_go(&taken, Ordinal(2), kept), "it stayed");
+        assert!(!scale_in_lets_go(&taken, Ordinal(5), kept), "it came later");
+        assert!(
+            !scale_in_lets_go(&taken, Ordinal(3), ordinals(1, 3)),
+            "it is back"
+        );
+    }
+
+    #[test]
+    fn the_ordinals_that_leave_at_either_end_are_ranges() {
+        let ranges = |from: Ordinals, to| from.leaving(to, 0).ranges().collect::<Vec<_>>();
+        assert_eq!(ranges(ordinals(1, 4), ordinals(2, 2)), [1..2, 4..5]);
+        assert_eq!(ranges(ordinals(0, 5), ordinals(0, 3)), [3..5]);
+        assert_eq!(ranges(ordinals(0, 3), ordinals(3, 3)), [0..3]);
+        assert_eq!(ranges(ordinals(0, 3), ordinals(0, 3)), []);
     }
 
     #[test]
