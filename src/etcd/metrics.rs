@@ -4,12 +4,15 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
+
 use super::lines::{Lines, value};
 use super::{Endpoint, Page, Prober};
 use crate::quorum::evidence::Unanswered;
 
 const DEFRAGMENTING: &str = "etcd_disk_defrag_inflight";
 const QUOTA: &str = "etcd_server_quota_backend_bytes";
+const STARTED: &str = "process_start_time_seconds";
 
 /// The metrics of a member that matter here. A metric that the member does not have is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +21,9 @@ pub struct MemberMetrics {
     pub defragmenting: Option<bool>,
     /// `etcd_server_quota_backend_bytes`.
     pub quota: Option<u64>,
+    /// The age of the process: from `process_start_time_seconds` to the date of the answer, so both
+    /// are of the member's own clock.
+    pub age: Option<Duration>,
 }
 
 impl Prober {
@@ -28,12 +34,23 @@ impl Prober {
         limit: Duration,
     ) -> Result<MemberMetrics, Unanswered> {
         let mut found = MemberMetrics::default();
-        let mut lines = Lines::new(|line: &str| found.take(line));
-        self.get(endpoint, Page::Metrics, limit, |part| lines.take(part))
-            .await?;
+        let mut started = None;
+        let mut lines = Lines::new(|line: &str| {
+            found.take(line);
+            started = value(line, STARTED).or(started);
+        });
+        let got = self.get(endpoint, Page::Metrics, limit, |part| lines.take(part));
+        let dated = got.await?;
         lines.end();
+        found.age = dated.zip(started).and_then(|(now, start)| age(now, start));
         Ok(found)
     }
+}
+
+/// The time from `start`, in seconds since 1970, until `now`.
+fn age(now: Timestamp, start: f64) -> Option<Duration> {
+    let start = Timestamp::from_duration(SignedDuration::try_from_secs_f64(start).ok()?).ok()?;
+    Duration::try_from(now.duration_since(start)).ok()
 }
 
 impl MemberMetrics {
@@ -67,12 +84,23 @@ mod tests {
         let expected = MemberMetrics {
             defragmenting: Some(true),
             quota: Some(2 << 30),
+            age: None,
         };
         assert_eq!(parse(page, page.len()), expected);
         for size in [1, 2, 7, 64] {
             assert_eq!(parse(page, size), expected, "in parts of {size} bytes");
         }
         assert_eq!(parse("up 1\n", 3), MemberMetrics::default());
+    }
+
+    #[test]
+    fn the_age_of_a_process_is_by_the_clock_of_its_node() {
+        let now = "2026-11-28T02:00:10Z".parse::<Timestamp>().unwrap();
+        let start = |seconds: f64| age(now, 1.795_831_2e9 + seconds);
+        assert_eq!(start(0.0), Some(Duration::from_secs(10)));
+        assert_eq!(start(9.5), Some(Duration::from_millis(500)));
+        assert_eq!(start(11.0), None, "it has not started yet");
+        assert_eq!(age(now, f64::NAN), None);
     }
 
     /// The metrics of a page that arrives in parts of so many bytes.

@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, StatusCode, header};
+use http::{HeaderMap, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822::DateTimeParser;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -46,14 +48,15 @@ impl Page {
 }
 
 impl Prober {
-    /// Gets a page, and hands its parts on as they come.
+    /// Gets a page, and hands its parts on as they come. Returns the date of the answer, by the
+    /// clock of whoever gave it, if it has one.
     pub async fn get(
         &self,
         endpoint: &Endpoint,
         page: Page,
         limit: Duration,
         take: impl FnMut(&[u8]) + Send,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<Option<Timestamp>, Unanswered> {
         let page = timeout(limit, Box::pin(self.page(endpoint, page.path(), take))).await;
         page.unwrap_or(Err(Unanswered::Deadline))
     }
@@ -63,7 +66,7 @@ impl Prober {
         endpoint: &Endpoint,
         path: &'static str,
         take: impl FnMut(&[u8]) + Send,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<Option<Timestamp>, Unanswered> {
         let stream = TcpStream::connect(&endpoint.address).await;
         let stream = ReadAfterHangup(stream.map_err(|error| failure::from_io(&error))?);
         let tls = endpoint.tls.as_deref();
@@ -98,7 +101,7 @@ async fn get<S>(
     address: &str,
     path: &'static str,
     mut take: impl FnMut(&[u8]) + Send,
-) -> Result<(), Unanswered>
+) -> Result<Option<Timestamp>, Unanswered>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -118,6 +121,7 @@ where
             let text = format!("{path} answers {}", answer.status());
             return Err(Unanswered::Other(text));
         }
+        let dated = date(answer.headers());
         let mut body = answer.into_body();
         let mut length = 0;
         while let Some(frame) = body.frame().await {
@@ -130,15 +134,29 @@ where
             }
             take(&part);
         }
-        Ok(())
+        Ok(dated)
     };
     let (answer, _) = tokio::join!(answer, connection);
     answer
 }
 
+fn date(headers: &HeaderMap) -> Option<Timestamp> {
+    let dated = headers.get(header::DATE)?.as_bytes();
+    DateTimeParser::new().parse_timestamp(dated).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_date_of_an_answer_is_read() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(date(&headers), None);
+        let text = "Sat, 28 Nov 2026 02:00:10 GMT";
+        headers.insert(header::DATE, text.parse().unwrap());
+        assert_eq!(date(&headers), "2026-11-28T02:00:10Z".parse().ok());
+    }
 
     #[test]
     fn the_host_of_an_address_has_no_brackets() {

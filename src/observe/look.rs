@@ -62,9 +62,9 @@ impl Observer {
     /// answered by `latest` counts as silent.
     pub async fn look(&self, page: &Page, latest: Instant) -> Result<Look, ObserveError> {
         let usual = self.time_limit(page)?;
-        let world = self.world(page, None, Kind::Delete, Find::Listed).await?;
+        let mut world = self.world(page, None, Kind::Delete, Find::Listed).await?;
         let mut round = self.ask(world.endpoints(), &usual, latest).await;
-        self.explain_silence(&world, &mut round, latest).await;
+        self.ask_for_metrics(&mut world, &mut round, latest).await;
         self.count(&round);
         let ages = self.ages(page, self.clock().instant());
         self.assemble(page, None, world, (round, ages)).await
@@ -158,7 +158,7 @@ impl Observer {
         } else {
             self.ask(world.endpoints(), &usual, latest).await
         };
-        self.explain_silence(&world, &mut round, latest).await;
+        self.ask_for_metrics(&mut world, &mut round, latest).await;
         self.count(&round);
         let ages = self.ages(page, self.clock().instant());
         let look = self
@@ -172,7 +172,7 @@ impl Observer {
     pub async fn watch(
         &self,
         page: &Page,
-        world: World,
+        mut world: World,
         prober: &Prober,
     ) -> Result<Look, ObserveError> {
         let usual = self.time_limit(page)?;
@@ -180,7 +180,7 @@ impl Observer {
         let latest = asked + AT_LEISURE;
         let round = prober.round_within(world.endpoints(), &usual, latest);
         let mut round = round.await;
-        self.explain_silence(&world, &mut round, latest).await;
+        self.ask_for_metrics(&mut world, &mut round, latest).await;
         // The stopwatches count from the beginning of one round to the beginning of the next.
         let ages = self.ages(page, asked);
         let look = self.assemble(page, None, world, (round, ages)).await?;
@@ -218,25 +218,29 @@ impl Observer {
         round
     }
 
-    /// Asks the members that have not answered in time whether they are defragmenting. Whoever
-    /// began that, such a member answers nothing else, and is known not to serve.
-    async fn explain_silence(&self, world: &World, round: &mut Round, latest: Instant) {
-        let is_silent = |probe: &&mut Probe| probe.status == Err(Unanswered::Deadline);
-        let asked = round
-            .probes
-            .iter_mut()
-            .filter(is_silent)
-            .map(|probe| async {
-                let Some(endpoint) = world.metrics_endpoint(&probe.target) else {
-                    return;
-                };
-                let left = latest.saturating_duration_since(self.clock().instant());
-                let metrics = self.prober().metrics(&endpoint, left.min(METRICS)).await;
-                if metrics.is_ok_and(|metrics| metrics.defragmenting == Some(true)) {
-                    probe.status = Err(Unanswered::Defragmenting);
-                }
-            });
-        Box::pin(join_all(asked)).await;
+    /// Asks members for what only their metrics say.
+    ///
+    /// - Those that have not answered in time: whether they are defragmenting. Whoever began that,
+    ///   such a member answers nothing else, and is known not to serve.
+    /// - Those that serve and are not Ready: how old their process is.
+    async fn ask_for_metrics(&self, world: &mut World, round: &mut Round, latest: Instant) {
+        let asked = round.probes.iter_mut().map(|probe| async {
+            let is_silent = probe.status == Err(Unanswered::Deadline);
+            let young = world.unready(&probe.target).filter(|_| probe.read.is_ok());
+            if !is_silent && young.is_none() {
+                return None;
+            }
+            let endpoint = world.metrics_endpoint(&probe.target)?;
+            let left = latest.saturating_duration_since(self.clock().instant());
+            let metrics = self.prober().metrics(&endpoint, left.min(METRICS)).await;
+            let metrics = metrics.ok()?;
+            if is_silent && metrics.defragmenting == Some(true) {
+                probe.status = Err(Unanswered::Defragmenting);
+            }
+            young.zip(metrics.age)
+        });
+        let ages = Box::pin(join_all(asked)).await;
+        world.learn_etcd_ages(ages.into_iter().flatten().collect());
     }
 
     fn count(&self, round: &Round) {

@@ -241,6 +241,7 @@ impl Observer {
                 leases: first.leases,
                 disruption_budgets: first.disruption_budgets,
                 sharing: first.sharing,
+                etcd_ages: BTreeMap::new(),
                 set_gone_for,
                 reach,
                 trust: self.sources.ledger.trust(page, self.sources.settle_time),

@@ -26,6 +26,7 @@ pub(super) fn facts(
         containers: containers::reported(pod),
         etcd_ready: containers::etcd_status(pod).is_some_and(|status| status.ready),
         up_for: None,
+        etcd_age: None,
         sidecar_failing: containers::sidecar_failing(pod),
         ready: is_ready(pod),
         revision: revision(pod),

@@ -10,7 +10,7 @@ use super::settings::Settings;
 use super::{Observer, World, containers, pods, sidecar};
 use crate::etcd::Endpoint;
 use crate::quorum::evidence::Target;
-use crate::quorum::{ClusterRef, PodName};
+use crate::quorum::{ClusterRef, PodName, PodUid};
 
 /// The schedule by which that sidecar defragments where no flag names another.
 const SIDECAR_SCHEDULE: &str = "0 0 */3 * *";
@@ -27,6 +27,13 @@ impl World {
 
     fn endpoint_at(&self, target: &Target) -> Option<&Endpoint> {
         self.endpoints().iter().find(|e| e.target == *target)
+    }
+
+    /// The UID of the pod with this endpoint, if it is not Ready.
+    pub(super) fn unready(&self, target: &Target) -> Option<PodUid> {
+        let mut pods = self.pods().iter();
+        let pod = pods.find(|pod| Target::Pod(pods::uid(pod)) == *target)?;
+        (!pods::is_ready(pod)).then(|| pods::uid(pod))
     }
 
     /// The endpoint of the metrics of a member in a pod: the URL that etcd's settings name, else

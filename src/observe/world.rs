@@ -14,7 +14,7 @@ use super::claims::ClaimReads;
 use super::observer::Find;
 use super::owner;
 use super::reach::Reach;
-use super::teardown::{self, Around, Owner};
+use super::teardown::{self, Around, Owner, first_ordinal};
 use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
 use crate::api::{OwnerStatus, StatefulSetStatus, names};
 use crate::etcd::Endpoint;
@@ -23,7 +23,7 @@ use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
     Circumstances, ClusterRef, EvictionBudget, Grace, Kind, MemberId, Observation, Override,
-    PodName, Policy, Scope, Snapshot, Switch, Trust,
+    PodName, PodUid, Policy, Scope, Snapshot, Switch, Trust,
 };
 
 /// A cluster as the API server shows it.
@@ -48,6 +48,8 @@ pub(super) struct Objects {
     pub(super) claims: ClaimReads,
     /// The nodes that make a difference. Any other counts as unread.
     pub(super) nodes: BTreeMap<String, Node>,
+    /// The ages of etcd's processes, by their own word. Only some are asked.
+    pub(super) etcd_ages: BTreeMap<PodUid, Duration>,
     pub(super) leases: Vec<Lease>,
     pub(super) disruption_budgets: Vec<PodDisruptionBudget>,
     /// The other clusters that report the same etcd. `None` if they have not been looked for.
@@ -155,6 +157,11 @@ impl World {
         self.objects.nodes.extend(nodes);
     }
 
+    /// Takes in the ages of etcd's processes.
+    pub(super) fn learn_etcd_ages(&mut self, ages: BTreeMap<PodUid, Duration>) {
+        self.objects.etcd_ages = ages;
+    }
+
     pub(super) fn claim_reads(&self) -> &ClaimReads {
         &self.objects.claims
     }
@@ -253,6 +260,11 @@ impl World {
             pods: self.facts(page),
             recorded_pods: page.recorded_pods(),
             recorded_externals: page.recorded_externals(),
+            first_ordinal: self
+                .objects
+                .set
+                .as_ref()
+                .map_or(0, |set| first_ordinal(set).0),
             recorded_cluster: page.cluster_id(),
             round,
         }
@@ -270,9 +282,9 @@ impl World {
         StatusUpdate {
             // Without a StatefulSet the desired number is unknown, so the recorded one stays.
             expected: set.and(snapshot).map(|snapshot| snapshot.expected),
-            // The recorded id is what a doubtful list is compared with, so it stays meanwhile.
+            // The recorded id is what a doubtful cluster is compared with, so it stays meanwhile.
             cluster_id: snapshot
-                .filter(|snapshot| snapshot.unproven_voters == 0)
+                .filter(|snapshot| !snapshot.is_cluster_in_doubt)
                 .and_then(|snapshot| snapshot.cluster_id),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
             stateful_set: set.and_then(remembered),
@@ -280,6 +292,9 @@ impl World {
             unfinished_deletes: set
                 .filter(|_| !self.may_lack_pods())
                 .and_then(|set| teardown::unfinished(set, &self.objects.pods)),
+            ordinals_here: set
+                .filter(|_| !self.may_lack_pods())
+                .map(|set| teardown::ordinals_here(set, &self.objects.pods)),
             selector: self.objects.selector.clone(),
             trust: Some(self.objects.trust),
             scale_out_settled: self.objects.scale_out_for.is_some_and(|age| age >= grace),
@@ -296,8 +311,11 @@ impl World {
     fn facts_of(&self, page: &Page, pod: &PodObject) -> Pod {
         let node = nodes::of_pod(pod, &self.objects.nodes);
         let role = lease::role_of(&belonging::name(pod), &self.objects.leases);
+        let up_for = containers::up_for(pod, self.objects.now);
+        let etcd_age = self.objects.etcd_ages.get(&pods::uid(pod)).copied();
         Pod {
-            up_for: containers::up_for(pod, self.objects.now),
+            up_for,
+            etcd_age: etcd_age.or(up_for),
             ..pods::facts(pod, node, role, Some(page))
         }
     }

@@ -76,6 +76,32 @@ async fn a_serving_member_whose_readiness_probe_is_broken_still_counts() -> Resu
     world.close().await
 }
 
+/// Some scripts run etcd, end it and run it again before the pod becomes Ready.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_has_just_started_counts_when_it_is_ready_or_runs_for_a_while() -> Result<()> {
+    let world = World::new("just-started").await?;
+    let broken = faults::fail_readiness(&world.sandbox, "etcd-2")?;
+    eventually(SOON, "etcd-2 is not Ready", || async {
+        ensure!(!world.etcd.is_ready("etcd-2").await?, "it still is");
+        anyhow::Ok(())
+    })
+    .await?;
+    PodFaults::of(&world.sandbox, "etcd-2").await?.kill()?;
+    eventually(SOON, "etcd-0 waits for the end of the start", || async {
+        let (code, message) = refusal(world.delete("etcd-0").await)?;
+        ensure!(
+            code == 429 && message.contains("etcd-2 (it has just started"),
+            "{code}: {message}"
+        );
+        Ok(())
+    })
+    .await?;
+    world.etcd.serves("etcd-2", SOON).await?;
+    eventually(SOON, "etcd-0 may go", || world.delete("etcd-0")).await?;
+    broken.mend();
+    world.close().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_budget_that_asks_for_readiness_judges_by_it_and_says_that_this_is_weaker() -> Result<()>
 {

@@ -77,7 +77,12 @@ async fn a_full_member_is_defragmented_and_its_alarm_disarmed(version: Version) 
     let expected = MemberMetrics {
         defragmenting: Some(false),
         quota: Some(QUOTA),
+        age: metrics.age,
     };
+    ensure!(
+        metrics.age.is_some_and(|age| age < PATIENCE * 6),
+        "{metrics:?}"
+    );
     ensure!(metrics == expected, "{metrics:?}");
     let admin = Admin::new(Connections::new(Clock::system()));
     admin.defragment(endpoint).await?;

@@ -34,6 +34,8 @@ pub struct Pod {
     /// The time since etcd's container started, if it runs. A rollout sees by it whether a process
     /// lasts; no rule on quorum reads it.
     pub up_for: Option<Duration>,
+    /// The age of etcd's process. Where that is not known, the time since its container started.
+    pub etcd_age: Option<Duration>,
     /// Whether a container other than etcd's is reported as not ready. Only the order of a rollout
     /// depends on it.
     pub sidecar_failing: bool,

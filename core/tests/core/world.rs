@@ -194,6 +194,7 @@ impl World {
                     voters.filter(|m| matches!(m.listed, Listed::Voter | Listed::Unstarted));
                 u32::try_from(voters.count()).unwrap() + self.removed_externals
             },
+            first_ordinal: 0,
             recorded_cluster: Some(CLUSTER),
             pods: self.members.iter().filter_map(|m| m.pod.clone()).collect(),
             round: Round {
@@ -322,6 +323,7 @@ impl Inhabitant {
                 containers: Containers::Running,
                 etcd_ready: true,
                 up_for: None,
+                etcd_age: Some(Duration::from_hours(1)),
                 sidecar_failing: false,
                 ready: true,
                 revision: Some("new".into()),

@@ -244,6 +244,9 @@ fn of_pod(member: &mut Inhabitant, words: &[&str]) -> Option<()> {
             pod.ready = false;
             pod.etcd_ready = false;
         }),
+        ["just", "started"] => {
+            member.pod_mut(|pod| pod.etcd_age = Some(Duration::from_secs(9)));
+        }
         ["etcd", "unready"] => member.pod_mut(|pod| pod.etcd_ready = false),
         ["pod", "unready"] => member.pod_mut(|pod| pod.ready = false),
         ["node", "not", "ready"] => member.pod_mut(|pod| pod.node = Node::NotReady),
