@@ -250,9 +250,16 @@ impl ReportFacts<'_> {
             text.push_str(&idle.join(", "));
         }
         let nobody_answered = !voters().any(|m| !matches!(m.condition, Condition::Unknown(_)));
+        // Those that refuse by a way that is not proven may serve all the same.
+        let doubted = voters().filter(|m| {
+            let why = m.condition.why();
+            matches!(why, Some(Why::RefusesAsAllDo | Why::RefusesThoughReady))
+        });
+        let doubted = u32::try_from(doubted.count()).unwrap_or(u32::MAX);
+        let may_be_sound = nobody_answered || serving.saturating_add(doubted) >= *majority;
         let (is, reason) = if self.snapshot.quorum_lost {
             (Is::False, "QuorumLost")
-        } else if tolerance.headroom() < 0 && nobody_answered {
+        } else if tolerance.headroom() < 0 && may_be_sound {
             (Is::Unknown, "NoEvidence")
         } else if tolerance.headroom() < 0 {
             (Is::False, "BelowMajority")
@@ -278,6 +285,13 @@ impl ReportFacts<'_> {
                 Is::Unknown,
                 "NoEvidence",
                 "no member said which etcd cluster it belongs to".into(),
+            ),
+            (None, [id]) if self.snapshot.is_cluster_in_doubt => (
+                Is::False,
+                "SeveralClusterIDs",
+                format!(
+                    "the members that answer belong to the etcd cluster {id}, which is not the recorded one, and no majority confirms it"
+                ),
             ),
             (None, [id]) => (
                 Is::True,

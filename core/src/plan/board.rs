@@ -59,7 +59,8 @@ impl<'a> Board<'a> {
     }
 
     /// The number of unavailable members and its limit. `aside`, the next one to go, is not
-    /// counted. Pods beyond the target ordinals are counted if they have a grant.
+    /// counted. Pods beyond the target ordinals are counted if they have a grant, unless they are
+    /// those of members that have left: nobody waits for them.
     pub(super) fn out(&self, aside: Option<&PodName>) -> Unavailability {
         let here = self
             .slots
@@ -68,7 +69,8 @@ impl<'a> Board<'a> {
         let elsewhere = self
             .grants
             .iter()
-            .filter(|(pod, _)| self.slots.iter().all(|slot| slot.name != **pod));
+            .filter(|(pod, _)| self.slots.iter().all(|slot| slot.name != **pod))
+            .filter(|(pod, _)| !self.snapshot.has_left(pod));
         let limit = self
             .desired
             .max_unavailable

@@ -11,7 +11,7 @@ use super::slot::{Granted, Revision, Slot};
 use super::state::State;
 use super::step::{Action, Because, Step};
 use super::waiting::WaitingOn;
-use crate::quorum::{Grants, Permitted};
+use crate::quorum::{Grants, Permitted, Why};
 
 /// The run time after which a process is taken not to crash again and again.
 const LASTS_AFTER: Duration = Duration::from_secs(20);
@@ -159,7 +159,11 @@ impl Board<'_> {
 /// Whether the process has been running for a while.
 fn lasts(slot: &Slot<'_>) -> bool {
     let up_for = slot.pod.and_then(|pod| pod.up_for);
-    !slot.state.is_down() && slot.state != State::Terminating && up_for >= Some(LASTS_AFTER)
+    let is_out = match &slot.state {
+        State::Terminating | State::Unknown(Why::RefusesAsAllDo) => true,
+        state => state.is_down(),
+    };
+    !is_out && up_for >= Some(LASTS_AFTER)
 }
 
 /// The grants as they will be once this step has its grant.

@@ -102,6 +102,7 @@ impl State {
                     | Why::NoPod
                     | Why::Elsewhere
                     | Why::RefusesThoughReady
+                    | Why::RefusesAsAllDo
                     | Why::Silent(
                         Unanswered::NoAddress
                             | Unanswered::Refused

@@ -71,6 +71,12 @@ impl<'a> Answers<'a> {
         self.pods.get(uid)
     }
 
+    /// The statuses that pods gave, each of exactly one member.
+    pub(super) fn by_pods(&self) -> impl Iterator<Item = (&'a PodUid, &Heard<'a>)> {
+        let pods = self.pods.iter();
+        pods.filter_map(|(uid, answer)| Some((*uid, answer.heard()?)))
+    }
+
     /// The answer from the client URL of a member without a pod.
     pub(super) fn of_external(&self, id: MemberId) -> Option<&MemberAnswer<'a>> {
         self.external.get(&id)

@@ -4,22 +4,26 @@
 //! match pods with members, and work out the condition of each member.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::agreement;
 use super::answers::{Answers, MemberAnswer};
 use super::condition::{self, Condition, Consensus};
 use super::evidence::{ListedMember, Status, Unanswered};
 use super::expected_voters::count;
-use super::id::{MemberId, PodName};
+use super::id::{ClusterId, MemberId, PodName};
 use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
 use super::pod::Pod;
 use super::policy::EvidenceMode;
-use super::process::{self, ProcessState, Silence};
+use super::process::{self, ProcessState, Refusal, Silence};
 use super::readiness;
 use super::snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 use super::tolerance::is_lost;
 use super::why::Why;
+
+/// The age from which etcd's process is taken to go on, also where its pod is not Ready.
+const LASTS_AFTER: Duration = Duration::from_secs(10);
 
 impl Snapshot {
     /// Works out the state of a cluster from what was observed. The order of pods, probes and
@@ -70,6 +74,7 @@ impl Snapshot {
             expected: o.expected.observe(0, o.replicas),
             formed,
             recorded_externals: o.recorded_externals,
+            first_ordinal: o.first_ordinal,
             scaled_out_for: o.scaled_out_for,
             quorum_lost_for: o.quorum_lost_for,
             learners_stuck_for: o.learners_stuck_for.clone(),
@@ -78,6 +83,7 @@ impl Snapshot {
             leader: None,
             term: None,
             membership: Membership::Unread,
+            is_cluster_in_doubt: false,
             unproven_voters: 0,
             members: Vec::new(),
             accused: BTreeSet::new(),
@@ -92,6 +98,9 @@ impl Snapshot {
         let answers = Answers::sort(&pods, &observation.round);
         let externals = self.recorded_externals;
         let replicas = self.replicas.saturating_add(externals);
+        let agreed = agreement::cluster(&answers).map(|agreed| agreed.on);
+        let is_recorded = agreed.is_some() && agreed == observation.recorded_cluster;
+        let is_another = agreed.is_some() && observation.recorded_cluster.is_some() && !is_recorded;
         // At most `spec.replicas` voters are expected, which may leave external voters out. Those
         // are added to the pods: a pod that started a cluster of its own must not look like the
         // majority. After a scale-in none may be expected yet, and `spec.replicas` takes their
@@ -102,6 +111,13 @@ impl Snapshot {
         };
         let here = expected.min(count(pods.len()));
         let known = self.expected.voters.max(here.saturating_add(externals));
+        // Members of another cluster than the recorded one have to be the majority of all that the
+        // StatefulSet asks for, also where no voters are expected yet.
+        let known = if is_another {
+            known.max(replicas)
+        } else {
+            known
+        };
         let consensus = Consensus::of(&answers, self.policy.lag_bound, |list| {
             list.map_or(replicas, List::voters).max(known)
         });
@@ -116,11 +132,11 @@ impl Snapshot {
         self.leader = consensus.leadership.map(|agreed| agreed.on.0);
         self.term = consensus.leadership.map(|agreed| agreed.on.1);
         self.membership = List::membership(consensus.list.as_ref());
-        let is_recorded =
-            self.cluster_id.is_some() && self.cluster_id == observation.recorded_cluster;
         let names_externals = listed_externals(&mapping, &consensus) >= externals;
-        let is_proven = is_recorded || names_externals || consensus.is_backed();
-        if consensus.list.is_some() && !is_proven {
+        let is_first = observation.recorded_cluster.is_none() && names_externals;
+        let is_proven = is_recorded || is_first || consensus.is_backed();
+        self.is_cluster_in_doubt = self.cluster_id.is_some() && !is_proven;
+        if consensus.list.is_some() && self.is_cluster_in_doubt {
             self.unproven_voters = known;
         }
         if let Membership::Confirmed { voters } = self.membership {
@@ -134,6 +150,8 @@ impl Snapshot {
             answers: &answers,
             mapping: &mapping,
             consensus: &consensus,
+            has_worked: self.formed || self.expected.voters > 0,
+            recorded_cluster: observation.recorded_cluster,
         };
         self.members = sources.members(&pods, &self.not_members);
         self.quorum_lost = is_lost(&self.members, self.electorate(&self.members));
@@ -175,6 +193,9 @@ struct MemberSources<'a, 'b> {
     answers: &'b Answers<'a>,
     mapping: &'b Mapping,
     consensus: &'b Consensus<'a>,
+    /// Whether the cluster is known to have worked once.
+    has_worked: bool,
+    recorded_cluster: Option<ClusterId>,
 }
 
 impl MemberSources<'_, '_> {
@@ -200,12 +221,18 @@ impl MemberSources<'_, '_> {
         let role = self.role(identity, status);
         let condition = if pod.terminating {
             Condition::Failing(Why::Terminating)
-        } else if matches!(answer, MemberAnswer::Silent(Unanswered::Refused))
-            && process::is_called_ready(pod)
+        } else if let MemberAnswer::Silent(Unanswered::Refused) = answer
+            && let Some(doubt) = self.doubt_of_refusal(pod)
         {
-            Condition::Unknown(Why::RefusesThoughReady)
+            Condition::Unknown(doubt)
         } else {
-            as_role(role, condition::of_answer(answer, self.consensus))
+            let condition = as_role(role, condition::of_answer(answer, self.consensus));
+            match condition {
+                Condition::Serving if is_starting_still(pod) => {
+                    Condition::Unknown(Why::JustStarted)
+                }
+                condition => condition,
+            }
         };
         Member {
             id,
@@ -221,6 +248,36 @@ impl MemberSources<'_, '_> {
             pod_name: Some(pod.name.clone()),
             pod: Some(MemberPod::of(pod)),
         }
+    }
+
+    /// The reason not to believe that nothing listens in a pod which refused the connection, if
+    /// there is one.
+    ///
+    /// All pods are asked by the same way: the same port, the same certificates, the same network
+    /// policies. Where another one answers, the way works, so the process itself refuses. Where
+    /// nobody answers, the way may be at fault: an earlier answer proves nothing, because a policy
+    /// may be newer. A cluster that never worked is repaired all the same: it has no quorum to
+    /// lose.
+    fn doubt_of_refusal(&self, pod: &Pod) -> Option<Why> {
+        if process::is_called_ready(pod) {
+            return Some(Why::RefusesThoughReady);
+        }
+        let is_believed =
+            !self.has_worked || process::is_called_down(pod) || self.another_answers(pod);
+        (!is_believed).then_some(Why::RefusesAsAllDo)
+    }
+
+    /// Whether another pod gave a status of this cluster.
+    fn another_answers(&self, pod: &Pod) -> bool {
+        let agreed = self.consensus.cluster.map(|agreed| agreed.on);
+        let recorded = self
+            .recorded_cluster
+            .filter(|_| !self.consensus.is_backed());
+        let cluster = recorded.or(agreed);
+        self.answers
+            .by_pods()
+            .filter(|(uid, _)| **uid != pod.uid)
+            .any(|(_, heard)| Some(heard.status.cluster_id) == cluster)
     }
 
     /// The listed members without a pod. `doubtful` says that some pod could not be matched with a
@@ -256,6 +313,10 @@ impl MemberSources<'_, '_> {
         let condition = match answer.map(|answer| condition::of_answer(answer, self.consensus)) {
             Some(Condition::Serving) if pod_name.is_some() => Condition::Unknown(Why::NoPod),
             Some(Condition::Serving) if doubtful => Condition::Unknown(Why::MayBeAPod),
+            // No other member is asked by this way, so nothing ever proves it.
+            Some(Condition::Failing(Why::Silent(Unanswered::Refused))) => {
+                Condition::Unknown(Why::RefusesAsAllDo)
+            }
             Some(condition) => as_role(role, condition),
             None if unstarted && self.consensus.confirmed_list().is_some() => {
                 Condition::Failing(Why::Unstarted)
@@ -319,7 +380,11 @@ impl MemberSources<'_, '_> {
                 process::of_silent(pod, Silence::Unproven)
             }
             MemberAnswer::Silent(unanswered) => {
-                process::of_silent(pod, Silence::of(unanswered, pod))
+                let refusal = match self.doubt_of_refusal(pod) {
+                    Some(_) => Refusal::Doubted,
+                    None => Refusal::Believed,
+                };
+                process::of_silent(pod, Silence::of(unanswered, pod, refusal))
             }
         }
     }
@@ -332,6 +397,12 @@ impl MemberSources<'_, '_> {
         let agreed = self.consensus.cluster.map(|agreed| agreed.on);
         self.consensus.is_backed() && agreed != Some(status.cluster_id)
     }
+}
+
+/// Whether etcd may be ended and run again by a script that starts it in phases. Then the member
+/// would serve now, and not a moment later.
+fn is_starting_still(pod: &Pod) -> bool {
+    !pod.ready && pod.etcd_age.is_none_or(|age| age < LASTS_AFTER)
 }
 
 /// Makes a condition fit the role in the member list: a voter cannot be Learning, and a learner
@@ -356,8 +427,8 @@ fn sizes(status: &Status) -> Sizes {
 mod tests {
     use super::*;
     use crate::quorum::evidence::Probe;
-    use crate::quorum::example;
-    use crate::quorum::id::ClusterId;
+    use crate::quorum::stateful_set::{Listed, Ordinals};
+    use crate::quorum::{Actor, ClaimDeletion, Grants, Verdict, decide_claim, example};
 
     /// The pods of three members whose nodes are in question, after this change.
     fn in_question(change: impl FnOnce(&mut Observation)) -> Vec<PodName> {
@@ -427,6 +498,80 @@ mod tests {
         };
         assert_eq!(alone(0), (0, 2), "the list is that of a majority");
         assert_eq!(alone(1), (4, 0));
+    }
+
+    /// A member of the cluster on record that began a cluster of its own, beside a silent one and
+    /// one without a pod.
+    fn impostor(expected: u32) -> Observation {
+        let mut o = example::healthy("etcd", 3);
+        o.expected.voters = expected;
+        o.formed = true;
+        o.recorded_cluster = Some(ClusterId(1));
+        o.recorded_pods = (0..3)
+            .map(|n| (MemberId(n + 1), PodName::new(format!("etcd-{n}"))))
+            .collect();
+        o.pods.truncate(2);
+        o.round.probes.truncate(2);
+        let [own, silent] = o.round.probes.as_mut_slice() else {
+            panic!("two are asked")
+        };
+        let status = own.status.as_mut().unwrap();
+        status.cluster_id = ClusterId(99);
+        (status.member_id, status.leader) = (MemberId(77), Some(MemberId(77)));
+        own.members = Ok(vec![listed(77, "etcd-0", false)]);
+        *silent = Probe::unanswered(silent.target.clone(), Unanswered::Deadline);
+        o
+    }
+
+    #[test]
+    fn a_cluster_of_its_own_proves_nobody_out_of_the_one_on_record() {
+        for expected in [3, 0] {
+            let snapshot = Snapshot::assemble(&impostor(expected));
+            assert!(snapshot.is_cluster_in_doubt);
+            assert!(!snapshot.has_proven_list());
+            assert_eq!(snapshot.not_members, []);
+            assert_eq!(
+                snapshot.voters(&Grants::default(), None),
+                3,
+                "of {expected}"
+            );
+            for n in 0..3 {
+                let name = PodName::new(format!("etcd-{n}"));
+                assert!(!snapshot.is_no_member(&name), "{name}");
+                let deletion = ClaimDeletion {
+                    claim: format!("data-{name}"),
+                    member: Some(name),
+                    terminating: false,
+                    other_uid: false,
+                    actor: Actor::Stranger,
+                };
+                let verdict = decide_claim(&snapshot, &Grants::default(), &deletion);
+                assert!(!matches!(verdict, Verdict::Allow(_)), "{verdict:?}");
+            }
+            let ordinals = |count| Ordinals { start: None, count };
+            let leaving = ordinals(3).leaving(ordinals(2), 0);
+            let listed = Listed::among(&leaving, &snapshot);
+            assert!(matches!(listed, Listed::Unknown { .. }), "{listed:?}");
+        }
+    }
+
+    #[test]
+    fn the_cluster_of_a_majority_takes_the_place_of_the_one_on_record() {
+        let mut o = example::healthy("etcd", 3);
+        o.recorded_cluster = Some(ClusterId(7));
+        let doubted = |o: &Observation| Snapshot::assemble(o).is_cluster_in_doubt;
+        assert!(!doubted(&o), "all three are in it");
+        silence(&mut o, 2);
+        assert!(!doubted(&o), "two of three are in it");
+        silence(&mut o, 1);
+        assert!(doubted(&o));
+        o.recorded_cluster = None;
+        assert!(!doubted(&o), "it is the first that is seen");
+    }
+
+    fn silence(observation: &mut Observation, n: usize) {
+        let probe = &mut observation.round.probes[n];
+        *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
     }
 
     #[test]

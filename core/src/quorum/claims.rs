@@ -71,7 +71,7 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
     let Some(member) = &deletion.member else {
         return waived(Waiver::Foreign);
     };
-    if is_no_member(snapshot, member) {
+    if snapshot.is_no_member(member) {
         return Verdict::Allow(Permission::Grant(Basis::NotAMember));
     }
     let is_own_step = deletion.actor == Actor::Gate && grants.permit_replacement(member);
@@ -181,14 +181,6 @@ fn keeping_data(snapshot: &Snapshot, grants: &Grants, disruption: &Disruption) -
     )))
 }
 
-/// Whether the pod is proven not to be a member's, or a confirmed list has no member that belongs
-/// in a pod of this name.
-fn is_no_member(snapshot: &Snapshot, pod: &PodName) -> bool {
-    let known = |member: &Member| member.pod_name() == Some(pod);
-    let is_unlisted = snapshot.has_proven_list() && !snapshot.members.iter().any(known);
-    snapshot.not_members.contains(pod) || is_unlisted
-}
-
 /// The disruption that the replacement of a member is. It belongs to the member, so it holds for
 /// whatever pod there is.
 pub fn replacement(snapshot: &Snapshot, member: &PodName, actor: Actor) -> Disruption {
@@ -248,8 +240,8 @@ pub fn progress_of_claim(
 }
 
 /// The progress of a [`super::Permitted::Replace`] that somebody else asked for, by all claims of
-/// the member, where no volume is recorded. A pod that is no member's never comes back, so only the
-/// request for it is waited for.
+/// the member, where no volume is recorded. A member that has left never comes back, so only the
+/// request for its data is waited for.
 pub fn progress_of_claims(
     snapshot: &Snapshot,
     member: &PodName,
@@ -263,7 +255,7 @@ pub fn progress_of_claims(
     };
     let serves = snapshot.member(member).is_some_and(Member::serves_quorum);
     let is_back = serves && !claims.contains(&ClaimState::Gone);
-    if !claims.iter().any(terminates) && (is_back || is_no_member(snapshot, member)) {
+    if !claims.iter().any(terminates) && (is_back || snapshot.has_left(member)) {
         Replacement::Stands
     } else {
         Replacement::Underway

@@ -38,22 +38,32 @@ impl ProcessState {
 /// The proof that a missing status gives, apart from the node's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// The connection was refused: nothing listens at the pod's address.
+    /// The connection was refused, and that is believed: nothing listens at the pod's address.
     Refused,
     /// The pod has no address, or nobody may connect (`evidence: Readiness`). The node's report is
     /// taken alone.
     NoAddress,
-    /// A timeout or another failure, which proves nothing.
+    /// A timeout, another failure, or a refusal that is not believed. Each proves nothing.
     Unproven,
+}
+
+/// Whether the refusal of a connection is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// The process itself refuses: nothing listens.
+    Believed,
+    /// Something on the way may refuse, and the process may well serve.
+    Doubted,
 }
 
 impl Silence {
     /// The proof in a missing status of `pod`.
-    pub(super) fn of(unanswered: &Unanswered, pod: &Pod) -> Self {
+    pub(super) fn of(unanswered: &Unanswered, pod: &Pod, refusal: Refusal) -> Self {
         match unanswered {
             _ if !pod.has_address => Self::NoAddress,
-            Unanswered::Refused => Self::Refused,
-            Unanswered::NoAddress
+            Unanswered::Refused if refusal == Refusal::Believed => Self::Refused,
+            Unanswered::Refused
+            | Unanswered::NoAddress
             | Unanswered::Deadline
             | Unanswered::Defragmenting
             | Unanswered::Tls(_)
@@ -76,6 +86,16 @@ pub(super) fn is_called_ready(pod: &Pod) -> bool {
     pod.node == Node::Ready && pod.containers == Containers::Running && pod.etcd_ready
 }
 
+/// Whether the Kubernetes API alone says that etcd does not run in this pod. A refusal adds nothing
+/// to that, so the way by which it came makes no difference.
+pub(super) fn is_called_down(pod: &Pod) -> bool {
+    match pod.node {
+        Node::Gone | Node::OutOfService | Node::Unscheduled => true,
+        Node::NotReady | Node::Unread => false,
+        Node::Ready => !matches!(pod.containers, Containers::Running | Containers::Unreported),
+    }
+}
+
 /// The state of the process in a pod that gave no status.
 pub(super) fn of_silent(pod: &Pod, silence: Silence) -> ProcessState {
     match pod.node {
@@ -96,7 +116,7 @@ fn reported(pod: &Pod, silence: Silence) -> ProcessState {
             ProcessState::Dead
         }
         (Containers::Creating, Silence::Refused | Silence::NoAddress) => ProcessState::Starting,
-        (Containers::Running, Silence::Refused) if !is_called_ready(pod) => ProcessState::Starting,
+        (Containers::Running, Silence::Refused) => ProcessState::Starting,
         (Containers::EtcdFailed { .. } | Containers::Creating, Silence::Unproven)
         | (Containers::Running | Containers::Unreported, _) => ProcessState::Alive,
     }

@@ -8,10 +8,10 @@ use super::circumstances::Circumstances;
 use super::condition::Condition;
 use super::evidence::{AlarmKind, Round};
 use super::expected_voters::ExpectedVoters;
-use super::id::{ClusterId, ClusterRef, MemberId, PodName, PodUid};
+use super::id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 use super::membership::Membership;
 use super::pod::Pod;
-use super::policy::Policy;
+use super::policy::{EvidenceMode, Policy};
 use super::process::ProcessState;
 
 /// The input of one decision: facts read from the Kubernetes API, answers of etcd, and the budget's
@@ -53,6 +53,8 @@ pub struct Observation {
     /// The number of external voters in the budget's record. It counts while no member gives a
     /// member list of the cluster on record.
     pub recorded_externals: u32,
+    /// `spec.ordinals.start` of the StatefulSet: the ordinal of its first pod.
+    pub first_ordinal: u32,
     /// The etcd cluster id in the budget's record.
     pub recorded_cluster: Option<ClusterId>,
     /// The answers of etcd. Empty with [`super::policy::EvidenceMode::Readiness`].
@@ -77,6 +79,7 @@ impl Observation {
             pods: Vec::new(),
             recorded_pods: BTreeMap::new(),
             recorded_externals: 0,
+            first_ordinal: 0,
             recorded_cluster: None,
             round: Round::default(),
         }
@@ -120,6 +123,8 @@ pub struct Snapshot {
     pub formed: bool,
     /// See [`Observation::recorded_externals`].
     pub recorded_externals: u32,
+    /// See [`Observation::first_ordinal`].
+    pub first_ordinal: u32,
     /// See [`Observation::scaled_out_for`].
     pub scaled_out_for: Option<Duration>,
     /// See [`Observation::quorum_lost_for`].
@@ -136,10 +141,13 @@ pub struct Snapshot {
     pub term: Option<u64>,
     /// The number of voters in etcd's member list, and how reliable the list is.
     pub membership: Membership,
+    /// Whether the members that answer may have started a cluster of their own: the id of their
+    /// cluster is not the recorded one, and no majority of the known voters is in it. The first
+    /// cluster that is seen is not doubted, unless its list leaves external voters out. The recorded
+    /// id is kept meanwhile.
+    pub is_cluster_in_doubt: bool,
     /// The number of voters on record, external ones included, where the member list may be that of
-    /// another cluster; 0 otherwise. That is so where the cluster has another id than the recorded
-    /// one, its list leaves external voters out, and no majority of the voters on record is known
-    /// to be in it. Pods that started a cluster of their own give such a list.
+    /// another cluster ([`Snapshot::is_cluster_in_doubt`]); 0 otherwise.
     pub unproven_voters: u32,
     /// The members. Those with pods come first; each part is sorted by name.
     pub members: Vec<Member>,
@@ -260,6 +268,25 @@ impl Snapshot {
     pub fn has_all_members_here(&self) -> bool {
         let confirmed = matches!(self.membership, Membership::Confirmed { .. });
         confirmed && self.members.iter().all(|member| member.pod.is_some())
+    }
+
+    /// Whether the pod is proven not to be a member's, or a proven list has no member that belongs in
+    /// a pod of this name.
+    pub fn is_no_member(&self, pod: &PodName) -> bool {
+        let known = |member: &Member| member.pod_name() == Some(pod);
+        let is_unlisted = self.has_proven_list() && !self.members.iter().any(known);
+        self.not_members.contains(pod) || is_unlisted
+    }
+
+    /// Whether no member comes back into a pod of this name: there is none, or etcd is not asked,
+    /// and the pod's ordinal has left the StatefulSet by a scale-in. (Hibernation is none: the
+    /// members are to come back.)
+    pub fn has_left(&self, pod: &PodName) -> bool {
+        let kept = self.first_ordinal..self.first_ordinal.saturating_add(self.replicas);
+        let is_beyond = Ordinal::of(pod).is_some_and(|ordinal| !kept.contains(&ordinal.0));
+        let is_unasked = self.policy.evidence == EvidenceMode::Readiness;
+        let is_gone = !kept.is_empty() && is_beyond && self.pod(pod).is_none();
+        self.is_no_member(pod) || (is_unasked && is_gone)
     }
 
     /// Whether some voter has just proved a quorum. By the other answers, which may be newer,

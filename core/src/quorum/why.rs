@@ -17,6 +17,10 @@ pub enum Why {
     /// the kubelet asks a wrong port or is kept from the member.
     #[display("it refused the connection although its kubelet calls it ready")]
     RefusesThoughReady,
+    /// The member refused the connection, and no other member answers by the same way. A network
+    /// policy or a wrong port refuses in the same manner, while the member serves.
+    #[display("it refused the connection, which proves nothing while no other member answers")]
+    RefusesAsAllDo,
     /// Other pods answer with the same member id (a reused address). Nobody can tell whose answer
     /// it was.
     #[display("it answers as member {id}, and so does {}", list(with))]
@@ -92,6 +96,10 @@ pub enum Why {
     /// The answer from the member's client URL may be that of a pod which could not be identified.
     #[display("it answers, but may be one of the pods that did not say who they are")]
     MayBeAPod,
+    /// The member serves, its pod is not Ready, and its process is so young that it may be the first
+    /// phase of a start: some scripts run etcd, end it, and run it again.
+    #[display("it has just started, and its pod is not ready yet")]
+    JustStarted,
     /// The pod is not ready (`evidence: Readiness`).
     #[display("its pod is not ready")]
     NotReady,

@@ -150,6 +150,33 @@ proptest! {
         );
     }
 
+    /// A network policy rejects the gate from all members of a cluster that worked, while their
+    /// readiness fails for another reason.
+    #[test]
+    fn where_nobody_answers_no_refusal_lets_a_running_member_go(
+        cluster in clusters::any(),
+        granted in prop::collection::vec(any::<Index>(), 0..3),
+        target in any::<Index>(),
+        kind in kinds(),
+    ) {
+        let mut observation = cluster.world().observation();
+        for pod in &mut observation.pods {
+            (pod.etcd_ready, pod.ready) = (false, false);
+        }
+        for probe in &mut observation.round.probes {
+            *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+        }
+        let pod = target.get(&observation.pods);
+        let runs = pod.node == Node::Ready && pod.containers == Containers::Running;
+        if !runs || pod.terminating || !pod.has_address || observation.replicas == 1 {
+            return Ok(());
+        }
+        let disruption = ask(pod.name.as_str(), kind);
+        let snapshot = Snapshot::assemble(&observation);
+        let verdict = decide(&snapshot, &grants_of(&cluster, &granted), &disruption);
+        prop_assert_eq!(strictness(&verdict), 2, "{:?}", verdict);
+    }
+
     #[test]
     fn a_node_that_is_not_in_question_makes_no_difference(
         cluster in clusters::any(),

@@ -96,6 +96,12 @@ pub(crate) enum Action {
     Ends(usize),
     /// The StatefulSet controller creates the next pod.
     Created(usize),
+    /// The container runs, and etcd takes no part yet.
+    Runs(usize),
+    /// A network policy rejects the gate on all members, and readiness probes fail.
+    Rejected,
+    /// The gate is let through again, and readiness probes pass.
+    LetThrough,
     /// The member's etcd begins to talk to its peers.
     Boots(usize),
     /// The member's etcd listens.

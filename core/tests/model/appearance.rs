@@ -73,7 +73,7 @@ fn of(member: Member, quorate: bool) -> Appearance {
         Phase::Missing => Appearance::Missing,
         Phase::Held => Appearance::Held,
         Phase::Starting => Appearance::Starting,
-        Phase::Booting => Appearance::Refusing,
+        Phase::Initialising | Phase::Booting => Appearance::Refusing,
         Phase::Crashed => Appearance::Crashed,
         Phase::Hung | Phase::Busy => Appearance::Silent,
         Phase::Lost => Appearance::Lost,
@@ -102,6 +102,10 @@ pub(crate) struct Scene {
     pub(crate) young: bool,
     /// The members whose pods a recorded scale-in lets go.
     pub(crate) let_go: Set,
+    /// Whether the gate's connections are rejected, and readiness probes fail.
+    pub(crate) is_rejected: bool,
+    /// By mutation: a refusal counts as the kubelet's word that the process has ended.
+    pub(crate) believes_refusals: bool,
     /// By mutation: the names of members do not show that they belong in pods.
     pub(crate) nameless: bool,
 }
@@ -126,7 +130,16 @@ impl Scene {
         let pod_of = |n| {
             let is_known = self.listed[n] != Listed::No && !self.unstarted.has(n);
             let known = is_known.then(|| self.id(n));
-            pod(n, self.sight.pods[n], known, self.outdated.has(n))
+            let mut pod = pod(n, self.sight.pods[n], known, self.outdated.has(n))?;
+            if self.is_rejected {
+                (pod.etcd_ready, pod.ready) = (false, false);
+                if self.believes_refusals && pod.containers == Containers::Running {
+                    pod.containers = Containers::EtcdFailed {
+                        reason: "Error".into(),
+                    };
+                }
+            }
+            Some(pod)
         };
         Observation {
             circumstances,
@@ -158,6 +171,8 @@ impl Scene {
         };
         let silent = |why| Some(Probe::unanswered(target.clone(), why));
         let (answering, leader) = match self.sight.answers[n] {
+            Appearance::Held | Appearance::Starting => return silent(Unanswered::NoAddress),
+            _ if self.is_rejected => return silent(Unanswered::Refused),
             // A process that lingers after its pod is gone may go on answering at its client URL.
             Appearance::Answers | Appearance::Ending | Appearance::Missing => (n, self.leader()),
             Appearance::Leaderless => (n, None),
@@ -165,7 +180,6 @@ impl Scene {
                 Some(leader) => (leader, Some(leader)),
                 None => return silent(Unanswered::Deadline),
             },
-            Appearance::Held | Appearance::Starting => return silent(Unanswered::NoAddress),
             Appearance::Crashed | Appearance::Refusing => return silent(Unanswered::Refused),
             _ => return silent(Unanswered::Deadline),
         };
@@ -280,6 +294,7 @@ pub(crate) fn pod(
         },
         etcd_ready: serves,
         up_for: None,
+        etcd_age: None,
         sidecar_failing: false,
         ready: serves,
         revision: Some(if outdated { "old" } else { "new" }.into()),

@@ -59,6 +59,7 @@ impl Model for Scenario {
             settlers: [Settler::Idle; REPLICAS],
             reporter: Reporter::Idle,
             force: Force::In,
+            is_rejected: false,
             outage_ago: None,
             unwritten: false,
             guard: Guard::Idle,
@@ -93,6 +94,13 @@ impl Model for Scenario {
         defragmentation::actions(self, state, actions);
         for (n, member) in state.members() {
             self.member_actions(state, n, *member, actions);
+        }
+        if self.rejections {
+            actions.push(if state.is_rejected {
+                Action::LetThrough
+            } else {
+                Action::Rejected
+            });
         }
         if self.recreation {
             actions.push(if state.budget.is_some() {
@@ -201,6 +209,12 @@ impl Scenario {
                 state.members[n].outdated = false;
                 volumes::create(state, n, self);
             }
+            Action::Runs(n) => {
+                state.members[n].phase = Phase::Initialising;
+                state.touch(n);
+            }
+            Action::Rejected => state.is_rejected = true,
+            Action::LetThrough => state.is_rejected = false,
             Action::Boots(n) => state.boot(n),
             Action::Starts(n) | Action::Recovers(n) => volumes::start(state, n),
             Action::Fails(n, phase) => state.fail(n, phase),

@@ -5,8 +5,8 @@ use crate::exploration::explore_until_broken;
 use crate::properties::{DEAD_GO, EMPTY, FOUNDED, KEPT, MAJORITY, NOBODY_WAITS, QUORUM, SETTLES};
 use crate::scenario::{
     ALL_AT_ONCE, BLIND_ROLLOUT, DEFRAGMENTATION, FAILURES, HALVES, LEARNER, LOST_VOLUMES,
-    OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REMOVAL, REPLACEMENT, REPLACEMENT_GIVEN_UP,
-    REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
+    OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REJECTED, REJECTED_ROLLOUT, REMOVAL, REPLACEMENT,
+    REPLACEMENT_GIVEN_UP, REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
 };
 
 /// An error in the protocol, or in the input or output of the shipped code. The model has to find
@@ -50,6 +50,7 @@ pub(crate) enum Mutation {
     TrustedRightAfterAnOutage,
     TrustWhatIsWrittenOfForce,
     OutagesUnknownUntilWritten,
+    BelieveRefusals,
     // Three errors that break liveness, which has to be able to fail too.
     NeverSettleWhatStands,
     CountServingAsUnknown,
@@ -65,7 +66,7 @@ struct Case {
 }
 
 /// Every error that breaks safety. The same scenario holds without it.
-const CASES: [Case; 36] = [
+const CASES: [Case; 38] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -114,6 +115,8 @@ const CASES: [Case; 36] = [
     case(Mutation::TrustedRightAfterAnOutage, OUT_OF_FORCE, MAJORITY),
     case(Mutation::TrustWhatIsWrittenOfForce, OUT_OF_FORCE, MAJORITY),
     case(Mutation::OutagesUnknownUntilWritten, OUT_OF_FORCE, MAJORITY),
+    case(Mutation::BelieveRefusals, REJECTED, MAJORITY),
+    case(Mutation::BelieveRefusals, REJECTED_ROLLOUT, MAJORITY),
 ];
 
 /// The errors that break liveness.

@@ -36,6 +36,7 @@ impl True {
                     Phase::Missing
                         | Phase::Held
                         | Phase::Starting
+                        | Phase::Initialising
                         | Phase::Booting
                         | Phase::Crashed
                         | Phase::Lost

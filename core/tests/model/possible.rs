@@ -110,8 +110,11 @@ impl Scenario {
             // Nothing runs without its volume.
             Phase::Crashed if !can_start => {}
             Phase::Starting if !member.volume.is_usable() => {}
-            Phase::Starting if self.boots => actions.push(Action::Boots(n)),
-            Phase::Starting | Phase::Booting => actions.push(Action::Starts(n)),
+            Phase::Starting if self.initialises => actions.push(Action::Runs(n)),
+            Phase::Starting | Phase::Initialising if self.boots => actions.push(Action::Boots(n)),
+            Phase::Starting | Phase::Initialising | Phase::Booting => {
+                actions.push(Action::Starts(n));
+            }
             Phase::Crashed | Phase::Hung | Phase::Busy | Phase::Cut | Phase::Impersonated => {
                 // A look is over before a member that it saw down is back.
                 if !is_being_looked_at(state, n) {

@@ -150,11 +150,12 @@ fn settles(scenario: &Scenario, state: &State) -> bool {
 
 /// The budget, if nothing in it keeps a member that could be spared: no permission is open, its
 /// ledger is trusted, and no scale-out is young, for which room is kept for the voter that may be
-/// added.
+/// added. Where the gate is rejected it knows nothing of anybody.
 fn unhindered(state: &State) -> Option<&Budget> {
     state.budget.as_ref().filter(|budget| {
         let young = budget.expected.is_young(state.replicas);
-        budget.granted().is_empty() && budget.trust.untrusted_for.is_none() && !young
+        let unburdened = budget.granted().is_empty() && budget.trust.untrusted_for.is_none();
+        unburdened && !young && !state.is_rejected
     })
 }
 

@@ -294,6 +294,8 @@ pub(crate) fn scene(
         young: budget.expected.is_young(state.replicas)
             && scenario.mutation != Mutation::NoGraceAfterAScaleOut,
         let_go: scaling::let_go(state, budget),
+        is_rejected: state.is_rejected,
+        believes_refusals: scenario.mutation == Mutation::BelieveRefusals,
         nameless: scenario.mutation == Mutation::CountWhatLingersAsServing,
     }
 }

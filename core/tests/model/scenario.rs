@@ -37,6 +37,11 @@ pub(crate) struct Scenario {
     pub(crate) halves: bool,
     /// Whether members take part for a while before they listen.
     pub(crate) boots: bool,
+    /// Whether containers run for a while before etcd takes part in them.
+    pub(crate) initialises: bool,
+    /// Whether a network policy rejects the gate's connections to all members for a while, and
+    /// readiness probes fail for another reason.
+    pub(crate) rejections: bool,
     /// The most voters that are removed from etcd.
     pub(crate) removals: u8,
     /// Whether the rollout driver runs.
@@ -89,6 +94,8 @@ pub(crate) const QUIET: Scenario = Scenario {
     torn: false,
     halves: false,
     boots: false,
+    initialises: false,
+    rejections: false,
     removals: 0,
     rollout: false,
     all_at_once: false,
@@ -139,6 +146,45 @@ pub(crate) const LISTENING_ROLLOUT: Scenario = Scenario {
     rollout: true,
     failures: 1,
     ..LISTENING
+};
+
+/// As [`LISTENING`], with containers that run for a while before etcd takes part.
+pub(crate) const INITIALISING: Scenario = Scenario {
+    name: "initialising",
+    initialises: true,
+    ..LISTENING
+};
+
+/// A network policy rejects the gate on all members at once, while readiness fails for another
+/// reason. Members that are created anew run for a while before they take part. One fails.
+pub(crate) const REJECTED: Scenario = Scenario {
+    name: "rejected",
+    initialises: true,
+    rejections: true,
+    failures: 1,
+    ailments: &[Phase::Crashed],
+    ..QUIET
+};
+
+/// As [`REJECTED`], with five members, one request at a time, and members that take part before
+/// they listen.
+pub(crate) const REJECTED_OF_FIVE: Scenario = Scenario {
+    name: "rejected of five",
+    voters: 5,
+    boots: true,
+    gates: 1,
+    requests: 1,
+    ..REJECTED
+};
+
+/// As [`REJECTED`], during a rollout.
+pub(crate) const REJECTED_ROLLOUT: Scenario = Scenario {
+    name: "rejected rollout",
+    rollout: true,
+    failures: 0,
+    requests: 1,
+    gates: 1,
+    ..REJECTED
 };
 
 /// Any number of members fail at once, and nodes are lost for good.

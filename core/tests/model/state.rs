@@ -54,6 +54,9 @@ pub(crate) struct State {
     pub(crate) settlers: [Settler; REPLICAS],
     pub(crate) reporter: Reporter,
     pub(crate) force: Force,
+    /// Whether a network policy rejects the gate's connections to all members, while their readiness
+    /// probes fail for another reason.
+    pub(crate) is_rejected: bool,
     /// How long ago replicas last saw the gate out of force, while that matters.
     pub(crate) outage_ago: Option<u8>,
     /// Whether the guard has yet to take up an outage that it was told of.
@@ -140,6 +143,9 @@ pub(crate) enum Phase {
     Held,
     /// The new pod has not started etcd yet.
     Starting,
+    /// The container runs, and etcd takes no part yet: a wrapper initialises the data, or etcd
+    /// reads it. The client port refuses.
+    Initialising,
     /// etcd runs and talks to its peers. Its client port still refuses, and its pod has not
     /// changed.
     Booting,

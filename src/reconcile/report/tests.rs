@@ -159,6 +159,19 @@ fn quorum_is_healthy_in_words_for_each_step_down() {
     assert_eq!(healthy(vec![unknown(); 3]), pair("Unknown", "NoEvidence"));
 }
 
+/// A wrong port or a network policy refuses, and the members may serve.
+#[test]
+fn of_members_that_refuse_by_an_unproven_way_nobody_says_that_they_are_below_the_majority() {
+    let refuses = || Condition::Unknown(Why::RefusesAsAllDo);
+    let ready = || Condition::Unknown(Why::RefusesThoughReady);
+    let healthy = |conditions| is(&Seen::of(conditions).shown(), condition::QUORUM_HEALTHY);
+    let unknown = pair("Unknown", "NoEvidence");
+    assert_eq!(healthy(vec![refuses(), refuses(), refuses()]), unknown);
+    assert_eq!(healthy(vec![refuses(), ready(), down()]), unknown);
+    let two_down = vec![refuses(), down(), down()];
+    assert_eq!(healthy(two_down), pair("False", "BelowMajority"));
+}
+
 #[test]
 fn members_that_do_not_serve_are_named_with_the_reason() {
     let shown = Seen::of(vec![Condition::Serving, Condition::Serving, down()]).shown();

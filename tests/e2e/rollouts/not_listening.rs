@@ -5,15 +5,23 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
+use quorumgate::api::condition;
 use quorumgate_testbed::etcd_cluster::{Initialisation, UpdateStrategy};
 use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults::{PodFaults, fail_readiness};
+use tokio::time::Instant;
 
 use super::scene::{ELECTION, Watched, on_delete};
-use super::template::{another_than, revision};
+use super::template::{self, another_than, revision};
 use super::told::{finished, waits_on};
-use crate::asking::By;
+use crate::asking::{By, refusal};
+use crate::order::Order;
 use crate::vigil::Vigil;
 use crate::world::{SOON, World, WorldBuilder};
+
+/// The time for which the gate is rejected. It is several times what the gate waits before a member
+/// counts as hanging.
+const REJECTED_FOR: Duration = Duration::from_secs(15);
 
 fn fails() -> Initialisation {
     Initialisation::Fails(Vec::new())
@@ -136,7 +144,7 @@ async fn a_template_that_keeps_members_from_listening_holds_at_one() -> Result<(
 
 /// All members are down for a restore: a person deleted them at once, by an override.
 #[tokio::test(flavor = "multi_thread")]
-async fn while_all_are_restored_strangers_take_what_can_be_spared() -> Result<()> {
+async fn while_none_listens_after_a_restore_only_an_override_lets_members_go() -> Result<()> {
     let choose = |etcd: quorumgate_testbed::etcd_cluster::EtcdClusterBuilder| {
         etcd.initialisation(Initialisation::Succeeds)
             .update_strategy(UpdateStrategy::OnDelete)
@@ -169,21 +177,61 @@ async fn while_all_are_restored_strangers_take_what_can_be_spared() -> Result<()
     no_member_listens(&world).await?;
     world.settled().await?;
 
-    // A finalizer keeps the first pod until the others are asked for.
-    let hold = r#"{"metadata": {"finalizers": ["testbed.quorumgate.io/held"]}}"#;
-    let patch = |patch| ["patch", "pod", "etcd-0", "--type=merge", "--patch", patch];
-    world.kubectl(&patch(hold)).await?.success()?;
-    world.lets_go(By::Delete, "etcd-0").await?;
-    for other in ["etcd-1", "etcd-2"] {
-        world.has_to_wait(other, &["etcd-0"]).await?;
+    // For all that the gate knows a network policy rejects it, and the members serve.
+    for pod in world.etcd.pod_names() {
+        let (code, message) = refusal(world.delete(&pod).await)?;
+        ensure!(
+            code == 429 && message.contains("proves nothing while no other member answers"),
+            "{code}: {message}"
+        );
     }
     world
-        .kubectl(&patch(r#"{"metadata": {"finalizers": null}}"#))
+        .kubectl(&["annotate", "statefulset", "etcd", &until])
         .await?
         .success()?;
-    world.settled().await?;
-    // The next member can be spared when the first runs as the others do.
-    no_member_listens(&world).await?;
-    world.lets_go(By::Delete, "etcd-1").await?;
+    world.lets_go(By::Delete, "etcd-0").await?;
+    world.close().await
+}
+
+/// A network policy rejects the gate from every member, and readiness fails for another reason. The
+/// members serve each other meanwhile, and look like members that do not listen yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_that_rejects_the_gate_makes_nobody_dead() -> Result<()> {
+    let world = on_delete("rejected", |etcd| etcd).start().await?;
+    let mut order = Order::watch(&world).await?;
+    let pods = world.etcd.pod_names();
+    let mut faults = Vec::new();
+    for pod in &pods {
+        let rejected = PodFaults::of(&world.sandbox, pod).await?.refuse_clients()?;
+        faults.push((rejected, fail_readiness(&world.sandbox, pod)?));
+    }
+    eventually(SOON, "no pod is Ready", async || {
+        for pod in &pods {
+            ensure!(!world.etcd.is_ready(pod).await?, "{pod} still is");
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    eventually(SOON, "nothing is known of the quorum", async || {
+        let healthy = world.condition(condition::QUORUM_HEALTHY).await?;
+        ensure!(healthy.status == "Unknown", "{healthy:?}");
+        Ok(())
+    })
+    .await?;
+    let target = template::change(&world, "one").await?;
+    waits_on(&world, &target, &["evidence", "permission"]).await?;
+    let until = Instant::now() + REJECTED_FOR;
+    while Instant::now() < until {
+        for (pod, by) in pods.iter().zip(By::BOTH.into_iter().cycle()) {
+            let (code, message) = refusal(world.ask(by, pod).await)?;
+            ensure!(
+                code == 429 && message.contains("no member gave evidence that counts"),
+                "{code}: {message}"
+            );
+        }
+        ensure!(order.gone().is_empty(), "a pod was replaced");
+    }
+    drop(faults);
+    finished(&world, &target).await?;
     world.close().await
 }

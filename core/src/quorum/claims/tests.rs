@@ -6,7 +6,7 @@ use crate::quorum::circumstances::{Override, OverrideOn};
 use crate::quorum::evidence::{Probe, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::snapshot::Observation;
-use crate::quorum::{ClusterRef, example};
+use crate::quorum::{ClusterRef, EvidenceMode, example};
 
 /// A cluster of `voters` of which those in `down` do not run.
 fn cluster(voters: u32, down: &[usize]) -> Observation {
@@ -276,6 +276,29 @@ fn without_a_record_a_replacement_waits_for_the_member_and_for_every_claim() {
     // etcd lists no member that belongs in such a pod.
     assert_eq!(of(&whole, 3, &[ClaimState::Gone]), Replacement::Stands);
     assert_eq!(of(&whole, 3, &[here(true)]), Replacement::Underway);
+}
+
+/// There is no list to prove that the members were removed, and their claims were left behind.
+#[test]
+fn by_readiness_the_data_of_members_that_were_scaled_in_is_not_waited_for() {
+    let mut observation = example::healthy("etcd", 3);
+    observation.policy.evidence = EvidenceMode::Readiness;
+    let of = |observation: &Observation, n: u32| {
+        let name = PodName::new(format!("etcd-{n}"));
+        progress_of_claims(&Snapshot::assemble(observation), &name, &[ClaimState::Gone])
+    };
+    assert_eq!(of(&observation, 3), Replacement::Stands);
+    assert_eq!(of(&observation, 2), Replacement::Underway, "it comes back");
+    observation.first_ordinal = 1;
+    assert_eq!(of(&observation, 3), Replacement::Underway, "it comes back");
+    (observation.first_ordinal, observation.replicas) = (0, 0);
+    assert_eq!(of(&observation, 3), Replacement::Underway, "all come back");
+    observation.replicas = 2;
+    assert_eq!(
+        of(&observation, 2),
+        Replacement::Underway,
+        "it is still there"
+    );
 }
 
 #[test]

@@ -67,10 +67,8 @@ pub(super) fn rule_12_costs_nothing(case: &Request<'_>) -> Option<Verdict> {
     }
     let least = needed.min(case.smallest_majority());
     let at_most = case.others_that_may_serve();
-    let (sure, maybe) = case.others_about_to_listen();
-    let with_target = at_most.saturating_add(sure).saturating_add(1);
-    let completes = (with_target..=with_target.saturating_add(maybe)).contains(&least);
-    let may_complete = !case.never_formed() && (at_most.saturating_add(1) >= least || completes);
+    let soon = at_most.saturating_add(case.others_about_to_listen());
+    let may_complete = !case.never_formed() && soon.saturating_add(1) >= least;
     let all_may_return = case.others_that_may_return().saturating_add(1) >= least;
     let too_many_going = case.others_with_a_grant().saturating_add(1) > case.spare_at_smallest();
     let is_about_to_listen = case

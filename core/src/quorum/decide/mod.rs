@@ -180,15 +180,14 @@ impl<'a> Request<'a> {
         count(self.other_voters().count() - out).saturating_add(self.unseen_voters())
     }
 
-    /// How many of the other voters do not listen at their client port and may do so a moment
-    /// later. The first number counts those whose container is known to run, the second those of
-    /// which the node reports nothing that rules it out. (A member without a pod is among the
-    /// second: its pod may have been created since the pods were read.)
-    fn others_about_to_listen(&self) -> (u32, u32) {
-        let refusing = || self.other_voters().filter(|other| refuses(other));
-        let sure = refusing().filter(|other| self.is_about_to_listen(other));
-        let maybe = refusing().filter(|other| !other.process.is_down());
-        (count(sure.count()), count(maybe.count()))
+    /// The number of other voters that do not listen at their client port and may do so a moment
+    /// later: their container runs, or their node reports nothing that rules it out. None of them
+    /// is sure to listen ever.
+    fn others_about_to_listen(&self) -> u32 {
+        let refusing = self.other_voters().filter(|other| refuses(other));
+        let may_listen =
+            refusing.filter(|other| self.is_about_to_listen(other) || !other.process.is_down());
+        count(may_listen.count())
     }
 
     /// Whether the target has yet to start in a cluster that never worked: no member was ever seen,

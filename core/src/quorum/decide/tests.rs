@@ -12,9 +12,9 @@ use crate::quorum::condition::Condition;
 use crate::quorum::evidence::{ListedMember, Probe, Target, Unanswered};
 use crate::quorum::pod::{Containers, Node, Pod};
 use crate::quorum::{
-    Actor, Basis, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind, MemberId,
-    Observation, Permission, Permitted, Reason, SmallCluster, Snapshot, TargetPod, Trust, Verdict,
-    Waiver, example,
+    Actor, Basis, ClusterId, ClusterRef, Disruption, EvidenceMode, Grace, Grants, InPlace, Kind,
+    MemberId, Observation, Permission, Permitted, ProcessState, Reason, SmallCluster, Snapshot,
+    TargetPod, Trust, Verdict, Waiver, Why, example,
 };
 
 /// A cluster of voters `m-0`, `m-1`, … that all serve. `m-0` leads.
@@ -388,13 +388,101 @@ fn rule_16_members_that_refuse_the_gate_and_that_their_kubelets_call_ready_stay(
         for kind in [Kind::Delete, Kind::Evict, Kind::RolloutStep] {
             assert_waits(&verdict(&o, kind, 2), "no-evidence");
         }
-        // A member that its kubelet does not call ready is starting, and may complete the majority
-        // of two others.
-        o.pods[1].etcd_ready = false;
-        for kind in [Kind::Delete, Kind::RolloutStep] {
-            assert_waits(&verdict(&o, kind, 1), "may-complete");
+        // Readiness fails for another reason, of one member or of all.
+        for n in [1, 0, 2] {
+            o.formed = Snapshot::assemble(&o).formed;
+            o.pods[n].etcd_ready = false;
+            for kind in [Kind::Delete, Kind::RolloutStep] {
+                assert_waits(&verdict(&o, kind, 1), "no-evidence");
+            }
         }
     }
+}
+
+/// A network policy rejects the gate from all members while readiness fails for another reason, so
+/// that all of them look like members that do not listen yet.
+#[test]
+fn a_way_by_which_nobody_answers_proves_nothing_about_a_cluster_that_worked() {
+    for voters in [2, 3, 4, 5, 7] {
+        let mut o = none_listens(voters);
+        o.formed = true;
+        o.policy.two_members = SmallCluster::Allow;
+        let mut condition = Vec::new();
+        for n in 0..voters {
+            for kind in [Kind::Delete, Kind::Evict, Kind::RolloutStep] {
+                assert_waits(&verdict(&o, kind, n), "no-evidence");
+            }
+            let snapshot = Snapshot::assemble(&o);
+            condition.extend(snapshot.members.into_iter().map(|m| m.condition));
+        }
+        let doubted = Condition::Unknown(Why::RefusesAsAllDo);
+        assert!(
+            condition.iter().all(|seen| *seen == doubted),
+            "{condition:?}"
+        );
+        // One that was deleted all the same runs again, and takes no part yet.
+        o.pods[0].uid = "uid-next".into();
+        o.round.probes[0].target = Target::Pod("uid-next".into());
+        assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+        // A last one that is called ready, or that is silent, makes no difference.
+        let last = o.pods.len() - 1;
+        silent(&mut o, last, Unanswered::Deadline);
+        assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+        o.pods[last].etcd_ready = true;
+        silent(&mut o, last, Unanswered::Refused);
+        assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
+    }
+}
+
+#[test]
+fn what_the_kubernetes_api_says_by_itself_needs_no_proven_way() {
+    let mut o = none_listens(5);
+    o.formed = true;
+    crashed(&mut o, 0);
+    o.pods[1].containers = Containers::Creating;
+    o.pods[2].node = Node::Gone;
+    for (n, process) in [
+        (0, ProcessState::Dead),
+        (1, ProcessState::Starting),
+        (2, ProcessState::DeadForGood),
+        (3, ProcessState::Alive),
+    ] {
+        assert_eq!(Snapshot::assemble(&o).members[n].process, process, "m-{n}");
+    }
+    // The two others may serve, and with one more they make the majority.
+    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    for n in [0, 1] {
+        let step = verdict(&o, Kind::RolloutStep, n);
+        assert_eq!(step, based(Basis::CostsNothing), "its delete is fenced");
+    }
+    assert_eq!(verdict(&o, Kind::Delete, 2), based(Basis::CostsNothing));
+}
+
+#[test]
+fn an_answer_of_another_cluster_proves_no_way() {
+    let mut o = none_listens(3);
+    o.formed = true;
+    o.recorded_cluster = Some(ClusterId(1));
+    let refuses = |o: &Observation| Snapshot::assemble(o).members[1].process;
+    assert_eq!(refuses(&o), ProcessState::Alive);
+    o.round.probes[0] = healthy(3).round.probes.remove(0);
+    leaderless(&mut o, 0);
+    assert_eq!(refuses(&o), ProcessState::Starting);
+    o.round.probes[0].status.as_mut().unwrap().cluster_id = ClusterId(9);
+    assert_eq!(refuses(&o), ProcessState::Alive);
+}
+
+/// Nobody ever asks another member by the client URL of an external one.
+#[test]
+fn a_refusal_at_a_client_url_proves_nothing() {
+    let mut o = without_its_pod();
+    o.round.probes[2] = Probe::unanswered(Target::External(MemberId(3)), Unanswered::Refused);
+    let members = Snapshot::assemble(&o).members;
+    assert_eq!(
+        members[2].condition,
+        Condition::Unknown(Why::RefusesAsAllDo)
+    );
 }
 
 /// A cluster that was hibernated, or scaled in while no member answered, has the same expected
@@ -409,9 +497,11 @@ fn rule_12_a_cluster_that_wakes_up_is_not_one_that_never_formed() {
         o.pods[n].etcd_ready = false;
     }
     o.pods[2].containers = Containers::Creating;
-    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 0), "no-evidence");
+    assert_waits(&verdict(&o, Kind::Delete, 2), "may-complete");
     o.formed = false;
     assert!(matches!(verdict(&o, Kind::Delete, 0), Verdict::Allow(_)));
+    assert!(matches!(verdict(&o, Kind::Delete, 2), Verdict::Allow(_)));
 }
 
 /// The gate asks the wrong port, and the readiness probes begin to fail. The kubelets called the
@@ -429,7 +519,8 @@ fn rule_12_a_cluster_that_a_kubelet_once_called_ready_is_not_one_that_never_form
     o.formed = Snapshot::assemble(&o).formed;
     o.pods[0].etcd_ready = false;
     o.pods[2].containers = Containers::Creating;
-    assert_waits(&verdict(&o, Kind::Delete, 0), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 0), "no-evidence");
+    assert_waits(&verdict(&o, Kind::Delete, 2), "may-complete");
 }
 
 #[test]
@@ -841,24 +932,26 @@ fn none_listens(voters: u32) -> Observation {
 #[test]
 fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
     let mut o = none_listens(3);
-    for expected in [0, 3] {
-        // A cluster with 0 expected voters was never seen. Its size is then `spec.replicas`.
-        o.expected.voters = expected;
-        let open = judge(&o, &Grants::default(), &ask(Kind::Delete, 2));
-        assert_eq!(open, based(Basis::CostsNothing));
-        let with_one = judge(&o, &granted(&[2]), &ask(Kind::Delete, 1));
-        assert_waits(&with_one, "may-complete");
-        let step = judge(&o, &granted(&[2]), &ask(Kind::RolloutStep, 1));
-        assert_eq!(step, based(Basis::CostsNothing));
-    }
+    // A cluster with 0 expected voters was never seen. Its size is then `spec.replicas`.
+    o.expected.voters = 0;
+    let open = judge(&o, &Grants::default(), &ask(Kind::Delete, 2));
+    assert_eq!(open, based(Basis::CostsNothing));
+    let with_one = judge(&o, &granted(&[2]), &ask(Kind::Delete, 1));
+    assert_waits(&with_one, "may-complete");
+    let step = judge(&o, &granted(&[2]), &ask(Kind::RolloutStep, 1));
+    assert_eq!(step, based(Basis::CostsNothing));
 }
 
+/// That a container runs does not say that etcd will ever listen in it. So with the members that
+/// do listen, the target may be the one that completes the majority.
 #[test]
-fn rule_12_one_of_two_that_may_listen_a_moment_later_stays_while_the_third_is_dead() {
-    let mut o = none_listens(3);
-    crashed(&mut o, 0);
+fn rule_12_no_member_that_runs_and_does_not_listen_is_sure_to_listen() {
+    let mut o = none_listens(5);
+    o.round.probes[0] = healthy(5).round.probes.remove(0);
+    leaderless(&mut o, 0);
     assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
-    assert_eq!(verdict(&o, Kind::Delete, 0), based(Basis::CostsNothing));
+    let step = verdict(&o, Kind::RolloutStep, 1);
+    assert_eq!(step, based(Basis::CostsNothing), "no other has a quorum");
 }
 
 #[test]
@@ -883,7 +976,7 @@ fn rule_12_a_cluster_that_was_never_seen_has_no_majority_to_complete() {
     let mut o = none_listens(3);
     // m-0 has been repaired. It waits for its peers, and serves nobody before it has found them.
     silent(&mut o, 0, Unanswered::Deadline);
-    assert_waits(&verdict(&o, Kind::Delete, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::Delete, 1), "no-evidence");
     o.expected.voters = 0;
     assert_eq!(verdict(&o, Kind::Delete, 1), based(Basis::CostsNothing));
     let second = judge(&o, &granted(&[1]), &ask(Kind::Delete, 2));
@@ -903,7 +996,7 @@ fn rule_12_one_that_does_not_listen_stays_even_for_a_step_while_others_may_have_
         based(Basis::CostsNothing)
     );
     silent(&mut o, 0, Unanswered::Deadline);
-    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "may-complete");
+    assert_waits(&verdict(&o, Kind::RolloutStep, 1), "no-evidence");
     let mut lost = healthy(3);
     leaderless(&mut lost, 0);
     about_to_listen(&mut lost, 1);

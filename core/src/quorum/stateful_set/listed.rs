@@ -30,42 +30,54 @@ impl Listed {
             // There is no list to look at, so only an announcement lets the pods go.
             return Self::Members(leaving.first_pods(&snapshot.cluster.name, NAMED));
         }
-        if snapshot.has_proven_list() {
-            return Self::Members(still_listed(leaving, snapshot));
-        }
-        Self::Unknown {
+        let doubted = Self::Unknown {
             because: snapshot.members.iter().filter_map(why).collect(),
+        };
+        if !snapshot.has_proven_list() {
+            return doubted;
         }
+        let listed = still_listed(leaving, snapshot);
+        if listed.is_empty() && may_list_another(leaving, snapshot) {
+            return doubted;
+        }
+        Self::Members(listed)
     }
 }
 
 fn still_listed(leaving: &Leaving, snapshot: &Snapshot) -> Vec<PodName> {
-    let ordinals = snapshot.members.iter().filter_map(|member| {
-        let called = match &member.pod {
-            Some(pod) => pod.name.clone(),
-            None => PodName::new(member.name.clone()),
-        };
-        let ordinal = Ordinal::of(&called).filter(|ordinal| leaving.contains(*ordinal))?;
-        let would_be = pod(&snapshot.cluster.name, ordinal);
-        let is_its = if member.pod.is_some() {
-            would_be == called
-        } else {
-            would_be.names(called.as_str())
-        };
-        is_its.then_some(ordinal)
-    });
-    let mut ordinals: Vec<Ordinal> = ordinals.collect();
+    // Without an id the member in a pod is none of those in the list, as far as is known.
+    let listed = snapshot.members.iter().filter(|member| member.id.is_some());
+    let mut ordinals: Vec<Ordinal> = listed
+        .filter_map(|member| leaves(leaving, snapshot, member))
+        .collect();
     ordinals.sort_unstable();
     ordinals.dedup();
     // A member that never started has no name, so it may be any of those that leave.
-    let nameless =
-        podless(snapshot).filter(|member| member.condition.why() == Some(&Why::Unstarted));
+    let nameless = podless(snapshot)
+        .filter(|member| member.condition.why() == Some(&Why::Unstarted))
+        .filter(|member| leaves(leaving, snapshot, member).is_none());
     let named = ordinals
         .into_iter()
         .map(|ordinal| pod(&snapshot.cluster.name, ordinal));
     named
         .chain(nameless.map(|member| PodName::new(member.name.clone())))
         .collect()
+}
+
+/// Whether a pod that leaves may be one of the listed members: it did not say which member it is,
+/// and of some listed member nobody knows the pod.
+fn may_list_another(leaving: &Leaving, snapshot: &Snapshot) -> bool {
+    let mut here = snapshot.members.iter();
+    let leaves_unidentified =
+        here.any(|member| member.id.is_none() && leaves(leaving, snapshot, member).is_some());
+    leaves_unidentified && podless(snapshot).any(|member| member.pod_name().is_none())
+}
+
+/// The ordinal of the pod that a member belongs in, if it leaves.
+fn leaves(leaving: &Leaving, snapshot: &Snapshot, member: &Member) -> Option<Ordinal> {
+    let called = member.pod_name()?;
+    let ordinal = Ordinal::of(called).filter(|ordinal| leaving.contains(*ordinal))?;
+    (pod(&snapshot.cluster.name, ordinal) == *called).then_some(ordinal)
 }
 
 fn podless(snapshot: &Snapshot) -> impl Iterator<Item = &Member> {
@@ -83,9 +95,9 @@ fn why(member: &Member) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quorum::evidence::Unanswered;
+    use crate::quorum::evidence::{Probe, Unanswered};
     use crate::quorum::stateful_set::Ordinals;
-    use crate::quorum::{Observation, example};
+    use crate::quorum::{MemberId, Observation, example};
 
     /// The answer to a scale-in of `etcd` to three members.
     fn to_three(from: u32, observation: &Observation) -> Listed {
@@ -134,6 +146,61 @@ mod tests {
         assert_eq!(named(["etcd-4", "etcd-4"]), members(&["etcd-4"]));
         // Neither is a name of a pod that leaves.
         assert_eq!(named(["other-3", "etcd-5"]), members(&[]));
+    }
+
+    /// A drain has taken the pod of a member, whose name in etcd is not that of its pod.
+    #[test]
+    fn a_member_without_a_pod_is_known_by_the_record_of_its_pod() {
+        let mut observation = example::healthy("etcd", 3);
+        observation.pods.truncate(2);
+        observation.round.probes.truncate(2);
+        for probe in &mut observation.round.probes {
+            let listed = probe.members.as_mut().unwrap();
+            for (n, member) in listed.iter_mut().enumerate() {
+                member.name = format!("m{n}");
+                member.peer_urls = vec![format!("http://10.0.0.{n}:2380")];
+            }
+        }
+        let pods = (0..3).map(|n| (MemberId(n + 1), PodName::new(format!("etcd-{n}"))));
+        observation.recorded_pods = pods.collect();
+        let ordinals = |count| Ordinals { start: None, count };
+        let leaving = ordinals(3).leaving(ordinals(2), 0);
+        let answer = Listed::among(&leaving, &Snapshot::assemble(&observation));
+        assert_eq!(answer, members(&["etcd-2"]));
+    }
+
+    /// The ordinals were moved from 0 to 1, and a pod for which etcd lists no member came of that.
+    #[test]
+    fn a_pod_that_never_was_a_member_is_not_called_listed() {
+        let mut observation = example::healthy("etcd", 4);
+        observation.pods.remove(0);
+        let asked = observation.round.probes.remove(0);
+        for probe in &mut observation.round.probes {
+            probe.members.as_mut().unwrap().truncate(3);
+            probe.status.as_mut().unwrap().leader = Some(MemberId(2));
+        }
+        let last = observation.pods.last_mut().unwrap();
+        (last.recorded_id, last.etcd_ready) = (None, false);
+        let probe = observation.round.probes.last_mut().unwrap();
+        *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+        drop(asked);
+        (observation.replicas, observation.expected.voters) = (3, 3);
+        let range = |start| Ordinals {
+            start: Some(start),
+            count: 3,
+        };
+        let back = range(1).leaving(range(0), 0);
+        let answer =
+            |observation: &Observation| Listed::among(&back, &Snapshot::assemble(observation));
+        assert_eq!(answer(&observation), members(&[]));
+        // It may be the one whose pod nobody knows.
+        for probe in &mut observation.round.probes {
+            if let Ok(listed) = &mut probe.members {
+                "elsewhere".clone_into(&mut listed[0].name);
+            }
+        }
+        let doubted = answer(&observation);
+        assert!(matches!(doubted, Listed::Unknown { .. }), "{doubted:?}");
     }
 
     #[test]

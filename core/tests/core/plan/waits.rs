@@ -49,6 +49,18 @@ fn step_3_holds_while_a_grant_is_open() {
     assert_eq!(Scene::of(5).with("e", terminating).says(), "wait in-flight");
 }
 
+/// A pod that was scaled in may hang on a dead node for ever.
+#[test]
+fn a_grant_of_a_member_that_has_left_holds_nobody_up() {
+    let left = |member: &mut crate::world::Inhabitant| {
+        member.listed = crate::world::Listed::No;
+        member.pod_mut(|pod| pod.terminating = true);
+    };
+    let scene = Scene::of(4).with("d", left).granted("d", false);
+    let scene = scene.in_world(|w| (w.replicas, w.expected, w.expected_under) = (3, 3, 3));
+    assert_eq!(scene.says(), "delete c: it is an outdated follower");
+}
+
 #[test]
 fn a_grant_of_a_pod_that_is_no_target_counts_too() {
     let leaving = Scene::of(4)
