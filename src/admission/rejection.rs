@@ -133,7 +133,9 @@ fn causes(reason: &Reason) -> Vec<(&'static str, String)> {
         | Reason::QuorumLost(count)
         | Reason::LastCopy(count)
         | Reason::NoHeadroom(count) => members(count),
-        Reason::NoEvidence { because } | Reason::MembersUnknown { because } => because
+        Reason::NoEvidence { because }
+        | Reason::Mute { because, .. }
+        | Reason::MembersUnknown { because } => because
             .iter()
             .map(|why| ("member-unknown", why.clone()))
             .collect(),

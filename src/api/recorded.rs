@@ -89,8 +89,8 @@ pub struct RecordedDelete {
     pub at: String,
 }
 
-/// A scale-in that was allowed, or a move of the ordinals. The pods of the ordinals that left may go.
-/// The record ends with these pods.
+/// A scale-in that was allowed, or a move of the ordinals. The pods of the ordinals that left may
+/// go. The record ends with these pods.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedScaleIn {

@@ -8,6 +8,7 @@
 //! nobody will use before it is dropped anyway.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -128,6 +129,16 @@ impl Connections {
 
     /// A connection to `endpoint`: the kept one, or a new one. Has no time limit of its own.
     pub(super) async fn get(&self, endpoint: &Endpoint) -> Result<Held, Unanswered> {
+        self.get_noting(endpoint, &AtomicBool::default()).await
+    }
+
+    /// As [`Self::get`]. Sets `accepted` once a pod has accepted a new connection, which may never
+    /// come to be of use.
+    pub(super) async fn get_noting(
+        &self,
+        endpoint: &Endpoint,
+        accepted: &AtomicBool,
+    ) -> Result<Held, Unanswered> {
         let route = Route::from_endpoint(endpoint);
         if let Some(connection) = self.find(&endpoint.target, &route) {
             return Ok(Held {
@@ -135,7 +146,7 @@ impl Connections {
                 age: Age::Kept,
             });
         }
-        let opening = Connection::open(endpoint, &self.dialer, self.clock.now());
+        let opening = Connection::open(endpoint, &self.dialer, self.clock.now(), accepted);
         let connection = Arc::new(opening.await?);
         let entry = Entry {
             route,

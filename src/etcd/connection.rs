@@ -10,6 +10,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -73,11 +74,13 @@ struct Origin {
 }
 
 impl Connection {
-    /// Opens a connection to `endpoint`. Has no time limit of its own.
+    /// Opens a connection to `endpoint`. Has no time limit of its own. `accepted` is set once a pod
+    /// has accepted it.
     pub(super) async fn open(
         endpoint: &Endpoint,
         dialer: &ExternalDialer,
         now: Timestamp,
+        accepted: &AtomicBool,
     ) -> Result<Self, Unanswered> {
         let origin = Origin::from_endpoint(endpoint)?;
         if let Some(tls) = &endpoint.tls {
@@ -86,7 +89,9 @@ impl Connection {
         let (stream, _place) = match endpoint.target {
             Target::Pod(_) => {
                 let stream = TcpStream::connect(&endpoint.address).await;
-                (stream.map_err(|error| failure::from_io(&error))?, None)
+                let stream = stream.map_err(|error| failure::from_io(&error))?;
+                accepted.store(true, Ordering::Relaxed);
+                (stream, None)
             }
             Target::External(_) => {
                 let Outbound { stream, place } = dialer.connect(&endpoint.address).await?;

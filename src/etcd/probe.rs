@@ -1,5 +1,6 @@
 //! A round of probes: every member at once, under one deadline, with each failure kept.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::future::{join, join_all};
@@ -101,10 +102,15 @@ impl Prober {
     pub(super) async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {
         let target = endpoint.target.clone();
         // Boxed, since handshakes and calls make large futures.
-        let reaching = within(deadline, Box::pin(self.reach(endpoint)));
+        let accepted = AtomicBool::default();
+        let reaching = within(deadline, Box::pin(self.reach(endpoint, &accepted)));
         let Reached { member, status } = match reaching.await {
             Ok(reached) => reached,
             Err(why) => {
+                let why = match why {
+                    Unanswered::Deadline if accepted.into_inner() => Unanswered::Mute,
+                    why => why,
+                };
                 // A status costs etcd nothing. If not even that came, the path may be dead, so the
                 // next round opens a new connection.
                 self.connections.forget(&target);
@@ -132,13 +138,17 @@ impl Prober {
     /// Connects and asks for the status. A kept connection may have broken unnoticed, for example
     /// when the member restarted. It is replaced once, so that its failure is not taken for the
     /// member's.
-    async fn reach(&self, endpoint: &Endpoint) -> Result<Reached, Unanswered> {
-        let held = self.connections.get(endpoint).await?;
+    async fn reach(
+        &self,
+        endpoint: &Endpoint,
+        accepted: &AtomicBool,
+    ) -> Result<Reached, Unanswered> {
+        let held = self.connections.get_noting(endpoint, accepted).await?;
         let mut member = Member::over(held.connection).await?;
         match (member.status().await, held.age) {
             (Err(CallFailure::Transport(_)), Age::Kept) => {
                 self.connections.forget(&endpoint.target);
-                let held = self.connections.get(endpoint).await?;
+                let held = self.connections.get_noting(endpoint, accepted).await?;
                 let mut member = Member::over(held.connection).await?;
                 let status = member.status().await;
                 reached(member, status)
@@ -216,7 +226,7 @@ async fn within<T>(
 }
 
 fn sample(probe: &Probe, took: Duration) -> LatencySample {
-    let silent = |why: &Unanswered| *why == Unanswered::Deadline;
+    let silent = |why: &Unanswered| matches!(why, Unanswered::Deadline | Unanswered::Mute);
     match (&probe.status, &probe.read) {
         (Ok(status), _) if status.learner => LatencySample::Learner,
         (_, Ok(())) => LatencySample::Passed(took),

@@ -26,8 +26,8 @@ pub struct StatusUpdate {
     /// The UIDs of the StatefulSets whose recorded deletes may still take pods. The records of all
     /// others are dropped.
     pub unfinished_deletes: Option<BTreeSet<String>>,
-    /// The ordinals whose pods exist. The record of a scale-in that took none of them is dropped, so
-    /// that it lets no later pods go.
+    /// The ordinals whose pods exist. The record of a scale-in that took none of them is dropped,
+    /// so that it lets no later pods go.
     pub ordinals_here: Option<BTreeSet<Ordinal>>,
     /// The label selector of the members' pods.
     pub selector: Option<String>,

@@ -225,7 +225,7 @@ impl Observer {
     /// - Those that serve and are not Ready: how old their process is.
     async fn ask_for_metrics(&self, world: &mut World, round: &mut Round, latest: Instant) {
         let asked = round.probes.iter_mut().map(|probe| async {
-            let is_silent = probe.status == Err(Unanswered::Deadline);
+            let is_silent = matches!(probe.status, Err(Unanswered::Deadline | Unanswered::Mute));
             let young = world.unready(&probe.target).filter(|_| probe.read.is_ok());
             if !is_silent && young.is_none() {
                 return None;

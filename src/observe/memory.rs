@@ -8,7 +8,7 @@
 //!   learner has made no progress. Rule 11 and rule 13 of the decision need these times. They come
 //!   from the looks of the reconcile loop, never from admission.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::observer::Find;
 use crate::api::OwnerStatus;
 use crate::etcd::{Endpoint, TimeLimit};
 use crate::quorum::evidence::Round;
-use crate::quorum::{ClusterRef, Condition, MemberId, PodName, Role, Snapshot};
+use crate::quorum::{ClusterRef, Condition, MemberId, PodName, PodUid, Role, Snapshot};
 
 /// The time after which a lost quorum is believed. It is longer than an election takes with any
 /// usual election timeout.
@@ -71,6 +71,8 @@ struct Stopwatch {
     /// The beginning of the last look.
     looked: Instant,
     lost_since: Option<Instant>,
+    /// Since when these pods have been mute, all members of the cluster.
+    mute_since: Option<(Instant, BTreeSet<PodUid>)>,
     learners: HashMap<MemberId, Progress>,
 }
 
@@ -152,6 +154,10 @@ impl Stopwatch {
     fn after(before: Option<&Self>, snapshot: &Snapshot, round: &Round, asked: Instant) -> Self {
         let is_lost = snapshot.quorum_lost && !snapshot.proves_quorum();
         let lost_before = before.and_then(|watch| watch.lost_since);
+        let pods: BTreeSet<PodUid> = snapshot.pods.iter().map(|pod| pod.uid.clone()).collect();
+        let mute_before = before.and_then(|watch| watch.mute_since.as_ref());
+        let mute_since = mute_before.filter(|(_, mute)| *mute == pods);
+        let mute_since = mute_since.map_or(asked, |(since, _)| *since);
         let learners = snapshot
             .members
             .iter()
@@ -172,6 +178,7 @@ impl Stopwatch {
         Self {
             looked: asked,
             lost_since: is_lost.then_some(lost_before.unwrap_or(asked)),
+            mute_since: snapshot.is_mute.then_some((mute_since, pods)),
             learners,
         }
     }
@@ -187,6 +194,10 @@ impl Stopwatch {
         let learners = self.learners.iter();
         Ages {
             quorum_lost_for: lost_for.filter(|lost| *lost >= CONFIRMED_AFTER),
+            mute_for: self
+                .mute_since
+                .as_ref()
+                .map(|(since, _)| until_looked(*since)),
             learners_stuck_for: learners
                 .map(|(id, progress)| (*id, until_looked(progress.since)))
                 .collect(),

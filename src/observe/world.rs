@@ -70,6 +70,8 @@ pub struct Ages {
     /// The time for which quorum has been lost without a gap. `None` if it is not lost, or the loss
     /// is not confirmed.
     pub quorum_lost_for: Option<Duration>,
+    /// The time for which the same pods have been mute. `None` if they are not.
+    pub mute_for: Option<Duration>,
     /// The time for which each learner has made no progress.
     pub learners_stuck_for: BTreeMap<MemberId, Duration>,
 }
@@ -256,6 +258,7 @@ impl World {
             formed: page.is_formed(),
             scaled_out_for: self.scaled_out_for(page, replicas),
             quorum_lost_for: ages.quorum_lost_for,
+            mute_for: ages.mute_for,
             learners_stuck_for: ages.learners_stuck_for,
             pods: self.facts(page),
             recorded_pods: page.recorded_pods(),

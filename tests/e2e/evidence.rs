@@ -78,7 +78,8 @@ async fn a_serving_member_whose_readiness_probe_is_broken_still_counts() -> Resu
 
 /// Some scripts run etcd, end it and run it again before the pod becomes Ready.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_member_that_has_just_started_counts_when_it_is_ready_or_runs_for_a_while() -> Result<()> {
+async fn a_member_that_has_just_started_counts_when_it_is_ready_or_runs_for_a_while() -> Result<()>
+{
     let world = World::new("just-started").await?;
     let broken = faults::fail_readiness(&world.sandbox, "etcd-2")?;
     eventually(SOON, "etcd-2 is not Ready", || async {

@@ -69,7 +69,7 @@ async fn a_frozen_member_costs_the_deadline_once(version: Version) -> Result<()>
     cluster.member(victim)?.freeze().await?;
     // The first round uses the kept connection. The later ones open new connections, which the
     // kernel accepts for the frozen process.
-    for _ in 0..3 {
+    for why in [Unanswered::Deadline, Unanswered::Mute, Unanswered::Mute] {
         let (start, timeout) = (Instant::now(), limit.timeout());
         let latest = start + SOON;
         let round = prober.round_within(&endpoints, &limit, latest).await;
@@ -78,7 +78,7 @@ async fn a_frozen_member_costs_the_deadline_once(version: Version) -> Result<()>
         assert!(took < timeout * 2, "{took:?}: not twice {timeout:?}");
         for (ordinal, probe) in round.probes.iter().enumerate() {
             if ordinal == victim {
-                let silent = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+                let silent = Probe::unanswered(probe.target.clone(), why.clone());
                 assert_eq!(*probe, silent);
             } else {
                 assert!(serves(probe), "{probe:?}");

@@ -159,11 +159,11 @@ impl Board<'_> {
 /// Whether the process has been running for a while.
 fn lasts(slot: &Slot<'_>) -> bool {
     let up_for = slot.pod.and_then(|pod| pod.up_for);
-    let is_out = match &slot.state {
-        State::Terminating | State::Unknown(Why::RefusesAsAllDo) => true,
-        state => state.is_down(),
-    };
-    !is_out && up_for >= Some(LASTS_AFTER)
+    let is_out = matches!(
+        slot.state,
+        State::Terminating | State::Unknown(Why::RefusesAsAllDo)
+    );
+    !is_out && !slot.state.is_down() && up_for >= Some(LASTS_AFTER)
 }
 
 /// The grants as they will be once this step has its grant.

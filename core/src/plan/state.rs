@@ -107,6 +107,7 @@ impl State {
                         Unanswered::NoAddress
                             | Unanswered::Refused
                             | Unanswered::Deadline
+                            | Unanswered::Mute
                             | Unanswered::NotAsked
                     )
             ),

@@ -14,7 +14,7 @@ use super::expected_voters::count;
 use super::id::{ClusterId, MemberId, PodName};
 use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
-use super::pod::Pod;
+use super::pod::{Containers, Node, Pod};
 use super::policy::EvidenceMode;
 use super::process::{self, ProcessState, Refusal, Silence};
 use super::readiness;
@@ -77,6 +77,7 @@ impl Snapshot {
             first_ordinal: o.first_ordinal,
             scaled_out_for: o.scaled_out_for,
             quorum_lost_for: o.quorum_lost_for,
+            mute_for: o.mute_for,
             learners_stuck_for: o.learners_stuck_for.clone(),
             cluster_id: None,
             cluster_ids: Vec::new(),
@@ -90,6 +91,7 @@ impl Snapshot {
             not_members: Vec::new(),
             pods,
             quorum_lost: false,
+            is_mute: false,
         }
     }
 
@@ -155,10 +157,26 @@ impl Snapshot {
         };
         self.members = sources.members(&pods, &self.not_members);
         self.quorum_lost = is_lost(&self.members, self.electorate(&self.members));
+        self.is_mute = self.are_all_mute() && observation.recorded_cluster.is_some();
         if self.proves_quorum() {
             // A voter that serves proves a quorum, so the time watched until now does not count.
             self.quorum_lost_for = None;
         }
+    }
+}
+
+impl Snapshot {
+    /// Whether every member that counts runs in a pod here, accepted a connection, answered
+    /// nothing, and is not ready.
+    fn are_all_mute(&self) -> bool {
+        let counted = self.electorate(&self.members);
+        let is_mute = |pod: &Pod| {
+            let member = self.member(&pod.name);
+            let runs = pod.node == Node::Ready && pod.containers == Containers::Running;
+            let mute = Condition::Unknown(Why::Silent(Unanswered::Mute));
+            runs && !pod.etcd_ready && member.is_some_and(|member| member.condition == mute)
+        };
+        counted > 0 && count(self.pods.len()) == counted && self.pods.iter().all(is_mute)
     }
 }
 
@@ -227,11 +245,10 @@ impl MemberSources<'_, '_> {
             Condition::Unknown(doubt)
         } else {
             let condition = as_role(role, condition::of_answer(answer, self.consensus));
-            match condition {
-                Condition::Serving if is_starting_still(pod) => {
-                    Condition::Unknown(Why::JustStarted)
-                }
-                condition => condition,
+            if condition == Condition::Serving && is_starting_still(pod) {
+                Condition::Unknown(Why::JustStarted)
+            } else {
+                condition
             }
         };
         Member {

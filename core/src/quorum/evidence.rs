@@ -140,6 +140,11 @@ pub enum Unanswered {
     /// No answer came before the deadline. A timeout proves slowness only.
     #[error("it did not answer in time")]
     Deadline,
+    /// A new connection was accepted, and no answer came before the deadline. etcd up to 3.5 opens
+    /// its client port before it has found a quorum, and answers nothing until then. A process that
+    /// hangs looks the same.
+    #[error("it accepted the connection and did not answer in time")]
+    Mute,
     /// No answer came before the deadline, and the member's metrics say that it is defragmenting
     /// its database. It answers nothing else until it is done, whoever asked for it.
     #[error("it is defragmenting its database")]

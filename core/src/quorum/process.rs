@@ -65,6 +65,7 @@ impl Silence {
             Unanswered::Refused
             | Unanswered::NoAddress
             | Unanswered::Deadline
+            | Unanswered::Mute
             | Unanswered::Defragmenting
             | Unanswered::Tls(_)
             | Unanswered::Denied(_)
@@ -115,8 +116,8 @@ fn reported(pod: &Pod, silence: Silence) -> ProcessState {
         | (Containers::EtcdFailed { .. }, Silence::Refused | Silence::NoAddress) => {
             ProcessState::Dead
         }
-        (Containers::Creating, Silence::Refused | Silence::NoAddress) => ProcessState::Starting,
-        (Containers::Running, Silence::Refused) => ProcessState::Starting,
+        (Containers::Creating, Silence::Refused | Silence::NoAddress)
+        | (Containers::Running, Silence::Refused) => ProcessState::Starting,
         (Containers::EtcdFailed { .. } | Containers::Creating, Silence::Unproven)
         | (Containers::Running | Containers::Unreported, _) => ProcessState::Alive,
     }

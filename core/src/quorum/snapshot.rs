@@ -44,6 +44,9 @@ pub struct Observation {
     /// The time for which quorum has been lost without a gap, confirmed outside of admission.
     /// `None` if it is not lost.
     pub quorum_lost_for: Option<Duration>,
+    /// The time for which the same pods have been mute ([`Snapshot::is_mute`]), watched outside of
+    /// admission. `None` if they are not.
+    pub mute_for: Option<Duration>,
     /// The time for which each learner has made no progress, watched outside of admission.
     pub learners_stuck_for: BTreeMap<MemberId, Duration>,
     /// The pods of the cluster, found by name. Their labels and owners make no difference.
@@ -75,6 +78,7 @@ impl Observation {
             formed: false,
             scaled_out_for: None,
             quorum_lost_for: None,
+            mute_for: None,
             learners_stuck_for: BTreeMap::new(),
             pods: Vec::new(),
             recorded_pods: BTreeMap::new(),
@@ -104,6 +108,10 @@ impl Observation {
 /// assert!(!snapshot.quorum_lost);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a finding of its own, and they do not exclude each other"
+)]
 pub struct Snapshot {
     /// The cluster.
     pub cluster: ClusterRef,
@@ -129,6 +137,8 @@ pub struct Snapshot {
     pub scaled_out_for: Option<Duration>,
     /// See [`Observation::quorum_lost_for`].
     pub quorum_lost_for: Option<Duration>,
+    /// See [`Observation::mute_for`].
+    pub mute_for: Option<Duration>,
     /// See [`Observation::learners_stuck_for`].
     pub learners_stuck_for: BTreeMap<MemberId, Duration>,
     /// The cluster id in more than half of the answers. `None` if there is no such id.
@@ -143,8 +153,8 @@ pub struct Snapshot {
     pub membership: Membership,
     /// Whether the members that answer may have started a cluster of their own: the id of their
     /// cluster is not the recorded one, and no majority of the known voters is in it. The first
-    /// cluster that is seen is not doubted, unless its list leaves external voters out. The recorded
-    /// id is kept meanwhile.
+    /// cluster that is seen is not doubted, unless its list leaves external voters out. The
+    /// recorded id is kept meanwhile.
     pub is_cluster_in_doubt: bool,
     /// The number of voters on record, external ones included, where the member list may be that of
     /// another cluster ([`Snapshot::is_cluster_in_doubt`]); 0 otherwise.
@@ -160,6 +170,11 @@ pub struct Snapshot {
     pub pods: Vec<Pod>,
     /// Whether quorum is lost, by positive evidence.
     pub quorum_lost: bool,
+    /// Whether all members of a cluster that worked accept connections and answer nothing, and none
+    /// is ready by its kubelet. So do members up to etcd 3.5 that were restarted without a quorum.
+    /// This is weaker than [`Snapshot::quorum_lost`]: members that are only too slow for the gate
+    /// and for their probes do the same.
+    pub is_mute: bool,
 }
 
 /// A member of the cluster, or a pod that counts as one until the contrary is proven.
@@ -270,8 +285,8 @@ impl Snapshot {
         confirmed && self.members.iter().all(|member| member.pod.is_some())
     }
 
-    /// Whether the pod is proven not to be a member's, or a proven list has no member that belongs in
-    /// a pod of this name.
+    /// Whether the pod is proven not to be a member's, or a proven list has no member that belongs
+    /// in a pod of this name.
     pub fn is_no_member(&self, pod: &PodName) -> bool {
         let known = |member: &Member| member.pod_name() == Some(pod);
         let is_unlisted = self.has_proven_list() && !self.members.iter().any(known);

@@ -196,6 +196,19 @@ pub enum Reason {
         /// The reasons, a line per member.
         because: Vec<String>,
     },
+    /// Rule 16: all voters accept connections and answer nothing.
+    #[display(
+        "no member gave evidence that counts{}; all accept connections and answer nothing, as etcd does before it has found a quorum: \
+         correct the pod template, and a rollout replaces one member after the other, each once that has lasted for {} s, or override",
+        causes(because),
+        grace.as_secs()
+    )]
+    Mute {
+        /// The reasons, a line per member.
+        because: Vec<String>,
+        /// `spec.policy.quorumLossGracePeriod`.
+        grace: Duration,
+    },
     /// Rule 17: the cluster cannot spare the member.
     #[display("{} has to stay: {_0}", _0.target)]
     NoHeadroom(Count),

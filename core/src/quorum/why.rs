@@ -96,8 +96,8 @@ pub enum Why {
     /// The answer from the member's client URL may be that of a pod which could not be identified.
     #[display("it answers, but may be one of the pods that did not say who they are")]
     MayBeAPod,
-    /// The member serves, its pod is not Ready, and its process is so young that it may be the first
-    /// phase of a start: some scripts run etcd, end it, and run it again.
+    /// The member serves, its pod is not Ready, and its process is so young that it may be the
+    /// first phase of a start: some scripts run etcd, end it, and run it again.
     #[display("it has just started, and its pod is not ready yet")]
     JustStarted,
     /// The pod is not ready (`evidence: Readiness`).

@@ -48,6 +48,7 @@ pub(crate) struct World {
     pub(crate) policy: Policy,
     pub(crate) scaled_out_for: Option<Duration>,
     pub(crate) quorum_lost_for: Option<Duration>,
+    pub(crate) mute_for: Option<Duration>,
     /// The number of external voters on record that have been removed since.
     pub(crate) removed_externals: u32,
     pub(crate) learners_stuck_for: BTreeMap<MemberId, Duration>,
@@ -142,6 +143,7 @@ impl World {
             policy: Policy::default(),
             scaled_out_for: None,
             quorum_lost_for: None,
+            mute_for: None,
             removed_externals: 0,
             learners_stuck_for: BTreeMap::new(),
             proceed_without_quorum: None,
@@ -180,6 +182,7 @@ impl World {
             formed: self.expected > 0,
             scaled_out_for: self.scaled_out_for,
             quorum_lost_for: self.quorum_lost_for,
+            mute_for: self.mute_for,
             learners_stuck_for: self.learners_stuck_for.clone(),
             recorded_pods: self
                 .members

@@ -32,6 +32,8 @@ pub(crate) enum Appearance {
     Leaderless,
     /// No answer came in time. The kubelet says that the member runs.
     Silent,
+    /// The member accepts connections, and answers nothing.
+    Mute,
     /// The member answers, and its pod is terminating.
     Ending,
     /// The member has no pod.
@@ -83,6 +85,7 @@ fn of(member: Member, quorate: bool) -> Appearance {
 
 /// The appearances of a look, and everything else that an observation is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Scene {
     pub(crate) sight: Sight,
     pub(crate) listed: [Listed; MEMBERS],
@@ -149,7 +152,9 @@ impl Scene {
                 replicas: u32::from(self.expected.replicas),
             },
             scaled_out_for: self.young.then_some(Duration::ZERO),
-            quorum_lost_for: Some(Duration::from_secs(3600)),
+            quorum_lost_for: Some(LONG),
+            mute_for: Some(LONG),
+            recorded_cluster: Some(CLUSTER),
             pods: (0..MEMBERS).filter_map(pod_of).collect(),
             round: Round {
                 probes: (0..MEMBERS).filter_map(|n| self.probe(n)).collect(),
@@ -180,6 +185,7 @@ impl Scene {
                 Some(leader) => (leader, Some(leader)),
                 None => return silent(Unanswered::Deadline),
             },
+            Appearance::Mute => return silent(Unanswered::Mute),
             Appearance::Crashed | Appearance::Refusing => return silent(Unanswered::Refused),
             _ => return silent(Unanswered::Deadline),
         };
@@ -241,7 +247,7 @@ impl Scene {
     fn status(&self, answering: usize, leader: Option<usize>, learner: bool) -> Status {
         let index = if self.behind.has(answering) { 0 } else { INDEX };
         Status {
-            cluster_id: ClusterId(0xc1),
+            cluster_id: CLUSTER,
             member_id: self.id(answering),
             leader: leader.map(|n| self.id(n)),
             term: 5,
@@ -256,6 +262,12 @@ impl Scene {
         }
     }
 }
+
+/// The id of the cluster.
+const CLUSTER: ClusterId = ClusterId(0xc1);
+
+/// Longer than any grace period.
+const LONG: Duration = Duration::from_secs(3600);
 
 /// The raft index of a member that is up to date: far beyond what a learner may be behind.
 const INDEX: u64 = 1_000_000;
@@ -293,7 +305,7 @@ pub(crate) fn pod(
             _ => Containers::Running,
         },
         etcd_ready: serves,
-        up_for: None,
+        up_for: Some(LONG),
         etcd_age: None,
         sidecar_failing: false,
         ready: serves,

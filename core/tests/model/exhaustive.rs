@@ -99,6 +99,7 @@ scenarios! {
         everything_fails = DISASTER,
         a_rollout_with_hardly_any_evidence = BLIND_ROLLOUT,
         a_rollout_that_repairs = TROUBLED_ROLLOUT,
+        a_rollout_of_members_that_answer_nothing_without_a_quorum = MUTE_ROLLOUT,
         all_that_do_not_serve_go_at_once = ALL_AT_ONCE,
         two_of_five_may_be_out = TWO_OUT_OF_FIVE,
         two_of_five_fail_and_go_at_once = ALL_AT_ONCE_OF_FIVE,

@@ -263,6 +263,7 @@ pub(crate) fn doctored(seen: impl Into<Sight>, mutation: Mutation) -> Sight {
             | (Mutation::CountTerminatingAsServing, Appearance::Ending)
             | (Mutation::OneIdOnTwoPods, Appearance::Impersonated) => Appearance::Answers,
             (Mutation::QuorumLostByTimeouts, Appearance::Silent) => Appearance::Leaderless,
+            (Mutation::TakeSilenceForMute, Appearance::Silent) => Appearance::Mute,
             (Mutation::CountServingAsUnknown, Appearance::Answers) => Appearance::Silent,
             (_, appearance) => appearance,
         };
@@ -276,12 +277,20 @@ pub(crate) fn scene(
     scenario: &Scenario,
     budget: &Budget,
 ) -> Scene {
+    let mut seen = seen.into();
+    if scenario.mute {
+        for appearance in seen.pods.iter_mut().chain(&mut seen.answers) {
+            if *appearance == Appearance::Leaderless {
+                *appearance = Appearance::Mute;
+            }
+        }
+    }
     let mut listed = [Listed::No; MEMBERS];
     for (n, member) in state.members() {
         listed[n] = member.listed;
     }
     Scene {
-        sight: seen.into(),
+        sight: seen,
         listed,
         outdated: state.which(|member| member.outdated),
         unstarted: state.unstarted,

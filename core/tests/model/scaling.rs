@@ -16,7 +16,7 @@
 use quorumgate_core::quorum::stateful_set::{
     self, Change, Facts, Intent, Ordinals, Owner, decide, scale_in_lets_go,
 };
-use quorumgate_core::quorum::{Permission, Scope, Verdict};
+use quorumgate_core::quorum::{Ordinal, Permission, Scope, Verdict};
 
 use crate::action::Action;
 use crate::appearance::{Scene, look};
@@ -167,10 +167,14 @@ pub(crate) fn let_go(state: &State, budget: &Budget) -> Set {
     let Some(ScaleIn { from, to, .. }) = budget.scale_in else {
         return Set::NONE;
     };
-    let taken = to.into()..from.into();
+    let taken = u32::from(to)..u32::from(from);
+    let kept = Ordinals {
+        start: None,
+        count: state.replicas.into(),
+    };
     let lets_go = |n: &usize| {
-        let index = u32::try_from(*n).unwrap();
-        scale_in_lets_go(&taken, index, state.replicas.into())
+        let ordinal = Ordinal(u32::try_from(*n).unwrap());
+        scale_in_lets_go(std::slice::from_ref(&taken), ordinal, kept)
     };
     Set::of((0..MEMBERS).filter(lets_go))
 }

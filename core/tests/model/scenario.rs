@@ -42,6 +42,9 @@ pub(crate) struct Scenario {
     /// Whether a network policy rejects the gate's connections to all members for a while, and
     /// readiness probes fail for another reason.
     pub(crate) rejections: bool,
+    /// Whether members without a quorum accept connections and answer nothing, as etcd up to 3.5
+    /// does after a restart.
+    pub(crate) mute: bool,
     /// The most voters that are removed from etcd.
     pub(crate) removals: u8,
     /// Whether the rollout driver runs.
@@ -96,6 +99,7 @@ pub(crate) const QUIET: Scenario = Scenario {
     boots: false,
     initialises: false,
     rejections: false,
+    mute: false,
     removals: 0,
     rollout: false,
     all_at_once: false,
@@ -185,6 +189,17 @@ pub(crate) const REJECTED_ROLLOUT: Scenario = Scenario {
     requests: 1,
     gates: 1,
     ..REJECTED
+};
+
+/// As [`TROUBLED_ROLLOUT`], with members that answer nothing without a quorum, and with looks that
+/// miss all members at worst.
+pub(crate) const MUTE_ROLLOUT: Scenario = Scenario {
+    name: "mute rollout",
+    mute: true,
+    hidden: 3,
+    requests: 1,
+    gates: 1,
+    ..TROUBLED_ROLLOUT
 };
 
 /// Any number of members fail at once, and nodes are lost for good.

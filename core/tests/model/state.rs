@@ -54,8 +54,8 @@ pub(crate) struct State {
     pub(crate) settlers: [Settler; REPLICAS],
     pub(crate) reporter: Reporter,
     pub(crate) force: Force,
-    /// Whether a network policy rejects the gate's connections to all members, while their readiness
-    /// probes fail for another reason.
+    /// Whether a network policy rejects the gate's connections to all members, while their
+    /// readiness probes fail for another reason.
     pub(crate) is_rejected: bool,
     /// How long ago replicas last saw the gate out of force, while that matters.
     pub(crate) outage_ago: Option<u8>,

@@ -84,7 +84,7 @@ async fn a_silent_member_whose_metrics_say_that_it_defragments_is_known_not_to_s
     serve_metrics_at(&court.api, "etcd-1", idle);
     let page = court.judge.deps.ledger().read(&cluster()).await;
     let page = page.unwrap().unwrap();
-    let silent = Condition::Unknown(Why::Silent(Unanswered::Deadline));
+    let silent = Condition::Unknown(Why::Silent(Unanswered::Mute));
     let expected = [
         Condition::Failing(Why::Silent(Unanswered::Defragmenting)),
         silent.clone(),

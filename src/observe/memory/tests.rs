@@ -1,5 +1,5 @@
 use super::*;
-use crate::quorum::Observation;
+use crate::quorum::{Observation, example};
 
 fn cluster() -> ClusterRef {
     ClusterRef::new("a", "etcd")
@@ -34,6 +34,35 @@ fn a_lost_quorum_counts_once_it_was_seen_for_seven_seconds() {
 #[test]
 fn one_look_with_a_quorum_resets_the_stopwatch() {
     assert_eq!(after(&[true, true, true, false, true, true]), None);
+}
+
+#[test]
+fn members_are_mute_for_as_long_as_the_same_pods_were_seen_so() {
+    let watches = Memory::default();
+    let start = Instant::now();
+    let mute = |is_mute: bool, uid: &str| {
+        let mut observation = example::healthy("etcd", 1);
+        observation.cluster = cluster();
+        observation.pods[0].uid = PodUid::new(uid);
+        Snapshot {
+            is_mute,
+            ..Snapshot::assemble(&observation)
+        }
+    };
+    let looks = [
+        (true, "1", Some(0)),
+        (true, "1", Some(4)),
+        (true, "2", Some(0)),
+        (true, "2", Some(4)),
+        (false, "2", None),
+        (true, "2", Some(0)),
+    ];
+    for (n, (is_mute, uid, expected)) in (0..).zip(looks) {
+        let now = start + 4 * n * Duration::from_secs(1);
+        watches.note(&mute(is_mute, uid), &Round::default(), now);
+        let seen = watches.ages(&cluster(), now).mute_for;
+        assert_eq!(seen, expected.map(Duration::from_secs), "look {n}");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Rules 11 to 17, which depend on the members' conditions and on how many of them serve.
 
+use std::time::Duration;
+
 use super::Request;
 use crate::quorum::condition::Condition;
 use crate::quorum::evidence::Unanswered;
@@ -11,6 +13,9 @@ use crate::quorum::snapshot::{Member, Role};
 use crate::quorum::tolerance::in_flight;
 use crate::quorum::verdict::{Basis, Permission, Reason, Verdict};
 use crate::quorum::why::Why;
+
+/// The fewest members of which the others keep a quorum without one.
+const FEWEST_TO_SPARE_ONE: usize = 3;
 
 /// Rule 11: a learner.
 ///
@@ -111,6 +116,9 @@ pub(super) fn rule_13_quorum_lost(case: &Request<'_>) -> Option<Verdict> {
     if case.others < needed_after(case) && proceeds(case) {
         return Some(granted(Basis::Proceed));
     }
+    if repairs_mute_cluster(case) {
+        return Some(granted(Basis::Repair));
+    }
     let live = snapshot.policy.evidence == EvidenceMode::Live;
     if !live || !snapshot.quorum_lost || case.process().is_down() || lets_single_member_go(case) {
         return None;
@@ -124,6 +132,27 @@ pub(super) fn rule_13_quorum_lost(case: &Request<'_>) -> Option<Verdict> {
     }
     let count = case.count(case.majority());
     Some(Verdict::Wait(Reason::QuorumLost(count)))
+}
+
+/// Rule 13, for members that are all mute: a rollout step takes an outdated one, since nothing else
+/// brings back a quorum that the old revision keeps from forming.
+///
+/// The evidence is weak, so every step keeps a quorum that may be there for all that: at least two
+/// others run, no other has a grant, and all of them, the one that was replaced last too, have run
+/// mute for the grace period. A network policy that drops the gate's packets makes nobody mute: no
+/// connection is accepted then.
+fn repairs_mute_cluster(case: &Request<'_>) -> bool {
+    let snapshot = case.snapshot;
+    let grace = snapshot.policy.quorum_loss_grace;
+    let for_long = |time: Option<Duration>| time.is_some_and(|time| time >= grace);
+    let others_remain = snapshot.pods.len() >= FEWEST_TO_SPARE_ONE;
+    let lasts = snapshot.pods.iter().all(|pod| for_long(pod.up_for));
+    let alone = in_flight(case.grants, Some(case.target())).is_empty();
+    let outdated = snapshot
+        .pod(case.target())
+        .is_some_and(|pod| pod.revision != snapshot.update_revision);
+    let is_mute = snapshot.is_mute && for_long(snapshot.mute_for) && lasts;
+    is_mute && case.is_rollout_step() && outdated && alone && others_remain
 }
 
 /// Rule 14: a cluster of one or two cannot spare a member, and the owner's policy says who may take
@@ -178,7 +207,12 @@ pub(super) fn rule_16_no_evidence(case: &Request<'_>) -> Option<Verdict> {
                 .map(|why| format!("{}: {why}", member.name))
         })
         .collect();
-    Some(Verdict::Wait(Reason::NoEvidence { because }))
+    Some(Verdict::Wait(if case.snapshot.is_mute {
+        let grace = case.snapshot.policy.quorum_loss_grace;
+        Reason::Mute { because, grace }
+    } else {
+        Reason::NoEvidence { because }
+    }))
 }
 
 /// Rule 17: no other rule applies, and the cluster cannot spare the member.

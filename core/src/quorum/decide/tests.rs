@@ -473,7 +473,7 @@ fn an_answer_of_another_cluster_proves_no_way() {
     assert_eq!(refuses(&o), ProcessState::Alive);
 }
 
-/// Nobody ever asks another member by the client URL of an external one.
+/// No other member is ever asked by the client URL of an external one.
 #[test]
 fn a_refusal_at_a_client_url_proves_nothing() {
     let mut o = without_its_pod();
@@ -760,6 +760,56 @@ fn rule_13_all_unknown_is_no_lost_quorum() {
     assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-evidence");
 }
 
+/// Members up to etcd 3.5 that were restarted without a quorum: they listen, and answer nothing.
+fn mute(voters: u32) -> Observation {
+    let mut o = healthy(voters);
+    o.formed = true;
+    o.recorded_cluster = Some(ClusterId(1));
+    o.update_revision = Some("new".into());
+    o.mute_for = Some(o.policy.quorum_loss_grace);
+    for n in 0..o.pods.len() {
+        silent(&mut o, n, Unanswered::Mute);
+        let pod = &mut o.pods[n];
+        (pod.etcd_ready, pod.ready) = (false, false);
+        pod.up_for = Some(o.policy.quorum_loss_grace);
+        pod.revision = Some("old".into());
+    }
+    o
+}
+
+#[test]
+fn rule_13_a_rollout_repairs_members_that_all_listen_and_never_answer() {
+    let repair = based(Basis::Repair);
+    assert_eq!(verdict(&mute(3), Kind::RolloutStep, 1), repair);
+    assert_waits(&verdict(&mute(3), Kind::Delete, 1), "mute");
+    let waits = |change: fn(&mut Observation)| {
+        let mut o = mute(3);
+        change(&mut o);
+        let step = verdict(&o, Kind::RolloutStep, 1);
+        assert!(matches!(step, Verdict::Wait(_)), "{step:?}");
+    };
+    waits(|o| o.mute_for = None);
+    waits(|o| o.mute_for = Some(Duration::from_secs(20)));
+    // The one that was replaced last has yet to show what it does.
+    waits(|o| o.pods[0].up_for = Some(Duration::from_secs(20)));
+    waits(|o| o.pods[1].revision = Some("new".into()));
+    waits(|o| o.pods[0].etcd_ready = true);
+    // A network policy drops the gate's packets.
+    waits(|o| silent(o, 0, Unanswered::Deadline));
+    waits(|o| silent(o, 0, Unanswered::Refused));
+    waits(|o| o.pods[0].node = Node::NotReady);
+    waits(|o| o.replicas = 4);
+    waits(|o| o.recorded_externals = 1);
+    // Nobody ever answered by this way.
+    waits(|o| o.recorded_cluster = None);
+    waits(|o| {
+        o.pods.pop();
+    });
+    assert_waits(&verdict(&mute(2), Kind::RolloutStep, 1), "mute");
+    let beside_another = judge(&mute(3), &granted(&[0]), &ask(Kind::RolloutStep, 1));
+    assert_waits(&beside_another, "mute");
+}
+
 #[test]
 fn rule_14_one_member_goes_by_its_policy() {
     let mut o = healthy(1);
@@ -942,8 +992,8 @@ fn rule_12_of_members_that_run_and_do_not_listen_as_many_go_as_can_be_spared() {
     assert_eq!(step, based(Basis::CostsNothing));
 }
 
-/// That a container runs does not say that etcd will ever listen in it. So with the members that
-/// do listen, the target may be the one that completes the majority.
+/// A container that runs does not say that etcd will ever listen in it. So with the members that do
+/// listen, the target may be the one that completes the majority.
 #[test]
 fn rule_12_no_member_that_runs_and_does_not_listen_is_sure_to_listen() {
     let mut o = none_listens(5);

@@ -382,6 +382,33 @@ fn step_2_one_that_hangs_stays_while_the_others_make_no_majority() {
     assert_eq!(scene.says(), "delete d: it is outdated and is dead");
 }
 
+/// Members up to etcd 3.5 that were restarted without their peers listen and never answer.
+#[test]
+fn step_2_of_members_that_never_answer_one_goes_for_each_grace_period() {
+    let grace = Scene::of(3).world.policy.quorum_loss_grace;
+    let mute = |member: &mut crate::world::Inhabitant| {
+        hung(member);
+        member.silent(Unanswered::Mute);
+        member.pod_mut(|pod| pod.up_for = Some(Duration::from_hours(1)));
+    };
+    let scene = ["a", "b", "c"]
+        .into_iter()
+        .fold(Scene::of(3), |scene, name| {
+            scene.with(name, mute).out_for(name, grace)
+        });
+    assert_eq!(scene.says(), "wait evidence");
+    let scene = scene.in_world(|world| world.mute_for = Some(grace));
+    let first = scene.says();
+    assert!(first.starts_with("delete c: it is outdated"), "{first}");
+    let one_is_new = scene.updated("c").with("c", |member| {
+        member.pod_mut(|pod| pod.up_for = Some(Duration::from_secs(60)));
+    });
+    assert_eq!(one_is_new.says(), "wait evidence");
+    let lasts = one_is_new.with("c", mute);
+    let second = lasts.says();
+    assert!(second.starts_with("delete b: it is outdated"), "{second}");
+}
+
 #[test]
 fn step_2_one_that_hangs_is_left_to_its_holder_and_updated_ones_are_left_alone() {
     let minute = Duration::from_secs(60);

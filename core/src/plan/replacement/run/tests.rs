@@ -663,8 +663,8 @@ fn every_condition_is_a_reason_of_its_own() {
     assert_eq!(refused(resting), "wait leadership");
 }
 
-/// Somebody deleted the claim of a dead member and then its pod, and was permitted to. The new pod
-/// is held on its new claim.
+/// The claim of a dead member was deleted and then its pod, both with permission. The new pod is
+/// held on its new claim.
 #[test]
 fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
     for (mode, request) in [(Mode::Manual, Some(TARGET.into())), (Mode::Auto, None)] {
