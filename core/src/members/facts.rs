@@ -242,6 +242,7 @@ impl Listing {
         match snapshot.members.iter().find(of_this_name) {
             Some(seen) if seen.role == Role::Learner => Self::Learner,
             Some(seen) if seen.serves_quorum() => Self::Voter,
+            Some(seen) if seen.condition.why() == Some(&Why::JustStarted) => Self::Voter,
             // Without an answer the id is that of the list or of the record, which the list has.
             Some(seen) if is_confirmed && seen.id.is_some() && seen.sizes.is_none() => Self::Voter,
             None if is_confirmed => Self::No,
@@ -260,9 +261,16 @@ impl Etcd {
             since: pod
                 .up_for
                 .map(|up| UnixTime(now.0.saturating_sub(up_for(up)))),
-            initializes: member.is_some_and(|m| m.process == ProcessState::Starting),
+            initializes: member.is_some_and(looks_as_if_it_starts),
         }
     }
+}
+
+/// Whether a member looks as if it does not listen yet. For a decision that is not enough where no
+/// member answers; a report may say so.
+fn looks_as_if_it_starts(member: &Member) -> bool {
+    let refuses = Condition::Unknown(Why::RefusesAsAllDo);
+    member.process == ProcessState::Starting || member.condition == refuses
 }
 
 /// The cluster id that a member answered with.
@@ -480,5 +488,28 @@ mod tests {
             Etcd::NotStarted => panic!("its container runs"),
         };
         assert!(initializes("etcd-2") && !initializes("etcd-1"));
+        // All start at once, after a restore.
+        for n in 0..3 {
+            silence(&mut cluster, n);
+            cluster.pods[n].etcd_ready = false;
+        }
+        let all = ["etcd-0", "etcd-1", "etcd-2"];
+        let initializes = |member| {
+            matches!(
+                facts(&cluster, member).etcd,
+                Etcd::Started {
+                    initializes: true,
+                    ..
+                }
+            )
+        };
+        assert!(all.into_iter().all(initializes));
+    }
+
+    #[test]
+    fn a_member_that_has_just_started_is_the_voter_that_it_says() {
+        let mut cluster = example::healthy("etcd", 3);
+        cluster.pods[2].ready = false;
+        assert_eq!(listing(&cluster), Listing::Voter);
     }
 }
