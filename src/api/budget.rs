@@ -98,6 +98,12 @@ pub struct QuorumDisruptionBudgetSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MembersSpec {
+    /// Name of the container that runs etcd. Default: the container with a command, settings or a
+    /// port of etcd, else the one called `etcd`, else the only one. Where that is not certain, a
+    /// restart in place of any container is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
+    pub container: Option<String>,
     /// Port on which the members serve clients. Default: the container port named `client`, else
     /// 2379.
     #[serde(default, skip_serializing_if = "Option::is_none")]

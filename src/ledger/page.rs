@@ -89,6 +89,11 @@ impl Page {
         &self.budget
     }
 
+    /// The container of etcd, where the budget names it.
+    pub fn etcd_container(&self) -> Option<&str> {
+        self.budget.spec.members.container.as_deref()
+    }
+
     /// The budget's status; `None` if nothing was ever written.
     pub fn status(&self) -> Option<&QuorumDisruptionBudgetStatus> {
         self.budget.status.as_ref()

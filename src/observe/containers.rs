@@ -1,15 +1,12 @@
-//! etcd's container in a pod, and the states of the pod's containers as their node last reported
-//! them.
+//! The states of a pod's containers, as their node last reported them.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, Pod, PodStatus};
 
+use super::etcd_container;
 use crate::quorum::pod::Containers;
-
-/// The conventional name of etcd's container.
-const ETCD: &str = "etcd";
 
 /// Reasons for which a container waits although nothing is wrong: it is being created, or init
 /// containers run before it.
@@ -35,37 +32,29 @@ const REJECTIONS: [&str; 11] = [
     "NodeShutdown",
 ];
 
-/// The name of etcd's container among the containers of a pod: `etcd`, or the only name.
-pub fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let mut names = names.into_iter();
-    let first = names.next()?;
-    let mut others = names.peekable();
-    if others.peek().is_none() {
-        return Some(first);
-    }
-    std::iter::once(first)
-        .chain(others)
-        .find(|name| *name == ETCD)
-}
-
-/// The container of etcd.
-pub(super) fn etcd(pod: &Pod) -> Option<&Container> {
-    let containers = &pod.spec.as_ref()?.containers;
-    let name = which_is_etcd(containers.iter().map(|container| container.name.as_str()))?;
-    containers.iter().find(|container| container.name == name)
-}
-
 /// The last reported status of etcd's container.
-pub(super) fn etcd_status(pod: &Pod) -> Option<&ContainerStatus> {
-    let name = &etcd(pod)?.name;
-    let reported = pod.status.as_ref()?.container_statuses.as_ref()?;
-    reported.iter().find(|status| status.name == *name)
+pub(super) fn etcd_status<'a>(pod: &'a Pod, named: Option<&str>) -> Option<&'a ContainerStatus> {
+    let name = &etcd_container::of_pod(pod, named)?.name;
+    let status = pod.status.as_ref()?;
+    let lists = [&status.container_statuses, &status.init_container_statuses];
+    let mut reported = lists.into_iter().flatten().flatten();
+    reported.find(|status| status.name == *name)
+}
+
+/// The name of etcd's container among the names of a pod's main containers: `etcd`, or the only
+/// name.
+pub fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.as_slice() {
+        [only] => Some(only),
+        several => several.iter().copied().find(|name| *name == "etcd"),
+    }
 }
 
 /// The exit code with which etcd's container last ended, if that was seen, and the number of its
 /// restarts in this pod.
-pub fn etcd_history(pod: &Pod) -> (Option<i32>, u32) {
-    let Some(status) = etcd_status(pod) else {
+pub fn etcd_history(pod: &Pod, named: Option<&str>) -> (Option<i32>, u32) {
+    let Some(status) = etcd_status(pod, named) else {
         return (None, 0);
     };
     let last = status.last_state.as_ref();
@@ -76,16 +65,17 @@ pub fn etcd_history(pod: &Pod) -> (Option<i32>, u32) {
 
 /// The time for which etcd's container has been running at `now`, by its node's clock. `None` if it
 /// does not run.
-pub(super) fn up_for(pod: &Pod, now: Timestamp) -> Option<Duration> {
-    let state = etcd_status(pod)?.state.as_ref()?;
+pub(super) fn up_for(pod: &Pod, named: Option<&str>, now: Timestamp) -> Option<Duration> {
+    let state = etcd_status(pod, named)?.state.as_ref()?;
     let since = state.running.as_ref()?.started_at.as_ref()?.0;
     Some(Duration::try_from(now.duration_since(since)).unwrap_or_default())
 }
 
 /// Whether a container that runs beside etcd's was reported as not ready. A container without a
 /// status is not counted.
-pub(super) fn sidecar_failing(pod: &Pod) -> bool {
-    let (Some(etcd), Some(status)) = (etcd(pod), &pod.status) else {
+pub(super) fn sidecar_failing(pod: &Pod, named: Option<&str>) -> bool {
+    let etcd = etcd_container::of_pod(pod, named);
+    let (Some(etcd), Some(status)) = (etcd, &pod.status) else {
         return false;
     };
     let lists = [&status.container_statuses, &status.init_container_statuses];
@@ -100,19 +90,12 @@ pub(super) fn sidecar_failing(pod: &Pod) -> bool {
         .any(|container| container.name != etcd.name && unready.contains(&container.name.as_str()))
 }
 
-/// The containers that are meant to run as long as the pod: main containers and sidecars, which are
-/// init containers that restart.
 fn lasting(pod: &Pod) -> impl Iterator<Item = &Container> {
-    let spec = pod.spec.iter();
-    spec.flat_map(|spec| {
-        let sidecars = spec.init_containers.iter().flatten();
-        let sidecars = sidecars.filter(|c| c.restart_policy.as_deref() == Some("Always"));
-        spec.containers.iter().chain(sidecars)
-    })
+    pod.spec.iter().flat_map(etcd_container::lasting)
 }
 
 /// The last reported state of the pod's containers.
-pub(super) fn reported(pod: &Pod) -> Containers {
+pub(super) fn reported(pod: &Pod, named: Option<&str>) -> Containers {
     if all_terminated(pod) {
         let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
         return Containers::AllTerminated {
@@ -124,7 +107,7 @@ pub(super) fn reported(pod: &Pod) -> Containers {
             reason: reason.to_owned(),
         };
     }
-    etcd_status(pod)
+    etcd_status(pod, named)
         .and_then(|status| status.state.as_ref())
         .map_or(Containers::Unreported, of_state)
 }

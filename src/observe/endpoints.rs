@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::settings::Settings;
-use super::{belonging, containers, pods};
+use super::{belonging, etcd_container, pods};
 use crate::api::{MemberStatus, MembersSpec};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
@@ -29,15 +29,16 @@ pub(super) fn of_pod(pod: &Pod, shared: &SharedSettings<'_>) -> Option<Endpoint>
         .members
         .client_port
         .and_then(|p| u16::try_from(p).ok());
+    let named = shared.members.container.as_deref();
     let port = port
-        .or_else(|| told_port(pod))
-        .or_else(|| named_port(pod))
+        .or_else(|| told_port(pod, named))
+        .or_else(|| named_port(pod, named))
         .unwrap_or(CLIENT_PORT);
-    let named = shared.members.server_name.clone();
+    let server_name = shared.members.server_name.clone();
     Some(Endpoint {
         target: Target::Pod(pods::uid(pod)),
         address: with_port(pods::address(pod)?, port),
-        server_name: named.or_else(|| dns_name(pod, shared.service, shared.namespace)),
+        server_name: server_name.or_else(|| dns_name(pod, shared.service, shared.namespace)),
         tls: shared.tls.clone(),
     })
 }
@@ -69,8 +70,8 @@ pub(super) fn same(one: &[Endpoint], other: &[Endpoint]) -> bool {
 
 /// The port in etcd's own settings: that of the first client URL that others than its own pod can
 /// reach.
-fn told_port(pod: &Pod) -> Option<u16> {
-    let settings = Settings::of(containers::etcd(pod)?);
+fn told_port(pod: &Pod, named: Option<&str>) -> Option<u16> {
+    let settings = Settings::of(etcd_container::of_pod(pod, named)?);
     if settings.file().is_some() {
         return None;
     }
@@ -84,8 +85,8 @@ fn told_port(pod: &Pod) -> Option<u16> {
     })
 }
 
-fn named_port(pod: &Pod) -> Option<u16> {
-    let mut ports = containers::etcd(pod)?.ports.iter().flatten();
+fn named_port(pod: &Pod, named: Option<&str>) -> Option<u16> {
+    let mut ports = etcd_container::of_pod(pod, named)?.ports.iter().flatten();
     let port = ports.find(|port| port.name.as_deref() == Some("client"))?;
     u16::try_from(port.container_port).ok()
 }

@@ -10,7 +10,7 @@ use super::claims::templates;
 use super::mounts::mount_of;
 use super::patience::soon;
 use super::settings::Settings;
-use super::{Observer, World, containers};
+use super::{EtcdContainer, Observer, World};
 use crate::causes::causes;
 use crate::quorum::{ClaimState, ClusterRef, PodName, Volume};
 
@@ -38,14 +38,15 @@ impl World {
             Some(pod) => pod.spec.as_ref()?,
             None => set?.spec.as_ref()?.template.spec.as_ref()?,
         };
-        data_claim(spec, set, pod)
+        data_claim(spec, self.etcd_container(), set, pod)
     }
 }
 
 /// The claim with the data of the member in a pod with this spec, which may be that of the
-/// template.
+/// template. `named` is the container of etcd that the budget names.
 pub(super) fn data_claim(
     spec: &PodSpec,
+    named: Option<&str>,
     set: Option<&StatefulSet>,
     pod: &PodName,
 ) -> Option<String> {
@@ -57,11 +58,7 @@ pub(super) fn data_claim(
     let given = given.map(|template| (template, format!("{template}-{pod}")));
     // The StatefulSet controller replaces volumes of the names of its templates.
     let claims: BTreeMap<&str, String> = used.chain(given).collect();
-    let names = spec.containers.iter().map(|c| c.name.as_str());
-    let name = containers::which_is_etcd(names);
-    let mut all = spec.containers.iter();
-    let etcd = all.find(|container| Some(container.name.as_str()) == name);
-    match etcd.map(data_volume) {
+    match EtcdContainer::of(spec, named).certain().map(data_volume) {
         Some(Directory::On(volume)) => claims.get(volume).cloned(),
         Some(Directory::Elsewhere) => None,
         Some(Directory::Untold) | None => {

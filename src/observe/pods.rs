@@ -18,16 +18,17 @@ pub(super) fn facts(
 ) -> Pod {
     let name = belonging::name(pod);
     let uid = uid(pod);
+    let named = page.and_then(Page::etcd_container);
     Pod {
         ordinal: Ordinal::of(&name),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         has_address: address(pod).is_some(),
         node,
-        containers: containers::reported(pod),
-        etcd_ready: containers::etcd_status(pod).is_some_and(|status| status.ready),
+        containers: containers::reported(pod, named),
+        etcd_ready: containers::etcd_status(pod, named).is_some_and(|status| status.ready),
         up_for: None,
         etcd_age: None,
-        sidecar_failing: containers::sidecar_failing(pod),
+        sidecar_failing: containers::sidecar_failing(pod, named),
         ready: is_ready(pod),
         revision: revision(pod),
         lease_role,

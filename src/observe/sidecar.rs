@@ -43,9 +43,9 @@ pub(super) fn container(pod: &Pod) -> Option<&Container> {
 }
 
 /// The starts of etcd's container and of etcd-backup-restore's. `None` if the pod has none of them,
-/// or one of them does not run.
-pub fn starts(pod: &Pod) -> Option<SidecarStarts> {
-    let etcd = containers::etcd_status(pod)?;
+/// or one of them does not run. `named` is the container of etcd that the budget names.
+pub fn starts(pod: &Pod, named: Option<&str>) -> Option<SidecarStarts> {
+    let etcd = containers::etcd_status(pod, named)?;
     let reported = pod.status.as_ref()?.container_statuses.as_ref()?;
     let sidecar = reported.iter().find(|status| status.name == NAME)?;
     let (etcd_began, sidecar_began) = (began(etcd)?, began(sidecar)?);
@@ -133,7 +133,7 @@ mod tests {
                  "state": sidecar["began"].as_str().map_or(json!({}), running)},
             ]},
         });
-        starts(&serde_json::from_value(pod).unwrap())
+        starts(&serde_json::from_value(pod).unwrap(), None)
     }
 
     #[test]

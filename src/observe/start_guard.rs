@@ -51,6 +51,15 @@ pub fn is_held(pod: &Pod) -> bool {
     gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == IDENTITY))
 }
 
+/// What the identity guard says of a pod that is being created.
+#[derive(Debug, Clone)]
+pub struct StartGuard {
+    /// The changes of the pod.
+    pub guard: Guard,
+    /// The container of etcd, where the budget names it.
+    pub etcd_container: Option<String>,
+}
+
 impl Observer {
     /// Decides how a pod starts that is about to be created. Without a record for its member, or
     /// where its data is on no claim, the pod starts as its owner wants.
@@ -63,20 +72,23 @@ impl Observer {
         cluster: &ClusterRef,
         pod: &PodName,
         spec: &PodSpec,
-    ) -> Result<Option<Guard>, ObserveError> {
+    ) -> Result<Option<StartGuard>, ObserveError> {
         let page = self.ledger().read(cluster).await;
         let Some(page) = page.map_err(ObserveError::Ledger)? else {
             return Ok(None);
         };
         let set = self.set(cluster).await?;
-        let Some(claim) = data_claim(spec, set.as_ref(), pod) else {
+        let Some(claim) = data_claim(spec, page.etcd_container(), set.as_ref(), pod) else {
             return Ok(None);
         };
         let volume = match self.claim_named(cluster, claim).await {
             Ok(claim) => found(&page, pod, claim.volume.as_ref()),
             Err(_) => found(&page, pod, None),
         };
-        Ok(Some(self.guard(&page, set.as_ref(), pod, &volume, None)))
+        Ok(Some(StartGuard {
+            guard: self.guard(&page, set.as_ref(), pod, &volume, None),
+            etcd_container: page.etcd_container().map(str::to_owned),
+        }))
     }
 
     /// Decides whether a pod that waits still has to.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, PersistentVolumeClaim, Pod};
 use kube::Api;
 
 use super::settings::Settings;
-use super::{Observer, World, containers, pods, sidecar};
+use super::{Observer, World, etcd_container, pods, sidecar};
 use crate::etcd::Endpoint;
 use crate::quorum::evidence::Target;
 use crate::quorum::{ClusterRef, PodName, PodUid};
@@ -41,7 +41,8 @@ impl World {
     pub fn metrics_endpoint(&self, target: &Target) -> Option<Endpoint> {
         let client = self.endpoint_at(target)?.clone();
         let is_here = |pod: &&Pod| Target::Pod(pods::uid(pod)) == *target;
-        let container = containers::etcd(self.pods().iter().find(is_here)?)?;
+        let container =
+            etcd_container::of_pod(self.pods().iter().find(is_here)?, self.etcd_container())?;
         let Some((plain, port)) = told(container).or_else(|| named(container)) else {
             return Some(client);
         };
@@ -55,7 +56,9 @@ impl World {
 
     /// The time without an answer that the liveness probe of this pod's member bears at least.
     pub fn liveness(&self, pod: &PodName) -> Option<Duration> {
-        let probe = containers::etcd(self.pod(pod)?)?.liveness_probe.as_ref()?;
+        let probe = etcd_container::of_pod(self.pod(pod)?, self.etcd_container())?
+            .liveness_probe
+            .as_ref()?;
         let seconds = |given: Option<i32>, default: u64| {
             given
                 .and_then(|given| u64::try_from(given).ok())

@@ -30,6 +30,8 @@ use crate::quorum::{
 #[derive(Debug)]
 pub struct World {
     cluster: ClusterRef,
+    /// The container of etcd, where the budget names it.
+    etcd_container: Option<String>,
     policy: Policy,
     objects: Objects,
 }
@@ -80,6 +82,7 @@ impl World {
     pub(super) fn new(page: &Page, policy: Policy, objects: Objects) -> Self {
         Self {
             cluster: page.cluster.clone(),
+            etcd_container: page.etcd_container().map(str::to_owned),
             policy,
             objects,
         }
@@ -87,6 +90,11 @@ impl World {
 
     pub(super) fn cluster(&self) -> &ClusterRef {
         &self.cluster
+    }
+
+    /// The container of etcd, where the budget names it.
+    pub fn etcd_container(&self) -> Option<&str> {
+        self.etcd_container.as_deref()
     }
 
     /// The selector of the cluster's pods, if one is known.
@@ -314,7 +322,7 @@ impl World {
     fn facts_of(&self, page: &Page, pod: &PodObject) -> Pod {
         let node = nodes::of_pod(pod, &self.objects.nodes);
         let role = lease::role_of(&belonging::name(pod), &self.objects.leases);
-        let up_for = containers::up_for(pod, self.objects.now);
+        let up_for = containers::up_for(pod, page.etcd_container(), self.objects.now);
         let etcd_age = self.objects.etcd_ages.get(&pods::uid(pod)).copied();
         Pod {
             up_for,

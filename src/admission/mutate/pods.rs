@@ -21,8 +21,9 @@ use crate::admission::malformed::Malformed;
 use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
 use crate::api::names::{IDENTITY, SAFE_TO_EVICT};
-use crate::observe::{Change, JOINING, Observer, is_stateful_set, joining, which_is_etcd};
-use crate::plan::replacement::Guard;
+use crate::observe::{
+    Change, EtcdContainer, JOINING, Observer, StartGuard, is_stateful_set, joining,
+};
 use crate::quorum::{ClusterRef, PodName};
 
 /// A source of the enrolment of StatefulSets.
@@ -42,7 +43,7 @@ pub trait Enrolment: Send + Sync + 'static {
         _stateful_set: &'a str,
         _pod: &'a str,
         _spec: &'a PodSpec,
-    ) -> BoxFuture<'a, Result<Option<Guard>, String>> {
+    ) -> BoxFuture<'a, Result<Option<StartGuard>, String>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 }
@@ -68,7 +69,7 @@ impl Enrolment for Observer {
         stateful_set: &'a str,
         pod: &'a str,
         spec: &'a PodSpec,
-    ) -> BoxFuture<'a, Result<Option<Guard>, String>> {
+    ) -> BoxFuture<'a, Result<Option<StartGuard>, String>> {
         Box::pin(async move {
             let set = ClusterRef::new(namespace, stateful_set);
             self.start_of(&set, &PodName::new(pod), spec)
@@ -142,16 +143,14 @@ async fn changes(
 }
 
 /// The changes of a pod's spec by the identity guard.
-fn guarded(spec: &PodSpec, guard: &Guard) -> Patch {
+fn guarded(spec: &PodSpec, start: &StartGuard) -> Patch {
+    let guard = &start.guard;
     let mut patch = Patch::default();
-    let names = spec.containers.iter().map(|c| c.name.as_str());
-    let etcd = which_is_etcd(names).map(str::to_owned);
-    let mut all = spec.containers.iter().enumerate();
-    let etcd = all.find(|(_, c)| Some(&c.name) == etcd.as_ref());
-    if let Some((n, container)) = etcd.filter(|_| guard.existing)
+    if let Some((at, container)) =
+        etcd(spec, start.etcd_container.as_deref()).filter(|_| guard.existing)
         && let Ok(Some(change)) = joining(container)
     {
-        patch.0.extend(joins(&n.to_string(), container, change).0);
+        patch.0.extend(joins(&at, container, change).0);
     }
     if guard.hold.is_some() {
         let gate = json!({"name": IDENTITY});
@@ -166,22 +165,31 @@ fn guarded(spec: &PodSpec, guard: &Guard) -> Patch {
     patch
 }
 
-/// The change of the container with this index.
-fn joins(n: &str, container: &Container, change: Change) -> Patch {
-    let at = ["spec", "containers", n];
+/// The container of etcd and its path in the pod. It may be a native sidecar.
+fn etcd<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<([String; 3], &'a Container)> {
+    let etcd = EtcdContainer::of(spec, named).certain()?;
+    let main = spec.containers.iter().enumerate();
+    let main = main.map(|(n, container)| ("containers", n, container));
+    let init = spec.init_containers.iter().flatten().enumerate();
+    let init = init.map(|(n, container)| ("initContainers", n, container));
+    let (list, n, _) = main.chain(init).find(|(.., c)| c.name == etcd.name)?;
+    Some((["spec".to_owned(), list.to_owned(), n.to_string()], etcd))
+}
+
+/// The change of the container at this path.
+fn joins(at: &[String; 3], container: &Container, change: Change) -> Patch {
+    let path = at.iter().cloned();
     match change {
         Change::Word {
             list,
             at: index,
             word,
         } => {
-            let path = at.into_iter().map(str::to_owned);
             let word_at = [<&str>::from(list).to_owned(), index.to_string()];
             replace(path.chain(word_at), json!(word))
         }
         Change::Variable { at: index, name } => {
             let variable = json!({"name": name, "value": JOINING});
-            let path = at.into_iter().map(str::to_owned);
             match index {
                 Some(index) => {
                     let variable_at = ["env".to_owned(), index.to_string()];
@@ -222,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::replacement::Hold;
+    use crate::plan::replacement::{Guard, Hold};
     use crate::quorum::Difference;
 
     fn annotated(mut pod: serde_json::Value) -> serde_json::Value {
@@ -257,7 +265,11 @@ mod tests {
         let start = |guard: &Guard, spec: serde_json::Value| {
             let mut pod = json!({"spec": spec});
             let spec: PodSpec = serde_json::from_value(pod["spec"].clone()).unwrap();
-            json_patch::patch(&mut pod, &guarded(&spec, guard)).unwrap();
+            let guard = StartGuard {
+                guard: guard.clone(),
+                etcd_container: None,
+            };
+            json_patch::patch(&mut pod, &guarded(&spec, &guard)).unwrap();
             pod["spec"].take()
         };
         let containers = |etcd: serde_json::Value| json!([{"name": "sidecar"}, etcd]);
@@ -283,6 +295,13 @@ mod tests {
             after["schedulingGates"],
             json!([{"name": "other"}, {"name": "quorumgate.io/identity"}])
         );
+
+        let native = json!({"containers": [{"name": "backup"}], "initContainers": [
+            {"name": "etcd", "restartPolicy": "Always", "env": env},
+        ]});
+        let after = start(&joins, native);
+        let joining = &after["initContainers"][0]["env"][1]["value"];
+        assert_eq!(joining, "existing", "{after}");
 
         let free = Guard {
             existing: false,

@@ -2,12 +2,12 @@ use serde_json::{Value, json};
 
 use super::{budget, pod};
 use crate::ledger::Page;
-use crate::observe::{containers, lease, nodes, pods};
+use crate::observe::{containers, etcd_container, lease, nodes, pods};
 use crate::quorum::MemberId;
 use crate::quorum::pod::{Containers, LeaseRole, Node};
 
 fn reported(status: &Value) -> Containers {
-    containers::reported(&pod(&json!({"status": status})))
+    containers::reported(&pod(&json!({"status": status})), None)
 }
 
 fn etcd_in(state: &Value) -> Containers {
@@ -130,10 +130,13 @@ fn all_terminated_needs_every_container_and_the_phase_says_whether_it_is_final()
 fn a_container_that_nothing_is_reported_of_may_run() {
     let over = json!({"terminated": {"exitCode": 137}});
     let sidecar = |statuses: Value| {
-        containers::reported(&pod(&json!({
-            "spec": {"containers": [{"name": "etcd"}, {"name": "backup-restore"}]},
-            "status": {"phase": "Failed", "containerStatuses": statuses},
-        })))
+        containers::reported(
+            &pod(&json!({
+                "spec": {"containers": [{"name": "etcd"}, {"name": "backup-restore"}]},
+                "status": {"phase": "Failed", "containerStatuses": statuses},
+            })),
+            None,
+        )
     };
     assert_eq!(
         sidecar(json!([container("etcd", &over)])),
@@ -164,13 +167,16 @@ fn a_failed_phase_alone_proves_nothing() {
 fn a_sidecar_among_the_init_containers_counts_and_other_init_containers_do_not() {
     let over = json!({"terminated": {"exitCode": 0}});
     let with_init = |policy: Value, state: &Value| {
-        containers::reported(&pod(&json!({
-            "spec": {"initContainers": [{"name": "init", "restartPolicy": policy}]},
-            "status": {
-                "containerStatuses": [container("etcd", &over)],
-                "initContainerStatuses": [container("init", state)],
-            },
-        })))
+        containers::reported(
+            &pod(&json!({
+                "spec": {"initContainers": [{"name": "init", "restartPolicy": policy}]},
+                "status": {
+                    "containerStatuses": [container("etcd", &over)],
+                    "initContainerStatuses": [container("init", state)],
+                },
+            })),
+            None,
+        )
     };
     let running = json!({"running": {}});
     let ended = Containers::AllTerminated { finished: false };
@@ -184,7 +190,7 @@ fn etcd_is_the_container_of_that_name_or_the_only_one() {
     let named = |names: &[&str]| {
         let containers: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
         let pod = pod(&json!({"spec": {"containers": containers}}));
-        containers::etcd(&pod).map(|container| container.name.clone())
+        etcd_container::of_pod(&pod, None).map(|container| container.name.clone())
     };
     assert_eq!(named(&["backup-restore", "etcd"]), Some("etcd".into()));
     assert_eq!(named(&["main"]), Some("main".into()));
@@ -259,13 +265,16 @@ fn a_pod_becomes_facts() {
 #[test]
 fn a_sidecar_fails_only_when_it_is_reported_so() {
     let beside = |status: Value, init: Value| {
-        containers::sidecar_failing(&pod(&json!({
-            "spec": {
-                "containers": [{"name": "etcd"}, {"name": "backup-restore"}],
-                "initContainers": [{"name": "once"}, {"name": "lasting", "restartPolicy": "Always"}],
-            },
-            "status": {"containerStatuses": status, "initContainerStatuses": init},
-        })))
+        containers::sidecar_failing(
+            &pod(&json!({
+                "spec": {
+                    "containers": [{"name": "etcd"}, {"name": "backup-restore"}],
+                    "initContainers": [{"name": "once"}, {"name": "lasting", "restartPolicy": "Always"}],
+                },
+                "status": {"containerStatuses": status, "initContainerStatuses": init},
+            })),
+            None,
+        )
     };
     let ready = |name: &str, ready: bool| {
         let mut status = container(name, &json!({"running": {}}));

@@ -17,7 +17,7 @@ const TLS_ENABLED: &str = "member.etcd.gardener.cloud/tls-enabled";
 /// owner, after which the snapshot Leases are named.
 pub(super) fn add(facts: &mut Facts, look: &Look, leases: &[Lease], pod: &PodName, owner: &str) {
     if let Some(object) = look.world.pod(pod) {
-        let (exit, restarts) = etcd_history(object);
+        let (exit, restarts) = etcd_history(object, look.world.etcd_container());
         facts.exit = exit.map(Exit::of_code);
         facts.restarts = restarts;
     }

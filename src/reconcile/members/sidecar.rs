@@ -103,7 +103,9 @@ impl Sidecars {
         self.initialised
             .retain(|pod, _| look.world.pod(pod).is_some());
         for pod in &look.snapshot.pods {
-            let Some(starts) = look.world.pod(&pod.name).and_then(starts) else {
+            let named = look.world.etcd_container();
+            let object = look.world.pod(&pod.name);
+            let Some(starts) = object.and_then(|object| starts(object, named)) else {
                 continue;
             };
             let earlier = self.initialised.remove(&pod.name);

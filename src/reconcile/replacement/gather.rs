@@ -10,7 +10,7 @@ use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::observe::{
-    MemberClaim, World, etcd_history, is_held, joining, membership, which_is_etcd,
+    EtcdContainer, MemberClaim, World, etcd_history, is_held, joining, membership,
 };
 use crate::plan::Handover;
 use crate::plan::replacement::{ClaimFacts, Facts, MembershipBy, Mode};
@@ -149,7 +149,7 @@ pub(super) async fn gather(
 /// The pods in which etcd has ended and was started again, over and over.
 fn failing_pods(world: &World) -> BTreeSet<PodUid> {
     let failing = world.pods().iter().filter(|pod| {
-        let (_, restarts) = etcd_history(pod);
+        let (_, restarts) = etcd_history(pod, world.etcd_container());
         restarts >= MANY_RESTARTS
     });
     failing
@@ -175,12 +175,13 @@ fn member_of(asked: &str, look: &Look) -> Option<PodName> {
 fn cannot_join(look: &Look) -> Option<String> {
     let set = look.world.stateful_set()?;
     let spec = set.spec.as_ref()?.template.spec.as_ref()?;
-    let names = spec.containers.iter().map(|c| c.name.as_str());
-    let Some(etcd) = which_is_etcd(names) else {
-        return Some("which container is etcd's cannot be told".to_owned());
-    };
-    let mut all = spec.containers.iter();
-    joining(all.find(|container| container.name == etcd)?).err()
+    match EtcdContainer::of(spec, look.world.etcd_container()).certain() {
+        Some(etcd) => joining(etcd).err(),
+        None => Some(
+            "several containers may be etcd's: name it in spec.members.container of the budget"
+                .to_owned(),
+        ),
+    }
 }
 
 /// The pods of members whose Lease has a holder, and whether there is a backup, as etcd-druid's
