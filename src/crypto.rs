@@ -5,12 +5,16 @@
 //! its line breaks is one such line. The errors here describe the problem and quote nothing, also
 //! where a certificate was expected: the file may hold a key.
 
+mod certificate;
+
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+pub(crate) use certificate::Certificate;
 
 /// The provider that this process uses everywhere.
 pub(crate) fn provider() -> Arc<CryptoProvider> {

@@ -104,18 +104,19 @@ pub struct MembersSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub container: Option<String>,
-    /// Port on which the members serve clients. Default: the container port named `client`, else
-    /// 2379.
+    /// Port on which the members serve clients. Default: that of etcd's client URLs, else the
+    /// container port with `client` in its name, else 2379.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub client_port: Option<i32>,
-    /// Name that the server certificate of every member carries. Default: each member's own DNS
-    /// name.
+    /// Name that the server certificate of a member may carry, besides the names of its pod and of
+    /// the Services that select it. `{pod}`, `{service}` and `{namespace}` stand for the pod's
+    /// name, its governing Service and its namespace: `{pod}.etcd.example.org`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub server_name: Option<String>,
-    /// Secrets with the certificates for the connections to the members. Default: found out from
-    /// the volumes and flags of the StatefulSet.
+    /// Certificates for the connections to the members. Default: found out from the settings and
+    /// mounts of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TlsSpec")]
     pub tls: Option<TlsSpec>,

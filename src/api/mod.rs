@@ -31,8 +31,13 @@ mod progress;
 mod recorded;
 mod rollout;
 mod status;
+#[expect(
+    unreachable_pub,
+    reason = "`KubeSchema` derives a copy of the type that nobody else sees"
+)]
 mod tls;
 mod volume;
+mod way;
 
 pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
@@ -56,8 +61,9 @@ pub use status::{
     LedgerStatus, QuorumDisruptionBudgetStatus, StrategyChoice, UpdateStrategyStatus, Updater,
     condition,
 };
-pub use tls::{CaSecret, ClientSecret, TlsSpec};
+pub use tls::{CaConfigMap, CaSecret, ClientSecret, TlsSpec};
 pub use volume::VolumeStatus;
+pub use way::{AuthoritySource, IdentitySource, PortSource, Scheme, SourceKind, Way};
 
 /// An invalid value in the `spec` of a budget. The schema refuses such values too, unless the
 /// object is older than the schema.

@@ -15,6 +15,7 @@ use super::member::MemberStatus;
 use super::progress::RolloutStatus;
 use super::recorded::{LeaderMoveStatus, RecordedDeletes, ScaleOutStatus, StatefulSetStatus};
 use super::volume::VolumeStatus;
+use super::way::Way;
 
 /// The cluster as the gate last saw it, and the ledger of open grants. A grant is the recorded
 /// permission for one disruption.
@@ -75,6 +76,10 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RolloutStatus")]
     pub rollout: Option<Box<RolloutStatus>>,
+    /// How the members are asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Way")]
+    pub way: Option<Box<Way>>,
     /// Label selector of the members' pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,

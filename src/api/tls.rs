@@ -1,19 +1,25 @@
-//! The Secrets for TLS connections to the members.
+//! The certificates for TLS connections to the members.
 
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Secrets, in the budget's namespace, for TLS connections to the members. Where this is absent,
-/// the gate uses the Secrets behind the StatefulSet's volumes `etcd-ca` and `etcd-client-tls`, or
-/// behind the paths that etcd's flags and variables name (`--trusted-ca-file`, `--cert-file`,
-/// `ETCD_…`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Certificates, in the budget's namespace, for TLS connections to the members. What is absent the
+/// gate finds by itself, from etcd's settings and from what the pods mount (`status.way`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!(has(self.caSecret) && has(self.caConfigMap))").message("name the authority in caSecret or in caConfigMap, not in both"))]
 pub struct TlsSpec {
-    /// The authority that signed the members' server certificates.
-    pub ca_secret: CaSecret,
+    /// The authority that signed the members' server certificates, in a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "CaSecret")]
+    pub ca_secret: Option<CaSecret>,
+    /// The authority that signed the members' server certificates, in a ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "CaConfigMap")]
+    pub ca_config_map: Option<CaConfigMap>,
     /// The client certificate of the gate. Where etcd's authentication is on, its common name is
-    /// the user. Default: none.
+    /// the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ClientSecret")]
     pub client_secret: Option<ClientSecret>,
@@ -27,6 +33,19 @@ pub struct CaSecret {
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
     /// Key of the PEM bundle in the Secret. Default: `ca.crt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub key: Option<String>,
+}
+
+/// A ConfigMap with the certificate of an authority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CaConfigMap {
+    /// Name of the ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key of the PEM bundle in the ConfigMap. Default: `ca.crt`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub key: Option<String>,

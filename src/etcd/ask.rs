@@ -49,7 +49,8 @@ impl Member {
         answer
     }
 
-    async fn status_once(&self) -> Result<Status, CallFailure> {
+    /// Asks for the status once, and logs nobody in.
+    pub(super) async fn status_once(&self) -> Result<Status, CallFailure> {
         let answer = self.client.maintenance_client().status().await;
         let answer = answer.map_err(|error| CallFailure::from_error(&error))?;
         status(&answer).ok_or_else(|| CallFailure::Answered("a status without header".to_owned()))

@@ -1,6 +1,6 @@
 //! Connections that are kept open: at most one per target.
 //!
-//! A connection belongs to one incarnation of a pod, one address, one server name and one content
+//! A connection belongs to one incarnation of a pod, one address, one list of names and one content
 //! of the certificates. When any of these differs, the connection is dropped and a new one is
 //! opened. Connections that were not used for [`IDLE`] are dropped too, since their member may be
 //! gone from Kubernetes. When there are too many, those go first that were not used for longest.
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::Endpoint;
 use super::connection::Connection;
 use super::external::ExternalDialer;
+use super::failure::Failure;
 use crate::clock::Clock;
 use crate::quorum::evidence::{Target, Unanswered};
 
@@ -58,7 +59,7 @@ struct Entry {
 #[derive(Debug, PartialEq, Eq)]
 struct Route {
     address: String,
-    server_name: Option<String>,
+    server_names: Vec<String>,
     fingerprint: Option<[u8; 32]>,
 }
 
@@ -146,8 +147,8 @@ impl Connections {
                 age: Age::Kept,
             });
         }
-        let opening = Connection::open(endpoint, &self.dialer, self.clock.now(), accepted);
-        let connection = Arc::new(opening.await?);
+        let connection = self.open(endpoint, accepted).await;
+        let connection = Arc::new(connection.map_err(Unanswered::from)?);
         let entry = Entry {
             route,
             connection: Arc::clone(&connection),
@@ -159,6 +160,15 @@ impl Connections {
             connection,
             age: Age::Fresh,
         })
+    }
+
+    /// A connection that is not kept.
+    pub(super) async fn open(
+        &self,
+        endpoint: &Endpoint,
+        accepted: &AtomicBool,
+    ) -> Result<Connection, Failure> {
+        Connection::open(endpoint, &self.dialer, self.clock.now(), accepted).await
     }
 
     /// Drops the connection to a target after a failure that may lie in the connection.
@@ -218,7 +228,7 @@ impl Route {
     fn from_endpoint(endpoint: &Endpoint) -> Self {
         Self {
             address: endpoint.address.clone(),
-            server_name: endpoint.server_name.clone(),
+            server_names: endpoint.server_names.clone(),
             fingerprint: endpoint.tls.as_ref().map(|tls| *tls.fingerprint()),
         }
     }

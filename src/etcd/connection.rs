@@ -35,8 +35,9 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service};
 
 use super::external::{ExternalDialer, Outbound};
-use super::failure::{self, CallFailure};
+use super::failure::{self, CallFailure, Failure};
 use super::fault::{Fault, FaultStream};
+use super::obstacle::Obstacle;
 use super::read_after_hangup::ReadAfterHangup;
 use super::{Endpoint, TlsIdentity, User};
 use crate::causes::causes;
@@ -54,6 +55,9 @@ const LONGEST_ANSWER: u32 = 64 * 1024;
 
 /// Most bytes that wait in a connection to be read (the HTTP/2 connection window).
 const MOST_WAITING: u32 = 4 * LONGEST_ANSWER;
+
+/// The first byte of an alert in TLS.
+const TLS_ALERT: u8 = 21;
 
 /// An open connection. Dropping it closes it at once.
 pub(super) struct Connection {
@@ -81,7 +85,7 @@ impl Connection {
         dialer: &ExternalDialer,
         now: Timestamp,
         accepted: &AtomicBool,
-    ) -> Result<Self, Unanswered> {
+    ) -> Result<Self, Failure> {
         let origin = Origin::from_endpoint(endpoint)?;
         if let Some(tls) = &endpoint.tls {
             tls.check_validity(now)?;
@@ -100,15 +104,24 @@ impl Connection {
         };
         tune(&stream).map_err(|error| failure::from_io(&error))?;
         let identity = endpoint.tls.as_deref();
-        let mut connection = match identity.and_then(TlsIdentity::config) {
+        let peer = stream
+            .peer_addr()
+            .map_err(|error| failure::from_io(&error))?;
+        let tls = identity.and_then(|of| of.config(&endpoint.server_names, peer.ip()));
+        let mut connection = match tls {
             None => Self::over(ReadAfterHangup(stream), origin).await?,
-            Some(tls) => Self::over(shake_hands(stream, endpoint, tls).await?, origin).await?,
+            Some(tls) => {
+                let name = endpoint.server_names.first();
+                let name = name.and_then(|name| ServerName::try_from(name.clone()).ok());
+                let name = name.unwrap_or_else(|| ServerName::from(peer.ip()));
+                Self::over(shake_hands(stream, name, tls).await?, origin).await?
+            }
         };
         connection.user = identity.and_then(TlsIdentity::user).cloned();
         Ok(connection)
     }
 
-    async fn over<S>(stream: S, origin: Origin) -> Result<Self, Unanswered>
+    async fn over<S>(stream: S, origin: Origin) -> Result<Self, Failure>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -122,7 +135,7 @@ impl Connection {
             .map_err(|error| {
                 fault
                     .get()
-                    .unwrap_or_else(|| Unanswered::Other(causes(&error)))
+                    .unwrap_or_else(|| Unanswered::Other(causes(&error)).into())
             })?;
         // The result is dropped: the fault and the calls that failed know how the connection ended.
         #[allow(clippy::disallowed_methods, reason = "`is_closed` misses it")]
@@ -186,10 +199,25 @@ impl Connection {
 
     /// Why a call failed: the error of the connection if it broke, else the failure itself.
     pub(super) fn explain(&self, failure: CallFailure) -> Unanswered {
-        match (failure, self.fault.get()) {
-            (CallFailure::Transport(_), Some(fault)) => fault,
-            (failure, _) => failure.into(),
+        self.cause(failure).into()
+    }
+
+    /// Like [`Self::explain`], for a caller that tells the obstacles of TLS apart.
+    pub(super) fn cause(&self, failure: CallFailure) -> Failure {
+        if !matches!(failure, CallFailure::Transport(_)) {
+            return Failure::Other(failure.into());
         }
+        if self.origin.scheme == Scheme::HTTP && self.fault.first_byte() == Some(TLS_ALERT) {
+            return Obstacle::ServesTls.into();
+        }
+        let fault = self.fault.get();
+        fault.unwrap_or_else(|| Failure::Other(failure.into()))
+    }
+
+    /// Whether the peer of a plaintext connection has said nothing at all. Servers of TLS hang up
+    /// on a client that asks in plaintext.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.origin.scheme == Scheme::HTTP && self.fault.first_byte().is_none()
     }
 }
 
@@ -238,21 +266,32 @@ fn tune(stream: &TcpStream) -> io::Result<()> {
 
 async fn shake_hands(
     stream: TcpStream,
-    endpoint: &Endpoint,
+    name: ServerName<'static>,
     tls: Arc<ClientConfig>,
-) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Unanswered> {
-    let name = match &endpoint.server_name {
-        Some(name) => ServerName::try_from(name.clone())
-            .map_err(|_| Unanswered::Tls(format!("{name:?} is no server name")))?,
-        None => stream
-            .peer_addr()
-            .map(|address| ServerName::from(address.ip()))
-            .map_err(|error| failure::from_io(&error))?,
-    };
+) -> Result<impl AsyncRead + AsyncWrite + Unpin + Send + 'static, Failure> {
     TlsConnector::from(tls)
         .connect(name, ReadAfterHangup(stream))
         .await
         .map_err(|error| failure::from_handshake(&error))
+}
+
+/// Whether something at the address answers a client of TLS as a server of TLS does. Nothing is
+/// sent besides the greeting.
+pub(super) async fn serves_tls(address: &str) -> bool {
+    let Ok(stream) = TcpStream::connect(address).await else {
+        return false;
+    };
+    let (Ok(peer), Ok(tls)) = (stream.peer_addr(), TlsIdentity::of_nobody()) else {
+        return false;
+    };
+    match shake_hands(stream, ServerName::from(peer.ip()), tls).await {
+        Ok(_) => true,
+        Err(Failure::Tls(obstacle)) => matches!(
+            obstacle,
+            Obstacle::Issuer { .. } | Obstacle::Names { .. } | Obstacle::Expired { .. }
+        ),
+        Err(Failure::Other(_)) => false,
+    }
 }
 
 /// The HTTP/2 connection as the tower service that etcd's client wants.

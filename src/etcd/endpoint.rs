@@ -21,8 +21,9 @@ pub struct Endpoint {
     /// `address:port`, IPv6 in brackets. For a pod it is the pod's IP, so that no DNS is needed;
     /// only an external member may have a host name here.
     pub address: String,
-    /// The name that the member's certificate has to carry; `None`: its IP address.
-    pub server_name: Option<String>,
+    /// The names of which the member's certificate has to carry one, the likeliest first. Its IP
+    /// address will do too. A name that ends in `.svc` stands for the same in any cluster domain.
+    pub server_names: Vec<String>,
     /// Certificates, user or both; `None`: neither TLS nor a user.
     pub tls: Option<Arc<TlsIdentity>>,
 }
@@ -56,7 +57,7 @@ impl Endpoint {
         Ok(Self {
             target: Target::External(member),
             address: format!("{}:{}", authority.host(), port(authority)),
-            server_name: dns_name(authority),
+            server_names: dns_name(authority).into_iter().collect(),
             tls,
         })
     }
@@ -78,25 +79,29 @@ mod tests {
 
     const MEMBER: MemberId = MemberId(7);
 
-    fn external(url: &str) -> Result<(String, Option<String>), Unanswered> {
+    fn external(url: &str) -> Result<(String, Vec<String>), Unanswered> {
         let endpoint = Endpoint::external(MEMBER, url, None)?;
         assert_eq!(endpoint.target, Target::External(MEMBER));
-        Ok((endpoint.address, endpoint.server_name))
+        Ok((endpoint.address, endpoint.server_names))
     }
 
     #[test]
     fn a_client_url_names_address_and_server() {
-        let address =
-            |address: &str, name: Option<&str>| Ok((address.to_owned(), name.map(str::to_owned)));
+        let address = |address: &str, names: &[&str]| {
+            Ok((
+                address.to_owned(),
+                names.iter().map(|name| (*name).to_owned()).collect(),
+            ))
+        };
         assert_eq!(
             external("http://10.0.0.7:2399"),
-            address("10.0.0.7:2399", None)
+            address("10.0.0.7:2399", &[])
         );
         assert_eq!(
             external("http://[fd00::7]:2399"),
-            address("[fd00::7]:2399", None)
+            address("[fd00::7]:2399", &[])
         );
-        let named = address("etcd.example.org:2379", Some("etcd.example.org"));
+        let named = address("etcd.example.org:2379", &["etcd.example.org"]);
         assert_eq!(external("http://etcd.example.org"), named);
     }
 

@@ -51,7 +51,7 @@ impl ExternalDialer {
         let place = place.map_err(|_| Unanswered::NotAsked)?;
         let (found, place) = resolve(address.to_owned(), place)
             .await
-            .map_err(|error| failure::from_io(&error))?;
+            .map_err(|error| Unanswered::from(failure::from_io(&error)))?;
         let allowed = found.iter().filter(|at| !(self.is_off_limits)(at.ip()));
         let allowed: Vec<SocketAddr> = allowed.copied().take(ADDRESSES).collect();
         if allowed.is_empty() {
@@ -59,7 +59,7 @@ impl ExternalDialer {
             return Err(Unanswered::Other(text));
         }
         let stream = TcpStream::connect(&*allowed).await;
-        let stream = stream.map_err(|error| failure::from_io(&error))?;
+        let stream = stream.map_err(|error| Unanswered::from(failure::from_io(&error)))?;
         Ok(Outbound { stream, place })
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 
 use etcd_client::Error;
 
+use super::obstacle::Obstacle;
 use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
 
@@ -80,10 +81,40 @@ impl From<CallFailure> for Unanswered {
     }
 }
 
+/// Why a connection came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// TLS got in the way.
+    Tls(Obstacle),
+    /// Anything else.
+    Other(Unanswered),
+}
+
+impl From<Failure> for Unanswered {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Tls(obstacle) => Self::Tls(obstacle.to_string()),
+            Failure::Other(why) => why,
+        }
+    }
+}
+
+impl From<Unanswered> for Failure {
+    fn from(why: Unanswered) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl From<Obstacle> for Failure {
+    fn from(obstacle: Obstacle) -> Self {
+        Self::Tls(obstacle)
+    }
+}
+
 /// The evidence in a failed connection attempt, or in a failed read or write on a connection.
-pub(super) fn from_io(error: &io::Error) -> Unanswered {
+pub(super) fn from_io(error: &io::Error) -> Failure {
     if let Some(tls) = tls_error(error) {
-        return Unanswered::Tls(tls.to_string());
+        return Obstacle::of(tls).into();
     }
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Unanswered::Refused,
@@ -91,17 +122,19 @@ pub(super) fn from_io(error: &io::Error) -> Unanswered {
         io::ErrorKind::TimedOut => Unanswered::Deadline,
         _ => Unanswered::Other(error.to_string()),
     }
+    .into()
 }
 
 /// The evidence in a failed TLS handshake. A peer that expects no TLS hangs up; that shows as an
 /// end of file or as a reset, depending on whether the peer had read everything.
-pub(super) fn from_handshake(error: &io::Error) -> Unanswered {
+pub(super) fn from_handshake(error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::UnexpectedEof
         | io::ErrorKind::ConnectionReset
         | io::ErrorKind::ConnectionAborted
         | io::ErrorKind::BrokenPipe => {
-            Unanswered::Tls("the connection was closed during the handshake".to_owned())
+            // A server of TLS says by an alert what it does not like.
+            Obstacle::ServesPlaintext.into()
         }
         _ => from_io(error),
     }
@@ -123,18 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_hangs_up_in_the_handshake_failed_at_tls_whether_by_an_end_or_a_reset() {
+    fn a_peer_that_hangs_up_in_the_handshake_serves_plaintext() {
         for kind in [
             io::ErrorKind::UnexpectedEof,
             io::ErrorKind::ConnectionReset,
             io::ErrorKind::BrokenPipe,
         ] {
             let said = from_handshake(&kind.into());
-            assert!(matches!(said, Unanswered::Tls(_)), "{kind:?}: {said:?}");
+            assert_eq!(said, Failure::Tls(Obstacle::ServesPlaintext), "{kind:?}");
         }
         assert_eq!(
             from_handshake(&io::ErrorKind::TimedOut.into()),
-            Unanswered::Deadline
+            Failure::Other(Unanswered::Deadline)
         );
     }
 
@@ -181,7 +214,7 @@ mod tests {
 
     #[test]
     fn only_a_refused_connection_is_refused() {
-        let of = |kind| from_io(&io::Error::from(kind));
+        let of = |kind| Unanswered::from(from_io(&io::Error::from(kind)));
         assert_eq!(of(io::ErrorKind::ConnectionRefused), Unanswered::Refused);
         assert_eq!(of(io::ErrorKind::TimedOut), Unanswered::Deadline);
         for kind in [
@@ -192,6 +225,6 @@ mod tests {
         }
         let expired = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
         let expired = from_io(&io::Error::new(io::ErrorKind::InvalidData, expired));
-        assert!(matches!(expired, Unanswered::Tls(_)), "{expired:?}");
+        assert!(matches!(expired, Failure::Tls(_)), "{expired:?}");
     }
 }

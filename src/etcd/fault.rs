@@ -11,21 +11,31 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::failure;
-use crate::quorum::evidence::Unanswered;
+use super::failure::{self, Failure};
 
-/// Why a stream broke; empty while it works.
+/// Why a stream broke, and the first byte that came by it. Empty while it works, and before that.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Fault(Arc<OnceLock<Unanswered>>);
+pub(super) struct Fault(Arc<Seen>);
+
+#[derive(Debug, Default)]
+struct Seen {
+    failure: OnceLock<Failure>,
+    first: OnceLock<u8>,
+}
 
 impl Fault {
-    pub(super) fn get(&self) -> Option<Unanswered> {
-        self.0.get().cloned()
+    pub(super) fn get(&self) -> Option<Failure> {
+        self.0.failure.get().cloned()
+    }
+
+    /// The first byte that the peer sent.
+    pub(super) fn first_byte(&self) -> Option<u8> {
+        self.0.first.get().copied()
     }
 
     fn record(&self, error: &io::Error) {
         // The first error is the cause; later ones follow from it.
-        let _ = self.0.set(failure::from_io(error));
+        let _ = self.0.failure.set(failure::from_io(error));
     }
 }
 
@@ -54,7 +64,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for FaultStream<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let polled = Pin::new(&mut self.inner).poll_read(context, buffer);
+        if let Some(first) = buffer.filled().get(before) {
+            let _ = self.fault.0.first.set(*first);
+        }
         self.note(polled)
     }
 }

@@ -18,7 +18,6 @@ use tokio_rustls::TlsConnector;
 use tokio_util::bytes::Bytes;
 
 use super::read_after_hangup::ReadAfterHangup;
-use super::tls::TlsIdentity;
 use super::{Endpoint, Prober, failure};
 use crate::causes::causes;
 use crate::quorum::evidence::Unanswered;
@@ -68,32 +67,32 @@ impl Prober {
         take: impl FnMut(&[u8]) + Send,
     ) -> Result<Option<Timestamp>, Unanswered> {
         let stream = TcpStream::connect(&endpoint.address).await;
-        let stream = ReadAfterHangup(stream.map_err(|error| failure::from_io(&error))?);
+        let stream = stream.map_err(|error| failure::from_io(&error))?;
+        let peer = stream
+            .peer_addr()
+            .map_err(|error| failure::from_io(&error))?;
+        let stream = ReadAfterHangup(stream);
         let tls = endpoint.tls.as_deref();
-        let Some(config) = tls.and_then(TlsIdentity::config) else {
+        let names = &endpoint.server_names;
+        let Some(config) = tls.and_then(|tls| tls.config(names, peer.ip())) else {
             return get(stream, &endpoint.address, path, take).await;
         };
         if let Some(tls) = tls {
-            tls.check_validity(self.clock.now())?;
+            let valid = tls.check_validity(self.clock.now());
+            valid.map_err(|obstacle| Unanswered::Tls(obstacle.to_string()))?;
         }
         // The connections for calls speak HTTP/2 only, which other listeners need not know.
         let mut config = (*config).clone();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let name = endpoint.server_name.clone();
-        let name = name.unwrap_or_else(|| host(&endpoint.address).to_owned());
-        let name = ServerName::try_from(name)
-            .map_err(|error| Unanswered::Tls(format!("no server name: {error}")))?;
+        let name = names.first();
+        let name = name.and_then(|name| ServerName::try_from(name.clone()).ok());
+        let name = name.unwrap_or_else(|| ServerName::from(peer.ip()));
         let stream = TlsConnector::from(Arc::new(config)).connect(name, stream);
         let stream = stream
             .await
             .map_err(|error| failure::from_handshake(&error))?;
         get(stream, &endpoint.address, path, take).await
     }
-}
-
-fn host(address: &str) -> &str {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
-    host.trim_matches(['[', ']'])
 }
 
 async fn get<S>(
@@ -156,11 +155,5 @@ mod tests {
         let text = "Sat, 28 Nov 2026 02:00:10 GMT";
         headers.insert(header::DATE, text.parse().unwrap());
         assert_eq!(date(&headers), "2026-11-28T02:00:10Z".parse().ok());
-    }
-
-    #[test]
-    fn the_host_of_an_address_has_no_brackets() {
-        assert_eq!(host("[fd00::7]:2379"), "fd00::7");
-        assert_eq!(host("10.0.0.7:2379"), "10.0.0.7");
     }
 }

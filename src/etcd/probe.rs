@@ -1,5 +1,6 @@
 //! A round of probes: every member at once, under one deadline, with each failure kept.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use tracing::field::Empty;
 use super::Endpoint;
 use super::ask::Member;
 use super::connect::{Age, Connections};
-use super::failure::CallFailure;
+use super::connection::serves_tls;
+use super::failure::{CallFailure, Failure};
+use super::obstacle::Obstacle;
 use super::time_limit::{LatencySample, TimeLimit};
 use crate::clock::Clock;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
@@ -97,6 +100,36 @@ impl Prober {
         let (samples, probes): (Vec<_>, Vec<_>) = join_all(probes).await.into_iter().unzip();
         limit.learn(&samples);
         Round { probes }
+    }
+
+    /// Asks for the status of a member over a connection of its own, which is closed afterwards.
+    /// Any answer of etcd counts, whatever it thinks of the asker. Nobody logs in.
+    pub async fn try_out(&self, endpoint: &Endpoint, deadline: Instant) -> Result<(), Failure> {
+        let trying = timeout_at(deadline, Box::pin(self.reach_once(endpoint)));
+        trying.await.unwrap_or(Err(Unanswered::Deadline.into()))
+    }
+
+    async fn reach_once(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+        let connection = self.connections.open(endpoint, &AtomicBool::new(false)).await?;
+        let connection = Arc::new(connection);
+        let member = Member::over(Arc::clone(&connection)).await?;
+        let Err(failure) = member.status_once().await else {
+            return Ok(());
+        };
+        match failure {
+            CallFailure::Permission(_)
+            | CallFailure::NotAdmitted(_)
+            | CallFailure::NoLeader
+            | CallFailure::LeaderChanged
+            | CallFailure::Learner => Ok(()),
+            CallFailure::Transport(_) | CallFailure::Answered(_) => {
+                let may_serve_tls = connection.is_unheard();
+                if may_serve_tls && serves_tls(&endpoint.address).await {
+                    return Err(Obstacle::ServesTls.into());
+                }
+                Err(connection.cause(failure))
+            }
+        }
     }
 
     pub(super) async fn probe(&self, endpoint: &Endpoint, deadline: Instant) -> Probe {

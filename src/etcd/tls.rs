@@ -2,16 +2,18 @@
 //! or all of them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
-use rustls::{ClientConfig, RootCertStore};
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::obstacle::Obstacle;
+use super::verifier::{Trust, Verifier};
 use crate::causes::causes;
-use crate::crypto::{self, PemProblem};
+use crate::crypto::{self, Certificate, PemProblem, Validity};
 use crate::quorum::evidence::Unanswered;
 
 /// The authorities that sign the members' certificates, with an optional client certificate; or a
@@ -20,10 +22,17 @@ use crate::quorum::evidence::Unanswered;
 /// The Secrets have to be parsed only once per content: two identities with the same fingerprint
 /// share connections.
 pub struct TlsIdentity {
-    config: Option<Arc<ClientConfig>>,
+    tls: Option<Tls>,
     user: Option<User>,
     fingerprint: [u8; 32],
-    validity: Option<Validity>,
+    /// The subject of the client certificate, and when it is valid.
+    client: Option<(String, Validity)>,
+}
+
+/// The parts of TLS that all members of a cluster share.
+struct Tls {
+    config: Arc<ClientConfig>,
+    trust: Arc<Trust>,
 }
 
 /// A user of etcd's own authentication.
@@ -59,13 +68,6 @@ impl fmt::Debug for User {
     }
 }
 
-/// The time in which a client certificate is valid.
-#[derive(Debug, Clone, Copy)]
-struct Validity {
-    from: Timestamp,
-    until: Timestamp,
-}
-
 /// Why certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -76,14 +78,19 @@ pub enum TlsError {
     #[error("the CA bundle is not PEM")]
     AuthorityPem(#[source] PemProblem),
     /// A CA certificate is malformed.
-    #[error("a CA certificate is malformed")]
-    Authority(#[source] rustls::Error),
+    #[error("a CA certificate is malformed: {0}")]
+    Authority(String),
     /// The file of the client certificate contains none.
     #[error("no certificate where the client certificate should be")]
     NoClientCertificate,
     /// The client certificate is not PEM.
     #[error("the client certificate is not PEM")]
     ClientCertificatePem(#[source] PemProblem),
+    /// The client certificate is one of an authority, whose key is for signing.
+    #[error(
+        "the client certificate {0:?} is one of an authority (it may sign others), and the gate does not present it"
+    )]
+    ClientIsAuthority(String),
     /// The client certificate is malformed.
     #[error("the client certificate is malformed: {0}")]
     ClientCertificate(String),
@@ -102,20 +109,27 @@ impl TlsIdentity {
     /// Parses PEM bundles. `authorities` are bundles with any number of CA certificates each.
     /// `client` is a certificate chain and its private key; `None` where members ask for none.
     pub fn parse(authorities: &[&[u8]], client: Option<(&[u8], &[u8])>) -> Result<Self, TlsError> {
+        let trust = Arc::new(Trust::parse(authorities)?);
         let builder = ClientConfig::builder_with_provider(crypto::provider())
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Provider)?
-            .with_root_certificates(roots(authorities)?);
-        let (mut config, validity) = match client {
+            .dangerous()
+            // Replaced for each member by one that knows the member's names.
+            .with_custom_certificate_verifier(Arc::new(Verifier::new(
+                Arc::clone(&trust),
+                Vec::new(),
+                None,
+            )));
+        let (mut config, client_of) = match client {
             None => (builder.with_no_client_auth(), None),
             Some((certificate, key)) => {
                 let chain = chain(certificate)?;
-                let validity = validity(&chain)?;
+                let of = identity(&chain)?;
                 let key = crypto::private_key(key).map_err(TlsError::Key)?;
                 let config = builder
                     .with_client_auth_cert(chain, key)
                     .map_err(TlsError::ClientPair)?;
-                (config, Some(validity))
+                (config, Some(of))
             }
         };
         config.alpn_protocols = vec![b"h2".to_vec()];
@@ -123,20 +137,34 @@ impl TlsIdentity {
         // connection works.
         config.resumption = Resumption::disabled();
         Ok(Self {
-            config: Some(Arc::new(config)),
+            tls: Some(Tls {
+                config: Arc::new(config),
+                trust,
+            }),
             user: None,
             fingerprint: fingerprint(authorities, client),
-            validity,
+            client: client_of,
         })
+    }
+
+    /// A configuration that trusts nobody and shows nothing, to learn whether a peer serves TLS.
+    pub(super) fn of_nobody() -> Result<Arc<ClientConfig>, TlsError> {
+        let verifier = Verifier::new(Arc::default(), Vec::new(), None);
+        let builder = ClientConfig::builder_with_provider(crypto::provider())
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Provider)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier));
+        Ok(Arc::new(builder.with_no_client_auth()))
     }
 
     /// A user without TLS. The password is sent in plain text.
     pub fn of_user(user: User) -> Self {
         let nobody = Self {
-            config: None,
+            tls: None,
             user: None,
             fingerprint: [0; 32],
-            validity: None,
+            client: None,
         };
         nobody.with_user(user)
     }
@@ -156,12 +184,12 @@ impl TlsIdentity {
 
     /// Whether connections use TLS.
     pub fn uses_tls(&self) -> bool {
-        self.config.is_some()
+        self.tls.is_some()
     }
 
     /// When the client certificate expires; `None` without one.
     pub fn expires(&self) -> Option<Timestamp> {
-        self.validity.map(|validity| validity.until)
+        self.client.as_ref().map(|(_, validity)| validity.until)
     }
 
     /// The SHA-256 of everything that was parsed: equal content has an equal fingerprint.
@@ -169,8 +197,16 @@ impl TlsIdentity {
         &self.fingerprint
     }
 
-    pub(super) fn config(&self) -> Option<Arc<ClientConfig>> {
-        self.config.clone()
+    /// The configuration for a connection to the member that may have these names, at this
+    /// address.
+    pub(super) fn config(&self, names: &[String], address: IpAddr) -> Option<Arc<ClientConfig>> {
+        let Tls { config, trust } = self.tls.as_ref()?;
+        let verifier = Verifier::new(Arc::clone(trust), names.to_vec(), Some(address));
+        let mut config = ClientConfig::clone(config);
+        config
+            .dangerous()
+            .set_certificate_verifier(Arc::new(verifier));
+        Some(Arc::new(config))
     }
 
     pub(super) fn user(&self) -> Option<&User> {
@@ -179,14 +215,14 @@ impl TlsIdentity {
 
     /// Fails where the client certificate is not valid at `now`. etcd itself would only say "bad
     /// certificate".
-    pub(super) fn check_validity(&self, now: Timestamp) -> Result<(), Unanswered> {
-        match self.validity {
-            Some(validity) if now > validity.until => Err(Unanswered::Tls(format!(
-                "client certificate expired on {}",
-                validity.until
-            ))),
-            Some(validity) if now < validity.from => Err(Unanswered::Tls(format!(
-                "client certificate is not valid before {}",
+    pub(super) fn check_validity(&self, now: Timestamp) -> Result<(), Obstacle> {
+        match &self.client {
+            Some((subject, validity)) if now > validity.until => Err(Obstacle::ClientExpired {
+                subject: subject.clone(),
+                since: validity.until,
+            }),
+            Some((subject, validity)) if now < validity.from => Err(Obstacle::Other(format!(
+                "the gate's client certificate {subject:?} is not valid before {}",
                 validity.from
             ))),
             Some(_) | None => Ok(()),
@@ -211,19 +247,6 @@ impl From<TlsError> for Unanswered {
     }
 }
 
-fn roots(authorities: &[&[u8]]) -> Result<RootCertStore, TlsError> {
-    let mut roots = RootCertStore::empty();
-    for bundle in authorities {
-        for certificate in crypto::certificates(bundle).map_err(TlsError::AuthorityPem)? {
-            roots.add(certificate).map_err(TlsError::Authority)?;
-        }
-    }
-    if roots.is_empty() {
-        return Err(TlsError::NoAuthority);
-    }
-    Ok(roots)
-}
-
 fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let chain = crypto::certificates(certificate).map_err(TlsError::ClientCertificatePem)?;
     if chain.is_empty() {
@@ -232,21 +255,22 @@ fn chain(certificate: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(chain)
 }
 
-/// The time in which all certificates of the chain are valid.
-fn validity(chain: &[CertificateDer<'_>]) -> Result<Validity, TlsError> {
-    let malformed = |error: &dyn fmt::Display| TlsError::ClientCertificate(error.to_string());
-    let mut validity = Validity {
-        from: Timestamp::MIN,
-        until: Timestamp::MAX,
-    };
-    for der in chain {
-        let (_, certificate) = X509Certificate::from_der(der).map_err(|e| malformed(&e))?;
-        let dates = certificate.validity();
-        let at = |seconds| Timestamp::from_second(seconds).map_err(|e| malformed(&e));
-        validity.from = validity.from.max(at(dates.not_before.timestamp())?);
-        validity.until = validity.until.min(at(dates.not_after.timestamp())?);
+/// The subject of the chain's first certificate, and the time in which all are valid. The key of a
+/// certificate that may sign others is not for a client, so it is not even read.
+fn identity(chain: &[CertificateDer<'_>]) -> Result<(String, Validity), TlsError> {
+    let read = chain.iter().map(Certificate::of);
+    let read: Vec<Certificate> = read
+        .collect::<Result<_, _>>()
+        .map_err(TlsError::ClientCertificate)?;
+    let leaf = read.first().ok_or(TlsError::NoClientCertificate)?;
+    if leaf.may_sign {
+        return Err(TlsError::ClientIsAuthority(leaf.subject.clone()));
     }
-    Ok(validity)
+    let validity = read.iter().fold(leaf.validity, |all, one| Validity {
+        from: all.from.max(one.validity.from),
+        until: all.until.min(one.validity.until),
+    });
+    Ok((leaf.subject.clone(), validity))
 }
 
 fn fingerprint(authorities: &[&[u8]], client: Option<(&[u8], &[u8])>) -> [u8; 32] {

@@ -1,17 +1,16 @@
 //! The endpoint at which each member is asked.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 
+use super::client_urls::client_urls;
 use super::settings::Settings;
 use super::{belonging, etcd_container, pods};
-use crate::api::{MemberStatus, MembersSpec};
+use crate::api::{MemberStatus, MembersSpec, PortSource, Way};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
-
-/// etcd's default port for clients.
-const CLIENT_PORT: u16 = 2379;
 
 /// The settings that all members of a cluster share.
 #[derive(Debug, Clone)]
@@ -20,25 +19,18 @@ pub(super) struct SharedSettings<'a> {
     /// The StatefulSet's governing service, for pods that name none.
     pub(super) service: Option<&'a str>,
     pub(super) members: &'a MembersSpec,
+    /// The way in which the members are asked.
+    pub(super) way: &'a Way,
     pub(super) tls: Option<Arc<TlsIdentity>>,
 }
 
 /// The endpoint of a pod's member. `None` if the pod has no address.
 pub(super) fn of_pod(pod: &Pod, shared: &SharedSettings<'_>) -> Option<Endpoint> {
-    let port = shared
-        .members
-        .client_port
-        .and_then(|p| u16::try_from(p).ok());
-    let named = shared.members.container.as_deref();
-    let port = port
-        .or_else(|| told_port(pod, named))
-        .or_else(|| named_port(pod, named))
-        .unwrap_or(CLIENT_PORT);
-    let server_name = shared.members.server_name.clone();
+    let port = told_port(pod, shared).unwrap_or(shared.way.port);
     Some(Endpoint {
         target: Target::Pod(pods::uid(pod)),
         address: with_port(pods::address(pod)?, port),
-        server_name: server_name.or_else(|| dns_name(pod, shared.service, shared.namespace)),
+        server_names: server_names(pod, shared),
         tls: shared.tls.clone(),
     })
 }
@@ -50,7 +42,7 @@ pub(super) fn of_external(member: &MemberStatus, shared: &SharedSettings<'_>) ->
     let url = member.client_urls.first()?;
     let mut endpoint = Endpoint::external(id, url, shared.tls.as_ref()).ok()?;
     if let Some(named) = &shared.members.server_name {
-        endpoint.server_name = Some(named.clone());
+        endpoint.server_names.insert(0, named.clone());
     }
     Some(endpoint)
 }
@@ -63,32 +55,84 @@ pub(super) fn same(one: &[Endpoint], other: &[Endpoint]) -> bool {
         && one.iter().zip(other).all(|(a, b)| {
             a.target == b.target
                 && a.address == b.address
-                && a.server_name == b.server_name
+                && a.server_names == b.server_names
                 && print(a) == print(b)
         })
 }
 
-/// The port in etcd's own settings: that of the first client URL that others than its own pod can
-/// reach.
-fn told_port(pod: &Pod, named: Option<&str>) -> Option<u16> {
-    let settings = Settings::of(etcd_container::of_pod(pod, named)?);
-    if settings.file().is_some() {
-        return None;
-    }
-    let urls = settings.get("listen-client-urls")?.value;
-    urls.split(',').find_map(|url| {
-        let (_, authority) = url.trim().split_once("://")?;
-        let (host, port) = authority.trim_end_matches('/').rsplit_once(':')?;
-        let own = ["localhost", "127.", "[::1]"];
-        let reached = !own.iter().any(|own| host.starts_with(own));
-        reached.then(|| port.parse().ok()).flatten()
+/// The port that the pod itself names, where that is another one than the way's: a rollout may
+/// change it.
+fn told_port(pod: &Pod, shared: &SharedSettings<'_>) -> Option<u16> {
+    let named = shared.members.container.as_deref();
+    let container = etcd_container::of_pod(pod, named)?;
+    let ports: Vec<u16> = match shared.way.port_from {
+        PortSource::Budget => return None,
+        PortSource::ClientUrl => {
+            let settings = Settings::of(container);
+            if settings.unread_file().is_some() {
+                return None;
+            }
+            let urls = client_urls(&settings).into_iter();
+            let urls = urls.filter(|url| url.scheme == shared.way.scheme);
+            urls.map(|url| url.port).collect()
+        }
+        PortSource::ContainerPort | PortSource::Default => {
+            client_ports(container).map(|(_, port)| port).collect()
+        }
+    };
+    let is_known = ports.contains(&shared.way.port);
+    ports.first().copied().filter(|_| !is_known)
+}
+
+/// The ports of a container that are called after clients, with their names.
+pub(super) fn client_ports(container: &Container) -> impl Iterator<Item = (&str, u16)> {
+    let ports = container.ports.iter().flatten();
+    ports.filter_map(|port| {
+        let name = port.name.as_deref()?;
+        let number = u16::try_from(port.container_port).ok()?;
+        name.contains("client").then_some((name, number))
     })
 }
 
-fn named_port(pod: &Pod, named: Option<&str>) -> Option<u16> {
-    let mut ports = etcd_container::of_pod(pod, named)?.ports.iter().flatten();
-    let port = ports.find(|port| port.name.as_deref() == Some("client"))?;
-    u16::try_from(port.container_port).ok()
+/// The names that the certificate of a pod's member may have, the likeliest first.
+fn server_names(pod: &Pod, shared: &SharedSettings<'_>) -> Vec<String> {
+    let (name, namespace) = (belonging::name(pod).to_string(), shared.namespace);
+    let own = pod.spec.as_ref().and_then(|spec| spec.subdomain.as_deref());
+    let service = own.or(shared.service).unwrap_or_default();
+    let filled = |pattern: &String| {
+        let filled = pattern.replace("{pod}", &name);
+        let filled = filled.replace("{service}", service);
+        filled.replace("{namespace}", namespace)
+    };
+    let mut names: Vec<String> = shared.members.server_name.iter().map(filled).collect();
+    if !service.is_empty() {
+        names.extend(forms(&format!("{name}.{service}"), namespace));
+    }
+    names.push(name.clone());
+    if !service.is_empty() {
+        names.extend(forms(service, namespace));
+    }
+    let end = format!(".{namespace}.svc");
+    for host in shared.way.server_names.iter().map(filled) {
+        match host.split_once(&end) {
+            Some((base, "")) => names.extend(forms(base, namespace)),
+            Some((base, domain)) if domain.starts_with('.') => names.extend(forms(base, namespace)),
+            Some(_) | None => names.push(host),
+        }
+    }
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
+}
+
+/// The names of a Service or of a pod in it: the long one, which stands for itself in any cluster
+/// domain, and the shorter ones.
+fn forms(base: &str, namespace: &str) -> [String; 3] {
+    [
+        format!("{base}.{namespace}.svc"),
+        format!("{base}.{namespace}"),
+        base.to_owned(),
+    ]
 }
 
 /// The DNS name of a pod, by its own governing Service or else by `service`.

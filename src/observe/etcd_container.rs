@@ -56,9 +56,9 @@ const CLIENT_PORT: i32 = 2379;
 /// The containers of a pod that may run etcd.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EtcdContainer<'a> {
-    /// This one does.
+    /// Exactly this one.
     Certain(&'a Container),
-    /// Any of these may: nothing tells them apart. They are all containers of the pod that are
+    /// Any of these: nothing tells them apart. They are all containers of the pod that are
     /// meant to run as long as it does.
     Uncertain(Vec<&'a Container>),
 }

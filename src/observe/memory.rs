@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Ages;
-use super::access::TlsSecrets;
 use super::observer::Find;
+use super::ways::Credentials;
 use crate::api::OwnerStatus;
 use crate::etcd::{Endpoint, TimeLimit};
 use crate::quorum::evidence::Round;
@@ -53,7 +53,7 @@ pub(super) struct Hint {
     /// take three times the memory.
     pub(super) claims: Vec<(PodName, Box<[String]>)>,
     pub(super) owners: Vec<OwnerStatus>,
-    pub(super) tls: Option<TlsSecrets>,
+    pub(super) tls: Option<Credentials>,
     pub(super) endpoints: Vec<Endpoint>,
 }
 

@@ -6,16 +6,18 @@
 //! facts is pure. [`World`] keeps the objects, so that one reading gives the facts for any pod of
 //! the cluster.
 
-mod access;
 mod belonging;
 mod claims;
+mod client_urls;
 mod cluster_of_pod;
 mod containers;
+mod contents;
 mod disruption_budget;
 mod endpoints;
 mod enrolment;
 mod error;
 mod etcd_container;
+mod identities;
 mod index;
 mod initial_state;
 mod intents;
@@ -35,16 +37,15 @@ mod peer_tls;
 mod pods;
 mod reach;
 mod reads;
-mod secrets;
 mod set_surroundings;
 mod settings;
 mod sidecar;
 mod start_guard;
 mod teardown;
 mod upkeep;
+mod ways;
 mod world;
 
-pub use access::{Access, Transport};
 pub use belonging::{is_stateful_set, named_after};
 pub use claims::{ClaimIdentity, PodData};
 pub use cluster_of_pod::Identity;
@@ -58,13 +59,13 @@ pub use intents::Intents;
 pub use ledgerless::Ledgerless;
 pub use look::{Look, PodLook, Sooner};
 pub use member_volume::MemberClaim;
-pub use needed::access;
 pub use observer::{Observer, Sources};
 pub use overrides::{OverrideState, standing};
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use sidecar::{SidecarStarts, starts};
 pub use start_guard::{StartGuard, is_held, membership};
 pub use teardown::first_ordinal;
+pub use ways::{FailedWay, Trial, advice, words as words_of_way};
 pub use world::{Ages, World};
 
 #[cfg(test)]

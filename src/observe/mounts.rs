@@ -1,30 +1,25 @@
-//! The Secret and the key behind a path in a container.
+//! The Secret or ConfigMap, and the key in it, behind a path in a container.
 
 use k8s_openapi::api::core::v1::{
     Container, KeyToPath, PodSpec, ProjectedVolumeSource, Volume, VolumeMount,
 };
 
-/// A key in a Secret.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct SecretKey {
-    pub(super) secret: String,
-    pub(super) key: String,
-}
+use super::contents::{Object, Place};
 
 /// The key behind `path`. The error says for people why there is none.
-pub(super) fn behind(
-    path: &str,
-    container: &Container,
-    pod: &PodSpec,
-) -> Result<SecretKey, String> {
+pub(super) fn behind(path: &str, container: &Container, pod: &PodSpec) -> Result<Place, String> {
     let Some((mount, rest)) = mount_over(path, container) else {
         return Err(format!(
             "{path} is on no volume of container {}",
             container.name
         ));
     };
-    let volume = volume_of(mount, pod)
-        .ok_or_else(|| format!("{path} is on volume {}, which is no Secret", mount.name))?;
+    let volume = volume_of(mount, pod).ok_or_else(|| {
+        format!(
+            "{path} is on volume {}, which is no Secret and no ConfigMap",
+            mount.name
+        )
+    })?;
     let file = within_volume(mount, rest);
     in_volume(volume, &file).map_err(|why| format!("{path} is on volume {}, {why}", volume.name))
 }
@@ -71,59 +66,87 @@ fn within_volume(mount: &VolumeMount, rest: &str) -> String {
     }
 }
 
-fn in_volume(volume: &Volume, file: &str) -> Result<SecretKey, String> {
-    if let Some(secret) = &volume.secret {
-        let name = secret.secret_name.clone().unwrap_or_default();
-        return in_secret(&name, secret.items.as_deref(), file)
-            .ok_or_else(|| format!("where Secret {name} has no file {file}"));
-    }
-    match &volume.projected {
-        Some(projected) => in_projected(projected, file),
-        None => Err("which is no Secret".to_owned()),
+fn in_volume(volume: &Volume, file: &str) -> Result<Place, String> {
+    let projected = volume.projected.as_ref();
+    match (whole(volume), projected) {
+        (Some((object, items)), _) => {
+            let place = in_object(&object, items, file);
+            place.ok_or_else(|| format!("where {object} has no file {file}"))
+        }
+        (None, Some(projected)) => in_projected(projected, file),
+        (None, None) => Err("which is no Secret and no ConfigMap".to_owned()),
     }
 }
 
-/// The key behind a file of a Secret volume. With `items` only the listed keys exist, each at its
-/// own path.
-fn in_secret(secret: &str, items: Option<&[KeyToPath]>, file: &str) -> Option<SecretKey> {
+/// The object of a volume that has no other, and its files.
+fn whole(volume: &Volume) -> Option<(Object, Option<&[KeyToPath]>)> {
+    if let Some(secret) = &volume.secret {
+        let name = secret.secret_name.as_deref()?;
+        return Some((Object::secret(name), secret.items.as_deref()));
+    }
+    let map = volume.config_map.as_ref()?;
+    Some((Object::config_map(&map.name), map.items.as_deref()))
+}
+
+/// The objects of a projected volume, each with its files.
+fn parts(
+    projected: &ProjectedVolumeSource,
+) -> impl Iterator<Item = (Object, Option<&[KeyToPath]>)> {
+    projected.sources.iter().flatten().filter_map(|source| {
+        if let Some(secret) = &source.secret {
+            return Some((Object::secret(&secret.name), secret.items.as_deref()));
+        }
+        let map = source.config_map.as_ref()?;
+        Some((Object::config_map(&map.name), map.items.as_deref()))
+    })
+}
+
+/// The Secrets and ConfigMaps of a volume. The one that Kubernetes adds to each pod has a token and
+/// the authority of the API server, which is none of etcd's.
+pub(super) fn objects(volume: &Volume) -> Vec<Object> {
+    let projected = volume.projected.as_ref();
+    let sources = projected
+        .into_iter()
+        .flat_map(|p| p.sources.iter().flatten());
+    if sources
+        .clone()
+        .any(|source| source.service_account_token.is_some())
+    {
+        return Vec::new();
+    }
+    let parts = projected.into_iter().flat_map(parts);
+    let all = whole(volume).into_iter().chain(parts);
+    all.map(|(object, _)| object).collect()
+}
+
+/// The place of a file of an object. With `items` only the listed keys exist, each at its own path.
+fn in_object(object: &Object, items: Option<&[KeyToPath]>, file: &str) -> Option<Place> {
     let key = match items {
         Some(items) if !items.is_empty() => {
             let item = items.iter().find(|item| item.path == file)?;
-            item.key.clone()
+            &item.key
         }
-        _ => Some(file)
-            .filter(|file| !file.is_empty() && !file.contains('/'))?
-            .to_owned(),
+        _ => Some(file).filter(|file| !file.is_empty() && !file.contains('/'))?,
     };
-    let secret = secret.to_owned();
-    Some(SecretKey { secret, key })
+    Some(Place::new(object.clone(), key))
 }
 
-/// The key behind a file of a projected volume. It is unknown among several Secrets without
-/// `items`.
-fn in_projected(projected: &ProjectedVolumeSource, file: &str) -> Result<SecretKey, String> {
-    let secrets = projected
-        .sources
-        .iter()
-        .flatten()
-        .filter_map(|s| s.secret.as_ref());
-    let secrets: Vec<_> = secrets
-        .filter_map(|secret| {
-            let has_items = secret.items.as_ref().is_some_and(|items| !items.is_empty());
-            Some((
-                has_items,
-                in_secret(&secret.name, secret.items.as_deref(), file)?,
-            ))
+/// The place of a file of a projected volume. It is unknown among several objects without `items`.
+fn in_projected(projected: &ProjectedVolumeSource, file: &str) -> Result<Place, String> {
+    let found: Vec<_> = parts(projected)
+        .filter_map(|(object, items)| {
+            let has_items = items.is_some_and(|items| !items.is_empty());
+            Some((has_items, in_object(&object, items, file)?))
         })
         .collect();
-    let by_item = secrets.iter().find(|(has_items, _)| *has_items);
-    match (by_item, secrets.as_slice()) {
+    let by_item = found.iter().find(|(has_items, _)| *has_items);
+    match (by_item, found.as_slice()) {
         (Some((_, named)), _) | (None, [(_, named)]) => Ok(named.clone()),
-        (None, []) => Err(format!("where no Secret has a file {file}")),
+        (None, []) => Err(format!("where nothing has a file {file}")),
         (None, several) => {
-            let names: Vec<&str> = several.iter().map(|(_, k)| k.secret.as_str()).collect();
+            let names: Vec<String> = several.iter().map(|(_, p)| p.object.to_string()).collect();
             Err(format!(
-                "where {file} may be of any of the Secrets {}",
+                "where {file} may be of any of {}",
                 names.join(", ")
             ))
         }
@@ -141,7 +164,7 @@ mod tests {
             "containers": [{"name": "etcd", "volumeMounts": mounts}], "volumes": volumes,
         }))
         .unwrap();
-        behind(path, &pod.containers[0], &pod).map(|found| (found.secret, found.key))
+        behind(path, &pod.containers[0], &pod).map(|found| (found.object.name, found.key))
     }
 
     fn key(secret: &str, key: &str) -> (String, String) {
@@ -166,7 +189,7 @@ mod tests {
         assert_eq!(found("/one.crt"), Ok(key("s", "tls.crt")));
         assert_eq!(found("/items/certs/server.pem"), Ok(key("i", "tls.crt")));
         for (path, why) in [
-            ("/etc/tlsx/tls.crt", "which is no Secret"),
+            ("/etc/tlsx/tls.crt", "which is no Secret and no ConfigMap"),
             ("/items/tls.crt", "has no file tls.crt"),
             ("/elsewhere/tls.crt", "on no volume of container etcd"),
         ] {
@@ -176,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_projected_secrets_the_one_that_names_the_file_counts_or_the_only_one() {
+    fn of_projected_objects_the_one_that_names_the_file_counts_or_the_only_one() {
         let mounts = json!([{"name": "p", "mountPath": "/tls"}]);
         let named = json!({"secret": {"name": "a", "items": [{"key": "ca", "path": "ca.crt"}]}});
         let whole = |name: &str| json!({"secret": {"name": name}});
@@ -186,10 +209,11 @@ mod tests {
             found("/tls/ca.crt", &mounts, &volumes)
         };
         assert_eq!(found(json!([whole("w"), named])), Ok(key("a", "ca")));
-        assert_eq!(found(json!([config, whole("w")])), Ok(key("w", "ca.crt")));
-        let error = found(json!([whole("v"), whole("w")])).unwrap_err();
-        assert!(error.contains("any of the Secrets v, w"), "{error}");
-        let error = found(json!([config])).unwrap_err();
-        assert!(error.contains("no Secret has a file"), "{error}");
+        assert_eq!(found(json!([whole("w")])), Ok(key("w", "ca.crt")));
+        assert_eq!(found(json!([config])), Ok(key("c", "ca.crt")));
+        let error = found(json!([config, whole("w")])).unwrap_err();
+        assert!(error.contains("any of ConfigMap c, Secret w"), "{error}");
+        let error = found(json!([])).unwrap_err();
+        assert!(error.contains("nothing has a file"), "{error}");
     }
 }

@@ -4,9 +4,9 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::Selector;
 
-use super::access::{self, Access, TlsSecrets};
+use super::ways::{self, Credentials};
 use super::{ObserveError, belonging, owner, teardown};
-use crate::api::OwnerStatus;
+use crate::api::{OwnerStatus, Way};
 use crate::ledger::Page;
 use crate::quorum::{EvidenceMode, PodName, Policy};
 
@@ -63,24 +63,19 @@ pub(super) fn owners(set: Option<&StatefulSet>, page: &Page) -> Vec<OwnerStatus>
     owners
 }
 
-/// The Secrets for TLS, from the StatefulSet's template, or from a pod if the StatefulSet is gone.
-pub(super) fn tls(
-    policy: &Policy,
-    page: &Page,
-    set: Option<&StatefulSet>,
-    pods: &[Pod],
-) -> Option<TlsSecrets> {
-    if policy.evidence == EvidenceMode::Readiness {
-        return None;
-    }
-    access(page, set, pods).secrets
-}
-
-/// The access to the cluster's members, from the StatefulSet's template, or from a pod if the
-/// StatefulSet is gone.
-pub fn access(page: &Page, set: Option<&StatefulSet>, pods: &[Pod]) -> Access {
+/// The way in which the cluster's members are asked, by the StatefulSet's template, or by a pod if
+/// the StatefulSet is gone.
+pub(super) fn way(page: &Page, set: Option<&StatefulSet>, pods: &[Pod]) -> Way {
     let template = set.and_then(|set| set.spec.as_ref());
     let template = template.and_then(|spec| spec.template.spec.as_ref());
     let pod = || pods.iter().find_map(|pod| pod.spec.as_ref());
-    access::access(&page.budget().spec.members, template.or_else(pod))
+    ways::in_use(page, template.or_else(pod))
+}
+
+/// The certificates and the user that the way needs.
+pub(super) fn credentials(policy: &Policy, page: &Page, way: &Way) -> Option<Credentials> {
+    if policy.evidence == EvidenceMode::Readiness {
+        return None;
+    }
+    ways::credentials(way, &page.budget().spec.members)
 }

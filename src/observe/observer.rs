@@ -15,15 +15,15 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Client;
 
 use super::ObserveError;
-use super::access::TlsSecrets;
 use super::claims::{ClaimReads, claims_of};
+use super::identities::Identities;
 use super::index::DisruptionBudgetNames;
 use super::memory::{Hint, Memory};
 use super::owner::Owners;
 use super::patience::in_time;
 use super::reach::reach;
-use super::secrets::Identities;
 use super::teardown::Owner;
+use super::ways::Credentials;
 use super::world::{Objects, World};
 use super::{belonging, needed};
 use crate::api::OwnerStatus;
@@ -73,7 +73,7 @@ struct FirstWave {
     leases: Vec<Lease>,
     sharing: Option<Vec<ClusterRef>>,
     owners: Vec<(OwnerStatus, Owner)>,
-    tls: Option<(TlsSecrets, Tls)>,
+    tls: Option<(Credentials, Tls)>,
 }
 
 /// How the pods of a cluster are found.
@@ -210,10 +210,11 @@ impl Observer {
             let claims = claims.into_iter().map(str::to_owned);
             (belonging::name(pod), claims.collect())
         });
+        let way = needed::way(page, first.set.as_ref(), &pods);
         let mut wanted = Hint {
             claims: claims_by_pod.collect(),
             owners: needed::owners(first.set.as_ref(), page),
-            tls: needed::tls(&policy, page, first.set.as_ref(), &pods),
+            tls: needed::credentials(&policy, page, &way),
             selector,
             endpoints: Vec::new(),
         };
@@ -221,7 +222,13 @@ impl Observer {
             self.second_wave(&page.cluster, &wanted, first.owners, first.tls),
             self.further_claims(&page.cluster, &wanted, target, likely),
         );
-        let reach = reach(page, policy.evidence, first.set.as_ref(), &pods, tls);
+        let reach = reach(
+            page,
+            policy.evidence,
+            first.set.as_ref(),
+            (&way, &pods),
+            tls,
+        );
         wanted.endpoints.clone_from(&reach.endpoints);
         let selector = wanted.selector.clone();
         self.memory.keep_hint(&page.cluster, wanted);
@@ -244,6 +251,7 @@ impl Observer {
                 etcd_ages: BTreeMap::new(),
                 set_gone_for,
                 reach,
+                way,
                 trust: self.sources.ledger.trust(page, self.sources.settle_time),
                 scale_out_for: self.scale_out_for(page),
                 now: self.sources.clock.now(),
@@ -299,7 +307,7 @@ impl Observer {
         let cluster = &page.cluster;
         let tls = async {
             match &hint.tls {
-                Some(secrets) => Some((secrets.clone(), self.tls(cluster, Some(secrets)).await)),
+                Some(wanted) => Some((wanted.clone(), self.tls(cluster, Some(wanted)).await)),
                 None => None,
             }
         };
@@ -344,13 +352,13 @@ impl Observer {
         cluster: &ClusterRef,
         wanted: &Hint,
         mut owners: Vec<(OwnerStatus, Owner)>,
-        tls: Option<(TlsSecrets, Tls)>,
+        tls: Option<(Credentials, Tls)>,
     ) -> (Vec<(OwnerStatus, Owner)>, Tls) {
         let more_owners = wanted.owners.iter();
         let more_owners: Vec<&OwnerStatus> = more_owners
             .filter(|owner| !owners.iter().any(|(known, _)| known == *owner))
             .collect();
-        let known_tls = tls.filter(|(secrets, _)| wanted.tls.as_ref() == Some(secrets));
+        let known_tls = tls.filter(|(known, _)| wanted.tls.as_ref() == Some(known));
         let tls = async {
             match known_tls {
                 Some((_, tls)) => tls,

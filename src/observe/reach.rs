@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::endpoints::{self, SharedSettings};
 use super::pods;
+use crate::api::Way;
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::ledger::Page;
 use crate::quorum::EvidenceMode;
@@ -23,13 +24,13 @@ pub(super) struct Reach {
     pub(super) unreachable: Vec<Probe>,
 }
 
-/// The members of the cluster with these pods. `tls` is the content of its Secrets, if it has any,
-/// or the reason why they cannot be used.
+/// The members of the cluster with these pods, asked in this way. `tls` is the content of its
+/// certificates, if it has any, or the reason why they cannot be used.
 pub(super) fn reach(
     page: &Page,
     mode: EvidenceMode,
     set: Option<&StatefulSet>,
-    pods: &[Pod],
+    (way, pods): (&Way, &[Pod]),
     tls: Result<Option<Arc<TlsIdentity>>, String>,
 ) -> Reach {
     if mode == EvidenceMode::Readiness {
@@ -44,6 +45,7 @@ pub(super) fn reach(
         namespace: &page.cluster.namespace,
         service: spec.and_then(|spec| spec.service_name.as_deref()),
         members: &page.budget().spec.members,
+        way,
         tls,
     };
     let mut reach = Reach::default();

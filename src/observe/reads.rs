@@ -10,11 +10,11 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::api::ListParams;
 
-use super::access::TlsSecrets;
 use super::memory::Hint;
 use super::observer::{Find, Pods, Tls};
 use super::patience::{in_time, soon};
 use super::teardown::Owner;
+use super::ways::Credentials;
 use super::{ObserveError, Observer, World, belonging, needed, nodes, pods};
 use crate::api::OwnerStatus;
 use crate::ledger::Page;
@@ -242,15 +242,15 @@ impl Observer {
         join_all(states).await
     }
 
-    pub(super) async fn tls(&self, cluster: &ClusterRef, secrets: Option<&TlsSecrets>) -> Tls {
-        match secrets {
+    pub(super) async fn tls(&self, cluster: &ClusterRef, wanted: Option<&Credentials>) -> Tls {
+        match wanted {
             None => Ok(None),
-            Some(secrets) => {
+            Some(wanted) => {
                 let now = self.clock().instant();
-                let read = self.tls_identities().read(&cluster.namespace, secrets, now);
+                let read = self.tls_identities().read(&cluster.namespace, wanted, now);
                 let identity = match soon(read).await {
                     Ok(identity) => identity,
-                    Err(late) => Err(format!("its Secrets could not be read: {late}")),
+                    Err(late) => Err(format!("its certificates could not be read: {late}")),
                 };
                 identity.map(Some)
             }

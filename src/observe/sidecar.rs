@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
-use super::access::{CaRef, TlsSecrets, authority_in};
 use super::settings::Settings;
+use super::ways::{Credentials, authority_in};
 use super::{Observer, World, containers, endpoints, pods};
 use crate::etcd::{Endpoint, TlsIdentity};
 use crate::quorum::evidence::Target;
@@ -89,7 +89,9 @@ impl Observer {
         Ok(Some(Endpoint {
             target: Target::Pod(pods::uid(found)),
             address: endpoints::with_port(address, port),
-            server_name: endpoints::dns_name(found, world.service(), &cluster.namespace),
+            server_names: endpoints::dns_name(found, world.service(), &cluster.namespace)
+                .into_iter()
+                .collect(),
             tls,
         }))
     }
@@ -102,16 +104,16 @@ impl Observer {
         pod: &Pod,
     ) -> Result<Arc<TlsIdentity>, String> {
         let spec = pod.spec.as_ref();
-        let ca: Option<CaRef> = spec.and_then(|spec| authority_in(spec, CA_VOLUME));
-        let Some(ca) = ca else {
+        let authority = spec.and_then(|spec| authority_in(spec, CA_VOLUME));
+        if authority.is_none() {
             return Err(format!("it serves TLS, and there is no volume {CA_VOLUME}"));
-        };
-        let secrets = TlsSecrets {
-            ca: Some(ca),
-            ..TlsSecrets::default()
+        }
+        let wanted = Credentials {
+            authority,
+            ..Credentials::default()
         };
         self.tls_identities()
-            .read(&cluster.namespace, &secrets, self.clock().instant())
+            .read(&cluster.namespace, &wanted, self.clock().instant())
             .await
     }
 }

@@ -51,7 +51,7 @@ pub fn is_held(pod: &Pod) -> bool {
     gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == IDENTITY))
 }
 
-/// What the identity guard says of a pod that is being created.
+/// The decision of the identity guard about a pod that is being created.
 #[derive(Debug, Clone)]
 pub struct StartGuard {
     /// The changes of the pod.

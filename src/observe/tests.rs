@@ -2,12 +2,12 @@ mod belonging;
 mod cluster_of_pod;
 mod endpoint;
 mod eviction;
+mod identities;
 mod ledgerless;
 mod override_until;
 mod pod;
 mod reading;
 mod tearing_down;
-mod tls;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Pod as PodObject;
+use k8s_openapi::api::core::v1::{Pod as PodObject, PodSpec};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::belonging;
@@ -16,7 +16,7 @@ use super::owner;
 use super::reach::Reach;
 use super::teardown::{self, Around, Owner, first_ordinal};
 use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
-use crate::api::{OwnerStatus, StatefulSetStatus, names};
+use crate::api::{OwnerStatus, StatefulSetStatus, Way, names};
 use crate::etcd::Endpoint;
 use crate::ledger::{Page, StatusUpdate};
 use crate::quorum::evidence::Round;
@@ -59,6 +59,8 @@ pub(super) struct Objects {
     /// The time for which the last recorded StatefulSet has been gone.
     pub(super) set_gone_for: Duration,
     pub(super) reach: Reach,
+    /// The way in which the members are asked.
+    pub(super) way: Way,
     /// Derived from the ledger's record and from the time for which this replica has watched it.
     pub(super) trust: Trust,
     pub(super) scale_out_for: Option<Duration>,
@@ -116,6 +118,17 @@ impl World {
     /// endpoints: the same pods at the same addresses.
     pub fn confirms(&self, asked: &[Endpoint]) -> bool {
         endpoints::same(asked, self.endpoints())
+    }
+
+    /// The way in which the members are asked.
+    pub fn way(&self) -> &Way {
+        &self.objects.way
+    }
+
+    /// The spec of the pods in the StatefulSet's template.
+    pub(super) fn pod_template(&self) -> Option<&PodSpec> {
+        let spec = self.objects.set.as_ref()?.spec.as_ref()?;
+        spec.template.spec.as_ref()
     }
 
     /// The StatefulSet, if there is one.

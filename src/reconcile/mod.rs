@@ -26,6 +26,7 @@ mod strategy;
 pub mod undo;
 mod volumes;
 mod watches;
+mod ways;
 mod workers;
 
 use std::hash::{BuildHasher as _, RandomState};

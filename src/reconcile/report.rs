@@ -2,9 +2,8 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
-use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, condition};
+use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way, condition};
 use crate::ledger::write_tolerance;
-use crate::observe::{Access, Transport};
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
     Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot, Tolerance, Trust,
@@ -24,8 +23,12 @@ pub(super) struct ReportFacts<'a> {
     pub(super) untrusted_because: Option<&'a str>,
     /// Whether the API server asks the gate.
     pub(super) force: &'a Result<String, OutOfForce>,
-    /// The way in which the members are asked.
-    pub(super) access: &'a Access,
+    /// The way in which the members were asked.
+    pub(super) way: &'a Way,
+    /// The sources of the way, for people.
+    pub(super) told: &'a str,
+    /// Advice, where no member could be asked by any way.
+    pub(super) advice: Option<&'a str>,
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
 }
@@ -312,18 +315,18 @@ impl ReportFacts<'_> {
 
     fn asked_by_tls(&self) -> Verdict {
         let kind = condition::MEMBERS_ASKED_BY_TLS;
-        let told = &self.access.told;
+        let told = self.told;
         if self.snapshot.policy.evidence == EvidenceMode::Readiness {
             let text = "the budget asks for evidence from readiness: no member is asked";
             return (kind, Is::Unknown, "Readiness", text.into());
         }
-        match self.access.transport {
-            Transport::Tls => (kind, Is::True, "Found", told.clone()),
-            Transport::Plaintext => {
+        match (self.way.scheme, &self.way.authority) {
+            (Scheme::Https, Some(_)) => (kind, Is::True, "Found", told.to_owned()),
+            (Scheme::Http, _) => {
                 let text = format!("members are asked in plaintext: {told}");
                 (kind, Is::False, "Plaintext", text)
             }
-            Transport::Missing => {
+            (Scheme::Https, None) => {
                 let text = format!("no member can be asked: {told}");
                 (kind, Is::Unknown, "NotFound", text)
             }
@@ -352,14 +355,19 @@ impl ReportFacts<'_> {
             reason = reason.or(Some(found));
             hindered.push(format!("{}: {why}", member.name));
         }
+        let answered = self.round.probes.iter().filter(|p| p.status.is_ok());
+        let answered = answered.count();
+        if let (0, Some(advice)) = (answered, self.advice) {
+            let text = format!("no member answered by any way; {advice}");
+            return (kind, Is::False, reason.unwrap_or("NoAnswer"), text);
+        }
         if let Some(reason) = reason {
-            let text = format!("{}; tried: {}", hindered.join("; "), self.access.told);
+            let text = format!("{}; asked by: {}", hindered.join("; "), self.told);
             return (kind, Is::False, reason, text);
         }
-        let answered = self.round.probes.iter().filter(|p| p.status.is_ok());
-        match answered.count() {
+        match answered {
             0 => {
-                let text = format!("no member answered; tried: {}", self.access.told);
+                let text = format!("no member answered; asked by: {}", self.told);
                 (kind, Is::False, "NoAnswer", text)
             }
             some => (
@@ -519,12 +527,14 @@ fn headline(status: &QuorumDisruptionBudgetStatus) -> impl PartialEq {
         .collect();
     let generation = status.observed_generation;
     let strategy = status.update_strategy.clone();
+    let way = status.way.clone();
     (
         conditions,
         members,
         status.leader.clone(),
         generation,
         strategy,
+        way,
     )
 }
 

@@ -20,12 +20,13 @@ use tracing::{info, warn};
 use super::look::{Look, Problem, ReadPermit, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
+use super::ways::Ways;
 use super::workers::{RESYNC, Wake};
 use super::{Run, companion, defragmentation, redrive, replacement, strategy, volumes};
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
-use crate::observe::access;
+use crate::observe::words_of_way;
 use crate::quorum::{ClusterRef, PodName, Role, Snapshot, Trust, progress_of_claims};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
@@ -53,6 +54,7 @@ struct Eyes {
     /// When this worker last wrote the status.
     written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
+    ways: Ways,
     /// `None` until the feature asks for it, since there may be ten thousand workers.
     members: Option<Box<Members>>,
 }
@@ -66,6 +68,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         wake: Arc::clone(&wake),
         written: None,
         asked_again: HashMap::new(),
+        ways: Ways::default(),
         members: None,
     };
     loop {
@@ -133,6 +136,10 @@ impl Eyes {
             if replacement::is_worth_a_look(&look) {
                 self.wake.replacement();
                 others_look = true;
+            }
+            let again = Box::pin(self.ways.after(&self.run, &look)).await;
+            if let Some(again) = again {
+                soon = soon.min(again);
             }
             if let Some(deferred) = self.show(&look).await? {
                 soon = soon.min(deferred);
@@ -284,11 +291,16 @@ impl Eyes {
             },
             untrusted_because: before.ledger.untrusted_because.as_deref(),
             force: &self.run.force(&self.cluster.namespace),
-            access: &access(page, look.world.stateful_set(), &[]),
+            way: look.world.way(),
+            told: &words_of_way(look.world.way(), &page.budget().spec.members),
+            advice: self.ways.advice(),
             generation: page.budget().metadata.generation,
             now: &Time(self.run.clock.now()),
         }
         .show(&mut after);
+        if let Some(way) = self.ways.to_record(before.way.as_deref()) {
+            after.way = Some(Box::new(way));
+        }
         let set = look.world.stateful_set();
         after.update_strategy = set.map(|set| strategy::shown(set, self.run.settings.features));
         after

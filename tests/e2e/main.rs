@@ -45,6 +45,7 @@ mod restarts;
 mod rollouts;
 mod scale_out;
 mod security;
+mod shapes;
 mod sizes;
 mod strategy;
 mod taints;

@@ -86,7 +86,7 @@ impl Member {
         let endpoints = [Endpoint {
             target: Target::Pod(PodUid::new("fuzzed")),
             address: self.address.to_string(),
-            server_name: None,
+            server_names: Vec::new(),
             tls: None,
         }];
         let deadline = Instant::now() + Duration::from_millis(500);

@@ -36,6 +36,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "ledger",
             "causes",
             "clock",
+            "crypto",
             "telemetry",
         ],
     ),

@@ -353,6 +353,8 @@ const CALLS: &[(&str, &str, &str, &[&str])] = &[
         &["get", "list", "watch", "patch"],
     ),
     ("Secret", "", "secrets", &["get"]),
+    ("ConfigMap", "", "configmaps", &["get"]),
+    ("Service", "", "services", &["list"]),
     (
         "PersistentVolumeClaim",
         "",

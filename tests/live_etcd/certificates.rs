@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
-use quorumgate::etcd::{Endpoint, TlsIdentity};
+use quorumgate::etcd::{Endpoint, Failure, Obstacle, TlsIdentity};
 use quorumgate::quorum::evidence::Unanswered;
 use quorumgate_testbed::pki::{Authority, Request, Usage};
 
@@ -40,13 +40,13 @@ async fn certificates_that_do_not_fit_are_named(version: Version) -> Result<()> 
         ..good.clone()
     };
     let named = |server_name: Option<&str>| Endpoint {
-        server_name: server_name.map(str::to_owned),
+        server_names: server_name.map(str::to_owned).into_iter().collect(),
         ..good.clone()
     };
 
     // The gate rejects the member's certificate.
     let text = refusal(&with(identity(stranger.certificate(), Some(&ours))?)).await?;
-    assert!(text.contains("UnknownIssuer"), "{text}");
+    assert!(text.contains("issued by"), "{text}");
     let text = refusal(&named(Some("etcd-7.etcd.test.svc"))).await?;
     assert!(text.contains("etcd-7.etcd.test.svc"), "{text}");
     let text = refusal(&named(None)).await?;
@@ -59,18 +59,16 @@ async fn certificates_that_do_not_fit_are_named(version: Version) -> Result<()> 
     let expired = Request::new("quorumgate", Usage::Client).until(SystemTime::now() - DAY);
     let expired = cluster.authority.issue(&expired)?;
     let text = refusal(&with(identity(ca, Some(&expired))?)).await?;
-    assert!(
-        text.starts_with("client certificate expired on 2"),
-        "{text}"
-    );
+    let says = text.starts_with("the gate's client certificate \"quorumgate\" expired on 2");
+    assert!(says, "{text}");
 
     // The member rejects the gate's certificate. The gate learns that only after its own side of
     // the handshake is done.
     let foreign = stranger.issue(&Request::new("quorumgate", Usage::Client))?;
     let text = refusal(&with(identity(ca, Some(&foreign))?)).await?;
-    assert!(text.contains("alert"), "{text}");
+    assert!(text.contains("does not accept the gate's"), "{text}");
     let text = refusal(&with(identity(ca, None)?)).await?;
-    assert!(text.contains("alert"), "{text}");
+    assert!(text.contains("client certificate"), "{text}");
 
     assert_eq!(probe(&prober(), &good).await?.read, Ok(()));
     Ok(())
@@ -84,6 +82,7 @@ async fn plaintext_and_tls_do_not_mix(version: Version) -> Result<()> {
     };
     let status = probe(&prober(), &mute).await?.status;
     assert!(matches!(status, Err(Unanswered::Other(_))), "{status:?}");
+    assert_eq!(tried(&mute).await, Err(Obstacle::ServesTls.into()));
 
     let plain = Builder::new(version)
         .members(1)
@@ -91,10 +90,18 @@ async fn plaintext_and_tls_do_not_mix(version: Version) -> Result<()> {
         .start()
         .await?;
     let tls = Some(plain.identity("quorumgate")?);
-    refusal(&Endpoint {
+    let by_tls = Endpoint {
         tls,
         ..endpoint(&plain)?
-    })
-    .await?;
+    };
+    refusal(&by_tls).await?;
+    assert_eq!(tried(&by_tls).await, Err(Obstacle::ServesPlaintext.into()));
+    assert_eq!(tried(&endpoint(&plain)?).await, Ok(()));
     Ok(())
+}
+
+/// The end of a trial of this way to a member.
+async fn tried(endpoint: &Endpoint) -> std::result::Result<(), Failure> {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
+    prober().try_out(endpoint, deadline).await
 }

@@ -124,7 +124,7 @@ impl Cluster {
         let endpoint = |member: &Member| Endpoint {
             target: Target::Pod(PodUid::new(member.uid.clone())),
             address: member.client_address(),
-            server_name: Some(member.server_name()),
+            server_names: vec![member.server_name()],
             tls: tls.clone(),
         };
         Ok(self.members.iter().map(endpoint).collect())

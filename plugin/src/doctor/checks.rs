@@ -363,6 +363,7 @@ mod tests {
     use k8s_openapi::ByteString;
 
     use super::*;
+    use crate::cluster::Problem;
     use crate::cluster::tests::degraded;
 
     fn hook(bundle: &[u8]) -> Vec<(String, WebhookClientConfig)> {
@@ -393,6 +394,20 @@ mod tests {
         assert_eq!(state(&both), State::Well);
         let none = hooks_are_well("it".into(), Vec::new());
         assert_eq!(none.state, State::Bad);
+    }
+
+    #[test]
+    fn the_patch_that_lets_members_be_asked_is_printed_as_the_budget_says_it() {
+        let command = "kubectl -n db patch qdb etcd --type merge -p '{}'";
+        let mut cluster = degraded();
+        cluster.problems = vec![Problem {
+            condition: "EvidenceLive".to_owned(),
+            status: "False".to_owned(),
+            reason: "TLSFailed".to_owned(),
+            message: format!("etcd-0: its certificate is for a; to fix it, run: {command}"),
+        }];
+        let found = of_budget(&cluster);
+        assert!(found[0].says.ends_with(command), "{found:?}");
     }
 
     #[test]

@@ -52,15 +52,19 @@ fn a_certificate_is_good_between_its_dates() {
 #[test]
 fn an_expired_certificate_is_named_with_its_date() {
     let refused = parse(&issue(2020, 2021)).check_validity(on("2025-06-01"));
-    let text = "client certificate expired on 2021-01-01T00:00:00Z".to_owned();
-    assert_eq!(refused, Err(Unanswered::Tls(text)));
+    let text = refused.unwrap_err().to_string();
+    assert!(text.starts_with("the gate's client certificate"), "{text}");
+    assert!(text.ends_with("expired on 2021-01-01T00:00:00Z"), "{text}");
 }
 
 #[test]
 fn a_certificate_of_the_future_is_named_with_its_date() {
     let refused = parse(&issue(2030, 2031)).check_validity(on("2025-06-01"));
-    let text = "client certificate is not valid before 2030-01-01T00:00:00Z".to_owned();
-    assert_eq!(refused, Err(Unanswered::Tls(text)));
+    let text = refused.unwrap_err().to_string();
+    assert!(
+        text.ends_with("is not valid before 2030-01-01T00:00:00Z"),
+        "{text}"
+    );
 }
 
 #[test]

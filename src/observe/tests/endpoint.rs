@@ -3,7 +3,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::pod;
-use crate::api::{MemberStatus, MembersSpec};
+use crate::api::{MemberStatus, MembersSpec, PortSource, Scheme, Way};
 use crate::etcd::Endpoint;
 use crate::etcd::TlsIdentity;
 use crate::observe::endpoints::{SharedSettings, of_external, of_pod, same};
@@ -22,9 +22,22 @@ fn shared(members: &MembersSpec) -> SharedSettings<'_> {
         namespace: "db",
         service: Some("governing"),
         members,
+        way: &WAY,
         tls: None,
     }
 }
+
+/// A way by etcd's own settings.
+static WAY: Way = Way {
+    scheme: Scheme::Http,
+    port: 2379,
+    port_from: PortSource::ClientUrl,
+    container: None,
+    authority: None,
+    identity: None,
+    server_names: Vec::new(),
+    source: String::new(),
+};
 
 fn endpoint(change: &Value, members: &MembersSpec) -> Option<Endpoint> {
     of_pod(&pod(change), &shared(members))
@@ -35,50 +48,56 @@ fn a_member_is_asked_at_its_pods_address_by_its_dns_name() {
     let endpoint = endpoint(&json!({}), &MembersSpec::default()).unwrap();
     assert_eq!(endpoint.target, Target::Pod("u0".into()));
     assert_eq!(endpoint.address, "10.0.0.0:2379");
-    assert_eq!(
-        endpoint.server_name.as_deref(),
-        Some("etcd-0.etcd-peer.db.svc")
-    );
+    assert_eq!(endpoint.server_names[0], "etcd-0.etcd-peer.db.svc");
 }
 
 #[test]
-fn the_port_is_the_budgets_or_the_one_named_client() {
-    let named = json!({"spec": {"containers": [{"name": "etcd", "ports": [
-        {"name": "peer", "containerPort": 2380}, {"name": "client", "containerPort": 4001},
-    ]}]}});
-    let defaults = MembersSpec::default();
+fn a_pod_whose_settings_name_another_port_is_asked_there() {
+    let port_of = |etcd: Value, way: &Way| {
+        let mut whole = json!({"name": "etcd"});
+        json_patch::merge(&mut whole, &etcd);
+        let pod = pod(&json!({"spec": {"containers": [whole]}}));
+        let members = MembersSpec::default();
+        let shared = SharedSettings {
+            way,
+            ..shared(&members)
+        };
+        of_pod(&pod, &shared).unwrap().address
+    };
+    let listens = |urls: &str| json!({"args": [format!("--listen-client-urls={urls}")]});
+    for (etcd, address) in [
+        (
+            listens("http://127.0.0.1:2379,http://0.0.0.0:5001"),
+            "10.0.0.0:5001",
+        ),
+        (
+            json!({"env": [{"name": "ETCD_LISTEN_CLIENT_URLS", "value": "http://[::]:5001/"}]}),
+            "10.0.0.0:5001",
+        ),
+        (
+            listens("http://0.0.0.0:5001,http://0.0.0.0:2379"),
+            "10.0.0.0:2379",
+        ),
+        (listens("https://0.0.0.0:5001"), "10.0.0.0:2379"),
+        (
+            listens("unix://localhost:m1,http://$(HOST):$(PORT)"),
+            "10.0.0.0:2379",
+        ),
+        (
+            json!({"args": ["--config-file=/etcd.yaml", "--listen-client-urls=http://0.0.0.0:5001"]}),
+            "10.0.0.0:2379",
+        ),
+    ] {
+        assert_eq!(port_of(etcd.clone(), &WAY), address, "{etcd}");
+    }
+    let budget = Way {
+        port_from: PortSource::Budget,
+        ..WAY.clone()
+    };
     assert_eq!(
-        endpoint(&named, &defaults).unwrap().address,
-        "10.0.0.0:4001"
+        port_of(listens("http://0.0.0.0:5001"), &budget),
+        "10.0.0.0:2379"
     );
-    let chosen = MembersSpec {
-        client_port: Some(9999),
-        ..defaults
-    };
-    assert_eq!(endpoint(&named, &chosen).unwrap().address, "10.0.0.0:9999");
-}
-
-#[test]
-fn the_port_that_etcd_is_told_to_listen_on_comes_before_a_name() {
-    let told = |told: Value| {
-        let mut etcd =
-            json!({"name": "etcd", "ports": [{"name": "client", "containerPort": 4001}]});
-        json_patch::merge(&mut etcd, &told);
-        let pod = json!({"spec": {"containers": [etcd]}});
-        endpoint(&pod, &MembersSpec::default()).unwrap().address
-    };
-    for listens in [
-        json!({"args": ["--listen-client-urls=http://127.0.0.1:2379,http://0.0.0.0:5001"]}),
-        json!({"env": [{"name": "ETCD_LISTEN_CLIENT_URLS", "value": "https://[::]:5001/"}]}),
-    ] {
-        assert_eq!(told(listens), "10.0.0.0:5001");
-    }
-    for says_nothing in [
-        json!({"args": ["--listen-client-urls=unix://localhost:m1,http://$(HOST):$(PORT)"]}),
-        json!({"args": ["--config-file=/etcd.yaml", "--listen-client-urls=http://0.0.0.0:5001"]}),
-    ] {
-        assert_eq!(told(says_nothing), "10.0.0.0:4001");
-    }
 }
 
 #[test]
@@ -98,19 +117,47 @@ fn a_pod_without_address_cannot_be_asked() {
 }
 
 #[test]
-fn the_server_name_is_the_budgets_or_of_the_governing_service() {
-    let defaults = MembersSpec::default();
-    let plain = json!({"spec": {"subdomain": null}});
-    let name = endpoint(&plain, &defaults).unwrap().server_name;
-    assert_eq!(name.as_deref(), Some("etcd-0.governing.db.svc"));
-    let chosen = MembersSpec {
-        server_name: Some("etcd.local".into()),
-        ..defaults
+fn a_member_may_have_the_names_of_its_pod_its_services_its_urls_and_its_budget() {
+    let plain = pod(&json!({"spec": {"subdomain": null}}));
+    let members = MembersSpec {
+        server_name: Some("{pod}.{service}.{namespace}.example.org".into()),
+        ..MembersSpec::default()
     };
-    assert_eq!(
-        endpoint(&plain, &chosen).unwrap().server_name.as_deref(),
-        Some("etcd.local")
-    );
+    let way = Way {
+        server_names: [
+            "etcd-client.{namespace}.svc",
+            "{pod}.other.db.svc.k8s.example",
+            "etcd.example.org",
+            "x.db.svc-other",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        ..WAY.clone()
+    };
+    let shared = SharedSettings {
+        way: &way,
+        ..shared(&members)
+    };
+    let names = of_pod(&plain, &shared).unwrap().server_names;
+    let expected = [
+        "etcd-0.governing.db.example.org",
+        "etcd-0.governing.db.svc",
+        "etcd-0.governing.db",
+        "etcd-0.governing",
+        "etcd-0",
+        "governing.db.svc",
+        "governing.db",
+        "governing",
+        "etcd-client.db.svc",
+        "etcd-client.db",
+        "etcd-client",
+        "etcd-0.other.db.svc",
+        "etcd-0.other.db",
+        "etcd-0.other",
+        "etcd.example.org",
+        "x.db.svc-other",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]
@@ -154,7 +201,7 @@ fn a_voter_elsewhere_is_asked_under_the_name_that_its_url_says() {
     )
     .unwrap();
     assert_eq!(asked.address, "far.example:2379");
-    assert_eq!(asked.server_name.as_deref(), Some("far.example"));
+    assert_eq!(asked.server_names, ["far.example"]);
     let named = MembersSpec {
         server_name: Some("etcd.internal".into()),
         ..MembersSpec::default()
@@ -167,7 +214,7 @@ fn a_voter_elsewhere_is_asked_under_the_name_that_its_url_says() {
         },
     )
     .unwrap();
-    assert_eq!(asked.server_name.as_deref(), Some("etcd.internal"));
+    assert_eq!(asked.server_names, ["etcd.internal", "far.example"]);
 }
 
 #[test]

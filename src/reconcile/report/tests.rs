@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::observe::{Access, Transport};
+use crate::api::{AuthoritySource, PortSource, SourceKind};
 use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, MemberId, MemberPod, Membership, Observation,
     Permitted, PodName, PodUid, ProcessState, example,
@@ -56,12 +56,31 @@ fn snapshot(conditions: Vec<Condition>) -> Snapshot {
     }
 }
 
+fn way(scheme: Scheme, has_authority: bool, source: &str) -> Way {
+    let authority = has_authority.then(|| AuthoritySource {
+        kind: SourceKind::Secret,
+        name: "ca".to_owned(),
+        key: None,
+    });
+    Way {
+        scheme,
+        port: 2379,
+        port_from: PortSource::Default,
+        container: None,
+        authority,
+        identity: None,
+        server_names: Vec::new(),
+        source: source.to_owned(),
+    }
+}
+
 struct Seen {
     snapshot: Snapshot,
     grants: Grants,
     trust: Trust,
     force: Result<String, OutOfForce>,
-    access: Access,
+    way: Way,
+    advice: Option<String>,
     round: Round,
 }
 
@@ -72,7 +91,8 @@ impl Seen {
             grants: Grants::default(),
             trust: Trust::Trusted,
             force: Ok("v,m".into()),
-            access: Access::made_up(Transport::Tls, "volume etcd-ca: Secret ca"),
+            way: way(Scheme::Https, true, "volume etcd-ca: Secret ca"),
+            advice: None,
             round: Round::default(),
         }
     }
@@ -90,7 +110,9 @@ impl Seen {
             trust: self.trust,
             untrusted_because: None,
             force: &self.force,
-            access: &self.access,
+            way: &self.way,
+            told: &self.way.source,
+            advice: self.advice.as_deref(),
             generation: Some(3),
             now: &Time(jiff::Timestamp::from_second(second).unwrap()),
         }
@@ -264,7 +286,10 @@ fn an_expired_certificate_is_why_evidence_is_not_live() {
     let told = &shown.conditions.iter();
     let told = told.clone().find(|c| c.type_ == condition::EVIDENCE_LIVE);
     let told = &told.unwrap().message;
-    assert!(told.ends_with("tried: volume etcd-ca: Secret ca"), "{told}");
+    assert!(
+        told.ends_with("asked by: volume etcd-ca: Secret ca"),
+        "{told}"
+    );
     let healthy = is(&shown, condition::QUORUM_HEALTHY);
     assert_eq!(healthy, pair("Unknown", "NoEvidence"));
 }
@@ -272,18 +297,32 @@ fn an_expired_certificate_is_why_evidence_is_not_live() {
 #[test]
 fn how_members_are_asked_is_a_condition() {
     let mut seen = Seen::of(serving(3));
-    for (transport, shown) in [
-        (Transport::Tls, pair("True", "Found")),
-        (Transport::Plaintext, pair("False", "Plaintext")),
-        (Transport::Missing, pair("Unknown", "NotFound")),
+    for (scheme, has_authority, shown) in [
+        (Scheme::Https, true, pair("True", "Found")),
+        (Scheme::Http, false, pair("False", "Plaintext")),
+        (Scheme::Https, false, pair("Unknown", "NotFound")),
     ] {
-        seen.access = Access::made_up(transport, "what was found");
+        seen.way = way(scheme, has_authority, "what was found");
         let status = seen.shown();
         assert_eq!(is(&status, condition::MEMBERS_ASKED_BY_TLS), shown);
         let mut conditions = status.conditions.iter();
         let told = conditions.find(|c| c.type_ == condition::MEMBERS_ASKED_BY_TLS);
         assert!(told.unwrap().message.ends_with("what was found"));
     }
+}
+
+#[test]
+fn where_no_way_led_to_a_member_the_condition_says_what_to_do() {
+    let silent = Condition::Unknown(Why::Silent(Unanswered::Tls("a name".to_owned())));
+    let mut seen = Seen::of(vec![silent; 3]);
+    seen.advice = Some("etcd-0: its certificate is for a; to fix it, run: kubectl".to_owned());
+    let shown = seen.shown();
+    let live = is(&shown, condition::EVIDENCE_LIVE);
+    assert_eq!(live, pair("False", "TLSFailed"));
+    let told = shown.conditions.iter();
+    let told = told.clone().find(|c| c.type_ == condition::EVIDENCE_LIVE);
+    let told = &told.unwrap().message;
+    assert!(told.ends_with("to fix it, run: kubectl"), "{told}");
 }
 
 #[test]

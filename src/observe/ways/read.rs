@@ -1,0 +1,107 @@
+//! Reads what the settings and mounts of a cluster's pods refer to.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::{ConfigMap, PodSpec, Secret, Service};
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use crate::api::SourceKind;
+use crate::observe::contents::{Contents, Object};
+use crate::observe::etcd_container::EtcdContainer;
+use crate::observe::mounts;
+use crate::observe::patience::soon;
+
+/// Most objects that are read for one cluster.
+const MOST_OBJECTS: usize = 32;
+
+/// The objects that may say how members are asked: those that variables of etcd's container come
+/// from, and those that the pod mounts.
+pub(super) fn objects(pod: &PodSpec, named: Option<&str>) -> Vec<Object> {
+    let etcd = EtcdContainer::of(pod, named);
+    let containers = || etcd.candidates().iter();
+    let sources = containers().flat_map(|c| c.env_from.iter().flatten());
+    let sources = sources.filter_map(|from| {
+        let map = from
+            .config_map_ref
+            .as_ref()
+            .map(|map| Object::config_map(&map.name));
+        let secret = from.secret_ref.as_ref();
+        map.or_else(|| secret.map(|secret| Object::secret(&secret.name)))
+    });
+    let variables = containers().flat_map(|c| c.env.iter().flatten());
+    let variables = variables.filter_map(|variable| {
+        let from = variable.value_from.as_ref()?;
+        let map = from.config_map_key_ref.as_ref();
+        let map = map.map(|map| Object::config_map(&map.name));
+        let secret = from.secret_key_ref.as_ref();
+        map.or_else(|| secret.map(|secret| Object::secret(&secret.name)))
+    });
+    // Volumes of etcd's own container come first, in case there are too many.
+    let is_etcds = |volume: &str| {
+        let mut mounts = containers().flat_map(|c| c.volume_mounts.iter().flatten());
+        mounts.any(|mount| mount.name == volume)
+    };
+    let mut volumes: Vec<_> = pod.volumes.iter().flatten().collect();
+    volumes.sort_by_key(|volume| !is_etcds(&volume.name));
+    let mounted = volumes.into_iter().flat_map(mounts::objects);
+    let mut all: Vec<Object> = Vec::new();
+    for object in sources.chain(variables).chain(mounted) {
+        if !all.contains(&object) && all.len() < MOST_OBJECTS {
+            all.push(object);
+        }
+    }
+    all
+}
+
+/// Reads these objects, each within a second. One that cannot be read is left out.
+pub(super) async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Contents {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let read = objects.iter().map(|object| async {
+        let mut contents = Contents::default();
+        match object.kind {
+            SourceKind::Secret => {
+                if let Ok(Ok(Some(secret))) = soon(secrets.get_opt(&object.name)).await {
+                    contents.add_secret(&object.name, secret);
+                }
+            }
+            SourceKind::ConfigMap => {
+                if let Ok(Ok(Some(map))) = soon(maps.get_opt(&object.name)).await {
+                    contents.add_config_map(&object.name, map);
+                }
+            }
+        }
+        contents
+    });
+    Contents::of_all(join_all(read).await)
+}
+
+/// The Services of the namespace that select pods with these labels. None where they cannot be
+/// read.
+pub(super) async fn services(
+    client: &Client,
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+) -> Vec<String> {
+    let services: Api<Service> = Api::namespaced(client.clone(), namespace);
+    let Ok(Ok(services)) = soon(services.list(&ListParams::default())).await else {
+        return Vec::new();
+    };
+    let selecting = services.items.into_iter().filter(|service| {
+        let selector = service
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.selector.as_ref());
+        selector.is_some_and(|selector| {
+            !selector.is_empty()
+                && selector
+                    .iter()
+                    .all(|(key, value)| labels.get(key) == Some(value))
+        })
+    });
+    selecting
+        .filter_map(|service| service.metadata.name)
+        .collect()
+}

@@ -1,0 +1,224 @@
+//! Clusters as charts and operators make them, enrolled by a label and nothing else: the gate has
+//! to find out how their members are asked.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use quorumgate::api::{QuorumDisruptionBudget, Scheme};
+use quorumgate_testbed::etcd_cluster::EtcdVersion;
+use quorumgate_testbed::{Bed, Sandbox, eventually};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair,
+};
+use serde_json::{Value, json};
+
+use crate::manifests::repository;
+use crate::world::{SOON, gate};
+
+/// The time from the label to evidence from etcd itself.
+const LIVE: Duration = Duration::from_secs(10);
+
+/// The shapes, and the schemes by which their members are asked.
+const SHAPES: [(&str, Scheme); 7] = [
+    ("one-secret", Scheme::Https),
+    ("config-map-authority", Scheme::Https),
+    ("other-names", Scheme::Https),
+    ("own-authority", Scheme::Https),
+    ("native-sidecar", Scheme::Http),
+    ("variables-from-objects", Scheme::Https),
+    ("configuration-file", Scheme::Https),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_shape_is_asked_within_ten_seconds_of_its_label() -> Result<()> {
+    let mut sandbox = Bed::up().await?.sandbox("shapes").await?;
+    sandbox.add_nodes(1).await?;
+    let gate = gate().start(&sandbox).await?;
+    for (shape, scheme) in SHAPES {
+        let set = apply(&sandbox, shape).await?;
+        serves(&sandbox, &set).await?;
+        enrol(&sandbox, &set).await?;
+        is_live(&sandbox, &set, scheme).await?;
+    }
+    gate.close().await?;
+    sandbox.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_of_other_names_is_told_with_the_patch_that_helps() -> Result<()> {
+    let mut sandbox = Bed::up().await?.sandbox("shape-names").await?;
+    sandbox.add_nodes(1).await?;
+    let gate = gate().start(&sandbox).await?;
+    let text = fs::read_to_string(repository("tests/e2e/shapes/one-secret.yaml"))?;
+    let text = text.replace("svc.cluster.local\"]", "example.org\"]");
+    let set = apply_text(&sandbox, &text).await?;
+    serves(&sandbox, &set).await?;
+    enrol(&sandbox, &set).await?;
+
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    let namespace = sandbox.namespace();
+    let name = format!("{{pod}}.one-secret.{namespace}.example.org");
+    let members = json!({"spec": {"members": {"serverName": name}}});
+    let command = format!("kubectl -n {namespace} patch qdb {set} --type merge -p '{members}'");
+    eventually(SOON, "the condition says what to do", || async {
+        let message = evidence(&budgets.get(&set).await?)?.1;
+        ensure!(message.contains(&command), "{message}");
+        Ok(())
+    })
+    .await?;
+    let patch = Patch::Merge(&members);
+    budgets.patch(&set, &PatchParams::default(), &patch).await?;
+    is_live(&sandbox, &set, Scheme::Https).await?;
+    gate.close().await?;
+    sandbox.close().await
+}
+
+/// Applies the objects of a shape, without its label. Returns the name of its StatefulSet.
+async fn apply(sandbox: &Sandbox, shape: &str) -> Result<String> {
+    let path = format!("tests/e2e/shapes/{shape}.yaml");
+    let text = fs::read_to_string(repository(&path)).with_context(|| path)?;
+    apply_text(sandbox, &text).await
+}
+
+async fn apply_text(sandbox: &Sandbox, text: &str) -> Result<String> {
+    let namespace = sandbox.namespace();
+    let text = text.replace("NAMESPACE", namespace).replace(
+        "image: ETCD",
+        &format!("image: {}", EtcdVersion::default().image()?),
+    );
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text)?;
+    let mut objects = Vec::new();
+    let mut set = None;
+    for mut document in documents {
+        if document["kind"] == "Certificates" {
+            objects.extend(certificates(&document)?);
+            continue;
+        }
+        if document["kind"] == "StatefulSet" {
+            set = document["metadata"]["name"].as_str().map(str::to_owned);
+            document["spec"]["template"]["spec"]["nodeSelector"] = json!(sandbox.node_selector());
+        }
+        objects.push(document);
+    }
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    let namespace = format!("--namespace={namespace}");
+    let args = ["apply", "--server-side", &namespace, "-f", "-"];
+    let applied = sandbox.bed().kubectl(args).stdin(list.to_string()).await?;
+    applied.success()?;
+    set.context("no StatefulSet")
+}
+
+/// The Secrets and ConfigMaps with the certificates of a shape.
+fn certificates(of: &Value) -> Result<Vec<Value>> {
+    let names: Vec<String> = serde_json::from_value(of["names"].clone())?;
+    let pem = pki(&names)?;
+    let objects: BTreeMap<String, BTreeMap<String, String>> =
+        serde_json::from_value(of["objects"].clone())?;
+    let made = objects.into_iter().map(|(object, keys)| {
+        let (kind, name) = object.split_once(' ').context("kind and name")?;
+        let data: Result<BTreeMap<String, &String>> = keys
+            .into_iter()
+            .map(|(key, what)| Ok((key, pem.get(what.as_str()).context(what)?)))
+            .collect();
+        let field = if kind == "Secret" {
+            "stringData"
+        } else {
+            "data"
+        };
+        Ok(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, field: data?}))
+    });
+    made.collect()
+}
+
+/// An authority with its key, pairs that it issued for a server of these names and for a client,
+/// and a certificate that is its own authority.
+fn pki(names: &[String]) -> Result<BTreeMap<&'static str, String>> {
+    let authority = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, name.to_owned());
+        CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+    };
+    let (ca, own) = (authority("shape")?, authority("own")?);
+    let mut pem = BTreeMap::from([
+        ("ca", ca.pem()),
+        ("ca-key", ca.key().serialize_pem()),
+        ("self", own.pem()),
+        ("self-key", own.key().serialize_pem()),
+    ]);
+    for (name, key, names) in [
+        ("server", "server-key", names.to_vec()),
+        ("client", "client-key", Vec::new()),
+    ] {
+        let mut params = CertificateParams::new(names)?;
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ClientAuth,
+            ExtendedKeyUsagePurpose::ServerAuth,
+        ];
+        let pair = KeyPair::generate()?;
+        pem.insert(name, params.signed_by(&pair, &ca)?.pem());
+        pem.insert(key, pair.serialize_pem());
+    }
+    Ok(pem)
+}
+
+/// Waits until every container of the shape's only pod is ready.
+async fn serves(sandbox: &Sandbox, set: &str) -> Result<()> {
+    let pods: Api<Pod> = sandbox.api();
+    eventually(SOON, format!("{set} runs"), || async {
+        let status = pods.get(&format!("{set}-0")).await?.status;
+        let conditions = status.context("no status")?.conditions.unwrap_or_default();
+        let is_ready =
+            |c: &k8s_openapi::api::core::v1::PodCondition| c.type_ == "Ready" && c.status == "True";
+        ensure!(conditions.iter().any(is_ready), "not ready");
+        anyhow::Ok(())
+    })
+    .await
+}
+
+async fn enrol(sandbox: &Sandbox, set: &str) -> Result<()> {
+    let sets: Api<StatefulSet> = sandbox.api();
+    let label = json!({"metadata": {"labels": {"quorumgate.io/enroll": "true"}}});
+    let patch = Patch::Merge(&label);
+    sets.patch(set, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Waits until the budget says that etcd itself answers, and by which way.
+async fn is_live(sandbox: &Sandbox, set: &str, scheme: Scheme) -> Result<()> {
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    eventually(LIVE, format!("{set} is asked"), || async {
+        let budget = budgets.get(set).await?;
+        let (status, message) = evidence(&budget)?;
+        ensure!(status == "True", "{status}: {message}");
+        let way = budget.status.and_then(|status| status.way);
+        let way = way.context("no way is recorded")?;
+        ensure!(way.scheme == scheme, "{way:?}");
+        ensure!(
+            way.authority.is_some() == (scheme == Scheme::Https),
+            "{way:?}"
+        );
+        anyhow::Ok(())
+    })
+    .await
+}
+
+/// Status and message of the condition `EvidenceLive`.
+fn evidence(budget: &QuorumDisruptionBudget) -> Result<(String, String)> {
+    let conditions = budget.status.as_ref().map(|status| &status.conditions);
+    let mut conditions = conditions.into_iter().flatten();
+    let found = conditions.find(|c| c.type_ == "EvidenceLive");
+    let found = found.context("no condition EvidenceLive")?;
+    Ok((found.status.clone(), found.message.clone()))
+}
