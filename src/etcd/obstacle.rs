@@ -25,7 +25,7 @@ pub enum Obstacle {
         issuer: String,
     },
     /// A certificate in the member's chain has expired.
-    #[error("its certificate {subject:?} expired on {since}")]
+    #[error("its certificate expired on {since}: that of {subject:?}")]
     Expired {
         /// The subject of the certificate.
         subject: String,
@@ -33,7 +33,7 @@ pub enum Obstacle {
         since: Timestamp,
     },
     /// The gate's own client certificate has expired.
-    #[error("the gate's client certificate {subject:?} expired on {since}")]
+    #[error("the gate's client certificate expired on {since}: that of {subject:?}")]
     ClientExpired {
         /// The subject of the certificate.
         subject: String,

@@ -110,7 +110,10 @@ impl Prober {
     }
 
     async fn reach_once(&self, endpoint: &Endpoint) -> Result<(), Failure> {
-        let connection = self.connections.open(endpoint, &AtomicBool::new(false)).await?;
+        let connection = self
+            .connections
+            .open(endpoint, &AtomicBool::new(false))
+            .await?;
         let connection = Arc::new(connection);
         let member = Member::over(Arc::clone(&connection)).await?;
         let Err(failure) = member.status_once().await else {

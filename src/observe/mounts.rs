@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn of_projected_objects_the_one_that_names_the_file_counts_or_the_only_one() {
+    fn of_projected_objects_the_one_that_names_the_file_counts() {
         let mounts = json!([{"name": "p", "mountPath": "/tls"}]);
         let named = json!({"secret": {"name": "a", "items": [{"key": "ca", "path": "ca.crt"}]}});
         let whole = |name: &str| json!({"secret": {"name": name}});

@@ -90,6 +90,10 @@ impl Ways {
         let cluster = &look.page.cluster;
         self.advice = trial.failed.map(|failed| advice(cluster, &failed));
         let found = trial.found?;
+        if found == *look.world.way() {
+            // It answers a trial and no look, so another look at once would find no more.
+            return None;
+        }
         info!(%cluster, tried = trial.tried, source = found.source, "way to the members found");
         self.answered = Some(found);
         self.last = None;

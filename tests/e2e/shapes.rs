@@ -17,6 +17,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair,
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::manifests::repository;
@@ -97,13 +98,17 @@ async fn apply_text(sandbox: &Sandbox, text: &str) -> Result<String> {
     let mut objects = Vec::new();
     let mut set = None;
     for mut document in documents {
-        if document["kind"] == "Certificates" {
-            objects.extend(certificates(&document)?);
-            continue;
+        let text = |at: &str| document.pointer(at).and_then(Value::as_str);
+        match text("/kind") {
+            Some("Certificates") => {
+                objects.extend(certificates(&document)?);
+                continue;
+            }
+            Some("StatefulSet") => set = text("/metadata/name").map(str::to_owned),
+            Some(_) | None => {}
         }
-        if document["kind"] == "StatefulSet" {
-            set = document["metadata"]["name"].as_str().map(str::to_owned);
-            document["spec"]["template"]["spec"]["nodeSelector"] = json!(sandbox.node_selector());
+        if let Some(Value::Object(pod)) = document.pointer_mut("/spec/template/spec") {
+            pod.insert("nodeSelector".to_owned(), json!(sandbox.node_selector()));
         }
         objects.push(document);
     }
@@ -115,12 +120,18 @@ async fn apply_text(sandbox: &Sandbox, text: &str) -> Result<String> {
     set.context("no StatefulSet")
 }
 
+/// The certificates of a shape: the names of the server, and by kind and name the objects with
+/// what is under each key.
+#[derive(Deserialize)]
+struct Certificates {
+    names: Vec<String>,
+    objects: BTreeMap<String, BTreeMap<String, String>>,
+}
+
 /// The Secrets and ConfigMaps with the certificates of a shape.
 fn certificates(of: &Value) -> Result<Vec<Value>> {
-    let names: Vec<String> = serde_json::from_value(of["names"].clone())?;
+    let Certificates { names, objects } = Certificates::deserialize(of)?;
     let pem = pki(&names)?;
-    let objects: BTreeMap<String, BTreeMap<String, String>> =
-        serde_json::from_value(of["objects"].clone())?;
     let made = objects.into_iter().map(|(object, keys)| {
         let (kind, name) = object.split_once(' ').context("kind and name")?;
         let data: Result<BTreeMap<String, &String>> = keys

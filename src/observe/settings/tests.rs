@@ -140,7 +140,7 @@ fn a_script_sets_variables_and_may_be_in_a_config_map() {
 }
 
 #[test]
-fn a_configuration_file_replaces_flags_and_variables_and_is_read_from_its_config_map() {
+fn a_configuration_file_of_a_config_map_replaces_flags_and_variables() {
     let file = "name: x\nlisten-client-urls: https://0.0.0.0:4001\nadvertise-client-urls:\n  etcd-0: [https://a:1, https://b:1]\nclient-transport-security:\n  cert-file: /tls/a.crt\n  client-cert-auth: true\npeer-transport-security:\n  cert-file: /tls/peer.crt\n";
     let container = json!({
         "args": ["--config-file=/etc/etcd/etcd.yaml", "--cert-file=/other"],

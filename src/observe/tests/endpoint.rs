@@ -117,7 +117,7 @@ fn a_pod_without_address_cannot_be_asked() {
 }
 
 #[test]
-fn a_member_may_have_the_names_of_its_pod_its_services_its_urls_and_its_budget() {
+fn a_member_may_have_the_names_of_its_pod_its_services_and_its_urls() {
     let plain = pod(&json!({"spec": {"subdomain": null}}));
     let members = MembersSpec {
         server_name: Some("{pod}.{service}.{namespace}.example.org".into()),

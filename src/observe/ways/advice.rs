@@ -171,7 +171,7 @@ mod tests {
             ),
             (
                 Obstacle::Expired { subject, since },
-                "\"etcd\" expired on 2026-01-01",
+                "certificate expired on 2026-01-01",
                 "renew the certificate \"etcd\"",
             ),
             (Obstacle::Issuer { issuer }, "issued by \"old\"", "caSecret"),

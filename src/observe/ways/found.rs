@@ -90,3 +90,22 @@ fn stem(key: &str) -> &str {
     let ends = ends.iter().find_map(|end| name.strip_suffix(end));
     ends.unwrap_or(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_called_like_its_certificate() {
+        for (certificate, key) in [
+            ("tls.crt", "tls.key"),
+            ("server.pem", "server-key.pem"),
+            ("etcd-client.crt", "etcd-client.key"),
+            ("peer.cert.pem", "peer.key.pem"),
+            ("me_cert.pem", "me_key.pem"),
+        ] {
+            assert_eq!(stem(certificate), stem(key), "{certificate} and {key}");
+        }
+        assert_ne!(stem("ca.crt"), stem("tls.key"));
+    }
+}

@@ -337,7 +337,7 @@ fn tls_without_an_authority_asks_nobody_and_says_what_was_looked_for() {
 }
 
 #[test]
-fn a_password_that_goes_with_certificates_is_not_sent_in_plaintext_on_a_guess() {
+fn a_password_beside_certificates_is_not_sent_in_plaintext_on_a_guess() {
     let auth = json!({"auth": {"secret": {"name": "user"}}});
     let members: MembersSpec = serde_json::from_value(auth).unwrap();
     let contents = Contents::default();

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_by_which_most_members_answer_is_taken_and_of_equal_ones_the_likeliest() {
+    fn the_way_by_which_most_members_answer_is_taken_or_the_likeliest() {
         let (yes, no) = (Ok(()), Err(refused()));
         let tried = vec![
             (way(1), answers(&[no.clone(), no.clone()])),
