@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Container;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use quorumgate_testbed::etcd_cluster::{EtcdClusterBuilder, EtcdVersion, Shape};
 use quorumgate_testbed::eventually;
 use serde_json::{Value, json};
@@ -99,6 +100,69 @@ async fn a_resize_is_refused_only_where_its_policy_restarts_etcd() -> Result<()>
     ensure!(amounts["cpu"].0 == "20m", "{amounts:?}");
     ensure!(amounts["memory"].0 == "67108864", "{amounts:?}");
     ensure!(world.granted().await?.is_empty(), "a grant was given");
+    world.close().await
+}
+
+/// etcd as a native sidecar, and a container beside it that is called like etcd's and only sleeps.
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_is_not_restarted_in_place_wherever_in_its_pod_it_runs() -> Result<()> {
+    let world = World::new("restart-elsewhere").await?;
+    let etcd = json!({
+        "name": "main", "image": EtcdVersion::default().image()?, "command": ["etcd"],
+        "args": ["--data-dir=/tmp/data", "--name=$(POD_NAME)"],
+        "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        "resources": {"requests": {"cpu": "10m"}},
+        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+    });
+    let sleeps = json!({"name": "etcd", "image": "busybox", "command": ["sleep", "infinity"]});
+    let mut sidecar = etcd.clone();
+    sidecar["restartPolicy"] = json!("Always");
+    for (name, list, containers, inits) in [
+        (
+            "native",
+            "initContainers",
+            json!([sleeps]),
+            json!([sidecar]),
+        ),
+        ("beside", "containers", json!([sleeps, etcd]), json!([])),
+    ] {
+        let set = json!({
+            "metadata": {"name": name, "labels": {"quorumgate.io/enroll": "true"}},
+            "spec": {
+                "replicas": 1, "serviceName": name, "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": {
+                    "nodeSelector": world.sandbox.node_selector(),
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": containers, "initContainers": inits,
+                }},
+            },
+        });
+        let sets: kube::Api<StatefulSet> = world.sandbox.api();
+        let set = serde_json::from_value(set)?;
+        sets.create(&PostParams::default(), &set).await?;
+        let pod = format!("{name}-0");
+        eventually(SOON, format!("{pod} runs"), || async {
+            world.budgets().get(name).await?;
+            let pod = world.pods().get(&pod).await?;
+            let phase = pod.status.and_then(|status| status.phase);
+            ensure!(phase.as_deref() == Some("Running"), "{phase:?}");
+            anyhow::Ok(())
+        })
+        .await?;
+        let main = |change: Value| {
+            let mut container = json!({"name": "main"});
+            json_patch::merge(&mut container, &change);
+            json!({"spec": {list: [container]}})
+        };
+        let image = main(json!({"image": "etcd:9.9"}));
+        let resize = main(json!({"resources": {"requests": {"cpu": "20m"}}}));
+        for (sub, change) in [(None, image), (Some("resize"), resize), (None, deadline(9))] {
+            let (code, message) = refusal(world.change(&pod, sub, &change).await)?;
+            ensure!(code == 403, "{name} {change}: {code}: {message}");
+        }
+        let beside = json!({"spec": {"containers": [{"name": "etcd", "image": "busybox:2"}]}});
+        world.change(&pod, None, &beside).await?;
+    }
     world.close().await
 }
 

@@ -10,7 +10,7 @@
 
 use super::quantity;
 use super::spec::{Container, Resources, Spec};
-use crate::observe::which_is_etcd;
+use crate::observe::EtcdContainer;
 use crate::quorum::InPlace;
 
 /// The resources that can be changed in place.
@@ -21,9 +21,12 @@ pub(super) fn of(old: &Spec, new: &Spec) -> Option<InPlace> {
     if ends_sooner(old.active_deadline_seconds, new.active_deadline_seconds) {
         return Some(InPlace::Deadline);
     }
+    // An update adds no container and takes none away.
+    let pod = old.outline();
+    let etcd = EtcdContainer::of(&pod, None);
     let mut found = None;
-    for container in that_take_etcd(new) {
-        let before = that_take_etcd(old).find(|before| before.name == container.name);
+    for container in that_take_etcd(new, &etcd) {
+        let before = that_take_etcd(old, &etcd).find(|before| before.name == container.name);
         let Some(before) = before.filter(|before| before.image == container.image) else {
             return Some(InPlace::Image);
         };
@@ -44,15 +47,13 @@ fn ends_sooner(old: Option<i64>, new: Option<i64>) -> bool {
 
 /// The containers whose restart restarts etcd: its own, and those that take all others along. If
 /// the container of etcd is not known, it may be any.
-fn that_take_etcd(spec: &Spec) -> impl Iterator<Item = &Container> {
-    let names = spec.containers.iter().map(|container| &*container.name);
-    let etcd = which_is_etcd(names);
-    let may_be_etcd = move |container: &Container| etcd.is_none_or(|etcd| etcd == container.name);
+fn that_take_etcd<'a>(
+    spec: &'a Spec,
+    etcd: &EtcdContainer<'_>,
+) -> impl Iterator<Item = &'a Container> {
     let sidecars = spec.init_containers.iter().filter(|c| is_sidecar(c));
-    let beside = sidecars.filter(|container| restarts_all(container));
-    let main = spec.containers.iter();
-    main.filter(move |container| may_be_etcd(container) || restarts_all(container))
-        .chain(beside)
+    let lasting = spec.containers.iter().chain(sidecars);
+    lasting.filter(|container| etcd.may_be(&container.name) || restarts_all(container))
 }
 
 fn is_sidecar(container: &Container) -> bool {

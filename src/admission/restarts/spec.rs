@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::{self as core, ContainerPort, EnvVar, PodSpec};
 use serde::Deserialize;
+
+use crate::admission::checked::null_is_default;
 
 /// The spec of a pod.
 #[derive(Debug, Clone, Deserialize)]
@@ -20,6 +23,18 @@ pub(super) struct Spec {
     pub resources: Resources,
 }
 
+impl Spec {
+    /// The containers with what tells which of them is etcd's.
+    pub(super) fn outline(&self) -> PodSpec {
+        let init = self.init_containers.iter().map(Container::outline);
+        PodSpec {
+            containers: self.containers.iter().map(Container::outline).collect(),
+            init_containers: Some(init.collect()),
+            ..PodSpec::default()
+        }
+    }
+}
+
 /// A container.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -33,12 +48,62 @@ pub(super) struct Container {
     /// The consequences of its end.
     #[serde(default)]
     pub restart_policy_rules: Vec<RestartRule>,
+    /// The command.
+    #[serde(default, deserialize_with = "null_is_default")]
+    command: Vec<String>,
+    /// The arguments of the command.
+    #[serde(default, deserialize_with = "null_is_default")]
+    args: Vec<String>,
+    /// The environment variables.
+    #[serde(default, deserialize_with = "null_is_default")]
+    env: Vec<Variable>,
+    /// The ports.
+    #[serde(default, deserialize_with = "null_is_default")]
+    ports: Vec<Port>,
     /// The requested resources and their limits.
     #[serde(default)]
     pub resources: Resources,
     /// The consequences of a change of resources.
     #[serde(default)]
     pub resize_policy: Vec<ResizePolicy>,
+}
+
+impl Container {
+    fn outline(&self) -> core::Container {
+        let env = self.env.iter().map(|variable| EnvVar {
+            name: variable.name.clone(),
+            ..EnvVar::default()
+        });
+        let ports = self.ports.iter().map(|port| ContainerPort {
+            name: port.name.clone(),
+            container_port: port.container_port,
+            ..ContainerPort::default()
+        });
+        core::Container {
+            name: self.name.clone(),
+            command: Some(self.command.clone()),
+            args: Some(self.args.clone()),
+            env: Some(env.collect()),
+            ports: Some(ports.collect()),
+            restart_policy: self.restart_policy.clone(),
+            ..core::Container::default()
+        }
+    }
+}
+
+/// An environment variable. Its value does not matter.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+struct Variable {
+    name: String,
+}
+
+/// A port of a container.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Port {
+    name: Option<String>,
+    container_port: i32,
 }
 
 /// A consequence of the end of a container.

@@ -144,6 +144,54 @@ fn of_the_init_containers_only_a_running_sidecar_can_take_etcd_along() {
     }
 }
 
+/// A container called `backup` beside etcd, which runs as a native sidecar.
+fn native() -> Value {
+    json!({
+        "containers": [{"name": "backup", "image": "etcdbr:1", "command": ["sleep", "9"]}],
+        "initContainers": [
+            {"name": "permissions", "image": "alpine:1"},
+            {
+                "name": "etcd", "image": "etcd:1", "command": ["etcd"], "restartPolicy": "Always",
+                "resources": {"requests": {"cpu": "1"}}, "resizePolicy": policy("RestartContainer", "NotRequired"),
+            },
+        ],
+    })
+}
+
+#[test]
+fn etcd_as_a_native_sidecar_is_restarted_by_its_image_and_its_resize() {
+    for (place, value, expected) in [
+        (
+            "/initContainers/1/image",
+            json!("etcd:2"),
+            Some(InPlace::Image),
+        ),
+        (
+            "/initContainers/1/resources/requests/cpu",
+            json!("2"),
+            Some(InPlace::Resize),
+        ),
+        ("/initContainers/0/image", json!("alpine:2"), None),
+        ("/containers/0/image", json!("etcdbr:2"), None),
+        ("/activeDeadlineSeconds", json!(1), Some(InPlace::Deadline)),
+    ] {
+        let new = changed(native(), &[(place, value)]);
+        assert_eq!(effect(&native(), &new), expected, "{place}");
+    }
+}
+
+#[test]
+fn a_container_that_runs_etcd_is_etcds_whatever_another_is_called() {
+    let old = json!({"containers": [
+        {"name": "etcd", "image": "a:1", "command": ["sleep", "9"]},
+        {"name": "main", "image": "b:1", "command": ["sh", "-c", "exec etcd --name=$(NAME)"]},
+    ]});
+    let main = changed(old.clone(), &[("/containers/1/image", json!("b:2"))]);
+    assert_eq!(effect(&old, &main), Some(InPlace::Image));
+    let sleeps = changed(old.clone(), &[("/containers/0/image", json!("a:2"))]);
+    assert_eq!(effect(&old, &sleeps), None);
+}
+
 #[test]
 fn a_deadline_that_is_set_or_comes_nearer_ends_the_pod() {
     let with_deadline = |seconds: i64| with(&[("/activeDeadlineSeconds", json!(seconds))]);
