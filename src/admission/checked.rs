@@ -137,7 +137,9 @@ pub(super) fn groups<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<St
 pub(super) fn finalizers<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Vec<String>>, D::Error> {
-    kept(from, |finalizer: &String| finalizer == names::ORPHAN)
+    kept(from, |finalizer: &String| {
+        [names::ORPHAN, names::PVC_PROTECTION].contains(&finalizer.as_str())
+    })
 }
 
 /// The elements of a list that pass a test. The others take no memory.

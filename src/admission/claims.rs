@@ -1,14 +1,16 @@
-//! `/validate/claims`: may this `PersistentVolumeClaim` be deleted?
+//! `/validate/claims`: may this `PersistentVolumeClaim` be deleted, or lose the finalizer that
+//! protects it while a pod uses it?
 
 use serde::Deserialize;
 
 use super::actor;
 use super::asked::{About, Asked, Context, Subject, What};
-use super::hook::Hook;
+use super::hook::{Hook, Operation};
 use super::malformed::Malformed;
 use super::review::{Metadata, Request};
-use crate::judge::ClaimQuestion;
-use crate::quorum::{Teardown, Waiver};
+use crate::api::names::PVC_PROTECTION;
+use crate::judge::{ClaimChange, ClaimQuestion};
+use crate::quorum::Waiver;
 
 /// A claim as a review shows it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -23,13 +25,17 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
     let claim = request.take_old_object()?;
     let (namespace, name) = request.identity(&claim.metadata)?;
     let subject = Subject::claim(&namespace, &name, claim.metadata.uid.as_deref());
-    let passes = passes(&request, &claim);
+    let change = match request.operation {
+        Operation::Update => update(&mut request, &claim)?,
+        Operation::Create | Operation::Delete | Operation::Connect => deletion(&request, &claim),
+    };
     let about = About::of(&mut request, subject, context);
-    let what = match passes {
-        Some(waiver) => What::Nothing(waiver),
-        None => What::Claim(ClaimQuestion {
+    let what = match change {
+        Err(waiver) => What::Nothing(waiver),
+        Ok(change) => What::Claim(ClaimQuestion {
             namespace,
             claim: name,
+            change,
             asker: about.asker.clone(),
             dry_run: about.dry_run,
             deadline: context.deadline,
@@ -38,20 +44,39 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
     Ok(Asked { about, what })
 }
 
-/// The reason why a delete passes without a question, so that it does whatever else is down. A
-/// stale copy of the claim does no harm: before the API server deletes another incarnation, it asks
-/// again.
-///
-/// The garbage collector deletes a claim when its owners are gone or go with their dependents. By a
-/// StatefulSet's `persistentVolumeClaimRetentionPolicy` the owner is the StatefulSet or a pod that
-/// was scaled in. Whoever deleted that was judged.
-fn passes(request: &Request<Claim>, claim: &Claim) -> Option<Waiver> {
+/// The question of a delete, or the reason why it passes without a question, so that it does
+/// whatever else is down. A stale copy of the claim does no harm: before the API server deletes
+/// another incarnation, it asks again.
+fn deletion(request: &Request<Claim>, claim: &Claim) -> Result<ClaimChange, Waiver> {
     if claim.metadata.deletion_timestamp.is_some() {
-        return Some(Waiver::Terminating);
+        return Err(Waiver::Terminating);
     }
-    let shown = claim.metadata.uid.as_deref()?;
-    if request.options.precondition()? != shown {
-        return Some(Waiver::WrongIncarnation);
+    let shown = claim.metadata.uid.as_deref();
+    let precondition = request.options.precondition();
+    if shown.is_some() && precondition.is_some() && precondition != shown {
+        return Err(Waiver::WrongIncarnation);
     }
-    actor::is_garbage_collector(&request.user_info).then_some(Waiver::Teardown(Teardown::Owner))
+    Ok(ClaimChange::Delete {
+        collected: shown.is_some()
+            && precondition == shown
+            && actor::is_garbage_collector(&request.user_info),
+    })
+}
+
+/// The question of an update, if it ends a protection.
+fn update(
+    request: &mut Request<Claim>,
+    old: &Claim,
+) -> Result<Result<ClaimChange, Waiver>, Malformed> {
+    let new = request.take_object()?;
+    let is_protected = |claim: &Claim| {
+        let mut finalizers = claim.metadata.finalizers.iter().flatten();
+        finalizers.any(|finalizer| finalizer == PVC_PROTECTION)
+    };
+    let ends = is_protected(old) && !is_protected(&new);
+    Ok(if ends {
+        Ok(ClaimChange::Unprotect)
+    } else {
+        Err(Waiver::StaysProtected)
+    })
 }

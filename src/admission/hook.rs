@@ -39,7 +39,7 @@ pub enum Hook {
     /// May this StatefulSet be deleted, or scaled in?
     #[strum(serialize = "statefulsets")]
     StatefulSets,
-    /// May this claim be deleted?
+    /// May this claim be deleted, or lose its protection?
     Claims,
     /// May this pod be changed while it runs?
     Restarts,
@@ -95,7 +95,15 @@ impl Hook {
                     Operation::Delete | Operation::Update
                 ) | ("apps", "statefulsets", "scale", Operation::Update)
             ),
-            Self::Claims => asked == ("", "persistentvolumeclaims", "", Operation::Delete),
+            Self::Claims => matches!(
+                asked,
+                (
+                    "",
+                    "persistentvolumeclaims",
+                    "",
+                    Operation::Delete | Operation::Update
+                )
+            ),
             Self::Restarts => {
                 matches!(asked, ("", "pods", "" | "resize", Operation::Update))
             }
@@ -120,7 +128,7 @@ impl Hook {
             Self::StatefulSets => {
                 "DELETE or UPDATE of statefulsets.apps, or UPDATE of statefulsets.apps/scale"
             }
-            Self::Claims => "DELETE of persistentvolumeclaims",
+            Self::Claims => "DELETE or UPDATE of persistentvolumeclaims",
             Self::Restarts => "UPDATE of pods or of pods/resize",
             Self::MutateStatefulSets => "CREATE or UPDATE of statefulsets.apps",
             Self::MutatePods => "CREATE of pods",

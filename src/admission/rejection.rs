@@ -120,7 +120,8 @@ fn field(reason: &Reason) -> Option<&'static str> {
         Reason::RestartByDelete(InPlace::Deadline) => Some("spec.activeDeadlineSeconds"),
         Reason::RestartByDelete(InPlace::Image | InPlace::Resize) => Some("spec.containers"),
         Reason::MembersListed { .. } | Reason::MembersUnknown { .. } => Some("spec.replicas"),
-        Reason::OwnerLives { .. } | Reason::OwnerUnread { .. } => Some("metadata.ownerReferences"),
+        Reason::Unannounced(_) => Some("metadata.annotations"),
+        Reason::OwnerUnread { .. } => Some("metadata.ownerReferences"),
         _ => None,
     }
 }

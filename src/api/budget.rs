@@ -188,6 +188,7 @@ impl QuorumDisruptionBudgetSpec {
             two_members,
             scale_out_grace: _,
             max_lag,
+            teardown: _,
         } = &self.policy;
         let lag_bound = max_lag
             .map(|lag| {

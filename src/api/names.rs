@@ -83,6 +83,9 @@ pub const REVISION: &str = "controller-revision-hash";
 /// Finalizer on an owner that is deleted without its dependents.
 pub const ORPHAN: &str = "orphan";
 
+/// The finalizer with which Kubernetes protects a claim that a pod uses.
+pub const PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
+
 /// Taint on a node: a person has confirmed that the node is shut down.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::duration::Bounds;
+use crate::quorum::stateful_set::TeardownPolicy;
 use crate::quorum::{EvidenceMode, SmallCluster};
 
 /// Choices of the cluster's owner about what may be disrupted.
@@ -31,6 +32,21 @@ pub struct PolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_lag: Option<i64>,
+    /// Whether deleting the StatefulSet or scaling it to 0 has to be announced while a member
+    /// serves (annotation `quorumgate.io/intent`). Default: `Announce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Teardowns")]
+    pub teardown: Option<Teardowns>,
+}
+
+/// Whether a cluster may be torn down without an announcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Teardowns {
+    /// A teardown is announced by the annotation `quorumgate.io/intent`.
+    Announce,
+    /// A teardown needs no announcement: users who may delete or scale the StatefulSet may tear the
+    /// cluster down.
+    Allow,
 }
 
 /// Disruptions that are allowed in a cluster that is too small to spare a member.
@@ -76,6 +92,15 @@ impl From<WhoMay> for SmallCluster {
     }
 }
 
+impl From<Teardowns> for TeardownPolicy {
+    fn from(teardowns: Teardowns) -> Self {
+        match teardowns {
+            Teardowns::Announce => Self::Announce,
+            Teardowns::Allow => Self::Allow,
+        }
+    }
+}
+
 impl From<EvidenceSource> for EvidenceMode {
     fn from(source: EvidenceSource) -> Self {
         match source {
@@ -96,6 +121,11 @@ fn scale_out_grace_schema(generator: &mut schemars::SchemaGenerator) -> schemars
 }
 
 impl PolicySpec {
+    /// Whether a teardown has to be announced.
+    pub fn teardown(&self) -> TeardownPolicy {
+        self.teardown.map(Into::into).unwrap_or_default()
+    }
+
     pub(super) fn scale_out_grace(&self, default: Duration) -> Result<Duration, super::BadField> {
         SCALE_OUT_GRACE.read(self.scale_out_grace.as_ref(), default)
     }

@@ -71,13 +71,17 @@ pub struct RecordedDeletes {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "RecordedScaleIn")]
     pub scale_in: Option<RecordedScaleIn>,
+    /// The StatefulSet that was allowed to be scaled to 0. Absent once it has replicas again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RecordedDelete")]
+    pub hibernation: Option<RecordedDelete>,
     /// Fields of a newer version.
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: BTreeMap<String, Value>,
 }
 
-/// A StatefulSet whose delete was allowed.
+/// A StatefulSet whose delete or hibernation was allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordedDelete {

@@ -107,6 +107,10 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
     pub volumes: Vec<VolumeStatus>,
+    /// UIDs of the pods that were kept from starting when a new cluster was announced
+    /// (`quorumgate.io/intent: bootstrap`). They start as members of that cluster.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub begins_anew: Vec<String>,
     /// The latest defragmentation of each member by the gate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
@@ -118,8 +122,8 @@ pub struct QuorumDisruptionBudgetStatus {
     pub replacements: Vec<ReplacementStatus>,
     /// Conditions of the cluster and of the gate. `Ready` sums up the others: `QuorumHealthy`,
     /// `AlarmsClear`, `AllMembersUpdated`, `Progressing`, `ClusterIDConsistent`,
-    /// `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`, `GateActive`, `Defragmented` and
-    /// `DataProtected`.
+    /// `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`, `GateActive`, `Enrolled`,
+    /// `Defragmented` and `DataProtected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -234,6 +238,9 @@ pub mod condition {
     pub const GATE_ACTIVE: &str = "GateActive";
     /// True: no member is due for a defragmentation. Absent until the first one was.
     pub const DEFRAGMENTED: &str = "Defragmented";
+    /// False: the StatefulSet lacks the label that enrols it, and only this budget guards it.
+    /// Absent until that was so.
+    pub const ENROLLED: &str = "Enrolled";
     /// True: no member has to be replaced, and none is kept from starting. Absent until the first
     /// one was.
     pub const DATA_PROTECTED: &str = "DataProtected";

@@ -1,8 +1,8 @@
-//! The evaluation of a delete of a claim.
+//! The evaluation of a change of a claim: its delete, or the end of its protection.
 
 use super::decision::{Ground, Refused, unavailable};
 use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
-use super::question::ClaimQuestion;
+use super::question::{ClaimChange, ClaimQuestion};
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{ClaimIdentity, Look, ObserveError, Sooner, World};
@@ -11,10 +11,13 @@ use crate::quorum::{
     Waiver, decide_claim, decide_claim_early,
 };
 
-/// A question about the claim of a member that is being evaluated.
+/// A question about the claim of members that is being evaluated.
 struct ClaimCase<'a> {
     evaluation: &'a Evaluation<'a>,
     question: &'a ClaimQuestion,
+    /// The pods of the members, at least one.
+    members: Vec<PodName>,
+    /// The first of them, whose grant stands for the delete.
     member: PodName,
 }
 
@@ -28,22 +31,48 @@ pub(super) async fn evaluate(
         namespace, claim, ..
     } = question;
     let observer = &evaluation.deps.observer;
-    let case = |member| ClaimCase {
-        evaluation,
-        question,
-        member,
+    let found = match question.change {
+        ClaimChange::Delete { .. } => observer.identify_claim(namespace, claim).await?,
+        ClaimChange::Unprotect => observer.identify_users(namespace, claim).await?,
     };
-    match observer.identify_claim(namespace, claim).await? {
-        ClaimIdentity::Foreign => Ok(Ground::Waived(Waiver::Foreign)),
-        ClaimIdentity::Guarded(page, member) => {
+    let case = |members: Vec<PodName>| {
+        let member = members.first().cloned()?;
+        Some(ClaimCase {
+            evaluation,
+            question,
+            members,
+            member,
+        })
+    };
+    let foreign = || Ok(Ground::Waived(Waiver::Foreign));
+    match found {
+        ClaimIdentity::Foreign => foreign(),
+        ClaimIdentity::Guarded(page, members) => {
+            let Some(mut case) = case(members) else {
+                return foreign();
+            };
             let cluster = page.cluster.clone();
             evaluation.about(&cluster);
+            if question.change == ClaimChange::Unprotect {
+                evaluation.only_warns_by(&Ok(Some(*page.clone())));
+                let protected = case.protected();
+                let verdict = case.alone(&cluster, Some(&page), protected).await?;
+                return evaluation.unrecorded(verdict, Ground::Unrecorded);
+            }
             let ledger = Ok(Some(*page));
-            evaluation.run(&mut case(member), &cluster, ledger).await
+            evaluation.run(&mut case, &cluster, ledger).await
         }
-        ClaimIdentity::Unrecorded(cluster, member, error) => {
-            let because = evaluation.about_unrecorded(&cluster, error);
-            let case = case(member);
+        ClaimIdentity::Unrecorded(cluster, members, error) => {
+            let Some(case) = case(members) else {
+                return foreign();
+            };
+            let because = match question.change {
+                ClaimChange::Delete { .. } => evaluation.about_unrecorded(&cluster, error),
+                ClaimChange::Unprotect => {
+                    evaluation.about_unrecorded(&cluster, error);
+                    case.protected()
+                }
+            };
             let verdict = Box::pin(case.alone(&cluster, None, because)).await?;
             // Only a teardown and an override pass.
             evaluation.unrecorded(verdict, Ground::Unrecorded)
@@ -55,11 +84,20 @@ impl ClaimCase<'_> {
     fn deletion(&self) -> ClaimDeletion {
         ClaimDeletion {
             claim: self.question.claim.clone(),
-            member: Some(self.member.clone()),
+            members: self.members.clone(),
             // The webhook lets these pass unasked.
             terminating: false,
             other_uid: false,
+            collected: self.question.change == ClaimChange::Delete { collected: true },
             actor: self.question.asker.actor,
+        }
+    }
+
+    /// The refusal to take the protection away.
+    fn protected(&self) -> Reason {
+        Reason::ClaimProtected {
+            claim: self.question.claim.clone(),
+            pods: self.members.clone(),
         }
     }
 
@@ -73,7 +111,10 @@ impl ClaimCase<'_> {
         let observer = &self.evaluation.deps.observer;
         let found = observer.claim_without_ledger(cluster, &self.member, page);
         let early = decide_claim_early(&found.await?, &self.deletion());
-        Ok(early.unwrap_or(Verdict::Wait(because)))
+        Ok(early.unwrap_or(match because {
+            Reason::ClaimProtected { .. } => Verdict::Deny(because),
+            because => Verdict::Wait(because),
+        }))
     }
 
     /// Decides after `error`. A teardown and an override pass even then.

@@ -395,7 +395,7 @@ impl<'a> Evaluation<'a> {
 
     /// Notes whether refusals are only reported, by the budget. A budget that is still to be
     /// created will have the default enforcement.
-    fn only_warns_by(&self, ledger: &LedgerRead) {
+    pub(super) fn only_warns_by(&self, ledger: &LedgerRead) {
         match ledger {
             Ok(Some(page)) => self.only_warns(page.budget().only_warns()),
             Ok(None) => self.only_warns(self.deps.enforcement.only_warns()),

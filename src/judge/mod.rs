@@ -27,8 +27,8 @@ use tokio::time::Instant;
 pub use decision::{Allowed, Answer, Decision, Ground, Refused};
 pub use deps::{Afterwards, JudgeDeps};
 pub use question::{
-    Asker, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question, ReplacementQuestion,
-    SeenVersions, SetQuestion,
+    Asker, ClaimChange, ClaimQuestion, DefragmentationQuestion, DryRun, Judging, Question,
+    ReplacementQuestion, SeenVersions, SetQuestion,
 };
 
 use crate::etcd::Admin;

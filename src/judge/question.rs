@@ -76,13 +76,27 @@ pub struct SetQuestion {
     pub deadline: Instant,
 }
 
-/// A question about the delete of a `PersistentVolumeClaim` that is not terminating.
+/// A change of a `PersistentVolumeClaim` that may cost a member its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimChange {
+    /// The claim, which is not terminating, is deleted.
+    Delete {
+        /// Whether the garbage collector deletes exactly this UID, because its owners are gone.
+        collected: bool,
+    },
+    /// The finalizer is removed that keeps the claim while a pod uses it.
+    Unprotect,
+}
+
+/// A question about a `PersistentVolumeClaim`.
 #[derive(Debug, Clone)]
 pub struct ClaimQuestion {
     /// The namespace of the claim.
     pub namespace: String,
     /// The name of the claim.
     pub claim: String,
+    /// The change.
+    pub change: ClaimChange,
     /// The asker.
     pub asker: Asker,
     /// Whether anything may be written.

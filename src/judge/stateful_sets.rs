@@ -14,7 +14,7 @@ use crate::observe::{
     Intents, ObserveError, OverrideState, SetOwner, SetSurroundings, first_ordinal, is_enrolled,
     standing,
 };
-use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, decide};
+use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, Serving, TeardownPolicy, decide};
 use crate::quorum::{
     Basis, ClusterRef, Permission, Reason, Scope, Snapshot, Teardown, Verdict, Waiver,
 };
@@ -80,6 +80,7 @@ impl SetCase<'_> {
         let on_budget = page.and_then(|page| page.budget().metadata.annotations.as_ref());
         let is_valid = |annotations| matches!(standing(annotations, now), OverrideState::Valid(_));
         Facts {
+            set: self.question.set.clone(),
             scope,
             teardown: teardown(around),
             collected: self.question.collected,
@@ -87,22 +88,26 @@ impl SetCase<'_> {
             intent: intents.announced(now),
             ignored: intents.ignored(now),
             owner: owner(&around.owner),
+            teardown_policy: page.map_or_else(TeardownPolicy::default, |page| {
+                page.budget().spec.policy.teardown()
+            }),
+            takes_claims: page.is_some_and(Page::is_formed) && takes_claims(set),
             listed: Listed::Unknown {
                 because: Vec::new(),
             },
+            serving: None,
         }
     }
 
-    /// The leaving members that etcd still lists.
-    async fn listed(&self, page: &Page, set: &StatefulSet) -> Result<Listed, Stop> {
-        let Change::Resize { from, to } = self.question.change else {
-            return Ok(Listed::Members(Vec::new()));
-        };
+    /// Asks the members: those that serve, and those of the leaving ordinals that etcd still lists.
+    async fn ask(&self, page: &Page, set: &StatefulSet, facts: &mut Facts) -> Result<(), Stop> {
         let snapshot = self.looking.look(page, self.evaluation.latest()).await?;
-        Ok(Listed::among(
-            &from.leaving(to, first_ordinal(set).0),
-            &snapshot,
-        ))
+        facts.serving = Some(Serving::of(&snapshot));
+        if let Change::Resize { from, to } = self.question.change {
+            let leaving = from.leaving(to, first_ordinal(set).0);
+            facts.listed = Listed::among(&leaving, &snapshot);
+        }
+        Ok(())
     }
 
     /// Writes the change to the budget.
@@ -116,6 +121,11 @@ impl SetCase<'_> {
                 let admitted = RecordedDelete { uid, by, at };
                 let recorded = deps.ledger().admit_delete(page, admitted).await;
                 return recorded.map(|(_, proof)| proof);
+            }
+            Change::Resize { to, .. } if to.count == 0 => {
+                let admitted = RecordedDelete { uid, by, at };
+                let recorded = deps.ledger().admit_hibernation(page, admitted).await;
+                return recorded.map(|(_, proof)| Some(proof));
             }
             Change::Resize { from, to } => (from, to),
         };
@@ -185,7 +195,7 @@ impl Case for SetCase<'_> {
             (page, _) => page,
         };
         if let (Verdict::Wait(Reason::MembersUnknown { .. }), Ok(page)) = (&verdict, &page) {
-            facts.listed = self.listed(page, &set).await?;
+            self.ask(page, &set, &mut facts).await?;
             verdict = decide(change, &facts);
         }
         let passes = Permission::Grant(Basis::Override);
@@ -220,6 +230,15 @@ impl Case for SetCase<'_> {
     }
 }
 
+/// Whether the claims are deleted with the StatefulSet.
+fn takes_claims(set: &StatefulSet) -> bool {
+    let policy = set
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
+    policy.is_some_and(|policy| policy.when_deleted.as_deref() == Some("Delete"))
+}
+
 fn teardown(around: &SetSurroundings) -> Option<Teardown> {
     if around.namespace_terminating {
         Some(Teardown::Namespace)
@@ -234,8 +253,12 @@ fn owner(owner: &SetOwner) -> Owner {
     match owner {
         // An owner that goes is a teardown, which comes first.
         SetOwner::None | SetOwner::Goes => Owner::None,
-        SetOwner::Lives(owner) => Owner::Lives {
+        SetOwner::Lives {
+            owner,
+            asks_for_none,
+        } => Owner::Lives {
             owner: owner.clone(),
+            asks_for_none: *asks_for_none,
         },
         SetOwner::Unknown { owner, why } => Owner::Unread {
             owner: owner.clone(),

@@ -86,6 +86,9 @@ impl StatusUpdate {
             write_tolerance(&tolerance, status);
         }
         if let Some(seen) = expected {
+            if seen.replicas > 0 {
+                status.recorded_deletes.hibernation = None;
+            }
             note_scale_out(page.expected, seen, status);
             wire::write_expected(seen, status);
         }

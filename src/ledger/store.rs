@@ -306,6 +306,35 @@ impl Ledger {
         self.put_admitted(page, status).await
     }
 
+    /// Remembers that a scale to 0 was admitted, so that the pods of that StatefulSet may go.
+    pub async fn admit_hibernation(
+        &self,
+        page: &Page,
+        admitted: RecordedDelete,
+    ) -> Result<(Page, Recorded), LedgerError> {
+        let (_, mut status) = page.draft();
+        status.recorded_deletes.hibernation = Some(admitted);
+        self.put_admitted(page, status).await
+    }
+
+    /// Forgets the cluster that the budget has on record, because a new one begins in its place
+    /// with these pods: its id, its voters and its volumes.
+    pub async fn begin_anew(
+        &self,
+        page: &Page,
+        pods: impl Iterator<Item = PodUid>,
+    ) -> Result<Option<Page>, LedgerError> {
+        let (_, mut status) = page.draft();
+        status.begins_anew = pods.map(|uid| uid.to_string()).collect();
+        status.cluster_id = None;
+        status.formed = false;
+        status.expected_members = None;
+        status.observed_replicas = None;
+        status.volumes.clear();
+        status.members.clear();
+        self.put_changed(page, status).await
+    }
+
     async fn put_admitted(
         &self,
         page: &Page,

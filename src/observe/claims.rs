@@ -12,8 +12,9 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
 use kube::api::ListParams;
 
+use super::member_volume::data_on;
 use super::patience::soon;
-use super::{ObserveError, Observer, World, belonging, labels_enrol};
+use super::{Identity, ObserveError, Observer, World, belonging, labels_enrol};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClaimState, ClusterRef, PodName};
@@ -21,16 +22,43 @@ use crate::quorum::{ClaimState, ClusterRef, PodName};
 /// The claims that were read, by name. An error says for people why one could not be.
 pub(super) type ClaimReads = BTreeMap<String, Result<ClaimState, String>>;
 
-/// The member whose claim a claim is.
+/// The pods in a page of a list.
+const PAGE: u32 = 500;
+
+/// The members whose claim a claim is.
 #[derive(Debug)]
 pub enum ClaimIdentity {
     /// The claim is that of no member of a cluster that the gate guards.
     Foreign,
-    /// The claim is that of the member in this pod. The budget of its cluster was just read.
-    Guarded(Box<Page>, PodName),
-    /// The claim is that of the member in this pod, and nothing can be recorded for its cluster: it
-    /// has no budget yet, or the budget cannot be used for this reason.
-    Unrecorded(ClusterRef, PodName, Option<LedgerError>),
+    /// The claim is that of the members in these pods. The budget of their cluster was just read.
+    Guarded(Box<Page>, Vec<PodName>),
+    /// The claim is that of the members in these pods, and nothing can be recorded for their
+    /// cluster: it has no budget yet, or the budget cannot be used for this reason.
+    Unrecorded(ClusterRef, Vec<PodName>, Option<LedgerError>),
+}
+
+/// The pods of one cluster that mount a claim.
+struct Users {
+    cluster: ClusterRef,
+    ledger: Result<Option<Box<Page>>, LedgerError>,
+    pods: Vec<Pod>,
+}
+
+impl Users {
+    /// The identity of the claim, of which these pods are the users.
+    /// `of` also gets the container of etcd that the budget names.
+    fn identity(self, of: impl Fn(&Pod, Option<&str>) -> bool) -> ClaimIdentity {
+        let page = self.ledger.as_ref().ok().and_then(Option::as_ref);
+        let etcd = page.and_then(|page| page.etcd_container());
+        let pods = self.pods.iter().filter(|pod| of(pod, etcd));
+        let names: Vec<PodName> = pods.map(belonging::name).collect();
+        match self.ledger {
+            _ if names.is_empty() => ClaimIdentity::Foreign,
+            Ok(Some(page)) => ClaimIdentity::Guarded(page, names),
+            Ok(None) => ClaimIdentity::Unrecorded(self.cluster, names, None),
+            Err(error) => ClaimIdentity::Unrecorded(self.cluster, names, Some(error)),
+        }
+    }
 }
 
 /// Whether the data of a pod outlives the pod.
@@ -47,7 +75,10 @@ pub enum PodData {
 impl World {
     /// Whether the data of the pod in question outlives it. The claims of other pods were not read.
     pub fn data_of(&self, pod: &PodName) -> PodData {
-        let claims = self.pod(pod).into_iter().flat_map(claims_of);
+        let claims = self.pod(pod).into_iter().flat_map(|pod| {
+            let named = self.etcd_container();
+            claims_of(pod).filter(move |claim| may_have_data(claim, pod, named))
+        });
         let mut data = PodData::Stays;
         for claim in claims {
             match self.claim_reads().get(claim) {
@@ -73,17 +104,21 @@ impl World {
 }
 
 impl Observer {
-    /// Finds the member whose claim a claim is, by the name that a StatefulSet gives its claims: of
-    /// the template, of the StatefulSet, and the ordinal. The name of the template counts where the
-    /// StatefulSet exists, and so does what its pod uses.
+    /// Finds the members whose data is on a claim: those whose pods mount it over etcd's data
+    /// directory, whatever its name is.
     ///
-    /// A name may be read in several ways (`data-etcd-main-0`). So the names of budgets and
-    /// StatefulSets are listed, which costs two calls, and others only for names that fit.
+    /// If none does, the name counts that a StatefulSet gives its claims: of the template, of the
+    /// StatefulSet, and the ordinal. A name may be read in several ways (`data-etcd-main-0`). So
+    /// the names of budgets and StatefulSets are listed, which costs two calls, and others only for
+    /// names that fit.
     pub async fn identify_claim(
         &self,
         namespace: &str,
         claim: &str,
     ) -> Result<ClaimIdentity, ObserveError> {
+        if let Some(users) = self.users(namespace, claim, |_| true).await? {
+            return Ok(users.identity(|pod, named| may_have_data(claim, pod, named)));
+        }
         if possible(claim).is_none() {
             return Ok(ClaimIdentity::Foreign);
         }
@@ -114,17 +149,19 @@ impl Observer {
                 continue;
             };
             let cluster = ClusterRef::new(namespace, name);
-            if !self.is_claim_of(claim, template, &pod, &cluster).await? {
+            let set = self.set(&cluster).await?;
+            if set.is_some_and(|set| !is_given(&set, template, claim, &pod)) {
                 continue;
             }
+            let pods = vec![pod];
             match self.ledger().read(&cluster).await {
-                Ok(Some(page)) => return Ok(ClaimIdentity::Guarded(Box::new(page), pod)),
+                Ok(Some(page)) => return Ok(ClaimIdentity::Guarded(Box::new(page), pods)),
                 Ok(None) if enrolled.contains(name) => {
-                    return Ok(ClaimIdentity::Unrecorded(cluster, pod, None));
+                    return Ok(ClaimIdentity::Unrecorded(cluster, pods, None));
                 }
                 Ok(None) => {}
                 Err(error @ (LedgerError::NoDefinition | LedgerError::Unreadable { .. })) => {
-                    return Ok(ClaimIdentity::Unrecorded(cluster, pod, Some(error)));
+                    return Ok(ClaimIdentity::Unrecorded(cluster, pods, Some(error)));
                 }
                 Err(error) => return Err(ObserveError::Ledger(error)),
             }
@@ -132,19 +169,63 @@ impl Observer {
         Ok(ClaimIdentity::Foreign)
     }
 
-    /// Whether the claim is one of the cluster's: its StatefulSet has this template or is gone, or
-    /// the pod uses the claim.
-    async fn is_claim_of(
+    /// Finds the pods of members for which Kubernetes protects a claim: those that mount it, have a
+    /// node and have not ended.
+    pub async fn identify_users(
         &self,
+        namespace: &str,
         claim: &str,
-        template: &str,
-        pod: &PodName,
-        cluster: &ClusterRef,
-    ) -> Result<bool, ObserveError> {
-        let (set, pod) = tokio::try_join!(self.set(cluster), self.pod(&cluster.namespace, pod))?;
-        let is_given = set.is_none_or(|set| templates(&set).any(|name| name == template));
-        let is_used = pod.is_some_and(|pod| claims_of(&pod).any(|name| name == claim));
-        Ok(is_given || is_used)
+    ) -> Result<ClaimIdentity, ObserveError> {
+        let users = self.users(namespace, claim, is_protected_for).await?;
+        Ok(users.map_or(ClaimIdentity::Foreign, |users| users.identity(|_, _| true)))
+    }
+
+    /// The pods for which `counts` is true that mount a claim, of the first cluster to which one of
+    /// them belongs.
+    async fn users(
+        &self,
+        namespace: &str,
+        claim: &str,
+        counts: fn(&Pod) -> bool,
+    ) -> Result<Option<Users>, ObserveError> {
+        let all: Api<Pod> = Api::namespaced(self.client().clone(), namespace);
+        let mut mounting: Vec<Pod> = Vec::new();
+        let mut page = ListParams::default().limit(PAGE);
+        loop {
+            let listed = all.list(&page).await.map_err(ObserveError::Pods)?;
+            let users = listed.items.into_iter();
+            mounting.extend(
+                users.filter(|pod| counts(pod) && claims_of(pod).any(|name| name == claim)),
+            );
+            match listed.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => page = page.continue_token(&token),
+                None => break,
+            }
+        }
+        for pod in &mounting {
+            let name = belonging::name(pod);
+            let found = self.identify(namespace, &name, Some(&pod.metadata)).await?;
+            let (cluster, ledger) = match found {
+                Identity::Guarded(page) => (page.cluster.clone(), Ok(Some(page))),
+                Identity::Unrecorded(cluster, None) => (cluster, Ok(None)),
+                Identity::Unrecorded(cluster, Some(error)) => (cluster, Err(error)),
+                Identity::NoSuchPod | Identity::Foreign => continue,
+            };
+            let of_cluster = |pod: &Pod| {
+                let set = belonging::named_after(&pod.metadata);
+                set.as_ref() == Some(&cluster.name)
+            };
+            return Ok(Some(Users {
+                pods: mounting
+                    .iter()
+                    .filter(|pod| of_cluster(pod))
+                    .cloned()
+                    .collect(),
+                cluster,
+                ledger,
+            }));
+        }
+        Ok(None)
     }
 
     /// The state of every claim of the member that belongs in a pod of this name, read now. The
@@ -188,6 +269,36 @@ impl Observer {
         });
         join_all(states).await.into_iter().collect()
     }
+}
+
+/// Whether Kubernetes keeps the claims of the pod for it.
+fn is_protected_for(pod: &Pod) -> bool {
+    let is_bound = pod
+        .spec
+        .as_ref()
+        .is_some_and(|spec| spec.node_name.is_some());
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    let has_ended = matches!(phase, Some("Failed" | "Succeeded"));
+    is_bound && !has_ended && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Whether the data of the member in a pod may be on a claim that the pod mounts.
+fn may_have_data(claim: &str, pod: &Pod, named: Option<&str>) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.is_none_or(|spec| data_on(spec, named, None, &belonging::name(pod)).may_be(claim))
+}
+
+/// Whether a StatefulSet gives this claim to its pod, for the data of the member.
+fn is_given(set: &StatefulSet, template: &str, claim: &str, pod: &PodName) -> bool {
+    let spec = set
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    templates(set).any(|name| name == template)
+        && spec.is_none_or(|spec| data_on(spec, None, Some(set), pod).may_be(claim))
 }
 
 /// The names of the claims that a pod uses.

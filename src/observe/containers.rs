@@ -43,7 +43,7 @@ pub(super) fn etcd_status<'a>(pod: &'a Pod, named: Option<&str>) -> Option<&'a C
 
 /// The name of etcd's container among the names of a pod's main containers: `etcd`, or the only
 /// name.
-pub fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let names: Vec<&str> = names.into_iter().collect();
     match names.as_slice() {
         [only] => Some(only),

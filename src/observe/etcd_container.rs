@@ -56,7 +56,7 @@ const CLIENT_PORT: i32 = 2379;
 /// The containers of a pod that may run etcd.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EtcdContainer<'a> {
-    /// Exactly this one.
+    /// The container that does.
     Certain(&'a Container),
     /// Any of these: nothing tells them apart. They are all containers of the pod that are
     /// meant to run as long as it does.

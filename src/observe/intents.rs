@@ -1,5 +1,5 @@
-//! The announcement that a StatefulSet is to go, or to lose members: the annotation
-//! `quorumgate.io/intent: delete | scale-in`.
+//! The announcement that a StatefulSet is to be deleted, or to lose members: the annotation
+//! `quorumgate.io/intent`.
 //!
 //! An announcement counts for 24 h, like an override, so that a forgotten one does not let an
 //! accident pass. Its age is the age of the `managedFields` entry that holds the annotation, which
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
+use strum::VariantNames as _;
 
 use crate::api::names::{INTENT, OVERRIDE_UNTIL};
 use crate::quorum::stateful_set::Intent;
@@ -64,9 +65,8 @@ impl Intents {
     pub fn ignored(&self, now: Timestamp) -> Option<String> {
         let (value, written) = self.announced.as_ref()?;
         if value.trim().parse::<Intent>().is_err() {
-            return Some(format!(
-                "{INTENT}: {value:?} is neither delete nor scale-in nor bootstrap"
-            ));
+            let known = Intent::VARIANTS.join(", ");
+            return Some(format!("{INTENT}: {value:?} is none of {known}"));
         }
         match written {
             None => Some(format!(
@@ -135,6 +135,11 @@ mod tests {
         assert!(ageless.ignored(now).unwrap().contains("managedFields"));
         let unknown = intents("yes", &owner_at("2026-11-21T10:00:00Z"));
         assert_eq!(unknown.announced(now), None);
-        assert!(unknown.ignored(now).unwrap().contains("neither"));
+        assert!(
+            unknown
+                .ignored(now)
+                .unwrap()
+                .contains("delete, hibernate, scale-in, bootstrap")
+        );
     }
 }

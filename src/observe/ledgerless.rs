@@ -12,6 +12,7 @@ use super::teardown::{self, Around, Owner};
 use super::{ObserveError, Observer, nodes, overrides, owner, pods};
 use crate::ledger::Page;
 use crate::quorum::pod::Pod;
+use crate::quorum::stateful_set::TeardownPolicy;
 use crate::quorum::{Circumstances, ClusterRef, Override, PodName};
 
 /// A pod and its surroundings.
@@ -110,6 +111,10 @@ impl Observer {
             status: page.and_then(Page::status),
             set_gone_for,
             settle_time: self.settle_time(),
+            policy: page.map_or_else(TeardownPolicy::default, |page| {
+                page.budget().spec.policy.teardown()
+            }),
+            now: self.clock().now(),
         }
     }
 

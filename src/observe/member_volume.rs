@@ -42,14 +42,51 @@ impl World {
     }
 }
 
+/// The claim that has the data of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum DataOn {
+    /// The claim of this name.
+    Claim(String),
+    /// None.
+    NoClaim,
+    /// A claim of these names, and nobody can tell which.
+    AnyOf(Vec<String>),
+}
+
+impl DataOn {
+    /// Whether the data may be on this claim.
+    pub(super) fn may_be(&self, claim: &str) -> bool {
+        match self {
+            Self::Claim(name) => name == claim,
+            Self::NoClaim => false,
+            Self::AnyOf(names) => names.iter().any(|name| name == claim),
+        }
+    }
+}
+
 /// The claim with the data of the member in a pod with this spec, which may be that of the
-/// template. `named` is the container of etcd that the budget names.
+/// template. `named` is the container of etcd that the budget names. `None` if the data is on no
+/// claim, or nobody can tell on which.
 pub(super) fn data_claim(
     spec: &PodSpec,
     named: Option<&str>,
     set: Option<&StatefulSet>,
     pod: &PodName,
 ) -> Option<String> {
+    match data_on(spec, named, set, pod) {
+        DataOn::Claim(claim) => Some(claim),
+        DataOn::NoClaim | DataOn::AnyOf(_) => None,
+    }
+}
+
+/// The claim with the data of the member in a pod with this spec, which may be that of the
+/// template: the one that is mounted over etcd's data directory, or else the only one there is.
+pub(super) fn data_on(
+    spec: &PodSpec,
+    named: Option<&str>,
+    set: Option<&StatefulSet>,
+    pod: &PodName,
+) -> DataOn {
     let used = spec.volumes.iter().flatten().filter_map(|volume| {
         let claim = volume.persistent_volume_claim.as_ref()?;
         Some((volume.name.as_str(), claim.claim_name.clone()))
@@ -59,11 +96,21 @@ pub(super) fn data_claim(
     // The StatefulSet controller replaces volumes of the names of its templates.
     let claims: BTreeMap<&str, String> = used.chain(given).collect();
     match EtcdContainer::of(spec, named).certain().map(data_volume) {
-        Some(Directory::On(volume)) => claims.get(volume).cloned(),
-        Some(Directory::Elsewhere) => None,
+        Some(Directory::On(volume)) => match claims.get(volume) {
+            Some(claim) => DataOn::Claim(claim.clone()),
+            None => DataOn::NoClaim,
+        },
+        Some(Directory::Elsewhere) => DataOn::NoClaim,
         Some(Directory::Untold) | None => {
-            let mut claims = claims.into_values();
-            claims.next().filter(|_| claims.next().is_none())
+            let mut all: Vec<String> = claims.into_values().collect();
+            match (all.pop(), all.is_empty()) {
+                (None, _) => DataOn::NoClaim,
+                (Some(only), true) => DataOn::Claim(only),
+                (Some(last), false) => {
+                    all.push(last);
+                    DataOn::AnyOf(all)
+                }
+            }
         }
     }
 }
@@ -84,6 +131,10 @@ fn data_volume(etcd: &Container) -> Directory<'_> {
     };
     match mount_of(&directory.value, etcd) {
         Some(mount) => Directory::On(&mount.name),
+        // A variable or a relative path may lead anywhere.
+        None if directory.value.contains('$') || !directory.value.starts_with('/') => {
+            Directory::Untold
+        }
         None => Directory::Elsewhere,
     }
 }

@@ -49,7 +49,7 @@ mod world;
 pub use belonging::{is_stateful_set, named_after};
 pub use claims::{ClaimIdentity, PodData};
 pub use cluster_of_pod::Identity;
-pub use containers::{etcd_history, which_is_etcd};
+pub use containers::etcd_history;
 pub use enrolment::{is_enrolled, labels_enrol, labels_opt_out, opts_out};
 pub use error::ObserveError;
 pub use etcd_container::EtcdContainer;

@@ -13,6 +13,10 @@ use super::patience::soon;
 use super::teardown::{Owner, goes_with_dependents};
 use crate::api::OwnerStatus;
 
+/// The fields of an owner's spec that say how many members it asks for: that of etcd-druid and of
+/// most operators, and that of etcd-operator.
+const SIZES: [&str; 2] = ["replicas", "size"];
+
 /// Reads owners of any kind. Remembers which kinds exist, and never the objects.
 pub(super) struct Owners {
     client: Client,
@@ -41,12 +45,21 @@ impl Owners {
         looked.unwrap_or_else(|late| Err(late.to_string()))
     }
 
-    async fn ask(&self, namespace: &str, owner: &OwnerStatus) -> Result<Owner, String> {
-        let (resource, scope) = self.kind(owner).await?;
-        let objects: Api<DynamicObject> = match scope {
-            Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            Scope::Cluster => Api::all_with(self.client.clone(), &resource),
+    /// Whether an owner that lives asks for no members. What cannot be read asks for nothing.
+    pub(super) async fn asks_for_none(&self, namespace: &str, owner: &OwnerStatus) -> bool {
+        let asked = async {
+            let found = self.objects(namespace, owner).await.ok()?;
+            let found = found.get(&owner.name).await.ok()?;
+            let is_this = found.metadata.uid.as_deref() == Some(owner.uid.as_str());
+            let spec = found.data.get("spec").filter(|_| is_this)?;
+            let size = SIZES.iter().find_map(|field| spec.get(field))?;
+            Some(size.as_i64() == Some(0))
         };
+        matches!(soon(asked).await, Ok(Some(true)))
+    }
+
+    async fn ask(&self, namespace: &str, owner: &OwnerStatus) -> Result<Owner, String> {
+        let objects = self.objects(namespace, owner).await?;
         match objects.get_metadata(&owner.name).await {
             Ok(found) if found.metadata.uid.as_deref() != Some(owner.uid.as_str()) => {
                 Ok(Owner::Goes)
@@ -64,6 +77,19 @@ impl Owners {
             Err(kube::Error::Api(status)) => Err(status.message),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// The objects of the owner's kind.
+    async fn objects(
+        &self,
+        namespace: &str,
+        owner: &OwnerStatus,
+    ) -> Result<Api<DynamicObject>, String> {
+        let (resource, scope) = self.kind(owner).await?;
+        Ok(match scope {
+            Scope::Namespaced => Api::namespaced_with(self.client.clone(), namespace, &resource),
+            Scope::Cluster => Api::all_with(self.client.clone(), &resource),
+        })
     }
 
     async fn kind(&self, owner: &OwnerStatus) -> Result<(ApiResource, Scope), String> {

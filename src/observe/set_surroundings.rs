@@ -23,8 +23,13 @@ pub struct SetSurroundings {
 pub enum SetOwner {
     /// There is none.
     None,
-    /// The owner exists, or is being deleted without its dependents. Kind and name.
-    Lives(String),
+    /// The owner exists, or is being deleted without its dependents.
+    Lives {
+        /// The kind and the name.
+        owner: String,
+        /// Whether the owner itself asks for no members.
+        asks_for_none: bool,
+    },
     /// The owner is gone, or is being deleted with its dependents.
     Goes,
     /// The owner could not be read.
@@ -54,7 +59,10 @@ impl Observer {
                 let owners = self.owner_states();
                 match owners.look(&cluster.namespace, &reference).await {
                     Ok(Owner::None) => SetOwner::None,
-                    Ok(Owner::Lives) => SetOwner::Lives(name),
+                    Ok(Owner::Lives) => SetOwner::Lives {
+                        asks_for_none: owners.asks_for_none(&cluster.namespace, &reference).await,
+                        owner: name,
+                    },
                     Ok(Owner::Goes) => SetOwner::Goes,
                     Ok(Owner::Unknown) => SetOwner::Unknown {
                         owner: name,

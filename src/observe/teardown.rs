@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::Intents;
 use super::belonging::{self, Belonging};
 use crate::api::{QuorumDisruptionBudgetStatus, RecordedDeletes, StatefulSetStatus, names};
-use crate::quorum::stateful_set::Ordinals;
+use crate::quorum::stateful_set::{Intent, Ordinals, TeardownPolicy};
 use crate::quorum::{Ordinal, PodName, Teardown};
 
 /// The state of the object that controls a StatefulSet.
@@ -41,6 +43,19 @@ pub(super) struct Around<'a> {
     pub(super) set_gone_for: Duration,
     /// The time after which a lost StatefulSet needs no recorded delete any more.
     pub(super) settle_time: Duration,
+    /// Whether the budget allows a teardown that nobody announced.
+    pub(super) policy: TeardownPolicy,
+    pub(super) now: Timestamp,
+}
+
+impl Around<'_> {
+    /// Whether this change of the StatefulSet needs no record: the budget allows it, or somebody
+    /// announced it.
+    fn passes_unrecorded(&self, set: Option<&StatefulSet>, intent: Intent) -> bool {
+        let announced =
+            || set.and_then(|set| Intents::of_stored(&set.metadata).announced(self.now));
+        self.policy == TeardownPolicy::Allow || announced() == Some(intent)
+    }
 }
 
 /// The part of the pod's surroundings that is being torn down, if there is one.
@@ -98,12 +113,22 @@ fn with_set(
     if around.owner == Owner::Goes {
         return Some(Teardown::Owner);
     }
-    let admitted = around.owner == Owner::None || is_recorded(around, uid);
-    if goes_with_dependents(&set.metadata) && admitted {
+    let is_deleted = || {
+        is_recorded(around, uid)
+            || around.passes_unrecorded(Some(set), Intent::Delete)
+            || terminating_for(&set.metadata, around.now) >= around.settle_time
+    };
+    if goes_with_dependents(&set.metadata) && is_deleted() {
         return Some(Teardown::StatefulSet);
     }
     let replicas = replicas(set);
-    if replicas == 0 {
+    let recorded = recorded(around);
+    let hibernation = recorded.and_then(|r| r.hibernation.as_ref());
+    let hibernates = || {
+        hibernation.is_some_and(|hibernation| hibernation.uid == uid)
+            || around.passes_unrecorded(Some(set), Intent::Hibernate)
+    };
+    if replicas == 0 && hibernates() {
         return Some(Teardown::Hibernation);
     }
     let ordinal = belonging::ordinal(name, pod)?;
@@ -111,9 +136,17 @@ fn with_set(
         start: Some(first_ordinal(set).0),
         count: replicas,
     };
-    let recorded = recorded(around).and_then(|r| r.scale_in.as_ref());
+    let recorded = recorded.and_then(|r| r.scale_in.as_ref());
     let scaled_in = recorded.is_some_and(|scale_in| scale_in.lets_go(uid, ordinal, kept));
     scaled_in.then_some(Teardown::ScaleIn)
+}
+
+/// The time for which an object has been terminating. A delete cannot be taken back, so one that
+/// nobody recorded holds nothing up for longer than a settle time.
+fn terminating_for(metadata: &ObjectMeta, now: Timestamp) -> Duration {
+    let since = metadata.deletion_timestamp.as_ref();
+    let age = since.map(|since| now.duration_since(since.0));
+    age.and_then(|age| age.try_into().ok()).unwrap_or_default()
 }
 
 /// Whether the pod goes because its StatefulSet is gone.
@@ -130,7 +163,7 @@ fn without_set(pod: &Pod, uid: &str, around: &Around<'_>) -> Option<Teardown> {
     if around.owner == Owner::Goes {
         return Some(Teardown::Owner);
     }
-    let admitted = around.owner == Owner::None || is_recorded(around, uid);
+    let admitted = is_recorded(around, uid) || around.passes_unrecorded(None, Intent::Delete);
     let was_there = match around.status {
         Some(status) => recorded_set(Some(status), uid).is_some(),
         None => around.set.is_none(),

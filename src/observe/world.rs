@@ -374,6 +374,8 @@ impl World {
             status: page.status(),
             set_gone_for: self.objects.set_gone_for,
             settle_time: self.objects.settle_time,
+            policy: page.budget().spec.policy.teardown(),
+            now: self.objects.now,
         }
     }
 

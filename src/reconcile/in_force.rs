@@ -83,7 +83,7 @@ const fn needed(
     }
 }
 
-const VALIDATING: [Needed; 8] = [
+const VALIDATING: [Needed; 9] = [
     needed("/validate/pods", "DELETE", "", "pods"),
     needed("/validate/evictions", "CREATE", "", "pods/eviction"),
     needed("/validate/restarts", "UPDATE", "", "pods"),
@@ -97,6 +97,7 @@ const VALIDATING: [Needed; 8] = [
         "statefulsets/scale",
     ),
     needed("/validate/claims", "DELETE", "", "persistentvolumeclaims"),
+    needed("/validate/claims", "UPDATE", "", "persistentvolumeclaims"),
 ];
 
 const MUTATING: [Needed; 1] = [needed("/mutate/evictions", "CREATE", "", "pods/eviction")];

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use quorumgate_testbed::etcd_cluster::{EtcdCluster, Shape};
+use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion, Shape};
 use quorumgate_testbed::eventually;
+use quorumgate_testbed::writer::Writer;
 use serde_json::json;
 
 use crate::asking::{By, refusal};
-use crate::teardown::{no_pods, own};
+use crate::teardown::{announce, no_pods, own};
 use crate::world::{SOON, World};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -42,6 +43,168 @@ async fn the_claim_of_a_serving_member_stays_and_that_of_no_member_goes() -> Res
     }
     ensure!(world.last_seq().await? == before, "the ledger was written");
     world.close().await
+}
+
+/// Owner references that are left over from a restore have the garbage collector delete claims, and
+/// the usual advice for a claim that hangs is to strip its finalizers.
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_owners_and_stripped_finalizers_destroy_no_data() -> Result<()> {
+    let world = World::new("claim-stale").await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let stale = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "11111111-1111-1111-1111-111111111111"}]);
+    let owned = json!({"metadata": {"ownerReferences": stale}});
+    let all = ["etcd-0", "etcd-1", "etcd-2"];
+    for pod in all {
+        change_claim(&world, pod, &owned).await?;
+    }
+    eventually(SOON, "the garbage collector was refused", || async {
+        let events = world.kubectl(&["get", "events", "-o", "wide"]).await?;
+        let events = events.success()?;
+        let refused = events.lines().filter(|line| line.contains("ClaimInUse"));
+        ensure!(refused.count() >= all.len(), "{events}");
+        Ok(())
+    })
+    .await?;
+    nothing_is_marked(&world).await?;
+    let stripped = json!({"metadata": {"finalizers": null}});
+    for pod in all {
+        let (code, message) = refusal(change_claim(&world, pod, &stripped).await)?;
+        ensure!(code == 403 && message.contains(pod), "{code}: {message}");
+    }
+    let neither = json!({"metadata": {"finalizers": null, "ownerReferences": stale}});
+    let (code, message) = refusal(change_claim(&world, "etcd-0", &neither).await)?;
+    ensure!(code == 403, "{code}: {message}");
+    let labelled = json!({"metadata": {"labels": {"more": "yes"}, "ownerReferences": null}});
+    for pod in all {
+        change_claim(&world, pod, &labelled).await?;
+    }
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(&world.etcd).await?;
+    ensure!(report.longest_gap < SOON, "writes stopped");
+
+    // By an override the claim of one member terminates, and still nobody takes its protection off.
+    lift(&world, "pod", "etcd-2").await?;
+    delete(&world, "etcd-2").await?;
+    let annotation = "quorumgate.io/override-until-";
+    let annotate = ["annotate", "pod", "etcd-2", annotation];
+    world.kubectl(&annotate).await?.success()?;
+    ensure!(is_marked(&world, "etcd-2").await?, "it is not terminating");
+    let (code, message) = refusal(change_claim(&world, "etcd-2", &stripped).await)?;
+    ensure!(code == 403, "{code}: {message}");
+    world.delete_namespace().await?;
+    world.close().await
+}
+
+/// A claim on which all members have their data, each in a directory of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_all_members_share_stays_whatever_its_name() -> Result<()> {
+    let world = World::new("claim-shared").await?;
+    for claim in ["shared", "snapshots"] {
+        let claim: PersistentVolumeClaim = serde_json::from_value(json!({
+            "metadata": {"name": claim},
+            "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Mi"}}},
+        }))?;
+        claims(&world)
+            .create(&PostParams::default(), &claim)
+            .await?;
+    }
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": "sharing"},
+        "spec": {
+            "clusterIP": "None", "publishNotReadyAddresses": true,
+            "selector": {"app": "sharing"}, "ports": [{"port": 2380}],
+        },
+    }))?;
+    let services: Api<Service> = world.sandbox.api();
+    services.create(&PostParams::default(), &service).await?;
+    let set = sharing(&world)?;
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    sets.create(&PostParams::default(), &set).await?;
+    let pods = ["sharing-0", "sharing-1", "sharing-2"];
+    for pod in pods {
+        eventually(SOON, format!("{pod} runs"), || async {
+            let pod = world.pods().get(pod).await?;
+            let phase = pod.status.and_then(|status| status.phase);
+            ensure!(phase.as_deref() == Some("Running"), "{phase:?}");
+            anyhow::Ok(())
+        })
+        .await?;
+    }
+    let how = DeleteParams::default();
+    let what = "the shared claim is known to be in use";
+    eventually(SOON, what, || async {
+        let (code, message) = refusal(claims(&world).delete("shared", &how).await)?;
+        ensure!(
+            code == 403 && message.contains("sharing-1"),
+            "{code}: {message}"
+        );
+        Ok(())
+    })
+    .await?;
+    let stripped = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let params = PatchParams::default();
+    let patched = claims(&world).patch("shared", &params, &stripped).await;
+    let (code, message) = refusal(patched)?;
+    ensure!(code == 403, "{code}: {message}");
+    // Snapshots are nobody's data.
+    claims(&world).delete("snapshots", &how).await?;
+    world.delete_namespace().await?;
+    world.close().await
+}
+
+/// An enrolled StatefulSet of three members on one claim.
+fn sharing(world: &World) -> Result<StatefulSet> {
+    let listens = |port: u16| format!("http://$(POD_IP):{port}");
+    let peer = |pod: &str| format!("http://{pod}.sharing:2380");
+    let members = [0, 1, 2].map(|n| format!("sharing-{n}={}", peer(&format!("sharing-{n}"))));
+    let args = [
+        "--name=$(POD_NAME)".to_owned(),
+        "--data-dir=/var/lib/etcd/data".to_owned(),
+        format!("--listen-client-urls={}", listens(2379)),
+        format!("--advertise-client-urls={}", listens(2379)),
+        format!("--listen-peer-urls={}", listens(2380)),
+        format!("--initial-advertise-peer-urls={}", peer("$(POD_NAME)")),
+        format!("--initial-cluster={}", members.join(",")),
+    ];
+    let from = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+    Ok(serde_json::from_value(json!({
+        "metadata": {"name": "sharing", "labels": {"quorumgate.io/enroll": "true"}},
+        "spec": {
+            "replicas": 3, "serviceName": "sharing", "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": "sharing"}},
+            "template": {"metadata": {"labels": {"app": "sharing"}}, "spec": {
+                "nodeSelector": world.sandbox.node_selector(),
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "etcd", "image": EtcdVersion::default().image()?,
+                    "command": ["etcd"], "args": args,
+                    "env": [
+                        {"name": "POD_NAME", "valueFrom": from("metadata.name")},
+                        {"name": "POD_IP", "valueFrom": from("status.podIP")},
+                    ],
+                    "volumeMounts": [
+                        {"name": "data", "mountPath": "/var/lib/etcd", "subPathExpr": "$(POD_NAME)"},
+                        {"name": "snapshots", "mountPath": "/snapshots"},
+                    ],
+                }],
+                "volumes": [
+                    {"name": "data", "persistentVolumeClaim": {"claimName": "shared"}},
+                    {"name": "snapshots", "persistentVolumeClaim": {"claimName": "snapshots"}},
+                ],
+            }},
+        },
+    }))?)
+}
+
+async fn change_claim(
+    world: &World,
+    pod: &str,
+    change: &serde_json::Value,
+) -> Result<(), kube::Error> {
+    let claim = format!("data-{pod}");
+    let (claims, change) = (claims(world), Patch::Merge(change));
+    let patched = claims.patch(&claim, &PatchParams::default(), &change).await;
+    patched.map(drop)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,6 +361,7 @@ async fn an_owner_takes_the_claims_along_by_the_retention_policy_even_without_a_
 async fn the_claims_that_a_deleted_set_left_may_go() -> Result<()> {
     let world = World::new("claim-left").await?;
     let sets: Api<StatefulSet> = world.sandbox.api();
+    announce(&world, "delete").await?;
     sets.delete("etcd", &DeleteParams::foreground()).await?;
     no_pods(&world).await?;
     let every = ListParams::default();

@@ -11,6 +11,7 @@ use quorumgate_testbed::{eventually, faults};
 use serde_json::json;
 
 use crate::scale_out::{joins_as_learner, promote, scheduled};
+use crate::teardown::announce;
 use crate::world::{SOON, World, WorldBuilder};
 
 /// The sub-states that the `EtcdMember` has passed, as kubectl prints them.
@@ -146,6 +147,7 @@ async fn is_told_as_learner(world: &World, pod: &str, held: Standing) -> Result<
 
 /// Hibernates the cluster and wakes it.
 async fn sleeps_and_wakes(world: &World) -> Result<()> {
+    announce(world, "hibernate").await?;
     world.etcd.scale(0).await?;
     eventually(SOON, "no EtcdMember is left", || async {
         let output = world.kubectl(&["get", "etcdmembers", "-o", "name"]).await?;

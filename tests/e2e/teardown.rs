@@ -1,4 +1,5 @@
-//! Teardown on purpose is never refused; requests that only look like teardown are.
+//! Teardowns: one that takes members that serve has to be announced, whoever asks for it. A
+//! namespace, an owner that goes, and a cluster in which nobody serves hold nothing back.
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -6,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::Api;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
@@ -21,9 +22,40 @@ async fn a_namespace_with_members_goes_even_without_a_quorum() -> Result<()> {
     world.close().await
 }
 
+/// A delete by kubectl, by `kubectl replace --force` and by tools that wait for the pods.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stateful_set_without_owner_takes_its_pods_along() -> Result<()> {
+async fn a_delete_of_serving_members_is_refused_until_it_is_announced() -> Result<()> {
     let world = World::new("sts-delete").await?;
+    let command = format!(
+        "kubectl -n {} annotate statefulset etcd quorumgate.io/intent=delete",
+        world.namespace()
+    );
+    for how in [DeleteParams::background(), DeleteParams::foreground()] {
+        let (code, message) = refusal(sets(&world).delete("etcd", &how).await)?;
+        ensure!(
+            code == 403 && message.contains(&command),
+            "{code}: {message}"
+        );
+    }
+    let all = DeleteParams::background();
+    let (code, message) = refusal(
+        sets(&world)
+            .delete_collection(&all, &ListParams::default())
+            .await,
+    )?;
+    ensure!(code == 403, "{code}: {message}");
+    let manifest = manifest_of(&world).await?;
+    let file = world.sandbox.directory().join("set.json");
+    std::fs::write(&file, serde_json::to_vec(&manifest)?)?;
+    let file = file.to_string_lossy();
+    let replaced = world
+        .kubectl(&["replace", "--force", "--timeout=20s", "-f", &file])
+        .await?;
+    let said = replaced.success().err().context("it was replaced")?;
+    ensure!(format!("{said:#}").contains(&command), "{said:#}");
+    ensure!(world.etcd.pods().await?.len() == 3, "a pod is gone");
+
+    announce(&world, "delete").await?;
     sets(&world)
         .delete("etcd", &DeleteParams::foreground())
         .await?;
@@ -32,8 +64,41 @@ async fn a_stateful_set_without_owner_takes_its_pods_along() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_allows_teardowns_needs_no_announcement() -> Result<()> {
+    let world = World::new("sts-allowed").await?;
+    let allow = json!({"spec": {"policy": {"teardown": "Allow"}}});
+    world
+        .budgets()
+        .patch("etcd", &PatchParams::default(), &Patch::Merge(&allow))
+        .await?;
+    world.etcd.scale(0).await?;
+    no_pods(&world).await?;
+    world.etcd.scale(3).await?;
+    world.whole().await?;
+    sets(&world)
+        .delete("etcd", &DeleteParams::background())
+        .await?;
+    no_pods(&world).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_in_which_nobody_serves_is_deleted_unannounced() -> Result<()> {
+    let world = World::new("sts-dead").await?;
+    let _broken = world.crash_all(&["etcd-0", "etcd-1", "etcd-2"]).await?;
+    eventually(SOON, "the delete passes", || async {
+        let how = DeleteParams::background();
+        sets(&world).delete("etcd", &how).await.map(drop)
+    })
+    .await?;
+    no_pods(&world).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_budget_goes_after_the_last_that_it_guarded() -> Result<()> {
     let world = World::new("dismissed").await?;
+    announce(&world, "delete").await?;
     sets(&world)
         .delete("etcd", &DeleteParams::foreground())
         .await?;
@@ -83,10 +148,7 @@ async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result
     )?;
     ensure!(code == 403 && message.contains(&owner), "{code}: {message}");
 
-    let announce = json!({"metadata": {"annotations": {"quorumgate.io/intent": "delete"}}});
-    sets(&world)
-        .patch("etcd", &PatchParams::default(), &Patch::Merge(&announce))
-        .await?;
+    announce(&world, "delete").await?;
     sets(&world)
         .delete("etcd", &DeleteParams::background())
         .await?;
@@ -130,6 +192,7 @@ async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Resul
     let old = set.metadata.uid.clone().context("no UID")?;
     // Without a quorum a living member may go only because of the teardown.
     let broken = world.crash_all(&["etcd-1", "etcd-2"]).await?;
+    announce(&world, "delete").await?;
     sets(&world)
         .delete("etcd", &DeleteParams::background())
         .await?;
@@ -173,30 +236,94 @@ async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Resul
 }
 
 /// Creates a deleted StatefulSet again.
-async fn recreate(world: &World, set: StatefulSet) -> Result<()> {
-    let recreated = StatefulSet {
-        metadata: ObjectMeta {
-            name: set.metadata.name,
-            labels: set.metadata.labels,
-            annotations: set.metadata.annotations,
-            ..ObjectMeta::default()
-        },
-        spec: set.spec,
-        status: None,
-    };
+pub(crate) async fn recreate(world: &World, set: StatefulSet) -> Result<()> {
     sets(world)
-        .create(&PostParams::default(), &recreated)
+        .create(&PostParams::default(), &anew(set))
         .await?;
     Ok(())
 }
 
+/// A StatefulSet as its owner would write it.
+fn anew(set: StatefulSet) -> StatefulSet {
+    StatefulSet {
+        metadata: ObjectMeta {
+            name: set.metadata.name,
+            labels: set.metadata.labels,
+            ..ObjectMeta::default()
+        },
+        spec: set.spec,
+        status: None,
+    }
+}
+
+async fn manifest_of(world: &World) -> Result<serde_json::Value> {
+    let mut manifest = serde_json::to_value(anew(world.etcd.stateful_set().await?))?;
+    let kind = json!({"apiVersion": "apps/v1", "kind": "StatefulSet"});
+    json_patch::merge(&mut manifest, &kind);
+    Ok(manifest)
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn hibernation_takes_every_member_and_waking_brings_them_back() -> Result<()> {
+async fn an_announced_hibernation_takes_every_member_and_waking_brings_them_back() -> Result<()> {
     let world = World::new("hibernate").await?;
+    let (code, message) = refusal(world.etcd.scale(0).await)?;
+    let command = "annotate statefulset etcd quorumgate.io/intent=hibernate";
+    ensure!(
+        code == 403 && message.contains(command),
+        "{code}: {message}"
+    );
+    announce(&world, "delete").await?;
+    let (code, message) = refusal(world.etcd.scale(0).await)?;
+    ensure!(code == 403, "{code}: {message}");
+
+    announce(&world, "hibernate").await?;
     world.etcd.scale(0).await?;
     no_pods(&world).await?;
     world.etcd.scale(3).await?;
     world.whole().await?;
+    world.close().await
+}
+
+/// The pods of an orphaned cluster that a StatefulSet without replicas adopts.
+#[tokio::test(flavor = "multi_thread")]
+async fn adopted_members_stay_until_their_hibernation_is_announced() -> Result<()> {
+    let world = World::new("adopted-asleep").await?;
+    let mut set = world.etcd.stateful_set().await?;
+    sets(&world).delete("etcd", &DeleteParams::orphan()).await?;
+    eventually(SOON, "the StatefulSet is gone", || async {
+        ensure!(
+            sets(&world).get_opt("etcd").await?.is_none(),
+            "it is still there"
+        );
+        Ok(())
+    })
+    .await?;
+    if let Some(spec) = &mut set.spec {
+        spec.replicas = Some(0);
+    }
+    recreate(&world, set).await?;
+    eventually(SOON, "two members stay", || async {
+        let pods = world.etcd.pods().await?;
+        ensure!(pods.len() == 2, "there are {}", pods.len());
+        let events = world.kubectl(&["get", "events", "-o", "wide"]).await?;
+        let events = events.success()?;
+        ensure!(events.contains("NoHeadroom"), "{events}");
+        Ok(())
+    })
+    .await?;
+    world.etcd.serves("etcd-0", SOON).await?;
+    for (label, status) in [
+        ("quorumgate.io/enroll-", "False"),
+        ("quorumgate.io/enroll=true", "True"),
+    ] {
+        let labelled = world
+            .kubectl(&["label", "statefulset", "etcd", label])
+            .await?;
+        labelled.success()?;
+        world.reported("Enrolled", |c| c.status == status).await?;
+    }
+    announce(&world, "hibernate").await?;
+    no_pods(&world).await?;
     world.close().await
 }
 
@@ -227,6 +354,15 @@ async fn a_scale_in_waits_until_the_members_are_removed_from_etcd() -> Result<()
     .await?;
     world.etcd.quorate(SOON).await?;
     world.close().await
+}
+
+/// Announces a teardown of the test's cluster.
+pub(crate) async fn announce(world: &World, intent: &str) -> Result<()> {
+    let announce = json!({"metadata": {"annotations": {"quorumgate.io/intent": intent}}});
+    sets(world)
+        .patch("etcd", &PatchParams::default(), &Patch::Merge(&announce))
+        .await?;
+    Ok(())
 }
 
 fn sets(world: &World) -> Api<StatefulSet> {

@@ -317,8 +317,8 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
     assert_eq!(conditions("/validate/statefulsets"), sets);
     let claims: BTreeSet<String> = named(&[
         "not-the-namespace-controller",
-        "not-terminating",
-        "claim-of-a-statefulset",
+        "not-the-protection-controller",
+        "delete-or-end-of-protection",
     ]);
     assert_eq!(conditions("/validate/claims"), claims);
     let restarts: BTreeSet<String> = named(&[

@@ -24,13 +24,15 @@ use super::volume::Volume;
 pub struct ClaimDeletion {
     /// The name of the claim.
     pub claim: String,
-    /// The pod of the member whose claim it is, by the name of the claim template and of the
-    /// ordinal. `None` if the claim is that of no member.
-    pub member: Option<PodName>,
+    /// The pods of the members whose data is on the claim: the pods that mount it, or else the one
+    /// that the StatefulSet would give it. Empty if the claim is that of no member.
+    pub members: Vec<PodName>,
     /// Whether the claim is terminating already.
     pub terminating: bool,
     /// Whether the UID in the request's preconditions is that of another claim.
     pub other_uid: bool,
+    /// Whether the garbage collector deletes the claim, because its owners are gone.
+    pub collected: bool,
     /// The asker.
     pub actor: Actor,
 }
@@ -47,9 +49,10 @@ pub struct ClaimDeletion {
 /// let mut observation = example::healthy("etcd-main", 3);
 /// let delete = ClaimDeletion {
 ///     claim: "data-etcd-main-2".into(),
-///     member: Some("etcd-main-2".into()),
+///     members: vec!["etcd-main-2".into()],
 ///     terminating: false,
 ///     other_uid: false,
+///     collected: false,
 ///     actor: Actor::Stranger,
 /// };
 /// let ask = |observation: &_| {
@@ -68,21 +71,36 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
     if let Some(verdict) = decide_claim_early(&snapshot.circumstances, deletion) {
         return verdict;
     }
-    let Some(member) = &deletion.member else {
-        return waived(Waiver::Foreign);
-    };
-    if snapshot.is_no_member(member) {
-        return Verdict::Allow(Permission::Grant(Basis::NotAMember));
+    // An owner reference is written by anybody, so a pod that uses the claim is asked about. By the
+    // retention policy of a StatefulSet such a pod is gone.
+    let has_pod = |member: &PodName| snapshot.pod(member).is_some();
+    if deletion.collected && !deletion.members.iter().any(has_pod) {
+        return waived(Waiver::Teardown(Teardown::Owner));
     }
+    let members = || deletion.members.iter();
+    let Some(member) = members().find(|member| !snapshot.is_no_member(member)) else {
+        return Verdict::Allow(Permission::Grant(Basis::NotAMember));
+    };
     let is_own_step = deletion.actor == Actor::Gate && grants.permit_replacement(member);
-    let serves = snapshot.member(member).is_some_and(Member::serves_quorum);
-    if serves && !is_own_step {
+    let serves = |member: &&PodName| snapshot.member(member).is_some_and(Member::serves_quorum);
+    let serving: Vec<PodName> = members().filter(serves).cloned().collect();
+    if !serving.is_empty() && !is_own_step {
         return Verdict::Deny(Reason::ClaimInUse {
             claim: deletion.claim.clone(),
-            member: member.clone(),
+            members: serving,
         });
     }
     let disruption = replacement(snapshot, member, deletion.actor);
+    if deletion.members.len() > 1 {
+        // All of these copies would go at once.
+        let needed = majority(snapshot.voters(grants, Some(member)));
+        return Verdict::Wait(Reason::LastCopy(count_for(
+            snapshot,
+            grants,
+            &disruption,
+            needed,
+        )));
+    }
     let verdict = decide(snapshot, grants, &disruption);
     if let Verdict::Allow(_) = verdict {
         return keeping_data(snapshot, grants, &disruption);
@@ -99,9 +117,8 @@ pub fn decide_claim_early(
     circumstances: &Circumstances,
     deletion: &ClaimDeletion,
 ) -> Option<Verdict> {
-    match (&circumstances.scope, &deletion.member) {
-        (Scope::Foreign, _) | (_, None) => return Some(waived(Waiver::Foreign)),
-        (Scope::Enrolled | Scope::NoLedger | Scope::NoDefinition, Some(_)) => {}
+    if circumstances.scope == Scope::Foreign || deletion.members.is_empty() {
+        return Some(waived(Waiver::Foreign));
     }
     if deletion.terminating {
         return Some(waived(Waiver::Terminating));
@@ -147,7 +164,9 @@ pub fn decide_with_terminating_claim(
             | Basis::Majority { .. }
             // These concern StatefulSets, and say nothing about the data of a pod.
             | Basis::Intent
-            | Basis::NoOwner
+            | Basis::OwnerAsks
+            | Basis::TeardownAllowed
+            | Basis::NobodyServes
             | Basis::OwnerGone
             | Basis::MembersRemoved => keeping_data(snapshot, grants, disruption),
         },

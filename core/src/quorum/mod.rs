@@ -86,7 +86,9 @@ pub use snapshot::{Member, MemberPod, Observation, Role, Sizes, Snapshot};
 pub use succession::{LeaderMove, OpenMove, Succession, rests, succession};
 pub use tolerance::Tolerance;
 pub use trust::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
-pub use verdict::{Basis, Count, NotServing, Permission, Reason, Verdict, Waiver};
+pub use verdict::{
+    Basis, Count, NotServing, Permission, Reason, TeardownBy, Unannounced, Verdict, Waiver,
+};
 pub use volume::{Difference, Volume, VolumeFinding, volume_finding};
 pub use volume_record::{VolumeRecord, VolumeRecords, record_volumes, unrecorded_volumes};
 pub use why::Why;

@@ -10,6 +10,7 @@ use super::expected_voters::majority;
 use super::id::{ClusterRef, PodName, list};
 use super::policy::SmallCluster;
 use super::process::ProcessState;
+use super::stateful_set::Serving;
 use super::why::Why;
 
 /// The answer of [`super::decide()`] to a disruption, or of [`super::stateful_set::decide`] to a
@@ -53,6 +54,8 @@ pub enum Waiver {
     Orphans,
     /// No ordinal leaves the StatefulSet.
     NothingLeaves,
+    /// The update of the claim takes no protection away, or no pod needs it.
+    StaysProtected,
 }
 
 /// The reason for a permission that has to be recorded.
@@ -89,8 +92,12 @@ pub enum Basis {
     },
     /// The change of the StatefulSet was announced (`quorumgate.io/intent`).
     Intent,
-    /// The deleted StatefulSet has no owner that would miss its members.
-    NoOwner,
+    /// The owner of the StatefulSet itself asks for no members.
+    OwnerAsks,
+    /// The budget allows a teardown that nobody announced.
+    TeardownAllowed,
+    /// No member of the StatefulSet that is torn down serves.
+    NobodyServes,
     /// Rule 3, by the word of the garbage collector: the owner of the StatefulSet goes. The delete
     /// is recorded because the gate itself may not be able to read the owner when the pods follow.
     OwnerGone,
@@ -228,19 +235,20 @@ pub enum Reason {
     /// The update would restart the member in place. A delete or an eviction has to take its place.
     #[display("{} at a moment of the kubelet's choosing; {}, which goes when its cluster can spare it (or set quorumgate.io/override-until)", would(*_0), instead(*_0))]
     RestartByDelete(InPlace),
-    /// The owner of the StatefulSet lives, and nobody announced the delete.
-    #[display("its owner {owner} lives and would miss its members; delete the owner, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete{}", explain(ignored.as_deref()))]
-    OwnerLives {
-        /// The kind and the name of the owner.
-        owner: String,
-        /// The reason why an announcement that exists does not count.
-        ignored: Option<String>,
-    },
-    /// The owner of the StatefulSet could not be read.
+    /// A teardown would take members that serve, or may serve, and nobody announced it.
+    #[display("{_0}")]
+    Unannounced(Box<Unannounced>),
+    /// The owner of the StatefulSet could not be read, so nobody knows whether it asks for the
+    /// teardown.
     #[display(
-        "its owner {owner} could not be read ({why}), so whether it lives and would miss its members is unknown; delete the owner, which takes this along, keep the pods (--cascade=orphan), or announce it: kubectl annotate statefulset NAME quorumgate.io/intent=delete; to let the gate read such owners, grant it get on them by a ClusterRole with the label quorumgate.io/aggregate-to-owners=true"
+        "its owner {owner} could not be read ({why}), so whether it asks for this is unknown; delete the owner, which takes this along, or announce it: {}; to let the gate read such owners, grant it get on them by a ClusterRole with the label quorumgate.io/aggregate-to-owners=true",
+        by.announcement(set)
     )]
     OwnerUnread {
+        /// The StatefulSet.
+        set: ClusterRef,
+        /// The change.
+        by: TeardownBy,
         /// The kind and the name of the owner.
         owner: String,
         /// The failure.
@@ -262,17 +270,125 @@ pub enum Reason {
     },
     /// The claim holds the data of a member that serves.
     #[display(
-        "{member} serves from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead, or set quorumgate.io/override-until"
+        "{} from the volume of {claim}, and its data would be destroyed when the pod next goes; replace the member instead, or set quorumgate.io/override-until",
+        serving(members)
     )]
     ClaimInUse {
         /// The name of the claim.
         claim: String,
-        /// The member's pod.
-        member: PodName,
+        /// The pods of the members.
+        members: Vec<PodName>,
+    },
+    /// The update takes the protection off a claim that pods of members use.
+    #[display(
+        "{claim} is mounted by {}, and without the finalizer kubernetes.io/pvc-protection its data would be destroyed under a running etcd; leave the finalizer: Kubernetes removes it when no pod uses the claim",
+        list(pods)
+    )]
+    ClaimProtected {
+        /// The name of the claim.
+        claim: String,
+        /// The pods that mount the claim.
+        pods: Vec<PodName>,
     },
     /// The data would be destroyed, and the others are too few to keep it.
     #[display("the data of {} would be destroyed, and it may be the last good copy: {_0}", _0.target)]
     LastCopy(Count),
+}
+
+/// The change of a StatefulSet that takes every member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TeardownBy {
+    /// The StatefulSet is deleted with its pods.
+    Delete,
+    /// `spec.replicas` becomes 0.
+    Hibernation,
+}
+
+impl TeardownBy {
+    /// The command that announces the change.
+    fn announcement(self, set: &ClusterRef) -> String {
+        let ClusterRef { namespace, name } = set;
+        let intent = match self {
+            Self::Delete => "delete",
+            Self::Hibernation => "hibernate",
+        };
+        format!("kubectl -n {namespace} annotate statefulset {name} quorumgate.io/intent={intent}")
+    }
+}
+
+/// A teardown that nobody announced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unannounced {
+    /// The StatefulSet.
+    pub set: ClusterRef,
+    /// The change.
+    pub by: TeardownBy,
+    /// The members that it takes.
+    pub serving: Serving,
+    /// Whether the claims go with the StatefulSet.
+    pub takes_claims: bool,
+    /// The kind and the name of the owner that lives.
+    pub owner: Option<String>,
+    /// The reason why an announcement that exists does not count.
+    pub ignored: Option<String>,
+}
+
+impl fmt::Display for Unannounced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            set,
+            by,
+            serving,
+            takes_claims,
+            owner,
+            ignored,
+        } = self;
+        let does = match by {
+            TeardownBy::Delete => "this deletes all members",
+            TeardownBy::Hibernation => "this stops all members",
+        };
+        match serving {
+            Serving::Members(members) => write!(f, "{does}, and {} serve", list(members))?,
+            Serving::Unknown { because } => write!(
+                f,
+                "{does}, and whether they serve is unknown ({})",
+                because.join("; ")
+            )?,
+            Serving::Nobody => write!(f, "{does}")?,
+        }
+        if *takes_claims {
+            f.write_str(
+                ", and their claims with the data (persistentVolumeClaimRetentionPolicy.whenDeleted: Delete)",
+            )?;
+        }
+        let again = match by {
+            TeardownBy::Delete => "delete it",
+            TeardownBy::Hibernation => "scale it to 0",
+        };
+        write!(
+            f,
+            "; if you want that, announce it and then {again} again: {}{}",
+            by.announcement(set),
+            explain(ignored.as_deref())
+        )?;
+        if *by == TeardownBy::Delete {
+            let ClusterRef { namespace, name } = set;
+            write!(
+                f,
+                "; to keep the members: kubectl -n {namespace} delete statefulset {name} --cascade=orphan"
+            )?;
+        }
+        if let Some(owner) = owner {
+            let instead = match by {
+                TeardownBy::Delete => "delete the owner",
+                TeardownBy::Hibernation => "set the replicas of the owner to 0",
+            };
+            write!(f, "; its owner {owner} lives, so you can also {instead}")?;
+        }
+        f.write_str(
+            "; to allow it for good: spec.policy.teardown: Allow in the QuorumDisruptionBudget",
+        )
+    }
 }
 
 /// The numbers and names behind a refusal.
@@ -384,6 +500,15 @@ fn causes(because: &[String]) -> String {
         return String::new();
     }
     format!(": {}", because.join("; "))
+}
+
+fn serving(members: &[PodName]) -> String {
+    let verb = if members.len() == 1 {
+        "serves"
+    } else {
+        "serve"
+    };
+    format!("{} {verb}", list(members))
 }
 
 fn explain(ignored: Option<&str>) -> String {

@@ -118,9 +118,10 @@ fn judge(snapshot: &Snapshot, grants: &Grants, question: &Question) -> Verdict {
         What::DeleteClaim => {
             let deletion = ClaimDeletion {
                 claim: format!("data-{pod}"),
-                member: Some(pod),
+                members: vec![pod],
                 terminating: goes,
                 other_uid: false,
+                collected: false,
                 actor: Actor::Gate,
             };
             decide_claim(snapshot, grants, &deletion)

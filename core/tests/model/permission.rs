@@ -126,7 +126,9 @@ pub(crate) fn is_founded(
         | Basis::SingleMember
         | Basis::TwoMembers
         | Basis::Intent
-        | Basis::NoOwner
+        | Basis::OwnerAsks
+        | Basis::TeardownAllowed
+        | Basis::NobodyServes
         | Basis::OwnerGone
         | Basis::MembersRemoved => false,
     }

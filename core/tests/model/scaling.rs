@@ -14,7 +14,7 @@
 //! at which its pod is let go, and every later permission has to know of it.
 
 use quorumgate_core::quorum::stateful_set::{
-    self, Change, Facts, Intent, Ordinals, Owner, decide, scale_in_lets_go,
+    self, Change, Facts, Intent, Ordinals, Owner, Serving, TeardownPolicy, decide, scale_in_lets_go,
 };
 use quorumgate_core::quorum::{Ordinal, Permission, Scope, Verdict};
 
@@ -145,6 +145,7 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
             let (from, to) = (ordinals(from), ordinals(to));
             let snapshot = snapshot(&scene, Ledger::Trusted);
             let facts = Facts {
+                set: snapshot.cluster.clone(),
                 scope: Scope::Enrolled,
                 teardown: None,
                 collected: false,
@@ -152,7 +153,10 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
                 ignored: None,
                 intent: announced.then_some(Intent::ScaleIn),
                 owner: Owner::None,
+                teardown_policy: TeardownPolicy::Announce,
+                takes_claims: false,
                 listed: stateful_set::Listed::among(&from.leaving(to, 0), &snapshot),
+                serving: Some(Serving::of(&snapshot)),
             };
             matches!(
                 decide(&Change::Resize { from, to }, &facts),

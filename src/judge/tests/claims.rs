@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Court, ground, question};
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET, budget_json, set_json};
-use crate::judge::{Answer, Asker, ClaimQuestion, DryRun, Ground, Question, Refused};
+use crate::judge::{Answer, Asker, ClaimChange, ClaimQuestion, DryRun, Ground, Question, Refused};
 use crate::quorum::{Actor, Basis, Kind, Reason, Teardown, Waiver};
 
 const CLAIMS: &str = "/api/v1/namespaces/db/persistentvolumeclaims";
@@ -83,6 +83,7 @@ fn about(claim: &str) -> ClaimQuestion {
     ClaimQuestion {
         namespace: "db".into(),
         claim: claim.into(),
+        change: ClaimChange::Delete { collected: false },
         asker: Asker {
             name: "anna".into(),
             actor: Actor::Stranger,
@@ -138,10 +139,11 @@ fn recorded(member: &str, kinds: &[&str]) -> Vec<(String, Vec<String>)> {
 async fn the_claim_of_a_serving_member_stays_and_that_of_a_dead_one_goes_by_the_ledger() {
     let court = court().await;
     let answer = ask(&court, "data-etcd-1").await;
-    let Err(Refused::Deny(Reason::ClaimInUse { claim, member })) = &answer.decision else {
+    let Err(Refused::Deny(Reason::ClaimInUse { claim, members })) = &answer.decision else {
         panic!("{answer:?}");
     };
-    assert_eq!((claim.as_str(), member.as_str()), ("data-etcd-1", "etcd-1"));
+    assert_eq!(claim, "data-etcd-1");
+    assert_eq!(members, &["etcd-1".into()]);
     assert!(grants(&court).is_empty());
 
     kill(&court, 1);
@@ -175,6 +177,10 @@ async fn the_last_good_copy_stays_and_so_does_every_copy_in_hibernation() {
             "{claim}: {answer:?}"
         );
     }
+    let hibernation = json!({"uid": "set-1", "by": "anna", "at": "noon"});
+    let mut budget = court.api.get(BUDGET).unwrap();
+    budget["status"]["recordedDeletes"] = json!({"hibernation": hibernation});
+    court.api.put(BUDGET, budget);
     put_set(&court, &json!({"spec": {"replicas": 0}}));
     for ordinal in 0..3 {
         court
@@ -212,7 +218,7 @@ async fn what_is_no_members_claim_passes_and_what_has_no_budget_waits() {
 #[tokio::test]
 async fn rules_3_and_6_come_first_for_claims_too() {
     let overridden = json!({"metadata": {"annotations": {"quorumgate.io/override-until": UNTIL}}});
-    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:59Z"}});
+    let goes = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:00:00Z"}});
     let namespace =
         json!({"metadata": {"name": "db", "deletionTimestamp": "2026-01-01T11:59:59Z"}});
 

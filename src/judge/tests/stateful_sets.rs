@@ -19,7 +19,7 @@ use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unansw
 use crate::quorum::stateful_set::{Change, Ordinals};
 use crate::quorum::{
     Actor, Basis, ClusterId, ClusterRef, EvidenceMode, MemberId, Observation, Policy, Reason,
-    Snapshot, Teardown, Waiver,
+    Snapshot, Teardown, Waiver, example,
 };
 
 const OWNER: &str = "/apis/druid.gardener.cloud/v1alpha1/namespaces/db/etcds/etcd";
@@ -103,6 +103,26 @@ impl Looking for Members {
     }
 }
 
+/// A cluster of five in pods of its StatefulSet. Its members serve, or do not answer.
+struct InPods {
+    serve: bool,
+}
+
+impl Looking for InPods {
+    fn look<'a>(
+        &'a self,
+        _page: &'a Page,
+        _latest: Instant,
+    ) -> BoxFuture<'a, Result<Snapshot, ObserveError>> {
+        let mut observation = example::healthy("etcd", 5);
+        for probe in observation.round.probes.iter_mut().filter(|_| !self.serve) {
+            *probe = Probe::unanswered(probe.target.clone(), Unanswered::Deadline);
+        }
+        let snapshot = Snapshot::assemble(&observation);
+        async move { Ok(snapshot) }.boxed()
+    }
+}
+
 struct Site {
     api: FakeApi,
     clock: Clock,
@@ -161,13 +181,13 @@ impl Site {
         }]}}));
     }
 
-    async fn ask(&self, members: Members, change: Change, dry_run: DryRun) -> Answer {
+    async fn ask(&self, members: impl Looking, change: Change, dry_run: DryRun) -> Answer {
         self.ask_as(members, change, dry_run, false).await
     }
 
     async fn ask_as(
         &self,
-        members: Members,
+        members: impl Looking,
         change: Change,
         dry_run: DryRun,
         collected: bool,
@@ -182,7 +202,8 @@ impl Site {
     }
 
     async fn ask_to_delete(&self) -> Answer {
-        self.ask(all_five(), Change::Delete, DryRun::No).await
+        self.ask(InPods { serve: true }, Change::Delete, DryRun::No)
+            .await
     }
 
     async fn ask_to_scale_in(&self, members: Members) -> Answer {
@@ -246,28 +267,112 @@ fn denied(answer: &Answer) -> &Reason {
 }
 
 #[tokio::test]
-async fn a_delete_while_the_owner_lives_is_denied_and_one_without_owner_is_recorded() {
+async fn a_teardown_is_denied_with_and_without_an_owner() {
     let site = Site::new();
-    site.put_owner();
-    let answer = site.ask_to_delete().await;
-    let Reason::OwnerLives { owner, .. } = denied(&answer) else {
-        panic!("{answer:?}")
-    };
-    assert_eq!(owner, "Etcd etcd");
-    assert!(
-        site.recorded().is_null() || site.recorded() == json!({}),
-        "{}",
-        site.recorded()
-    );
+    for put_owner in [true, false] {
+        if put_owner {
+            site.put_owner();
+        } else {
+            site.put_set(&json!({}));
+        }
+        for change in [Change::Delete, from_5_to(0)] {
+            for serve in [true, false] {
+                let answer = site.ask(InPods { serve }, change.clone(), DryRun::No).await;
+                let Reason::Unannounced(teardown) = denied(&answer) else {
+                    panic!("{answer:?}")
+                };
+                let owner = put_owner.then(|| "Etcd etcd".to_owned());
+                assert_eq!(teardown.owner, owner);
+            }
+        }
+    }
+    let recorded = site.recorded();
+    assert!(recorded.is_null() || recorded == json!({}), "{recorded}");
+}
 
-    site.put_set(&json!({}));
-    let answer = site.ask_to_delete().await;
+#[tokio::test]
+async fn a_teardown_is_recorded_where_nobody_serves_or_the_budget_allows_it() {
+    let site = Site::new();
+    let no_pods = Members {
+        listed: vec![],
+        ..three()
+    };
+    let answer = site.ask(no_pods, Change::Delete, DryRun::No).await;
+    let found = ground(&answer);
     assert!(
-        matches!(ground(&answer), Some(Ground::Recorded(Basis::NoOwner, _))),
+        matches!(found, Some(Ground::Recorded(Basis::NobodyServes, _))),
         "{answer:?}"
     );
     assert_eq!(site.recorded()["statefulSets"][0]["uid"], "set-1");
     assert_eq!(site.recorded()["statefulSets"][0]["by"], "admin");
+
+    let mut budget = site.api.get(BUDGET).unwrap();
+    budget["spec"]["policy"] = json!({"teardown": "Allow"});
+    site.api.put(BUDGET, budget);
+    for change in [Change::Delete, from_5_to(0)] {
+        let answer = site.ask(InPods { serve: true }, change, DryRun::No).await;
+        let found = ground(&answer);
+        assert!(
+            matches!(found, Some(Ground::Recorded(Basis::TeardownAllowed, _))),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(site.recorded()["hibernation"]["uid"], "set-1");
+}
+
+#[tokio::test]
+async fn an_owner_that_asks_for_no_members_hibernates_them() {
+    for (field, size, passes) in [
+        ("replicas", json!(0), true),
+        ("size", json!(0), true),
+        ("replicas", json!(3), false),
+        ("replicas", json!(null), false),
+    ] {
+        let site = Site::new();
+        site.put_owner();
+        let mut owner = site.api.get(OWNER).unwrap();
+        owner["spec"] = json!({field: size});
+        site.api.put(OWNER, owner);
+        let answer = site
+            .ask(InPods { serve: true }, from_5_to(0), DryRun::No)
+            .await;
+        if passes {
+            let found = ground(&answer);
+            assert!(
+                matches!(found, Some(Ground::Recorded(Basis::OwnerAsks, _))),
+                "{field} {size}: {answer:?}"
+            );
+        } else {
+            let Reason::Unannounced(_) = denied(&answer) else {
+                panic!("{field} {size}: {answer:?}")
+            };
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_delete_that_takes_the_claims_of_a_formed_cluster_is_announced() {
+    let site = Site::new();
+    let policy = json!({"whenDeleted": "Delete", "whenScaled": "Retain"});
+    site.put_set(&json!({"spec": {"persistentVolumeClaimRetentionPolicy": policy}}));
+    let nobody = || Members {
+        listed: vec![],
+        ..three()
+    };
+    let answer = site.ask(nobody(), Change::Delete, DryRun::Yes).await;
+    let found = ground(&answer);
+    assert!(
+        matches!(found, Some(Ground::DryRun(Basis::NobodyServes))),
+        "{answer:?}"
+    );
+    let mut budget = site.api.get(BUDGET).unwrap();
+    budget["status"] = json!({"formed": true});
+    site.api.put(BUDGET, budget);
+    let answer = site.ask(nobody(), Change::Delete, DryRun::No).await;
+    let Reason::Unannounced(teardown) = denied(&answer) else {
+        panic!("{answer:?}")
+    };
+    assert!(teardown.takes_claims);
 }
 
 #[tokio::test]
@@ -451,17 +556,9 @@ async fn only_a_list_from_a_member_in_contact_with_a_quorum_counts() {
 }
 
 #[tokio::test]
-async fn hibernation_and_a_dry_run_write_nothing() {
+async fn a_dry_run_writes_nothing() {
     let site = Site::new();
     let before = site.api.get(BUDGET);
-    let answer = site.ask(all_five(), from_5_to(0), DryRun::No).await;
-    assert!(
-        matches!(
-            ground(&answer),
-            Some(Ground::Waived(Waiver::Teardown(Teardown::Hibernation)))
-        ),
-        "{answer:?}"
-    );
     let answer = site.ask(three(), from_5_to(3), DryRun::Yes).await;
     assert!(
         matches!(ground(&answer), Some(Ground::DryRun(Basis::MembersRemoved))),

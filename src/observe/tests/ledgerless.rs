@@ -44,7 +44,7 @@ async fn a_cluster_that_lives_is_not_torn_down() {
 
 #[tokio::test]
 async fn rule_3_holds_without_a_ledger() {
-    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:00Z"}});
+    let deleted = json!({"metadata": {"deletionTimestamp": "1969-12-31T23:58:00Z"}});
     let going = seen(&json!({}), Some(&deleted), LONG).await;
     assert_eq!(going.circumstances.teardown, Some(Teardown::StatefulSet));
     // The owner of a lost StatefulSet is not recorded. So the StatefulSet has to be gone for a

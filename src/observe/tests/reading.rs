@@ -938,13 +938,53 @@ async fn without_claims_none_is_read() {
 }
 
 async fn whose(site: &Site, claim: &str) -> String {
-    match site.observer.identify_claim("db", claim).await.unwrap() {
+    named(site.observer.identify_claim("db", claim).await.unwrap())
+}
+
+fn named(claim: ClaimIdentity) -> String {
+    let list = |pods: Vec<PodName>| {
+        let names: Vec<String> = pods.iter().map(ToString::to_string).collect();
+        names.join(", ")
+    };
+    match claim {
         ClaimIdentity::Foreign => "nobody".to_owned(),
-        ClaimIdentity::Guarded(page, pod) => format!("{pod} of {}", page.cluster.name),
-        ClaimIdentity::Unrecorded(cluster, pod, error) => {
+        ClaimIdentity::Guarded(page, pods) => format!("{} of {}", list(pods), page.cluster.name),
+        ClaimIdentity::Unrecorded(cluster, pods, error) => {
             let why = error.map_or("no budget".to_owned(), |error| error.to_string());
-            format!("{pod} of {}: {why}", cluster.name)
+            format!("{} of {}: {why}", list(pods), cluster.name)
         }
+    }
+}
+
+#[tokio::test]
+async fn a_claim_belongs_to_all_members_that_have_their_data_on_it() {
+    let site = Site::new();
+    let mounting = |phase: &str| {
+        let volume =
+            |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
+        json!({
+            "spec": {
+                "containers": [{
+                    "name": "etcd", "command": ["etcd", "--data-dir=/data/etcd"],
+                    "volumeMounts": [
+                        {"name": "shared", "mountPath": "/data", "subPathExpr": "$(POD_NAME)"},
+                        {"name": "snapshots", "mountPath": "/snapshots"},
+                    ],
+                }],
+                "volumes": [volume("shared"), volume("snapshots")],
+            },
+            "status": {"phase": phase},
+        })
+    };
+    site.put_pod(0, &mounting("Running"));
+    site.put_pod(1, &mounting("Failed"));
+    site.put_pod(2, &using("data-etcd-2"));
+    assert_eq!(whose(&site, "shared").await, "etcd-0, etcd-1 of etcd");
+    assert_eq!(whose(&site, "snapshots").await, "nobody");
+    // Kubernetes protects a claim for what runs, whatever is on the claim.
+    for claim in ["shared", "snapshots"] {
+        let users = site.observer.identify_users("db", claim).await.unwrap();
+        assert_eq!(named(users), "etcd-0 of etcd", "{claim}");
     }
 }
 

@@ -1,12 +1,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::{budget, pod, pod_json, set};
 use crate::api::QuorumDisruptionBudgetStatus;
 use crate::observe::teardown::{Around, Owner, of_claim, of_pod};
 use crate::quorum::Teardown;
+use crate::quorum::stateful_set::TeardownPolicy;
 
 const SETTLE: Duration = Duration::from_secs(120);
 
@@ -18,6 +20,8 @@ fn around(set: Option<&StatefulSet>, owner: Owner) -> Around<'_> {
         status: None,
         set_gone_for: Duration::ZERO,
         settle_time: SETTLE,
+        policy: TeardownPolicy::Announce,
+        now: "2026-01-01T00:01:59Z".parse().unwrap(),
     }
 }
 
@@ -72,23 +76,24 @@ fn rule_3_a_terminating_namespace_frees_everything_also_orphans() {
     assert_eq!(of_pod(&orphan, &around), Some(Teardown::Namespace));
 }
 
-#[test]
-fn rule_3_a_stateful_set_without_owner_takes_its_pods_along() {
-    assert_eq!(
-        of_pod(
-            &pod(&json!({})),
-            &around(Some(&going(&["foregroundDeletion"])), Owner::None)
-        ),
-        Some(Teardown::StatefulSet),
-    );
+/// The annotation, written a minute before the present of these tests.
+fn announced(intent: &str) -> Value {
+    json!({
+        "annotations": {"quorumgate.io/intent": intent},
+        "managedFields": [{
+            "manager": "kubectl", "operation": "Update", "time": "2026-01-01T00:00:59Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:metadata": {"f:annotations": {"f:quorumgate.io/intent": {}}}},
+        }],
+    })
 }
 
 #[test]
-fn rule_3_a_stateful_set_whose_owner_lives_needs_a_recorded_delete() {
-    let (pod, set) = (pod(&json!({})), going(&[]));
-    for owner in [Owner::Lives, Owner::Unknown] {
+fn rule_3_a_stateful_set_that_goes_needs_a_recorded_delete() {
+    let (pod, set) = (pod(&json!({})), going(&["foregroundDeletion"]));
+    for owner in [Owner::None, Owner::Lives, Owner::Unknown] {
         let around = around(Some(&set), owner);
-        assert_eq!(of_pod(&pod, &around), None);
+        assert_eq!(of_pod(&pod, &around), None, "{owner:?}");
         let status = admitted();
         let around = Around {
             status: Some(&status),
@@ -96,6 +101,30 @@ fn rule_3_a_stateful_set_whose_owner_lives_needs_a_recorded_delete() {
         };
         assert_eq!(of_pod(&pod, &around), Some(Teardown::StatefulSet));
     }
+}
+
+/// A delete cannot be taken back, so an unrecorded one wedges nothing.
+#[test]
+fn rule_3_an_unrecorded_delete_is_over_when_announced_allowed_or_old() {
+    let (pod, set) = (pod(&json!({})), going(&["foregroundDeletion"]));
+    let mut said = going(&["foregroundDeletion"]);
+    let metadata: ObjectMeta = serde_json::from_value(announced("delete")).unwrap();
+    said.metadata.annotations = metadata.annotations;
+    said.metadata.managed_fields = metadata.managed_fields;
+    assert_eq!(
+        of_pod(&pod, &around(Some(&said), Owner::Lives)),
+        Some(Teardown::StatefulSet)
+    );
+    let allowed = Around {
+        policy: TeardownPolicy::Allow,
+        ..around(Some(&set), Owner::Lives)
+    };
+    assert_eq!(of_pod(&pod, &allowed), Some(Teardown::StatefulSet));
+    let old = Around {
+        now: "2026-01-01T00:02:00Z".parse().unwrap(),
+        ..around(Some(&set), Owner::Lives)
+    };
+    assert_eq!(of_pod(&pod, &old), Some(Teardown::StatefulSet));
 }
 
 #[test]
@@ -139,16 +168,9 @@ fn rule_3_a_stateful_set_that_is_gone_needs_a_record_or_a_settle_time() {
     let pod = pod(&json!({}));
     let recreated = recreated_at("2026-01-01T00:00:11Z");
     for set in [None, Some(&recreated)] {
-        assert_eq!(of_pod(&pod, &around(set, Owner::Lives)), None);
-        assert_eq!(
-            of_pod(&pod, &around(set, Owner::Unknown)),
-            None,
-            "nobody knows whose it was"
-        );
-        assert_eq!(
-            of_pod(&pod, &around(set, Owner::None)),
-            Some(Teardown::StatefulSet)
-        );
+        for owner in [Owner::None, Owner::Lives, Owner::Unknown] {
+            assert_eq!(of_pod(&pod, &around(set, owner)), None, "{owner:?}");
+        }
         let status = admitted();
         let recorded = Around {
             status: Some(&status),
@@ -229,15 +251,41 @@ fn rule_3_the_recorded_delete_of_another_incarnation_frees_nothing() {
 }
 
 #[test]
-fn rule_3_no_replicas_is_hibernation() {
-    let set = set(&json!({"spec": {"replicas": 0}}));
-    assert_eq!(
-        of_pod(&pod(&json!({})), &around(Some(&set), Owner::Lives)),
-        Some(Teardown::Hibernation),
-    );
+fn rule_3_no_replicas_is_hibernation_where_recorded_announced_or_allowed() {
+    let unsaid = set(&json!({"spec": {"replicas": 0}}));
+    let said = set(&json!({"metadata": announced("hibernate"), "spec": {"replicas": 0}}));
+    let recorded = status(&json!({"hibernation": {"uid": "set-1", "by": "ann", "at": "noon"}}));
+    let before = status(&json!({"hibernation": {"uid": "set-0", "by": "ann", "at": "noon"}}));
+    let unrecorded = around(Some(&unsaid), Owner::Lives);
+    assert_eq!(of_pod(&pod(&json!({})), &unrecorded), None);
+    let by_another = Around {
+        status: Some(&before),
+        ..around(Some(&unsaid), Owner::Lives)
+    };
+    assert_eq!(of_pod(&pod(&json!({})), &by_another), None);
     let of_another =
         pod(&json!({"metadata": {"ownerReferences": [super::owner_of_pods("set-0")]}}));
-    assert_eq!(of_pod(&of_another, &around(Some(&set), Owner::Lives)), None);
+    for hibernates in [
+        Around {
+            status: Some(&recorded),
+            ..around(Some(&unsaid), Owner::Lives)
+        },
+        around(Some(&said), Owner::Lives),
+        Around {
+            policy: TeardownPolicy::Allow,
+            ..around(Some(&unsaid), Owner::Lives)
+        },
+    ] {
+        let goes = of_pod(&pod(&json!({})), &hibernates);
+        assert_eq!(goes, Some(Teardown::Hibernation));
+        assert_eq!(of_pod(&of_another, &hibernates), None);
+    }
+    let awake = set(&json!({}));
+    let woken = Around {
+        status: Some(&recorded),
+        ..around(Some(&awake), Owner::Lives)
+    };
+    assert_eq!(of_pod(&pod(&json!({})), &woken), None);
 }
 
 #[test]
@@ -291,7 +339,11 @@ fn scaled_in(uid: &str, first: u32, last: u32) -> QuorumDisruptionBudgetStatus {
 fn the_data_of_a_member_is_torn_down_with_its_pod() {
     let member = "etcd-1".into();
     let (pod, goes) = (pod(&json!({})), going(&[]));
-    let around = around(Some(&goes), Owner::None);
+    let status = admitted();
+    let around = Around {
+        status: Some(&status),
+        ..around(Some(&goes), Owner::None)
+    };
     assert_eq!(
         of_claim(&member, Some(&pod), &around),
         of_pod(&pod, &around)
@@ -308,7 +360,11 @@ fn without_a_pod_the_data_of_a_member_goes_with_its_set_or_the_owner() {
     assert_eq!(of(&around(Some(&stays), Owner::Lives)), None);
     let with_owner = around(Some(&stays), Owner::Goes);
     assert_eq!(of(&with_owner), Some(Teardown::Owner));
-    let with_set = around(Some(&goes), Owner::None);
+    let status = admitted();
+    let with_set = Around {
+        status: Some(&status),
+        ..around(Some(&goes), Owner::None)
+    };
     assert_eq!(of(&with_set), Some(Teardown::StatefulSet));
     assert_eq!(of(&around(Some(&orphans), Owner::None)), None);
     let namespace = Around {
@@ -316,7 +372,7 @@ fn without_a_pod_the_data_of_a_member_goes_with_its_set_or_the_owner() {
         ..around(Some(&stays), Owner::Lives)
     };
     assert_eq!(of(&namespace), Some(Teardown::Namespace));
-    let asleep = set(&json!({"spec": {"replicas": 0}}));
+    let asleep = set(&json!({"metadata": announced("hibernate"), "spec": {"replicas": 0}}));
     assert_eq!(
         of(&around(Some(&asleep), Owner::None)),
         Some(Teardown::Hibernation)

@@ -1,7 +1,7 @@
 //! Tests of `/validate/claims`: its questions and its answers. The decision itself is tested beside
 //! its code.
 
-use quorumgate::judge::{Answer, ClaimQuestion, DryRun, Ground};
+use quorumgate::judge::{Answer, ClaimChange, ClaimQuestion, DryRun, Ground};
 use quorumgate::quorum::{Actor, Basis, Count, Reason, Waiver};
 use serde_json::json;
 
@@ -66,9 +66,9 @@ async fn a_claim_that_is_terminating_or_another_passes_unasked() {
 }
 
 /// By `persistentVolumeClaimRetentionPolicy` a claim goes after the StatefulSet or the pod that
-/// owns it.
+/// owns it. But anybody may write an owner that does not exist.
 #[tokio::test]
-async fn a_claim_that_the_garbage_collector_has_looked_at_passes_unasked() {
+async fn a_claim_that_the_garbage_collector_deletes_is_asked_about_as_such() {
     let collected = |user: &str, precondition| {
         let user = with(
             fixture("claim-delete"),
@@ -77,14 +77,15 @@ async fn a_claim_that_the_garbage_collector_has_looked_at_passes_unasked() {
         );
         with(user, "/request/options/preconditions", precondition)
     };
-    let reply = Door::open()
-        .post(PATH, &collected(COLLECTOR, json!({"uid": UID})))
-        .await;
-    assert!(reply.is_allowed());
-    assert_eq!(
-        reply.response()["auditAnnotations"]["reason"],
-        "teardown-owner"
-    );
+    let asked = async |review| {
+        let door = passing();
+        door.post(PATH, &review).await;
+        let [question] = door.claim_questions().try_into().unwrap();
+        question.change
+    };
+    let is_collected = ClaimChange::Delete { collected: true };
+    let by_uid = collected(COLLECTOR, json!({"uid": UID}));
+    assert_eq!(asked(by_uid).await, is_collected);
 
     let impostor = "system:serviceaccount:default:generic-garbage-collector";
     let unseen = without(
@@ -96,17 +97,50 @@ async fn a_claim_that_the_garbage_collector_has_looked_at_passes_unasked() {
         collected(impostor, json!({"uid": UID})),
         unseen,
     ] {
-        let door = passing();
-        door.post(PATH, &review).await;
-        assert_eq!(door.claim_questions().len(), 1, "{review}");
+        assert_eq!(
+            asked(review).await,
+            ClaimChange::Delete { collected: false }
+        );
     }
+}
+
+#[tokio::test]
+async fn of_the_updates_only_the_end_of_a_protection_is_asked_about() {
+    let finalizers = "/request/object/metadata/finalizers";
+    let kept = with(
+        fixture("claim-update"),
+        finalizers,
+        json!(["a", "kubernetes.io/pvc-protection"]),
+    );
+    let reply = Door::open().post(PATH, &kept).await;
+    assert_eq!(
+        reply.response()["auditAnnotations"]["reason"],
+        "stays-protected"
+    );
+    let old = "/request/oldObject/metadata/finalizers";
+    let never = with(fixture("claim-update"), old, json!(["a"]));
+    assert!(Door::open().post(PATH, &never).await.is_allowed());
+    for gone in [json!(null), json!([]), json!(["a"])] {
+        let door = passing();
+        door.post(PATH, &with(fixture("claim-update"), finalizers, gone))
+            .await;
+        let [question] = door.claim_questions().try_into().unwrap();
+        assert_eq!(question.change, ClaimChange::Unprotect);
+    }
+    let reason = Reason::ClaimProtected {
+        claim: "etcd-main-etcd-main-2".to_owned(),
+        pods: vec!["etcd-main-2".into()],
+    };
+    let door = answering(move |_| deny(reason.clone()));
+    let reply = door.post(PATH, &fixture("claim-update")).await;
+    assert_eq!(reply.response()["status"]["code"], 403);
 }
 
 #[tokio::test]
 async fn a_refusal_names_the_claim_and_says_what_to_do() {
     let reason = Reason::ClaimInUse {
         claim: "etcd-main-etcd-main-2".to_owned(),
-        member: "etcd-main-2".into(),
+        members: vec!["etcd-main-2".into()],
     };
     let door = answering(move |_| deny(reason.clone()));
     let reply = door.post(PATH, &fixture("claim-delete")).await;

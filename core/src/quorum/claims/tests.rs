@@ -34,9 +34,10 @@ fn cluster(voters: u32, down: &[usize]) -> Observation {
 fn deletion(n: u32) -> ClaimDeletion {
     ClaimDeletion {
         claim: format!("data-etcd-{n}"),
-        member: Some(PodName::new(format!("etcd-{n}"))),
+        members: vec![PodName::new(format!("etcd-{n}"))],
         terminating: false,
         other_uid: false,
+        collected: false,
         actor: Actor::Stranger,
     }
 }
@@ -146,7 +147,7 @@ fn a_claim_that_is_terminating_or_another_passes() {
     };
     assert_eq!(ask(&other), "wrong-incarnation");
     let nobodys = ClaimDeletion {
-        member: None,
+        members: vec![],
         ..deletion(1)
     };
     assert_eq!(ask(&nobodys), "foreign");
@@ -344,4 +345,46 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_claim_that_several_members_share_stays_while_one_serves_and_as_the_last_copy() {
+    let shared = |down: &[usize]| {
+        let deletion = ClaimDeletion {
+            claim: "etcd-shared".into(),
+            members: [0, 1, 2].map(|n| PodName::new(format!("etcd-{n}"))).into(),
+            ..deletion(0)
+        };
+        let snapshot = Snapshot::assemble(&cluster(3, down));
+        decide_claim(&snapshot, &Grants::default(), &deletion)
+    };
+    let Verdict::Deny(reason) = shared(&[0]) else {
+        panic!("two serve")
+    };
+    let said = reason.to_string();
+    assert!(
+        said.starts_with("etcd-1, etcd-2 serve from the volume of etcd-shared"),
+        "{said}"
+    );
+    assert_eq!(slug(&shared(&[0, 1, 2])), "last-copy");
+}
+
+#[test]
+fn what_the_garbage_collector_deletes_is_asked_about_where_a_pod_uses_it() {
+    let collected = |observation: &Observation, n| {
+        let deletion = ClaimDeletion {
+            collected: true,
+            ..deletion(n)
+        };
+        let snapshot = Snapshot::assemble(observation);
+        slug(&decide_claim(&snapshot, &Grants::default(), &deletion))
+    };
+    let mut observation = cluster(3, &[]);
+    assert_eq!(collected(&observation, 2), "claim-in-use");
+    observation.pods.pop();
+    observation.round.probes.pop();
+    assert_eq!(collected(&observation, 2), "teardown");
+    let mut torn_down = cluster(3, &[]);
+    torn_down.circumstances.teardown = Some(Teardown::StatefulSet);
+    assert_eq!(collected(&torn_down, 2), "teardown");
 }

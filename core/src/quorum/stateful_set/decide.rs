@@ -1,12 +1,21 @@
 //! The rules about a change of a StatefulSet.
+//!
+//! A change that takes members which serve is announced first, whoever makes it: a delete of the
+//! StatefulSet and a scale to 0 as well as a scale-in. A change that takes nobody who serves needs
+//! no announcement.
 
-use crate::quorum::{Basis, Permission, Reason, Scope, Teardown, Verdict, Waiver};
+use crate::quorum::{
+    Basis, ClusterRef, Permission, Reason, Scope, Teardown, TeardownBy, Unannounced, Verdict,
+    Waiver,
+};
 
-use super::{Change, Listed};
+use super::{Change, Listed, Serving};
 
 /// The facts about a StatefulSet and its cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
+    /// The StatefulSet.
+    pub set: ClusterRef,
     /// Whether the StatefulSet is an enrolled cluster (rule 1).
     pub scope: Scope,
     /// The teardown of its namespace or of its owner, if there is one (rule 3).
@@ -22,16 +31,37 @@ pub struct Facts {
     pub ignored: Option<String>,
     /// The controlling owner.
     pub owner: Owner,
+    /// Whether the budget allows a teardown that nobody announced.
+    pub teardown_policy: TeardownPolicy,
+    /// Whether the claims of a formed cluster are deleted with the StatefulSet
+    /// (`persistentVolumeClaimRetentionPolicy.whenDeleted: Delete`).
+    pub takes_claims: bool,
     /// The members of the ordinals that would leave.
     pub listed: Listed,
+    /// The members that serve. `None` if no look at the members was made yet.
+    pub serving: Option<Serving>,
+}
+
+/// Whether a cluster may be torn down without an announcement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TeardownPolicy {
+    /// A teardown is announced.
+    #[default]
+    Announce,
+    /// A teardown needs no announcement.
+    Allow,
 }
 
 /// A person's announcement (annotation `quorumgate.io/intent`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr, strum::VariantNames,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Intent {
     /// The cluster is to be deleted.
     Delete,
+    /// All members are to be stopped by `spec.replicas: 0`.
+    Hibernate,
     /// Members are to be removed by a lower `spec.replicas`.
     ScaleIn,
     /// The members are to start a new cluster with empty volumes. No change of the StatefulSet is
@@ -42,12 +72,14 @@ pub enum Intent {
 /// The controlling owner of a StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
-    /// The StatefulSet has no owner, so nothing would miss its members.
+    /// The StatefulSet has no owner.
     None,
     /// The owner lives.
     Lives {
         /// The kind and the name of the owner.
         owner: String,
+        /// Whether the owner itself asks for no members: its `spec.replicas` or `spec.size` is 0.
+        asks_for_none: bool,
     },
     /// The owner could not be read.
     Unread {
@@ -65,7 +97,8 @@ pub fn decide(change: &Change, facts: &Facts) -> Verdict {
         return verdict;
     }
     match change {
-        Change::Delete => delete(facts),
+        Change::Delete => teardown(TeardownBy::Delete, facts),
+        Change::Resize { to, .. } if to.count == 0 => teardown(TeardownBy::Hibernation, facts),
         Change::Resize { .. } => scale_in(facts),
     }
 }
@@ -89,9 +122,6 @@ fn before_the_members(change: &Change, facts: &Facts) -> Option<Verdict> {
     if facts.overridden {
         return Some(granted(Basis::Override));
     }
-    if matches!(change, Change::Resize { to, .. } if to.count == 0) {
-        return Some(waived(Waiver::Teardown(Teardown::Hibernation)));
-    }
     match facts.scope {
         Scope::NoLedger => Some(Verdict::Wait(Reason::NoLedger)),
         Scope::NoDefinition => Some(Verdict::Wait(Reason::NoDefinition)),
@@ -100,21 +130,54 @@ fn before_the_members(change: &Change, facts: &Facts) -> Option<Verdict> {
     }
 }
 
-fn delete(facts: &Facts) -> Verdict {
-    if facts.intent == Some(Intent::Delete) {
+/// A change that takes every member.
+fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
+    let announces = match by {
+        TeardownBy::Delete => Intent::Delete,
+        TeardownBy::Hibernation => Intent::Hibernate,
+    };
+    if facts.intent == Some(announces) {
         return granted(Basis::Intent);
     }
-    match &facts.owner {
-        Owner::None => granted(Basis::NoOwner),
-        Owner::Lives { owner } => Verdict::Deny(Reason::OwnerLives {
-            owner: owner.clone(),
-            ignored: facts.ignored.clone(),
-        }),
-        Owner::Unread { owner, why } => Verdict::Wait(Reason::OwnerUnread {
-            owner: owner.clone(),
-            why: why.clone(),
-        }),
+    let asks = matches!(
+        facts.owner,
+        Owner::Lives {
+            asks_for_none: true,
+            ..
+        }
+    );
+    if by == TeardownBy::Hibernation && asks {
+        return granted(Basis::OwnerAsks);
     }
+    if facts.teardown_policy == TeardownPolicy::Allow {
+        return granted(Basis::TeardownAllowed);
+    }
+    let takes_claims = facts.takes_claims && by == TeardownBy::Delete;
+    let serving = match &facts.serving {
+        None => return Verdict::Wait(Reason::MembersUnknown { because: vec![] }),
+        Some(Serving::Nobody) if !takes_claims => return granted(Basis::NobodyServes),
+        Some(serving) => serving.clone(),
+    };
+    let owner = match &facts.owner {
+        Owner::None => None,
+        Owner::Lives { owner, .. } => Some(owner.clone()),
+        Owner::Unread { owner, why } => {
+            return Verdict::Wait(Reason::OwnerUnread {
+                set: facts.set.clone(),
+                by,
+                owner: owner.clone(),
+                why: why.clone(),
+            });
+        }
+    };
+    Verdict::Deny(Reason::Unannounced(Box::new(Unannounced {
+        set: facts.set.clone(),
+        by,
+        serving,
+        takes_claims,
+        owner,
+        ignored: facts.ignored.clone(),
+    })))
 }
 
 fn scale_in(facts: &Facts) -> Verdict {
@@ -146,18 +209,35 @@ mod tests {
     use super::*;
     use crate::quorum::stateful_set::Ordinals;
 
+    /// Five members of an owner that lives, all of them serving.
     fn facts() -> Facts {
         Facts {
+            set: ClusterRef::new("db", "etcd"),
             scope: Scope::Enrolled,
             teardown: None,
             collected: false,
             overridden: false,
             intent: None,
             ignored: None,
-            owner: Owner::Lives {
-                owner: "Etcd main".to_owned(),
-            },
+            owner: owned(false),
+            teardown_policy: TeardownPolicy::Announce,
+            takes_claims: false,
             listed: Listed::Members(vec!["etcd-3".into(), "etcd-4".into()]),
+            serving: Some(Serving::Members(vec!["etcd-0".into(), "etcd-1".into()])),
+        }
+    }
+
+    fn owned(asks_for_none: bool) -> Owner {
+        Owner::Lives {
+            owner: "Etcd main".to_owned(),
+            asks_for_none,
+        }
+    }
+
+    fn unread() -> Owner {
+        Owner::Unread {
+            owner: "Widget main".to_owned(),
+            why: "forbidden".to_owned(),
         }
     }
 
@@ -172,80 +252,170 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_delete_while_its_owner_lives_is_denied_with_three_ways_out() {
-        let Verdict::Deny(reason) = decide(&Change::Delete, &facts()) else {
-            panic!("not denied")
+    /// The two changes that take every member, each with its announcement.
+    fn teardowns() -> [(Change, Intent); 2] {
+        [
+            (Change::Delete, Intent::Delete),
+            (resize(3, 0), Intent::Hibernate),
+        ]
+    }
+
+    #[track_caller]
+    fn says(verdict: &Verdict, parts: &[&str]) {
+        let (Verdict::Deny(reason) | Verdict::Wait(reason)) = verdict else {
+            panic!("it passes: {verdict:?}")
         };
         let said = reason.to_string();
-        for part in [
-            "Etcd main",
-            "--cascade=orphan",
-            "quorumgate.io/intent=delete",
-        ] {
-            assert!(said.contains(part), "{said}");
+        for part in parts {
+            assert!(said.contains(part), "nothing of {part}: {said}");
         }
     }
 
     #[test]
-    fn a_delete_is_recorded_when_announced_or_when_no_owner_would_miss_it() {
-        let announced = Facts {
-            intent: Some(Intent::Delete),
-            ..facts()
-        };
-        assert_eq!(decide(&Change::Delete, &announced), granted(Basis::Intent));
-        {
-            let facts = Facts {
-                owner: Owner::None,
+    fn a_teardown_of_serving_members_is_denied_with_the_exact_command() {
+        for owner in [Owner::None, owned(false)] {
+            let facts = Facts { owner, ..facts() };
+            let delete = decide(&Change::Delete, &facts);
+            assert!(matches!(delete, Verdict::Deny(_)), "{delete:?}");
+            says(
+                &delete,
+                &[
+                    "etcd-0, etcd-1 serve",
+                    "kubectl -n db annotate statefulset etcd quorumgate.io/intent=delete",
+                    "kubectl -n db delete statefulset etcd --cascade=orphan",
+                    "spec.policy.teardown",
+                ],
+            );
+            let hibernation = decide(&resize(3, 0), &facts);
+            assert!(matches!(hibernation, Verdict::Deny(_)), "{hibernation:?}");
+            says(
+                &hibernation,
+                &["kubectl -n db annotate statefulset etcd quorumgate.io/intent=hibernate"],
+            );
+        }
+        says(&decide(&Change::Delete, &facts()), &["Etcd main"]);
+    }
+
+    #[test]
+    fn a_teardown_passes_when_exactly_it_was_announced() {
+        for (change, intent) in teardowns() {
+            let announced = |intent| Facts {
+                intent: Some(intent),
                 ..facts()
             };
-            assert_eq!(decide(&Change::Delete, &facts), granted(Basis::NoOwner));
+            assert_eq!(decide(&change, &announced(intent)), granted(Basis::Intent));
+            for other in [Intent::ScaleIn, Intent::Bootstrap] {
+                let verdict = decide(&change, &announced(other));
+                assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
+            }
         }
-        let otherwise = Facts {
-            intent: Some(Intent::ScaleIn),
+        let hibernates = Facts {
+            intent: Some(Intent::Hibernate),
             ..facts()
         };
-        assert!(matches!(
-            decide(&Change::Delete, &otherwise),
-            Verdict::Deny(_)
-        ));
+        let verdict = decide(&Change::Delete, &hibernates);
+        assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_teardown_passes_where_nobody_serves_or_the_budget_allows_it() {
+        for (change, _) in teardowns() {
+            let dead = Facts {
+                serving: Some(Serving::Nobody),
+                ..facts()
+            };
+            assert_eq!(decide(&change, &dead), granted(Basis::NobodyServes));
+            let allowed = Facts {
+                teardown_policy: TeardownPolicy::Allow,
+                serving: None,
+                ..facts()
+            };
+            assert_eq!(decide(&change, &allowed), granted(Basis::TeardownAllowed));
+            let unknown = Facts {
+                serving: Some(Serving::Unknown {
+                    because: vec!["etcd-0: timed out".to_owned()],
+                }),
+                ..facts()
+            };
+            let verdict = decide(&change, &unknown);
+            assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
+            says(&verdict, &["etcd-0: timed out", "quorumgate.io/intent"]);
+        }
+    }
+
+    #[test]
+    fn a_delete_that_takes_the_claims_is_announced_also_where_nobody_serves() {
+        let lost = Facts {
+            serving: Some(Serving::Nobody),
+            takes_claims: true,
+            ..facts()
+        };
+        let verdict = decide(&Change::Delete, &lost);
+        assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
+        says(&verdict, &["whenDeleted", "intent=delete"]);
+        assert_eq!(decide(&resize(3, 0), &lost), granted(Basis::NobodyServes));
+    }
+
+    #[test]
+    fn the_members_are_looked_at_only_where_nothing_else_answers() {
+        for (change, intent) in teardowns() {
+            let unlooked = Facts {
+                serving: None,
+                ..facts()
+            };
+            let verdict = decide(&change, &unlooked);
+            let waits = matches!(verdict, Verdict::Wait(Reason::MembersUnknown { .. }));
+            assert!(waits, "{verdict:?}");
+            let announced = Facts {
+                intent: Some(intent),
+                ..unlooked
+            };
+            assert_eq!(decide(&change, &announced), granted(Basis::Intent));
+        }
+    }
+
+    #[test]
+    fn an_owner_that_asks_for_no_members_hibernates_them_and_deletes_nothing() {
+        let asks = Facts {
+            owner: owned(true),
+            serving: None,
+            ..facts()
+        };
+        assert_eq!(decide(&resize(3, 0), &asks), granted(Basis::OwnerAsks));
+        let asks = Facts {
+            owner: owned(true),
+            ..facts()
+        };
+        let verdict = decide(&Change::Delete, &asks);
+        assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
     }
 
     #[test]
     fn an_owner_that_cannot_be_read_makes_a_delete_wait() {
-        let facts = Facts {
-            owner: Owner::Unread {
-                owner: "Widget main".to_owned(),
-                why: "forbidden".to_owned(),
-            },
-            ..facts()
-        };
-        let Verdict::Wait(reason) = decide(&Change::Delete, &facts) else {
-            panic!("it does not wait")
-        };
-        let said = reason.to_string();
-        for part in [
-            "Widget main",
-            "forbidden",
-            "quorumgate.io/intent=delete",
-            "quorumgate.io/aggregate-to-owners=true",
-        ] {
-            assert!(said.contains(part), "{said}");
+        for (change, intent) in teardowns() {
+            let facts = Facts {
+                owner: unread(),
+                ..facts()
+            };
+            let verdict = decide(&change, &facts);
+            assert!(matches!(verdict, Verdict::Wait(_)), "{verdict:?}");
+            let slug: &str = intent.into();
+            let intent = format!("quorumgate.io/intent={slug}");
+            says(
+                &verdict,
+                &[
+                    "Widget main",
+                    "forbidden",
+                    &intent,
+                    "quorumgate.io/aggregate-to-owners=true",
+                ],
+            );
         }
     }
 
     #[test]
     fn what_the_garbage_collector_deletes_goes_whatever_is_known_of_its_owner() {
-        for owner in [
-            Owner::None,
-            Owner::Lives {
-                owner: "Widget main".to_owned(),
-            },
-            Owner::Unread {
-                owner: "Widget main".to_owned(),
-                why: "forbidden".to_owned(),
-            },
-        ] {
+        for owner in [Owner::None, owned(false), unread()] {
             let collected = |scope| Facts {
                 collected: true,
                 owner: owner.clone(),
@@ -303,34 +473,23 @@ mod tests {
     }
 
     #[test]
-    fn no_replicas_is_hibernation_and_passes() {
-        assert_eq!(
-            decide(&resize(3, 0), &facts()),
-            waived(Waiver::Teardown(Teardown::Hibernation))
-        );
-    }
-
-    #[test]
     fn rules_3_and_6_come_first() {
         for teardown in [Teardown::Namespace, Teardown::Owner] {
             let facts = Facts {
                 teardown: Some(teardown),
                 ..facts()
             };
-            assert_eq!(
-                decide(&Change::Delete, &facts),
-                waived(Waiver::Teardown(teardown))
-            );
+            for (change, _) in teardowns() {
+                assert_eq!(decide(&change, &facts), waived(Waiver::Teardown(teardown)));
+            }
         }
         let overridden = Facts {
             overridden: true,
             ..facts()
         };
-        assert_eq!(decide(&resize(5, 3), &overridden), granted(Basis::Override));
-        assert_eq!(
-            decide(&Change::Delete, &overridden),
-            granted(Basis::Override)
-        );
+        for change in [resize(5, 3), resize(5, 0), Change::Delete] {
+            assert_eq!(decide(&change, &overridden), granted(Basis::Override));
+        }
     }
 
     #[test]

@@ -92,7 +92,8 @@ fn waived(waiver: Waiver) -> String {
         | Waiver::WrongIncarnation
         | Waiver::RestartsNothing
         | Waiver::Orphans
-        | Waiver::NothingLeaves => slug.into(),
+        | Waiver::NothingLeaves
+        | Waiver::StaysProtected => slug.into(),
     }
 }
 
@@ -115,7 +116,9 @@ fn based(basis: Basis) -> String {
         | Basis::SingleMember
         | Basis::TwoMembers
         | Basis::Intent
-        | Basis::NoOwner
+        | Basis::OwnerAsks
+        | Basis::TeardownAllowed
+        | Basis::NobodyServes
         | Basis::OwnerGone
         | Basis::MembersRemoved => slug.into(),
     }

@@ -127,7 +127,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         shown_by: &[
             "pods_of_a_stateful_set_that_is_not_enrolled_pass",
-            "a_stateful_set_without_owner_takes_its_pods_along",
+            "an_owner_takes_the_claims_along_by_the_retention_policy_even_without_a_quorum",
             "a_scale_in_waits_until_the_members_are_removed_from_etcd",
             "a_bad_template_holds_at_one_member_and_a_rollback_goes_on",
             "two budgets guard one etcd cluster",

@@ -192,7 +192,7 @@ pub(super) const ROWS: &[Row] = &[
         shown_by: &[
             "n16_who_asks_is_told_by_name_and_group",
             "without_the_gate_whatever_is_none_of_its_business_goes_on",
-            "a_stateful_set_without_owner_takes_its_pods_along",
+            "an_owner_takes_the_claims_along_by_the_retention_policy_even_without_a_quorum",
             "while_a_member_runs_on_without_its_node_object_no_other_is_taken",
             "the Node object is gone, its etcd still serves: nothing more is taken",
         ],

@@ -900,9 +900,10 @@ fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created(
     assert_eq!(world.said(), "delete-claim");
     let deletion = ClaimDeletion {
         claim: "data-etcd-2".into(),
-        member: Some(TARGET.into()),
+        members: vec![TARGET.into()],
         terminating: false,
         other_uid: false,
+        collected: false,
         actor: Actor::Gate,
     };
     let verdict = decide_claim(&world.snapshot(), &world.grants, &deletion);
