@@ -29,7 +29,7 @@ pub(super) fn is_understood(status: &QuorumDisruptionBudgetStatus) -> Result<(),
     let version = status.ledger.schema_version.unwrap_or(FIRST_SCHEMA);
     if version > SCHEMA {
         return Err(format!(
-            "its ledger is of schema version {version}, this release knows {SCHEMA}: a newer release of the gate wrote it, and this one writes nothing to it; install the newer one again, or delete the budget where that one is not to come back (it is made again, and not trusted for a settle time)"
+            "its ledger is of schema version {version}, this release knows {SCHEMA}: a newer release of the gate wrote it, and this one writes nothing to it; install the newer one again"
         ));
     }
     let unknown = status.unknown.keys().map(|field| format!("status.{field}"));

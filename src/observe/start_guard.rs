@@ -9,7 +9,7 @@ use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
 use crate::api::names::IDENTITY;
 use crate::api::{Membership, QuorumDisruptionBudget};
 use crate::ledger::Page;
-use crate::plan::replacement::{Guard, MembershipBy, Start, guard};
+use crate::plan::replacement::{Guard, MembershipBy, Start, guard, may_start};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::stateful_set::Intent;
 use crate::quorum::{ClusterRef, Difference, PodName, Volume, VolumeFinding, volume_finding};
@@ -86,35 +86,37 @@ impl Observer {
             Err(_) => found(&page, pod, None),
         };
         Ok(Some(StartGuard {
-            guard: self.guard(&page, set.as_ref(), pod, &volume, None),
+            guard: guard(&self.start(&page, set.as_ref(), pod, &volume)),
             etcd_container: page.etcd_container().map(str::to_owned),
         }))
     }
 
-    /// Decides whether a pod that waits still has to.
-    pub fn still_held(
+    /// Whether a pod that waits may start. `some_serve`: whether any member of the cluster serves,
+    /// or may serve.
+    pub fn may_start(
         &self,
         page: &Page,
         world: &World,
         pod: &PodName,
-        claim: Option<&MemberClaim>,
-        list: Option<&[ListedMember]>,
-    ) -> Guard {
+        (claim, list): (Option<&MemberClaim>, Option<&[ListedMember]>),
+        some_serve: bool,
+    ) -> bool {
         let volume = found(page, pod, claim.and_then(|claim| claim.volume.as_ref()));
-        self.guard(page, world.stateful_set(), pod, &volume, list)
+        let start = self.start(page, world.stateful_set(), pod, &volume);
+        may_start(&Start { list, ..start }, some_serve)
     }
 
-    fn guard(
+    /// The facts about the start of a pod, without a member list.
+    fn start<'a>(
         &self,
-        page: &Page,
+        page: &'a Page,
         set: Option<&StatefulSet>,
-        pod: &PodName,
-        volume: &VolumeFinding,
-        list: Option<&[ListedMember]>,
-    ) -> Guard {
+        pod: &'a PodName,
+        volume: &'a VolumeFinding,
+    ) -> Start<'a> {
         let budget = page.budget();
         let records = page.volume_records();
-        guard(&Start {
+        Start {
             set: &page.cluster.name,
             pod,
             membership: membership(budget, set),
@@ -123,13 +125,13 @@ impl Observer {
             bootstrap: self.bootstraps(budget, set),
             recorded_id: records.get(pod).map(|record| record.id),
             volume,
-            list,
-        })
+            list: None,
+        }
     }
 
     /// Whether a person announced that the members start a new cluster, on the budget or on the
     /// StatefulSet.
-    fn bootstraps(&self, budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
+    pub fn bootstraps(&self, budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
         let now = self.clock().now();
         let says =
             |metadata| Intents::of_stored(metadata).announced(now) == Some(Intent::Bootstrap);

@@ -180,11 +180,12 @@ impl Driver {
         let released = if matches!(next, Next::Act(_)) {
             None
         } else {
-            self.release_any(&look, &gathered).await
+            self.release_any(&look, &gathered).await?
         };
         if let Some(pause) = released {
             return Ok(pause);
         }
+        tell::announce_held(&run, &look, &gathered);
         tell::show(&run, &look, &gathered, &next).await?;
         match next {
             Next::Wait { .. } if gathered.facts.record.is_some() => Ok(WAITING),

@@ -6,12 +6,15 @@ use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme,
 use crate::ledger::write_tolerance;
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
-    Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot, Tolerance, Trust,
-    Why,
+    ClusterRef, Condition, EvidenceMode, Grants, Member, Membership, PodName, Role, Snapshot,
+    Tolerance, Trust, Why,
 };
 
 use super::condition::{find, put};
 use super::in_force::OutOfForce;
+
+/// The reason of a condition that shows a label that is missing.
+const NOT_LABELLED: &str = "NotLabelled";
 
 /// The facts for a report.
 pub(super) struct ReportFacts<'a> {
@@ -29,6 +32,9 @@ pub(super) struct ReportFacts<'a> {
     pub(super) told: &'a str,
     /// Advice, where no member could be asked by any way.
     pub(super) advice: Option<&'a str>,
+    /// Whether the StatefulSet has the label that enrols it, where the gate made the budget because
+    /// of that. `None` where the label does not matter.
+    pub(super) labelled: Option<bool>,
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
 }
@@ -67,6 +73,12 @@ impl ReportFacts<'_> {
             self.all_members_updated(),
             self.alarms_clear(),
         ] {
+            self.set(&mut status.conditions, kind, is, reason, message);
+        }
+        let was_shown = find(&status.conditions, condition::ENROLLED).is_some();
+        if let Some((kind, is, reason, message)) = self.enrolled()
+            && (was_shown || reason == NOT_LABELLED)
+        {
             self.set(&mut status.conditions, kind, is, reason, message);
         }
         let (kind, is, reason, message) = self.ready(&status.conditions);
@@ -148,6 +160,22 @@ impl ReportFacts<'_> {
             "NoAlarm",
             "no alarm stands against a member".into(),
         )
+    }
+
+    /// Whether the StatefulSet has the label that enrols it. `None` if that does not matter.
+    fn enrolled(&self) -> Option<Verdict> {
+        let ClusterRef { namespace, name } = &self.snapshot.cluster;
+        Some(if self.labelled? {
+            let text = "the StatefulSet has the label that enrols it".to_owned();
+            (condition::ENROLLED, Is::True, "Labelled", text)
+        } else {
+            let text = format!(
+                "the StatefulSet has no label quorumgate.io/enroll, so nothing guards its members \
+                 once this budget is deleted; add the label: kubectl -n {namespace} label \
+                 statefulset {name} quorumgate.io/enroll=true"
+            );
+            (condition::ENROLLED, Is::False, NOT_LABELLED, text)
+        })
     }
 
     fn updated(&self) -> Option<i32> {

@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{Resource as _, ResourceExt as _};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use super::enrol::made_here;
 use super::look::{Look, Problem, ReadPermit, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
@@ -26,7 +28,7 @@ use super::{Run, companion, defragmentation, redrive, replacement, strategy, vol
 use crate::api::{MemberRole, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus, condition};
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
-use crate::observe::words_of_way;
+use crate::observe::{is_enrolled, opts_out, words_of_way};
 use crate::quorum::{ClusterRef, PodName, Role, Snapshot, Trust, progress_of_claims};
 use crate::telemetry::events::{Notice, Severity};
 use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
@@ -80,6 +82,13 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
             () = tokio::time::sleep(next) => {}
         }
     }
+}
+
+/// Whether the StatefulSet has the label that enrols it. `None` where the label does not matter:
+/// the StatefulSet is gone or opts out, or somebody else wrote the budget.
+fn labelled(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> Option<bool> {
+    let set = set.filter(|set| made_here(budget) && !opts_out(set))?;
+    Some(is_enrolled(set))
 }
 
 /// The permissions to replace members.
@@ -294,6 +303,7 @@ impl Eyes {
             way: look.world.way(),
             told: &words_of_way(look.world.way(), &page.budget().spec.members),
             advice: self.ways.advice(),
+            labelled: labelled(page.budget(), look.world.stateful_set()),
             generation: page.budget().metadata.generation,
             now: &Time(self.run.clock.now()),
         }

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 
 use crate::asking::refusal;
 use crate::rollouts::kills::driver;
+use crate::teardown::{announce, no_pods, recreate};
 use crate::world::{SOON, World};
 
 /// The time limit for a replacement: etcd takes no new member for some seconds after a removal.
@@ -172,6 +173,116 @@ pub(crate) async fn two_lost(version: EtcdVersion, name: &str) -> Result<()> {
         .map(|v| u64::from_str_radix(&v.member_id, 16));
     let recorded: BTreeSet<u64> = recorded.collect::<Result<_, _>>()?;
     ensure!(recorded == ids, "the records changed: {recorded:?}");
+    world.close().await
+}
+
+/// The end of the record of what a held pod lost is no reason to start the pod.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_held_pod_outlives_warn_its_budget_and_another_membership() -> Result<()> {
+    let world = protected("held", EtcdVersion::default(), "Manual").await?;
+    let last = restart_all_and_lose_two(&world, &world.etcd).await?;
+    are_held(&world).await?;
+    drop(last);
+    eventually(SOON, "an Event on the pod says why", || async {
+        let described = world.kubectl(&["describe", "pod", "etcd-0"]).await?;
+        let described = described.success()?;
+        ensure!(described.contains("KeptFromStarting"), "{described}");
+        Ok(())
+    })
+    .await?;
+    change_budget(&world, json!({"spec": {"enforcement": "Warn"}})).await?;
+    are_held(&world).await?;
+    let by_others =
+        json!({"spec": {"enforcement": "Enforce", "dataProtection": {"membership": "Pod"}}});
+    change_budget(&world, by_others).await?;
+    are_held(&world).await?;
+    let uid = world.budget().await?.metadata.uid;
+    world
+        .budgets()
+        .delete("etcd", &DeleteParams::default())
+        .await?;
+    eventually(SOON, "there is another budget", || async {
+        let other = world.budget().await?;
+        ensure!(other.metadata.uid != uid, "it is the old one");
+        anyhow::Ok(())
+    })
+    .await?;
+    are_held(&world).await?;
+    world.trusted().await?;
+    are_held(&world).await?;
+    world.delete_namespace().await?;
+    world.close().await
+}
+
+/// Checks that the leader has looked at the budget as it is, and that the first two pods wait.
+async fn are_held(world: &World) -> Result<()> {
+    eventually(SOON, "the leader looked at the budget as it is", || async {
+        let budget = world.budget().await?;
+        let looked = budget.status.and_then(|status| status.observed_generation);
+        ensure!(looked == budget.metadata.generation, "{looked:?}");
+        anyhow::Ok(())
+    })
+    .await?;
+    world
+        .reported("DataProtected", |c| {
+            let is_said = c.message.contains("etcd-0") && c.message.contains("etcd-1");
+            c.status == "False" && is_said
+        })
+        .await?;
+    for pod in ["etcd-0", "etcd-1"] {
+        let gates = gates(world, pod).await?;
+        ensure!(gates == ["quorumgate.io/identity"], "{pod}: {gates:?}");
+        let here = world.pods().get(pod).await?;
+        let node = here.spec.and_then(|spec| spec.node_name);
+        ensure!(node.is_none(), "{pod} was started on {node:?}");
+    }
+    Ok(())
+}
+
+/// The StatefulSet and its claims are deleted on purpose, and applied again at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wiped_cluster_begins_anew_when_a_person_says_so() -> Result<()> {
+    let world = protected("wiped", EtcdVersion::default(), "Manual").await?;
+    // The gate deletes a budget of its own soon after the last pod.
+    let kept = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "somebody"}}});
+    change_budget(&world, kept).await?;
+    let set = world.etcd.stateful_set().await?;
+    announce(&world, "delete").await?;
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    sets.delete("etcd", &DeleteParams::background()).await?;
+    no_pods(&world).await?;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    claims
+        .delete_collection(&DeleteParams::default(), &ListParams::default())
+        .await?;
+    eventually(SOON, "no claim is left", || async {
+        let left = claims.list(&ListParams::default()).await?.items.len();
+        ensure!(left == 0, "{left} are left");
+        anyhow::Ok(())
+    })
+    .await?;
+    recreate(&world, set).await?;
+    for pod in ["etcd-0", "etcd-1", "etcd-2"] {
+        eventually(SOON, format!("{pod} waits"), || async {
+            let gates = gates(&world, pod).await?;
+            ensure!(gates == ["quorumgate.io/identity"], "{gates:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    let anew = json!({"metadata": {"annotations": {"quorumgate.io/intent": "bootstrap"}}});
+    change_budget(&world, anew).await?;
+    world.whole().await?;
+    eventually(SOON, "the new cluster is on record", || async {
+        let status = world.budget().await?.status.unwrap_or_default();
+        ensure!(status.cluster_id.is_some(), "no id is on record");
+        ensure!(status.expected_members == Some(3), "{status:?}");
+        ensure!(status.volumes.len() == 3, "{:?}", status.volumes);
+        anyhow::Ok(())
+    })
+    .await?;
+    let written = write_some(&world.etcd).await?;
+    written.assert_nothing_lost(&world.etcd).await?;
     world.close().await
 }
 

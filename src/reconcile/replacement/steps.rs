@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodSpec};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::json;
@@ -18,8 +19,10 @@ use crate::causes::causes;
 use crate::etcd::{AdminError, Endpoint};
 use crate::judge::{Asker, Refused, ReplacementQuestion, SeenVersions};
 use crate::ledger::StatusUpdate;
+use crate::observe::{EtcdContainer, joining};
 use crate::plan::replacement::{Proof, Record, disarm};
 use crate::quorum::evidence::{Alarm, AlarmKind, Unanswered};
+use crate::quorum::stateful_set::Serving;
 use crate::quorum::{Actor, LeaderMove, MemberId, PodName, PodUid, Replacement, VolumeRecord};
 use crate::reconcile::look::{Look, Problem};
 use crate::telemetry::events::{Notice, Severity};
@@ -222,25 +225,52 @@ impl Driver {
         done(patched.map(drop))
     }
 
-    /// Lets the first pod start that waits and need not wait any more.
-    pub(super) async fn release_any(&self, look: &Look, gathered: &Gathered) -> Option<Duration> {
+    /// Starts the first pod that waits and need not wait any more. Where a new cluster begins, the
+    /// old one is forgotten first, and a pod that was made to join it is created anew.
+    pub(super) async fn release_any(
+        &self,
+        look: &Look,
+        gathered: &Gathered,
+    ) -> Result<Option<Duration>, Problem> {
         let observer = &self.run.observer;
         let list = gathered.facts.list.as_deref();
-        let (pod, uid) = gathered.held.iter().find(|(pod, _)| {
-            let claim = gathered.claims.get(pod);
-            let guard = observer.still_held(&look.page, &look.world, pod, claim, list);
-            guard.hold.is_none()
-        })?;
-        match self.release(look, pod, uid).await {
+        let some_serve = Serving::of(&look.snapshot) != Serving::Nobody;
+        let begun = look.page.status().map(|status| &status.begins_anew);
+        let of_new = |uid: &PodUid| {
+            let mut begun = begun.into_iter().flatten();
+            begun.any(|known| known == uid.as_str())
+        };
+        let may_start = |(pod, uid): &&(PodName, PodUid)| {
+            let seen = (gathered.claims.get(pod), list);
+            let on_its_own = observer.may_start(&look.page, &look.world, pod, seen, some_serve);
+            on_its_own || of_new(uid)
+        };
+        let Some((pod, uid)) = gathered.held.iter().find(may_start) else {
+            return Ok(None);
+        };
+        let set = look.world.stateful_set();
+        if !some_serve && !of_new(uid) && observer.bootstraps(look.page.budget(), set) {
+            let held = gathered.held.iter().map(|(_, uid)| uid.clone());
+            self.run.ledger().begin_anew(&look.page, held).await?;
+            info!(cluster = %self.cluster, "record of the old cluster removed: a new one begins");
+            return Ok(Some(STEP));
+        }
+        let recreated = of_new(uid) && look.world.pod(pod).is_some_and(|pod| is_to_join(pod, set));
+        let done = if recreated {
+            self.delete_pod(look, pod, uid).await
+        } else {
+            self.release(look, pod, uid).await
+        };
+        Ok(Some(match done {
             Ok(()) => {
-                info!(cluster = %self.cluster, %pod, "it may start");
-                Some(STEP)
+                info!(cluster = %self.cluster, %pod, recreated, "scheduling gate removed");
+                STEP
             }
             Err(because) => {
-                warn!(cluster = %self.cluster, %pod, because, "it is still kept from starting");
-                Some(WAITING)
+                warn!(cluster = %self.cluster, %pod, because, "cannot remove the scheduling gate");
+                WAITING
             }
-        }
+        }))
     }
 
     /// Disarms a CORRUPT alarm for which the member that was removed is the reason. etcd refuses
@@ -343,6 +373,17 @@ impl Driver {
             note,
         });
     }
+}
+
+/// Whether the gate made the pod join a cluster: its etcd is given another state than in the
+/// template of its StatefulSet.
+fn is_to_join(pod: &Pod, set: Option<&StatefulSet>) -> bool {
+    let joins = |spec: Option<&PodSpec>| {
+        let container = EtcdContainer::of(spec?, None).certain()?;
+        Some(matches!(joining(container), Ok(None)))
+    };
+    let template = set.and_then(|set| set.spec.as_ref()?.template.spec.as_ref());
+    joins(pod.spec.as_ref()) == Some(true) && joins(template) != Some(true)
 }
 
 /// The record of the volume on which the member in this pod runs.

@@ -1,17 +1,49 @@
 //! The report on replacements and on pods that are kept from starting: the condition
 //! `DataProtected`.
 
+use std::collections::BTreeMap;
+
+use kube::Resource as _;
 use tracing::info;
 
 use super::gather::Gathered;
-use crate::api::names::REPLACE;
+use crate::api::names::{IDENTITY, REPLACE};
 use crate::api::{QuorumDisruptionBudgetStatus, condition};
 use crate::ledger::LedgerError;
-use crate::plan::replacement::{Mode, Next, Refusal, Step};
-use crate::quorum::{PodName, VolumeFinding};
+use crate::plan::replacement::{ClaimFacts, Mode, Next, Refusal, Step};
+use crate::quorum::{ClaimState, PodName, VolumeFinding};
 use crate::reconcile::Run;
 use crate::reconcile::condition::{self as conditions, Said};
 use crate::reconcile::look::Look;
+use crate::telemetry::events::{Notice, Severity};
+
+/// Records an Event on each pod that waits for the gate's scheduling gate. A repeated Event is
+/// written once a minute at most.
+pub(super) fn announce_held(run: &Run, look: &Look, gathered: &Gathered) {
+    for (pod, _) in &gathered.held {
+        let Some(object) = look.world.pod(pod) else {
+            continue;
+        };
+        let volume = gathered.facts.claims.get(pod).map(|claim| &claim.volume);
+        let why = match volume {
+            Some(VolumeFinding::Wrong { difference, .. }) => format!("it has {difference}"),
+            Some(VolumeFinding::Unknown | VolumeFinding::AsRecorded) | None => {
+                "the data of its member is not known to be on its volume".to_owned()
+            }
+        };
+        run.events.notify(Notice {
+            regarding: object.object_ref(&()),
+            severity: Severity::Warning,
+            reason: "KeptFromStarting".to_owned(),
+            action: "Hold",
+            note: format!(
+                "the scheduling gate {IDENTITY} holds {pod}, because {why}. {pod} starts when its \
+                 member is replaced ({REPLACE} on the budget), when it has its volume again, or \
+                 with all others as a new cluster (quorumgate.io/intent: bootstrap)"
+            ),
+        });
+    }
+}
 
 /// Writes the condition if its status, its reason or its words changed. A cluster in which no
 /// member was ever to be replaced has no such condition.
@@ -112,6 +144,9 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> Said {
             if !held.is_empty() {
                 return ("False", "KeptFromStarting", more.trim().to_owned());
             }
+            if let Some(text) = terminating(&facts.claims) {
+                return ("False", "ClaimTerminating", text);
+            }
             if let Some(why) = &gathered.cannot_join {
                 let text = format!(
                     "a member without data cannot be kept from starting a cluster of its own, because initial-cluster-state cannot be set: {why}"
@@ -126,6 +161,29 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> Said {
             )
         }
     }
+}
+
+/// The words about claims that terminate under their members. `None` if none does.
+fn terminating(claims: &BTreeMap<PodName, ClaimFacts>) -> Option<String> {
+    let terminates = |claim: &ClaimFacts| {
+        matches!(
+            claim.state,
+            ClaimState::Here {
+                terminating: true,
+                ..
+            }
+        )
+    };
+    let pods = claims.iter().filter(|(_, claim)| terminates(claim));
+    let pods: Vec<&str> = pods.map(|(pod, _)| pod.as_str()).collect();
+    (!pods.is_empty()).then(|| {
+        format!(
+            "the claims of {} are being deleted, and the data of each goes with its pod. Leave the \
+             finalizer kubernetes.io/pvc-protection. Replace one member after another: annotate \
+             the budget with {REPLACE} and the member's id.",
+            pods.join(", ")
+        )
+    })
 }
 
 /// The reason of the condition while a member that is to be replaced waits.

@@ -82,6 +82,7 @@ struct Seen {
     way: Way,
     advice: Option<String>,
     round: Round,
+    labelled: Option<bool>,
 }
 
 impl Seen {
@@ -94,6 +95,7 @@ impl Seen {
             way: way(Scheme::Https, true, "volume etcd-ca: Secret ca"),
             advice: None,
             round: Round::default(),
+            labelled: Some(true),
         }
     }
 
@@ -113,6 +115,7 @@ impl Seen {
             way: &self.way,
             told: &self.way.source,
             advice: self.advice.as_deref(),
+            labelled: self.labelled,
             generation: Some(3),
             now: &Time(jiff::Timestamp::from_second(second).unwrap()),
         }
@@ -136,6 +139,24 @@ fn pair(status: &str, reason: &str) -> (String, String) {
 
 fn serving(count: usize) -> Vec<Condition> {
     vec![Condition::Serving; count]
+}
+
+#[test]
+fn a_label_that_was_lost_is_said_and_so_is_its_return() {
+    let mut seen = Seen::of(serving(3));
+    let kind = condition::ENROLLED;
+    assert!(find(&seen.shown().conditions, kind).is_none());
+    seen.labelled = Some(false);
+    let lost = seen.shown();
+    assert_eq!(is(&lost, kind), pair("False", "NotLabelled"));
+    let said = &find(&lost.conditions, kind).unwrap().message;
+    assert!(
+        said.contains("kubectl -n a label statefulset etcd quorumgate.io/enroll=true"),
+        "{said}"
+    );
+    seen.labelled = Some(true);
+    let back = seen.shown_over(&lost, 2);
+    assert_eq!(is(&back, kind), pair("True", "Labelled"));
 }
 
 #[test]

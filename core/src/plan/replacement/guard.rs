@@ -30,13 +30,12 @@ pub struct Start<'a> {
     pub list: Option<&'a [ListedMember]>,
 }
 
-/// The decision about a pod's start.
+/// The decision about the start of a pod that is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guard {
     /// Whether `initial-cluster-state` is set to `existing`.
     pub existing: bool,
-    /// The reason for a scheduling gate. `None` means that the pod gets none, or loses the one it
-    /// has.
+    /// The reason for a scheduling gate. `None` means that the pod gets none.
     pub hold: Option<Hold>,
 }
 
@@ -50,7 +49,10 @@ pub struct Hold {
     pub difference: Difference,
 }
 
-/// Decides how a pod starts.
+/// Decides how a pod starts that is created.
+///
+/// In a cluster that is to begin anew, a pod without its member's volume waits too: whether any
+/// member still serves is for the leader to find out ([`may_start`]).
 ///
 /// ```
 /// use quorumgate_core::plan::replacement::{MembershipBy, Start, guard};
@@ -75,7 +77,7 @@ pub struct Hold {
 /// assert!(guard(&as_recorded).existing && guard(&as_recorded).hold.is_none());
 /// ```
 pub fn guard(start: &Start<'_>) -> Guard {
-    if start.membership != MembershipBy::Gate || !start.is_formed || start.bootstrap {
+    if start.membership != MembershipBy::Gate || !start.is_formed {
         return Guard {
             existing: false,
             hold: None,
@@ -88,27 +90,53 @@ pub fn guard(start: &Start<'_>) -> Guard {
         }),
     };
     Guard {
-        existing: true,
+        existing: !start.bootstrap,
         hold,
     }
 }
 
-/// Whether etcd expects a new member in this pod: the old id is not listed, and an entry that has
-/// never started leads to the pod.
+/// Whether a pod that waits may start. Only positive grounds count: the pod has the volume that is
+/// on record for its member, etcd expects a new member in it, or the cluster begins anew and no
+/// member serves. That nothing is on record, or that refusals are only reported, is no such ground.
+///
+/// ```
+/// use quorumgate_core::plan::replacement::{MembershipBy, Start, may_start};
+/// use quorumgate_core::quorum::VolumeFinding;
+///
+/// // Its budget was deleted, so nothing is on record.
+/// let held = Start {
+///     set: "etcd",
+///     pod: &"etcd-2".into(),
+///     membership: MembershipBy::Gate,
+///     is_formed: false,
+///     bootstrap: false,
+///     recorded_id: None,
+///     volume: &VolumeFinding::Unknown,
+///     list: None,
+/// };
+/// assert!(!may_start(&held, true) && !may_start(&held, false));
+/// let anew = Start { bootstrap: true, ..held };
+/// assert!(may_start(&anew, false) && !may_start(&anew, true));
+/// ```
+pub fn may_start(start: &Start<'_>, some_serve: bool) -> bool {
+    let has_its_data = *start.volume == VolumeFinding::AsRecorded;
+    has_its_data || may_join(start) || (start.bootstrap && !some_serve)
+}
+
+/// Whether etcd expects a new member in this pod: an entry that has never started leads to the pod,
+/// and none that has started, and the old id is not listed.
 fn may_join(start: &Start<'_>) -> bool {
     let Some(list) = start.list else {
         return false;
     };
-    let removed = list
-        .iter()
-        .all(|listed| Some(listed.id) != start.recorded_id);
-    removed && list.iter().any(|listed| is_unstarted(listed, start))
-}
-
-fn is_unstarted(listed: &ListedMember, start: &Start<'_>) -> bool {
-    let mut urls = listed.peer_urls.iter();
-    let leads_here = urls.any(|url| PodName::of_url(start.set, url).as_ref() == Some(start.pod));
-    listed.name.is_empty() && leads_here
+    let is_old = |listed: &&ListedMember| Some(listed.id) == start.recorded_id;
+    let is_here = |listed: &&ListedMember| {
+        let mut urls = listed.peer_urls.iter();
+        urls.any(|url| PodName::of_url(start.set, url).as_ref() == Some(start.pod))
+    };
+    let mut here = list.iter().filter(is_here).peekable();
+    let expected = here.peek().is_some() && here.all(|listed| listed.name.is_empty());
+    expected && !list.iter().any(|listed| is_old(&listed))
 }
 
 #[cfg(test)]
@@ -152,11 +180,50 @@ mod tests {
     #[test]
     fn a_pod_of_a_formed_cluster_joins_it_and_a_new_cluster_starts_as_its_owner_wants() {
         assert_eq!(decide(None, |s| s.is_formed = false), (false, false));
-        assert_eq!(decide(None, |s| s.bootstrap = true), (false, false));
+        assert_eq!(decide(None, |s| s.bootstrap = true), (false, true));
         assert_eq!(
             decide(None, |s| s.volume = &VolumeFinding::AsRecorded),
             (true, false)
         );
+    }
+
+    /// The budget may be the one that held the pod or another one, and may leave the member list to
+    /// others.
+    #[test]
+    fn a_pod_that_waits_starts_on_positive_grounds_only() {
+        let added = [listed(4, "", true)];
+        let both = [listed(3, "etcd-2", false), listed(4, "", true)];
+        let wrong = VolumeFinding::Wrong {
+            volume: Volume {
+                claim_uid: "new".into(),
+                volume_id: None,
+            },
+            difference: Difference::NewClaim,
+        };
+        let pod = PodName::new("etcd-2");
+        for membership in [MembershipBy::Gate, MembershipBy::Pod, MembershipBy::Owner] {
+            for (is_formed, recorded_id) in [(true, Some(MemberId(3))), (false, None)] {
+                for volume in [&wrong, &VolumeFinding::Unknown, &VolumeFinding::AsRecorded] {
+                    let start = |list, bootstrap| Start {
+                        set: "etcd",
+                        pod: &pod,
+                        membership,
+                        is_formed,
+                        bootstrap,
+                        recorded_id,
+                        volume,
+                        list,
+                    };
+                    let has_data = *volume == VolumeFinding::AsRecorded;
+                    for list in [None, Some(&both[..]), Some(&[])] {
+                        assert_eq!(may_start(&start(list, false), false), has_data);
+                        assert_eq!(may_start(&start(list, true), true), has_data);
+                        assert!(may_start(&start(list, true), false));
+                    }
+                    assert!(may_start(&start(Some(&added), false), true));
+                }
+            }
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod run;
 mod step;
 
 pub use facts::{ClaimFacts, Facts, MembershipBy, Mode, Proof, Record};
-pub use guard::{Guard, Hold, Start, guard};
+pub use guard::{Guard, Hold, Start, guard, may_start};
 pub use refusal::Refusal;
 pub use run::{disarm, next, progress};
 pub use step::{Next, Step};
