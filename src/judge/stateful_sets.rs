@@ -125,7 +125,7 @@ impl SetCase<'_> {
             Change::Resize { to, .. } if to.count == 0 => {
                 let admitted = RecordedDelete { uid, by, at };
                 let recorded = deps.ledger().admit_hibernation(page, admitted).await;
-                return recorded.map(|(_, proof)| Some(proof));
+                return recorded.map(|(_, proof)| proof);
             }
             Change::Resize { from, to } => (from, to),
         };

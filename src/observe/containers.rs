@@ -41,16 +41,6 @@ pub(super) fn etcd_status<'a>(pod: &'a Pod, named: Option<&str>) -> Option<&'a C
     reported.find(|status| status.name == *name)
 }
 
-/// The name of etcd's container among the names of a pod's main containers: `etcd`, or the only
-/// name.
-pub(super) fn which_is_etcd<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let names: Vec<&str> = names.into_iter().collect();
-    match names.as_slice() {
-        [only] => Some(only),
-        several => several.iter().copied().find(|name| *name == "etcd"),
-    }
-}
-
 /// The exit code with which etcd's container last ended, if that was seen, and the number of its
 /// restarts in this pod.
 pub fn etcd_history(pod: &Pod, named: Option<&str>) -> (Option<i32>, u32) {

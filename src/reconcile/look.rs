@@ -53,14 +53,15 @@ pub(super) async fn look(
     permit: ReadPermit,
     prober: &Prober,
 ) -> Result<Option<Look>, Problem> {
-    let Some((page, world)) = read(run, cluster, permit).await? else {
+    // Boxed, since the readings of the API server make large futures.
+    let Some((page, world)) = Box::pin(read(run, cluster, permit)).await? else {
         return Ok(None);
     };
     let observe::Look {
         world,
         snapshot,
         round,
-    } = run.observer.watch(&page, world, prober).await?;
+    } = Box::pin(run.observer.watch(&page, world, prober)).await?;
     Ok(Some(Look {
         page,
         world,

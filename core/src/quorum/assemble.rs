@@ -557,9 +557,10 @@ mod tests {
                 assert!(!snapshot.is_no_member(&name), "{name}");
                 let deletion = ClaimDeletion {
                     claim: format!("data-{name}"),
-                    member: Some(name),
+                    members: vec![name],
                     terminating: false,
                     other_uid: false,
+                    collected: false,
                     actor: Actor::Stranger,
                 };
                 let verdict = decide_claim(&snapshot, &Grants::default(), &deletion);
