@@ -1,5 +1,6 @@
 //! Whether a template switches TLS between members on or off. Members with TLS do not talk to
-//! members without it, so such a change cannot be rolled out member by member.
+//! members without it. So unless somebody changes the peer URLs one by one, as etcd-druid's sidecar
+//! does when it switches TLS on, such a change cannot be rolled out member by member.
 //!
 //! The answer comes from the peer URLs with which etcd's container is started. If they are in a
 //! configuration file, as etcd-druid's are, the change is not noticed.
