@@ -3,6 +3,7 @@
 use super::decision::{Ground, Refused, unavailable};
 use super::evaluation::{Case, Evaluation, Facts, LedgerRead, Stop};
 use super::question::{ClaimChange, ClaimQuestion};
+use super::stateful_sets::ends_claims_with_pods;
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
 use crate::observe::{ClaimIdentity, Look, ObserveError, Sooner, World};
@@ -149,6 +150,12 @@ impl ClaimCase<'_> {
                     ..
                 } = *look;
                 snapshot.circumstances = around(&world);
+                // While the StatefulSet is there, only its policy has claims end with their pods.
+                let set = world.stateful_set();
+                let deletion = ClaimDeletion {
+                    collected: deletion.collected && set.is_none_or(ends_claims_with_pods),
+                    ..deletion
+                };
                 let verdict = decide_claim(&snapshot, &page.grants, &deletion);
                 (Box::new(world), Some(snapshot), verdict)
             }
@@ -176,6 +183,13 @@ impl Case for ClaimCase<'_> {
             Ok(judged) => judged,
             Err((page, error)) => Box::pin(self.consider_alone(page, error)).await?,
         };
+        // The grant is that of the member that was judged.
+        if let Some(snapshot) = &facts.snapshot {
+            let mut members = self.members.iter();
+            if let Some(member) = members.find(|member| !snapshot.is_no_member(member)) {
+                self.member = member.clone();
+            }
+        }
         // A claim is only marked by its delete, and the pod that ends it is judged by it. So the
         // ledger keeps its trust where an override cannot be recorded.
         let is_overridden = verdict == Verdict::Allow(Permission::Grant(Basis::Override));

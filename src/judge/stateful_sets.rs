@@ -1,7 +1,7 @@
 //! The evaluation of a change of a StatefulSet.
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy};
 use tokio::time::Instant;
 
 use super::decision::Ground;
@@ -91,7 +91,8 @@ impl SetCase<'_> {
             teardown_policy: page.map_or_else(TeardownPolicy::default, |page| {
                 page.budget().spec.policy.teardown()
             }),
-            takes_claims: page.is_some_and(Page::is_formed) && takes_claims(set),
+            takes_claims: page.is_some_and(Page::is_formed)
+                && takes_claims(set, &self.question.change),
             listed: Listed::Unknown {
                 because: Vec::new(),
             },
@@ -230,13 +231,28 @@ impl Case for SetCase<'_> {
     }
 }
 
-/// Whether the claims are deleted with the StatefulSet.
-fn takes_claims(set: &StatefulSet) -> bool {
-    let policy = set
-        .spec
-        .as_ref()
-        .and_then(|spec| spec.persistent_volume_claim_retention_policy.as_ref());
-    policy.is_some_and(|policy| policy.when_deleted.as_deref() == Some("Delete"))
+/// Whether the claims are deleted by the change, by the retention policy of the StatefulSet.
+fn takes_claims(set: &StatefulSet, change: &Change) -> bool {
+    match change {
+        Change::Delete => {
+            retention(set).is_some_and(|policy| is_delete(policy.when_deleted.as_ref()))
+        }
+        Change::Resize { .. } => ends_claims_with_pods(set),
+    }
+}
+
+/// Whether the claims of pods that are scaled in are deleted with them.
+pub(super) fn ends_claims_with_pods(set: &StatefulSet) -> bool {
+    retention(set).is_some_and(|policy| is_delete(policy.when_scaled.as_ref()))
+}
+
+fn retention(set: &StatefulSet) -> Option<&StatefulSetPersistentVolumeClaimRetentionPolicy> {
+    let spec = set.spec.as_ref()?;
+    spec.persistent_volume_claim_retention_policy.as_ref()
+}
+
+fn is_delete(policy: Option<&String>) -> bool {
+    policy.is_some_and(|policy| policy == "Delete")
 }
 
 fn teardown(around: &SetSurroundings) -> Option<Teardown> {

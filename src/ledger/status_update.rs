@@ -86,7 +86,9 @@ impl StatusUpdate {
             write_tolerance(&tolerance, status);
         }
         if let Some(seen) = expected {
-            if seen.replicas > 0 {
+            // The record is written before the API server stores the 0. So it ends when the
+            // replicas come back, and not while they have yet to go.
+            if seen.replicas > 0 && status.observed_replicas == Some(0) {
                 status.recorded_deletes.hibernation = None;
             }
             note_scale_out(page.expected, seen, status);

@@ -230,8 +230,8 @@ impl Ledger {
     }
 
     /// Changes what the budget shows. Grants, the record of trust, admitted deletions, the move of
-    /// leadership and the records of runs, replacements and volumes stay as they are on the page,
-    /// whatever the closure does to them. `None` if nothing changes.
+    /// leadership and the records of runs, replacements, volumes and a new cluster stay as they
+    /// are, whatever the closure does to them. `None` if nothing changes.
     pub async fn write_status(
         &self,
         page: &Page,
@@ -247,6 +247,7 @@ impl Ledger {
         status.defragmentations.clone_from(&before.defragmentations);
         status.volumes.clone_from(&before.volumes);
         status.replacements.clone_from(&before.replacements);
+        status.begins_anew.clone_from(&before.begins_anew);
         self.put_changed(page, status).await
     }
 
@@ -318,7 +319,7 @@ impl Ledger {
     }
 
     /// Forgets the cluster that the budget has on record, because a new one begins in its place
-    /// with these pods: its id, its voters and its volumes.
+    /// with these pods: its id, its voters, its volumes and its replacements.
     pub async fn begin_anew(
         &self,
         page: &Page,
@@ -332,6 +333,9 @@ impl Ledger {
         status.observed_replicas = None;
         status.volumes.clear();
         status.members.clear();
+        // A replacement in the old cluster would go on with a member of the new one.
+        status.replacements.clear();
+        status.scale_out = None;
         self.put_changed(page, status).await
     }
 

@@ -41,7 +41,10 @@ pub(super) fn of_external(member: &MemberStatus, shared: &SharedSettings<'_>) ->
     let id = member.member_id.as_ref()?.parse().ok()?;
     let url = member.client_urls.first()?;
     let mut endpoint = Endpoint::external(id, url, shared.tls.as_ref()).ok()?;
-    if let Some(named) = &shared.members.server_name {
+    // The connection asks for the first name, and placeholders stand for what only pods have.
+    if let Some(named) = &shared.members.server_name
+        && !named.contains('{')
+    {
         endpoint.server_names.insert(0, named.clone());
     }
     Some(endpoint)

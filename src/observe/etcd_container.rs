@@ -89,6 +89,13 @@ impl<'a> EtcdContainer<'a> {
             }
         }
         if let [only] = likely.as_slice() {
+            // A port alone may be that of a proxy beside an etcd whose settings are elsewhere.
+            let is_shown = only.name == ETCD || runs_etcd(only) || has_settings(only);
+            let may_be_etcd = |c: &&&Container| c.name == ETCD || c.env_from.is_some();
+            let mut others = all.iter().filter(|c| c.name != only.name);
+            if !is_shown && others.any(|c| may_be_etcd(&c)) {
+                return Self::Uncertain(all);
+            }
             return Self::Certain(only);
         }
         let several_run = likely.iter().filter(|c| runs_etcd(c)).count() > 1;
@@ -255,14 +262,6 @@ mod tests {
                 json!({}),
             ),
             (
-                json!({"ports": [{"name": "etcd-client", "containerPort": 12379}]}),
-                json!({}),
-            ),
-            (
-                json!({"ports": [{"containerPort": 2379}]}),
-                json!({"ports": [{"containerPort": 80}]}),
-            ),
-            (
                 json!({"command": ["etcd"]}),
                 json!({"command": ["etcd", "grpc-proxy", "start"]}),
             ),
@@ -295,6 +294,19 @@ mod tests {
         );
         assert_eq!(among(&json!([{"name": "main"}])), "main");
         assert_eq!(among(&json!([{"name": "main"}, {"name": "other"}])), "?");
+    }
+
+    #[test]
+    fn a_port_alone_does_not_tell_a_proxy_from_an_etcd_set_up_elsewhere() {
+        let port = json!([{"containerPort": 2379}]);
+        let among_with =
+            |other: Value| among(&json!([{"name": "tls-proxy", "ports": port}, other]));
+        assert_eq!(among_with(json!({"name": "etcd"})), "?");
+        let from = json!([{"configMapRef": {"name": "settings"}}]);
+        assert_eq!(among_with(json!({"name": "main", "envFrom": from})), "?");
+        assert_eq!(among_with(json!({"name": "backup"})), "tls-proxy");
+        let called_so = json!([{"name": "etcd", "ports": port}, {"name": "main", "envFrom": from}]);
+        assert_eq!(among(&called_so), "etcd");
     }
 
     #[test]

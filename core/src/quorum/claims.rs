@@ -77,8 +77,9 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
     if deletion.collected && !deletion.members.iter().any(has_pod) {
         return waived(Waiver::Teardown(Teardown::Owner));
     }
-    let members = || deletion.members.iter();
-    let Some(member) = members().find(|member| !snapshot.is_no_member(member)) else {
+    let is_member = |member: &&PodName| !snapshot.is_no_member(member);
+    let members = || deletion.members.iter().filter(is_member);
+    let Some(member) = members().next() else {
         return Verdict::Allow(Permission::Grant(Basis::NotAMember));
     };
     let is_own_step = deletion.actor == Actor::Gate && grants.permit_replacement(member);
@@ -91,7 +92,7 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
         });
     }
     let disruption = replacement(snapshot, member, deletion.actor);
-    if deletion.members.len() > 1 {
+    if members().count() > 1 {
         // All of these copies would go at once.
         let needed = majority(snapshot.voters(grants, Some(member)));
         return Verdict::Wait(Reason::LastCopy(count_for(

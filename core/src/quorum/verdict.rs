@@ -198,7 +198,10 @@ pub enum Reason {
         policy: SmallCluster,
     },
     /// Rule 16: no voter could be asked.
-    #[display("no member gave evidence that counts{}", causes(because))]
+    #[display(
+        "no member gave evidence that counts{}; let the gate reach their client ports, or override if none of them serves",
+        causes(because)
+    )]
     NoEvidence {
         /// The reasons, a line per member.
         because: Vec<String>,
@@ -325,7 +328,7 @@ pub struct Unannounced {
     pub by: TeardownBy,
     /// The members that it takes.
     pub serving: Serving,
-    /// Whether the claims go with the StatefulSet.
+    /// Whether the change deletes the claims too.
     pub takes_claims: bool,
     /// The kind and the name of the owner that lives.
     pub owner: Option<String>,
@@ -357,8 +360,13 @@ impl fmt::Display for Unannounced {
             Serving::Nobody => write!(f, "{does}")?,
         }
         if *takes_claims {
-            f.write_str(
-                ", and their claims with the data (persistentVolumeClaimRetentionPolicy.whenDeleted: Delete)",
+            let policy = match by {
+                TeardownBy::Delete => "whenDeleted",
+                TeardownBy::Hibernation => "whenScaled",
+            };
+            write!(
+                f,
+                ", and deletes their claims with the data (persistentVolumeClaimRetentionPolicy.{policy}: Delete)"
             )?;
         }
         let again = match by {

@@ -5,9 +5,8 @@ use crate::exploration::explore_until_broken;
 use crate::properties::{DEAD_GO, EMPTY, FOUNDED, KEPT, MAJORITY, NOBODY_WAITS, QUORUM, SETTLES};
 use crate::scenario::{
     ALL_AT_ONCE, BLIND_ROLLOUT, DEFRAGMENTATION, FAILURES, HALVES, LEARNER, LOST_VOLUMES,
-    MUTE_ROLLOUT, OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REJECTED, REJECTED_ROLLOUT, REMOVAL,
-    REPLACEMENT, REPLACEMENT_GIVEN_UP, REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING,
-    Scenario, TWO_OUT,
+    OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REJECTED, REJECTED_ROLLOUT, REMOVAL, REPLACEMENT,
+    REPLACEMENT_GIVEN_UP, REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
 };
 
 /// An error in the protocol, or in the input or output of the shipped code. The model has to find
@@ -52,7 +51,6 @@ pub(crate) enum Mutation {
     TrustWhatIsWrittenOfForce,
     OutagesUnknownUntilWritten,
     BelieveRefusals,
-    TakeSilenceForMute,
     // Three errors that break liveness, which has to be able to fail too.
     NeverSettleWhatStands,
     CountServingAsUnknown,
@@ -68,7 +66,7 @@ struct Case {
 }
 
 /// Every error that breaks safety. The same scenario holds without it.
-const CASES: [Case; 39] = [
+const CASES: [Case; 38] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -119,7 +117,6 @@ const CASES: [Case; 39] = [
     case(Mutation::OutagesUnknownUntilWritten, OUT_OF_FORCE, MAJORITY),
     case(Mutation::BelieveRefusals, REJECTED, MAJORITY),
     case(Mutation::BelieveRefusals, REJECTED_ROLLOUT, MAJORITY),
-    case(Mutation::TakeSilenceForMute, MUTE_ROLLOUT, FOUNDED),
 ];
 
 /// The errors that break liveness.

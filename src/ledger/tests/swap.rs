@@ -276,6 +276,33 @@ async fn a_first_look_is_no_scale_out() {
     assert_eq!(after.status().unwrap().scale_out, None);
 }
 
+/// The API server stores the 0 after the record is written, and looks go on in between.
+#[tokio::test]
+async fn the_record_of_a_hibernation_ends_when_the_replicas_come_back() {
+    let (_, ledger, _) = ledger_with(&json!({}));
+    let page = read(&ledger).await;
+    let admitted = RecordedDelete {
+        uid: "set-1".into(),
+        by: "anna".into(),
+        at: "2026-11-27T10:00:00Z".into(),
+    };
+    let (mut page, _) = ledger.admit_hibernation(&page, admitted).await.unwrap();
+    for (replicas, is_recorded) in [(3, true), (0, true), (3, false)] {
+        let seen = StatusUpdate {
+            expected: Some(ExpectedVoters {
+                voters: replicas,
+                replicas,
+            }),
+            ..StatusUpdate::default()
+        };
+        if let Some(after) = ledger.update(&page, seen).await.unwrap() {
+            page = after;
+        }
+        let recorded = &page.status().unwrap().recorded_deletes.hibernation;
+        assert_eq!(recorded.is_some(), is_recorded, "{replicas} replicas");
+    }
+}
+
 #[tokio::test]
 async fn a_budget_is_created_once_and_read_by_whoever_comes_second() {
     let (api, ledger, _) = ledger_with(&json!({}));

@@ -215,6 +215,20 @@ fn a_voter_elsewhere_is_asked_under_the_name_that_its_url_says() {
     )
     .unwrap();
     assert_eq!(asked.server_names, ["etcd.internal", "far.example"]);
+    // Nobody knows the pod of a voter elsewhere.
+    let of_pods = MembersSpec {
+        server_name: Some("{pod}.etcd.internal".into()),
+        ..MembersSpec::default()
+    };
+    let asked = of_external(
+        &member,
+        &SharedSettings {
+            tls: Some(trust()),
+            ..shared(&of_pods)
+        },
+    )
+    .unwrap();
+    assert_eq!(asked.server_names, ["far.example"]);
 }
 
 #[test]

@@ -234,7 +234,9 @@ impl Driver {
     ) -> Result<Option<Duration>, Problem> {
         let observer = &self.run.observer;
         let list = gathered.facts.list.as_deref();
-        let some_serve = Serving::of(&look.snapshot) != Serving::Nobody;
+        // External voters may have a quorum of their own.
+        let some_serve =
+            Serving::of(&look.snapshot) != Serving::Nobody || look.snapshot.proves_quorum();
         let begun = look.page.status().map(|status| &status.begins_anew);
         let of_new = |uid: &PodUid| {
             let mut begun = begun.into_iter().flatten();
@@ -255,7 +257,11 @@ impl Driver {
             info!(cluster = %self.cluster, "record of the old cluster removed: a new one begins");
             return Ok(Some(STEP));
         }
-        let recreated = of_new(uid) && look.world.pod(pod).is_some_and(|pod| is_to_join(pod, set));
+        let recreated = of_new(uid)
+            && look
+                .world
+                .pod(pod)
+                .is_some_and(|pod| is_to_join(pod, set, look.world.etcd_container()));
         let done = if recreated {
             self.delete_pod(look, pod, uid).await
         } else {
@@ -377,9 +383,9 @@ impl Driver {
 
 /// Whether the gate made the pod join a cluster: its etcd is given another state than in the
 /// template of its StatefulSet.
-fn is_to_join(pod: &Pod, set: Option<&StatefulSet>) -> bool {
+fn is_to_join(pod: &Pod, set: Option<&StatefulSet>, named: Option<&str>) -> bool {
     let joins = |spec: Option<&PodSpec>| {
-        let container = EtcdContainer::of(spec?, None).certain()?;
+        let container = EtcdContainer::of(spec?, named).certain()?;
         Some(matches!(joining(container), Ok(None)))
     };
     let template = set.and_then(|set| set.spec.as_ref()?.template.spec.as_ref());

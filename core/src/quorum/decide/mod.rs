@@ -310,7 +310,7 @@ fn refuses(member: &Member) -> bool {
 
 /// Whether a voter serves, would serve as soon as there is a leader, or may serve for all that is
 /// known.
-fn may_serve(member: &Member) -> bool {
+pub(in crate::quorum) fn may_serve(member: &Member) -> bool {
     !member.process.is_down()
         && match &member.condition {
             Condition::Serving | Condition::Learning | Condition::Unknown(_) => true,

@@ -33,8 +33,8 @@ pub struct Facts {
     pub owner: Owner,
     /// Whether the budget allows a teardown that nobody announced.
     pub teardown_policy: TeardownPolicy,
-    /// Whether the claims of a formed cluster are deleted with the StatefulSet
-    /// (`persistentVolumeClaimRetentionPolicy.whenDeleted: Delete`).
+    /// Whether the claims of a formed cluster are deleted by the change: with the StatefulSet, or
+    /// with its pods (`whenDeleted` and `whenScaled` of `persistentVolumeClaimRetentionPolicy`).
     pub takes_claims: bool,
     /// The members of the ordinals that would leave.
     pub listed: Listed,
@@ -152,7 +152,7 @@ fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
     if facts.teardown_policy == TeardownPolicy::Allow {
         return granted(Basis::TeardownAllowed);
     }
-    let takes_claims = facts.takes_claims && by == TeardownBy::Delete;
+    let takes_claims = facts.takes_claims;
     let serving = match &facts.serving {
         None => return Verdict::Wait(Reason::MembersUnknown { because: vec![] }),
         Some(Serving::Nobody) if !takes_claims => return granted(Basis::NobodyServes),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_that_takes_the_claims_is_announced_also_where_nobody_serves() {
+    fn a_teardown_that_takes_the_claims_is_announced_also_where_nobody_serves() {
         let lost = Facts {
             serving: Some(Serving::Nobody),
             takes_claims: true,
@@ -353,7 +353,9 @@ mod tests {
         let verdict = decide(&Change::Delete, &lost);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
         says(&verdict, &["whenDeleted", "intent=delete"]);
-        assert_eq!(decide(&resize(3, 0), &lost), granted(Basis::NobodyServes));
+        let verdict = decide(&resize(3, 0), &lost);
+        assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
+        says(&verdict, &["whenScaled", "intent=hibernate"]);
     }
 
     #[test]

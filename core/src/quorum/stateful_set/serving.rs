@@ -1,5 +1,6 @@
 //! The members that a teardown would take while they serve.
 
+use crate::quorum::decide::may_serve;
 use crate::quorum::{Condition, Member, PodName, Snapshot};
 
 /// Whether any member of a StatefulSet serves.
@@ -33,6 +34,8 @@ impl Serving {
         if !serving.is_empty() {
             return Self::Members(serving);
         }
+        let is_confirmed = snapshot.quorum_lost_for.is_some();
+        let unknown = |member| unknown(member, is_confirmed);
         let because: Vec<String> = here().filter_map(unknown).collect();
         if because.is_empty() {
             Self::Nobody
@@ -42,17 +45,16 @@ impl Serving {
     }
 }
 
-/// The reason why nobody knows whether the member serves. A process that is down does not.
-fn unknown(member: &Member) -> Option<String> {
-    match &member.condition {
-        Condition::Unknown(why) if !member.process.is_down() => {
-            Some(format!("{}: {why}", member.name))
-        }
-        Condition::Unknown(_)
-        | Condition::Failing(_)
-        | Condition::Learning
-        | Condition::Serving => None,
-    }
+/// The reason why nobody knows whether the member serves, or will in a moment. Members that elect a
+/// leader serve again a second later, so they count until the loss of the quorum is confirmed.
+fn unknown(member: &Member, is_confirmed: bool) -> Option<String> {
+    let is_known = match &member.condition {
+        Condition::Learning | Condition::Serving => true,
+        Condition::Failing(_) => is_confirmed || !may_serve(member),
+        Condition::Unknown(_) => member.process.is_down(),
+    };
+    let why = member.condition.why().filter(|_| !is_known)?;
+    Some(format!("{}: {why}", member.name))
 }
 
 #[cfg(test)]
@@ -99,6 +101,19 @@ mod tests {
             pod.etcd_ready = false;
         }
         assert_eq!(of(&ended), Serving::Nobody);
+    }
+
+    #[test]
+    fn members_that_elect_a_leader_may_serve_until_the_loss_is_confirmed() {
+        let mut observation = example::healthy("etcd", 3);
+        for probe in &mut observation.round.probes {
+            probe.status.as_mut().unwrap().leader = None;
+            probe.read = Err(Unanswered::NoLeader);
+        }
+        let electing = of(&observation);
+        assert!(matches!(electing, Serving::Unknown { .. }), "{electing:?}");
+        observation.quorum_lost_for = Some(std::time::Duration::from_secs(7));
+        assert_eq!(of(&observation), Serving::Nobody);
     }
 
     #[test]
