@@ -306,7 +306,9 @@ pub(crate) fn pod(
         },
         etcd_ready: serves,
         up_for: Some(LONG),
-        etcd_age: None,
+        // Processes that serve go on. So nothing but the answer holds back a member whose pod and
+        // answer are of different moments.
+        etcd_age: Some(LONG),
         sidecar_failing: false,
         ready: serves,
         revision: Some(if outdated { "old" } else { "new" }.into()),

@@ -34,12 +34,15 @@ pub(crate) fn explore(scenario: Scenario, steps: usize) -> Exploration {
     explored(scenario, steps, HasDiscoveries::AnyFailures)
 }
 
+/// The most states in which an error has to show. Beyond that it counts as not noticed.
+const MOST_UNTIL_BROKEN: usize = 10_000_000;
+
 /// Explores as [`explore`] does, until this very property is broken. Other properties may break on
 /// the way.
 pub(crate) fn explore_until_broken(scenario: Scenario, property: &'static str) -> Exploration {
     explored(
         scenario,
-        usize::MAX,
+        MOST_UNTIL_BROKEN,
         HasDiscoveries::AnyOf([property].into()),
     )
 }

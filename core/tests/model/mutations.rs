@@ -5,8 +5,9 @@ use crate::exploration::explore_until_broken;
 use crate::properties::{DEAD_GO, EMPTY, FOUNDED, KEPT, MAJORITY, NOBODY_WAITS, QUORUM, SETTLES};
 use crate::scenario::{
     ALL_AT_ONCE, BLIND_ROLLOUT, DEFRAGMENTATION, FAILURES, HALVES, LEARNER, LOST_VOLUMES,
-    OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REJECTED, REJECTED_ROLLOUT, REMOVAL, REPLACEMENT,
-    REPLACEMENT_GIVEN_UP, REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING, Scenario, TWO_OUT,
+    MUTE_ROLLOUT, OUT_OF_FORCE, OUTAGE, QUIET, RECREATION, REJECTED, REJECTED_ROLLOUT, REMOVAL,
+    REPLACEMENT, REPLACEMENT_GIVEN_UP, REPLACEMENT_OF_FOUR, REPORTS, REUSED_ADDRESS, SCALING,
+    Scenario, TWO_OUT,
 };
 
 /// An error in the protocol, or in the input or output of the shipped code. The model has to find
@@ -51,6 +52,7 @@ pub(crate) enum Mutation {
     TrustWhatIsWrittenOfForce,
     OutagesUnknownUntilWritten,
     BelieveRefusals,
+    TakeSilenceForMute,
     // Three errors that break liveness, which has to be able to fail too.
     NeverSettleWhatStands,
     CountServingAsUnknown,
@@ -66,7 +68,7 @@ struct Case {
 }
 
 /// Every error that breaks safety. The same scenario holds without it.
-const CASES: [Case; 38] = [
+const CASES: [Case; 39] = [
     case(Mutation::SettleByAgeWithoutALook, LEARNER, MAJORITY),
     case(Mutation::ResendAnOldVerdict, QUIET, MAJORITY),
     case(Mutation::CountUnknownAsServing, FAILURES, MAJORITY),
@@ -117,6 +119,7 @@ const CASES: [Case; 38] = [
     case(Mutation::OutagesUnknownUntilWritten, OUT_OF_FORCE, MAJORITY),
     case(Mutation::BelieveRefusals, REJECTED, MAJORITY),
     case(Mutation::BelieveRefusals, REJECTED_ROLLOUT, MAJORITY),
+    case(Mutation::TakeSilenceForMute, MUTE_ROLLOUT, FOUNDED),
 ];
 
 /// The errors that break liveness.

@@ -263,6 +263,7 @@ pub(crate) fn doctored(seen: impl Into<Sight>, mutation: Mutation) -> Sight {
             | (Mutation::CountTerminatingAsServing, Appearance::Ending)
             | (Mutation::OneIdOnTwoPods, Appearance::Impersonated) => Appearance::Answers,
             (Mutation::QuorumLostByTimeouts, Appearance::Silent) => Appearance::Leaderless,
+            (Mutation::TakeSilenceForMute, Appearance::Silent) => Appearance::Mute,
             (Mutation::CountServingAsUnknown, Appearance::Answers) => Appearance::Silent,
             (_, appearance) => appearance,
         };
