@@ -36,7 +36,11 @@ struct Summary {
 impl AnswerSummary {
     fn from_probe(probe: &Probe) -> Self {
         let summary = |learner, led| Summary { learner, led };
-        let why = |why: &Unanswered| why.into();
+        // Only a new connection shows that a silent member accepts any, so that is no news.
+        let why = |why: &Unanswered| match why {
+            Unanswered::Mute => (&Unanswered::Deadline).into(),
+            why => why.into(),
+        };
         let status = probe.status.as_ref();
         let read = probe.read.as_ref();
         Self {
