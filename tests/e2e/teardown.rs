@@ -56,10 +56,7 @@ async fn a_delete_of_serving_members_is_refused_until_it_is_announced() -> Resul
     ensure!(world.etcd.pods().await?.len() == 3, "a pod is gone");
 
     announce(&world, "delete").await?;
-    sets(&world)
-        .delete("etcd", &DeleteParams::foreground())
-        .await?;
-    no_pods(&world).await?;
+    delete_whole(&world, &DeleteParams::foreground()).await?;
     world.close().await
 }
 
@@ -75,10 +72,7 @@ async fn a_budget_that_allows_teardowns_needs_no_announcement() -> Result<()> {
     no_pods(&world).await?;
     world.etcd.scale(3).await?;
     world.whole().await?;
-    sets(&world)
-        .delete("etcd", &DeleteParams::background())
-        .await?;
-    no_pods(&world).await?;
+    delete_whole(&world, &DeleteParams::background()).await?;
     world.close().await
 }
 
@@ -99,10 +93,7 @@ async fn a_cluster_in_which_nobody_serves_is_deleted_unannounced() -> Result<()>
 async fn a_budget_goes_after_the_last_that_it_guarded() -> Result<()> {
     let world = World::new("dismissed").await?;
     announce(&world, "delete").await?;
-    sets(&world)
-        .delete("etcd", &DeleteParams::foreground())
-        .await?;
-    no_pods(&world).await?;
+    delete_whole(&world, &DeleteParams::foreground()).await?;
     a_pod_of_another_kind_of_set(&world).await?;
     let budgets = world.budgets();
     eventually(SOON, "the budget is gone", || async {
@@ -149,10 +140,7 @@ async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result
     ensure!(code == 403 && message.contains(&owner), "{code}: {message}");
 
     announce(&world, "delete").await?;
-    sets(&world)
-        .delete("etcd", &DeleteParams::background())
-        .await?;
-    no_pods(&world).await?;
+    delete_whole(&world, &DeleteParams::background()).await?;
     world.close().await
 }
 
@@ -402,6 +390,12 @@ pub(crate) async fn own(world: &World) -> Result<String> {
         .patch("etcd", &PatchParams::default(), &Patch::Merge(&patch))
         .await?;
     Ok("operator-object".into())
+}
+
+/// Deletes the StatefulSet, and waits until its pods are gone.
+async fn delete_whole(world: &World, how: &DeleteParams) -> Result<()> {
+    sets(world).delete("etcd", how).await?;
+    no_pods(world).await
 }
 
 pub(crate) async fn no_pods(world: &World) -> Result<()> {
