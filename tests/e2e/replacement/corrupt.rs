@@ -194,7 +194,11 @@ async fn alter(world: &World, pod: &str, value: &str, then: Altered) -> Result<(
     })
     .await?;
     let mut client = world.etcd.connect().await?;
-    client.put("another", "value", None).await?;
+    // Where etcd's check was faster, its alarm refuses every write.
+    match client.put("another", "value", None).await {
+        Err(error) if error.to_string().contains("corrupt cluster") => {}
+        answer => drop(answer?),
+    }
     eventually(SOON, format!("{pod} says so"), || async {
         let told = self::value(world, pod).await?;
         ensure!(told == value, "it says {told:?}");
