@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use etcd_client::{Client, GetOptions};
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -241,6 +241,8 @@ struct Pen {
     avoided: HashMap<IpAddr, Instant>,
     turn: usize,
     sequence: u64,
+    /// The cluster of the first acknowledged write. No other cluster's acknowledgement counts.
+    cluster: Option<u64>,
     progress: Arc<Mutex<Progress>>,
 }
 
@@ -252,6 +254,7 @@ impl Pen {
             avoided: HashMap::new(),
             turn: 0,
             sequence: 0,
+            cluster: None,
             progress,
         }
     }
@@ -297,9 +300,11 @@ impl Pen {
             Some(client) => client.clone(),
             None => self.dialer.dial(address, PUT_TIMEOUT).await?,
         };
-        timeout(PUT_TIMEOUT, client.put(key, key, None))
-            .await
-            .context("timed out")??;
+        let put = timeout(PUT_TIMEOUT, client.put(key, key, None));
+        let answer = put.await.context("timed out")??;
+        let answered = answer.header().context("no header")?.cluster_id();
+        let cluster = *self.cluster.get_or_insert(answered);
+        ensure!(answered == cluster, "cluster {answered:x} acknowledged it");
         self.clients.insert(address, client);
         Ok(())
     }

@@ -17,6 +17,7 @@ mod data;
 mod drains;
 mod evidence;
 mod gates;
+mod guards;
 mod hung;
 mod operation;
 mod pods;

@@ -1,5 +1,6 @@
 //! A cluster of real etcd processes: its description, its start, its endpoints and its faults.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 pub(crate) struct Builder {
     version: Version,
     members: usize,
+    /// The address of every member. `None`: an IPv4 address for each.
+    address: Option<IpAddr>,
     tls: Tls,
     first_quota: Option<u64>,
     election_timeout: Duration,
@@ -47,6 +50,7 @@ impl Builder {
         Self {
             version,
             members: 3,
+            address: None,
             tls: Tls::Mutual,
             first_quota: None,
             election_timeout: Duration::from_secs(1),
@@ -55,6 +59,15 @@ impl Builder {
 
     pub(crate) fn members(self, members: usize) -> Self {
         Self { members, ..self }
+    }
+
+    /// A cluster of one member at this address.
+    pub(crate) fn at(self, address: IpAddr) -> Self {
+        Self {
+            members: 1,
+            address: Some(address),
+            ..self
+        }
     }
 
     pub(crate) fn without_tls(self) -> Self {
@@ -83,7 +96,10 @@ impl Builder {
     /// Starts the cluster, and returns when every member serves.
     pub(crate) async fn start(self) -> Result<Cluster> {
         let directory = scratch_directory()?;
-        let members = (0..self.members).map(|ordinal| Member::new(directory.path(), ordinal));
+        let members = (0..self.members).map(|ordinal| match self.address {
+            Some(address) => Member::at(address, directory.path(), ordinal),
+            None => Member::new(directory.path(), ordinal),
+        });
         let mut cluster = Cluster {
             binary: self.version.binary()?,
             version: self.version,

@@ -1,6 +1,7 @@
 //! The answers of a healthy cluster.
 
 use std::collections::BTreeSet;
+use std::net::Ipv6Addr;
 
 use anyhow::Result;
 
@@ -8,6 +9,20 @@ use crate::cluster::{Builder, prober, round};
 use crate::version::Version;
 
 crate::on_every_version!(a_healthy_cluster_answers_everything);
+
+/// A certificate with names only fits an address of either family.
+#[tokio::test]
+async fn a_member_at_an_ipv6_address_answers_everything() -> Result<()> {
+    let builder = Builder::new(Version::V3_7).at(Ipv6Addr::LOCALHOST.into());
+    let cluster = builder.start().await?;
+    let round = round(&prober(), &cluster.endpoints()?).await;
+    let [probe] = round.probes.as_slice() else {
+        anyhow::bail!("{:?}", round.probes);
+    };
+    assert_eq!(probe.read, Ok(()));
+    assert!(probe.status.is_ok(), "{:?}", probe.status);
+    Ok(())
+}
 
 async fn a_healthy_cluster_answers_everything(version: Version) -> Result<()> {
     let cluster = Builder::new(version).start().await?;

@@ -1,7 +1,7 @@
 //! An etcd process.
 
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,17 +20,20 @@ pub(crate) struct Member {
     /// The UID of its pod, as far as the gate is concerned. A new address brings a new UID.
     pub(crate) uid: String,
     /// The address for clients. A move changes it, as with pods.
-    pub(crate) address: Ipv4Addr,
+    pub(crate) address: IpAddr,
     /// The address for peers. A move keeps it, as with a pod's DNS name.
-    pub(crate) peer_address: Ipv4Addr,
+    pub(crate) peer_address: IpAddr,
     directory: PathBuf,
     process: Option<Child>,
 }
 
 impl Member {
     pub(crate) fn new(directory: &Path, ordinal: usize) -> Result<Self> {
+        Self::at(addresses::unused()?.into(), directory, ordinal)
+    }
+
+    pub(crate) fn at(address: IpAddr, directory: &Path, ordinal: usize) -> Result<Self> {
         let name = format!("etcd-{ordinal}");
-        let address = addresses::unused()?;
         let directory = directory.join(&name);
         fs::create_dir_all(&directory)?;
         Ok(Self {
@@ -49,15 +52,16 @@ impl Member {
     }
 
     pub(crate) fn client_address(&self) -> String {
-        format!("{}:{CLIENT_PORT}", self.address)
+        SocketAddr::new(self.address, CLIENT_PORT).to_string()
     }
 
     pub(crate) fn peer_url(&self, scheme: &str) -> String {
-        format!("{scheme}://{}:{PEER_PORT}", self.peer_address)
+        let address = SocketAddr::new(self.peer_address, PEER_PORT);
+        format!("{scheme}://{address}")
     }
 
     pub(crate) fn move_to_a_new_address(&mut self) -> Result<()> {
-        self.address = addresses::unused()?;
+        self.address = addresses::unused()?.into();
         self.uid = format!("{}-at-{}", self.name, self.address);
         Ok(())
     }

@@ -3,16 +3,24 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use etcd_client::Client;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::signal::Signal;
+use tokio::process::Command;
 
 use super::PodFaults;
+use crate::eventually;
+use crate::free_ports::free_ports;
 
 /// The number of bytes overwritten at the start of each file: both meta pages of the database, and
 /// the first records of the log.
 const DAMAGE: usize = 16 << 10;
+/// The time limit until a new cluster of one member serves, on a busy machine.
+const STARTED: Duration = Duration::from_secs(60);
 
 impl PodFaults {
     /// Destroys the member's database and write-ahead log and kills it, so that it cannot start any
@@ -66,16 +74,47 @@ impl PodFaults {
     }
 }
 
-/// Exchanges the data of two members, and kills both. The node starts each on the other's data, as
-/// if their volumes had been confused. `volumes` are the directories of their volumes on this
-/// machine.
+impl PodFaults {
+    /// Makes the data of a new cluster, which knows this member alone, in an empty directory. Its
+    /// layout is that of the member's volume.
+    pub async fn data_of_another_cluster(&self, volume: &Path) -> Result<()> {
+        let process = *self.running_etcd()?.first().context("no etcd runs")?;
+        let name = argument(process.pid(), "--name=")?;
+        let url = argument(process.pid(), "--initial-advertise-peer-urls=")?;
+        let data = argument(process.pid(), "--data-dir=")?;
+        let data = Path::new(&data).file_name().context("no directory")?;
+        let [clients, peers] = free_ports()?;
+        let mut etcd = Command::new(format!("/proc/{}/exe", process.pid()));
+        etcd.arg(format!("--name={name}"))
+            .arg(format!("--data-dir={}", volume.join(data).display()))
+            .arg(format!("--listen-client-urls=http://{clients}"))
+            .arg(format!("--advertise-client-urls=http://{clients}"))
+            .arg(format!("--listen-peer-urls=http://{peers}"))
+            .arg(format!("--initial-advertise-peer-urls={url}"))
+            .arg(format!("--initial-cluster={name}={url}"))
+            .arg("--initial-cluster-token=another")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut etcd = etcd.kill_on_drop(true).spawn()?;
+        eventually(STARTED, "another cluster serves", || async {
+            let mut client = Client::connect([clients.to_string()], None).await?;
+            client.put("whose", "another cluster's", None).await?;
+            anyhow::Ok(())
+        })
+        .await?;
+        Ok(etcd.kill().await?)
+    }
+}
+
+/// Exchanges what is in two volumes, and kills the members on them. The node starts each on the
+/// other's data, as if the volumes had been confused. `volumes` are directories on this machine.
 ///
 /// # Errors
 ///
-/// Fails if one of them does not run, and then changes nothing.
-pub fn swap_data(members: [&PodFaults; 2], volumes: [&Path; 2]) -> Result<()> {
-    let [one, other] = members;
-    let processes = [one.running_etcd()?, other.running_etcd()?].concat();
+/// Fails if one of the members does not run, and then changes nothing.
+pub fn swap_data(members: &[&PodFaults], volumes: [&Path; 2]) -> Result<()> {
+    let processes: Result<Vec<_>> = members.iter().map(|one| one.running_etcd()).collect();
+    let processes = processes?.concat();
     for process in &processes {
         process.signal(Signal::SIGSTOP)?;
     }
@@ -126,12 +165,18 @@ fn replace(file: &Path, bytes: &[u8], others: &[u8]) -> Result<()> {
 
 /// The data directory of an etcd process, through its own mount namespace.
 pub(super) fn data_directory(pid: i32) -> Result<PathBuf> {
-    let command_line = fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
-    let argument = command_line
-        .split('\0')
-        .find_map(|word| word.strip_prefix("--data-dir="));
-    let directory = argument.context("etcd runs without --data-dir")?;
+    let directory = argument(pid, "--data-dir=")?;
     Ok(Path::new(&format!("/proc/{pid}/root")).join(directory.trim_start_matches('/')))
+}
+
+/// The rest of the process's argument that begins so.
+fn argument(pid: i32, flag: &str) -> Result<String> {
+    let command_line = fs::read_to_string(format!("/proc/{pid}/cmdline"))?;
+    let mut words = command_line.split('\0');
+    let argument = words.find_map(|word| word.strip_prefix(flag));
+    Ok(argument
+        .with_context(|| format!("etcd runs without {flag}"))?
+        .to_owned())
 }
 
 fn overwrite(file: &Path) -> Result<()> {

@@ -74,7 +74,7 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
     let member = format!("{name}-{ordinal}");
     let by = way(chance);
     let length = Duration::from_millis(chance.u64(200..3500));
-    match chance.u32(..262) {
+    match chance.u32(..294) {
         0..100 => Operation::AskUntilItGoes(cluster, by, member),
         100..118 => Operation::Ask(cluster, by, member),
         118..124 => Operation::Force(cluster, member),
@@ -96,6 +96,15 @@ fn concerning(size: &mut Size, chance: &mut Rng, number: usize, stage: &Stage) -
         247..253 => {
             let neighbour = format!("{name}-{}", (ordinal + 1) % members);
             Operation::Swap(cluster, [member, neighbour], length)
+        }
+        253..258 => Operation::Estrange(cluster, member, length * 2),
+        258..266 => Operation::DeleteClaim(cluster, member),
+        266..271 => Operation::DeleteBudget(cluster),
+        271..275 => Operation::MoveOrdinals(cluster),
+        275..281 => Operation::Refuse(cluster, vec![member], length * 2),
+        281..285 => {
+            let all = (0..members).map(|ordinal| format!("{name}-{ordinal}"));
+            Operation::Refuse(cluster, all.collect(), length * 2)
         }
         _ => {
             size.members = if members == SIZES[0] {

@@ -102,7 +102,38 @@ async fn exchange(stage: &Stage, members: [&str; 2]) -> Result<()> {
         PodFaults::of(&stage.world.sandbox, other).await?,
     ];
     let volumes = [directory(stage, one).await?, directory(stage, other).await?];
-    swap_data(faults.each_ref(), volumes.each_ref().map(PathBuf::as_path))
+    swap_data(&faults.each_ref(), volumes.each_ref().map(PathBuf::as_path))
+}
+
+/// Lets a member run on the data of a cluster of its own for a while. It answers as the leader of
+/// one voter.
+pub(super) async fn estrange(
+    stage: &Stage,
+    cluster: usize,
+    member: &str,
+    length: Duration,
+) -> Result<()> {
+    let cluster = stage.cluster(cluster)?;
+    let _turn = cluster.size.lock().await;
+    let since = Timestamp::now();
+    let volume = directory(stage, member).await.map_err(|why| nobody(&why))?;
+    let others = tempfile::tempdir_in(volume.parent().context("no directory")?)?;
+    let faults = PodFaults::of(&stage.world.sandbox, member).await;
+    let faults = faults.map_err(|why| nobody(&why))?;
+    let made = faults.data_of_another_cluster(others.path()).await;
+    made.map_err(|why| nobody(&why))?;
+    let volumes = [others.path(), volume.as_path()];
+    swap_data(&[&faults], volumes).map_err(|why| nobody(&why))?;
+    sleep(length).await;
+    let again = eventually(DONE, format!("{member} has its own data"), || async {
+        swap_data(
+            &[&PodFaults::of(&stage.world.sandbox, member).await?],
+            volumes,
+        )
+    })
+    .await;
+    stage.was_broken(Broken::Member(member.to_owned()), since);
+    again
 }
 
 /// The directory of the member's volume on this machine.
@@ -146,7 +177,7 @@ async fn patch(stage: &Stage, etcd: &EtcdCluster, change: &Value) -> Result<()> 
 }
 
 /// The id of a member whose volume is on record, in a cluster of three.
-async fn known(stage: &Stage, cluster: &Cluster, member: &str) -> Result<u64> {
+pub(super) async fn known(stage: &Stage, cluster: &Cluster, member: &str) -> Result<u64> {
     let etcd = &cluster.etcd;
     let listed = etcd.members().await?.len();
     ensure!(
@@ -196,7 +227,12 @@ async fn is_gone(stage: &Stage, volume: &str) -> Result<()> {
 }
 
 /// Waits until the member has another id, is a voter, and its volume is on record.
-async fn replaced(stage: &Stage, cluster: &Cluster, member: &str, old: u64) -> Result<()> {
+pub(super) async fn replaced(
+    stage: &Stage,
+    cluster: &Cluster,
+    member: &str,
+    old: u64,
+) -> Result<()> {
     let etcd = &cluster.etcd;
     eventually(DONE, format!("{member} is replaced"), || async {
         let new = etcd.member(member).await?;

@@ -14,7 +14,7 @@ use super::hung::Hang;
 use super::relabelled::{Afterwards, Lost};
 use super::stage::{Cluster, Stage};
 use super::strangers::Stranger;
-use super::{clients, data, drains, gates, hung, power, relabelled, sizes, strangers};
+use super::{clients, data, drains, gates, guards, hung, power, relabelled, sizes, strangers};
 use crate::asking::By;
 
 /// The time limit until the API server is back, on a busy machine.
@@ -37,6 +37,11 @@ pub(super) enum Operation {
     Scale(usize, u32),
     LoseVolume(usize, String),
     Swap(usize, [String; 2], Duration),
+    Estrange(usize, String, Duration),
+    DeleteClaim(usize, String),
+    DeleteBudget(usize),
+    MoveOrdinals(usize),
+    Refuse(usize, Vec<String>, Duration),
     Replace(usize, String),
     Defragment(usize, String),
     Rotate(Certificates),
@@ -91,6 +96,10 @@ impl Operation {
                 | Self::Scale(..)
                 | Self::LoseVolume(..)
                 | Self::Swap(..)
+                | Self::Estrange(..)
+                | Self::DeleteClaim(..)
+                | Self::DeleteBudget(_)
+                | Self::MoveOrdinals(_)
                 | Self::Replace(..)
                 | Self::PowerOff(..)
                 | Self::LoseNode(_)
@@ -132,6 +141,17 @@ impl Operation {
             Self::LoseVolume(cluster, member) => data::lose(stage, cluster, &member).await,
             Self::Swap(cluster, [one, other], length) => {
                 data::swap(stage, cluster, [&one, &other], length).await
+            }
+            Self::Estrange(cluster, member, length) => {
+                data::estrange(stage, cluster, &member, length).await
+            }
+            Self::DeleteClaim(cluster, member) => {
+                guards::delete_claim(stage, cluster, &member).await
+            }
+            Self::DeleteBudget(cluster) => guards::delete_budget(stage, cluster).await,
+            Self::MoveOrdinals(cluster) => guards::move_ordinals(stage, cluster).await,
+            Self::Refuse(cluster, members, length) => {
+                refuse(stage, cluster, &members, length).await
             }
             Self::Replace(cluster, member) => data::replace(stage, cluster, &member).await,
             Self::Defragment(cluster, member) => data::defragment(stage, cluster, &member).await,
@@ -188,6 +208,23 @@ async fn unrest(stage: &Stage, cluster: usize) -> Result<RwLockReadGuard<'_, ()>
 
 async fn faults(stage: &Stage, member: &str) -> Result<PodFaults> {
     PodFaults::of(&stage.world.sandbox, member).await
+}
+
+/// Refuses all clients of these members for a while, as a network policy that rejects. The members
+/// serve each other.
+async fn refuse(stage: &Stage, cluster: usize, members: &[String], length: Duration) -> Result<()> {
+    let _unrest = unrest(stage, cluster).await?;
+    let since = Timestamp::now();
+    let mut cuts = Vec::new();
+    for member in members {
+        cuts.push(faults(stage, member).await?.refuse_clients()?);
+    }
+    sleep(length).await;
+    drop(cuts);
+    for member in members {
+        stage.was_broken(Broken::Member(member.clone()), since);
+    }
+    Ok(())
 }
 
 async fn restart_api_server(stage: &Stage) -> Result<()> {

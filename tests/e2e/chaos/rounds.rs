@@ -107,9 +107,11 @@ impl Watched {
         let pods = stage.pods.of(&cluster.etcd);
         let known = pods.clone();
         let dialer = cluster.etcd.dialer().await?;
+        let statuses = cluster.etcd.statuses().await?;
+        let id = statuses.first().context("no member answers")?.cluster_id;
         Ok(Self {
             writer: Writer::start_at(dialer.clone(), move || known.addresses()),
-            witness: Witness::start(dialer, pods),
+            witness: Witness::start(dialer, pods, id),
             etcd: cluster.etcd.clone(),
         })
     }

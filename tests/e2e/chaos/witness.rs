@@ -58,7 +58,7 @@ pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) terminating: bool,
     pub(super) node: Option<String>,
-    /// The member answered a linearizable read.
+    /// The member answered a linearizable read, as a member of this cluster.
     pub(super) serves: bool,
 }
 
@@ -83,10 +83,15 @@ impl Sample {
 }
 
 impl Witness {
-    pub(super) fn start(dialer: Dialer, pods: Pods) -> Self {
+    /// Starts to ask the members of the cluster with this id.
+    pub(super) fn start(dialer: Dialer, pods: Pods, cluster: u64) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let connections = Arc::new(Connections::new(dialer, PATIENCE));
-        let samples = tokio::spawn(watch_over(pods, connections, stopped));
+        let connections = Connections::new(dialer, PATIENCE);
+        let asked = Arc::new(Asked {
+            connections,
+            cluster,
+        });
+        let samples = tokio::spawn(watch_over(pods, asked, stopped));
         Self { stop, samples }
     }
 
@@ -107,25 +112,27 @@ impl Witness {
     }
 }
 
-async fn watch_over(
-    pods: Pods,
-    connections: Arc<Connections>,
-    stopped: watch::Receiver<bool>,
-) -> Vec<Sample> {
+/// The cluster whose members are asked.
+struct Asked {
+    connections: Connections,
+    cluster: u64,
+}
+
+async fn watch_over(pods: Pods, asked: Arc<Asked>, stopped: watch::Receiver<bool>) -> Vec<Sample> {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut samples = JoinSet::new();
     while !*stopped.borrow() {
         ticks.tick().await;
         // A member that is away answers late. The next sample does not wait for it.
-        samples.spawn(sample(Arc::clone(&connections), pods.now()));
+        samples.spawn(sample(Arc::clone(&asked), pods.now()));
     }
     samples.join_all().await
 }
 
-async fn sample(connections: Arc<Connections>, pods: Vec<Arc<Pod>>) -> Sample {
+async fn sample(asked: Arc<Asked>, pods: Vec<Arc<Pod>>) -> Sample {
     let begun = Timestamp::now();
-    let seen = join_all(pods.iter().map(|pod| see(&connections, pod))).await;
+    let seen = join_all(pods.iter().map(|pod| see(&asked, pod))).await;
     let (seen, lists): (Vec<_>, Vec<_>) = seen.into_iter().unzip();
     Sample {
         begun,
@@ -137,13 +144,13 @@ async fn sample(connections: Arc<Connections>, pods: Vec<Arc<Pod>>) -> Sample {
 
 /// Asks one member. A member that serves gives its list at once: while the sample waits for other
 /// members, a learner may be promoted.
-async fn see(connections: &Connections, pod: &Pod) -> ((String, Seen), Option<Listed>) {
+async fn see(asked: &Asked, pod: &Pod) -> ((String, Seen), Option<Listed>) {
     let (mut serves, mut listed) = (false, None);
     if let Some(address) = address(pod) {
-        let reads = timeout(PATIENCE, reads(connections, address)).await;
+        let reads = timeout(PATIENCE, reads(asked, address)).await;
         serves = reads.unwrap_or(false);
         if serves {
-            let lists = timeout(PATIENCE, lists(connections, address)).await;
+            let lists = timeout(PATIENCE, lists(&asked.connections, address)).await;
             listed = lists.ok().flatten();
         }
     }
@@ -156,11 +163,13 @@ async fn see(connections: &Connections, pod: &Pod) -> ((String, Seen), Option<Li
     ((pod.name_any(), seen), listed)
 }
 
-async fn reads(connections: &Connections, address: IpAddr) -> bool {
-    let Ok(mut member) = connections.to(address).await else {
+async fn reads(asked: &Asked, address: IpAddr) -> bool {
+    let Ok(mut member) = asked.connections.to(address).await else {
         return false;
     };
-    member.get("health", None).await.is_ok()
+    let answer = member.get("health", None).await;
+    let header = answer.as_ref().ok().and_then(|answer| answer.header());
+    header.is_some_and(|header| header.cluster_id() == asked.cluster)
 }
 
 async fn lists(connections: &Connections, address: IpAddr) -> Option<Listed> {
