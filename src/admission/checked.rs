@@ -138,7 +138,7 @@ pub(super) fn finalizers<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Vec<String>>, D::Error> {
     kept(from, |finalizer: &String| {
-        [names::ORPHAN, names::PVC_PROTECTION].contains(&finalizer.as_str())
+        [names::ORPHAN, names::PVC_PROTECTION, names::PV_PROTECTION].contains(&finalizer.as_str())
     })
 }
 

@@ -23,7 +23,7 @@ use super::places::Places;
 use super::report::report;
 use super::respond::respond;
 use super::room::{Readable, Room};
-use super::{claims, evictions, pods, restarts, stateful_sets, trace};
+use super::{claims, evictions, pods, restarts, stateful_sets, trace, volumes};
 use crate::clock::monotonic_now;
 use crate::features::Features;
 use crate::judge::{Answer, Judging};
@@ -204,6 +204,7 @@ impl Webhooks {
             Hook::Evictions => return body.read(|body| evictions::asked(body, context)),
             Hook::StatefulSets => return body.read(|body| stateful_sets::asked(body, context)),
             Hook::Claims => return body.read(|body| claims::asked(body, context)),
+            Hook::Volumes => return body.read(|body| volumes::asked(body, context)),
             Hook::Restarts => return body.read(|body| restarts::asked(body, context)),
             Hook::MutateEvictions => {
                 mutate::evictions::asked(body, context, &**incarnations).boxed()

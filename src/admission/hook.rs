@@ -41,6 +41,8 @@ pub enum Hook {
     StatefulSets,
     /// May this claim be deleted, or lose its protection?
     Claims,
+    /// May this volume be deleted, or taken from its claim?
+    Volumes,
     /// May this pod be changed while it runs?
     Restarts,
     /// Ties an eviction to the incarnation that is judged.
@@ -60,6 +62,7 @@ impl Hook {
             Self::Evictions => "/validate/evictions",
             Self::StatefulSets => "/validate/statefulsets",
             Self::Claims => "/validate/claims",
+            Self::Volumes => "/validate/volumes",
             Self::Restarts => "/validate/restarts",
             Self::MutateEvictions => "/mutate/evictions",
             Self::MutateStatefulSets => "/mutate/statefulsets",
@@ -104,6 +107,15 @@ impl Hook {
                     Operation::Delete | Operation::Update
                 )
             ),
+            Self::Volumes => matches!(
+                asked,
+                (
+                    "",
+                    "persistentvolumes",
+                    "",
+                    Operation::Delete | Operation::Update
+                )
+            ),
             Self::Restarts => {
                 matches!(asked, ("", "pods", "" | "resize", Operation::Update))
             }
@@ -129,6 +141,7 @@ impl Hook {
                 "DELETE or UPDATE of statefulsets.apps, or UPDATE of statefulsets.apps/scale"
             }
             Self::Claims => "DELETE or UPDATE of persistentvolumeclaims",
+            Self::Volumes => "DELETE or UPDATE of persistentvolumes",
             Self::Restarts => "UPDATE of pods or of pods/resize",
             Self::MutateStatefulSets => "CREATE or UPDATE of statefulsets.apps",
             Self::MutatePods => "CREATE of pods",

@@ -27,6 +27,7 @@ pub mod review;
 mod room;
 mod stateful_sets;
 mod trace;
+mod volumes;
 
 use std::sync::Arc;
 

@@ -93,7 +93,7 @@ fn notice(hook: Hook, answered: &Answered, rejection: &Rejection) -> Notice {
         severity: Severity::Warning,
         reason: rejection.slug.to_upper_camel_case(),
         action: match hook {
-            Hook::Pods | Hook::Claims => "Delete",
+            Hook::Pods | Hook::Claims | Hook::Volumes => "Delete",
             Hook::Evictions | Hook::MutateEvictions => "Evict",
             Hook::StatefulSets | Hook::MutateStatefulSets => "Change",
             Hook::Restarts => "Restart",

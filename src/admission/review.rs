@@ -271,10 +271,17 @@ impl<Object> Request<Object> {
         let namespace = agreed(&self.namespace, &object.namespace)
             .map_err(|()| self.incomplete("names two namespaces"))?
             .ok_or_else(|| self.incomplete("names no namespace"))?;
-        let name = agreed(&self.name, &object.name)
+        Ok((namespace, self.name_of(object)?))
+    }
+
+    /// The name of the object, in which the request and the object have to agree.
+    pub(super) fn name_of<Managers>(
+        &self,
+        object: &Metadata<Managers>,
+    ) -> Result<String, Malformed> {
+        agreed(&self.name, &object.name)
             .map_err(|()| self.incomplete("names two objects"))?
-            .ok_or_else(|| self.incomplete("names no object"))?;
-        Ok((namespace, name))
+            .ok_or_else(|| self.incomplete("names no object"))
     }
 
     /// An error that repeats the uid of this request.

@@ -86,6 +86,9 @@ pub const ORPHAN: &str = "orphan";
 /// The finalizer with which Kubernetes protects a claim that a pod uses.
 pub const PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 
+/// The finalizer with which Kubernetes protects a volume that is bound to a claim.
+pub const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
+
 /// Taint on a node: a person has confirmed that the node is shut down.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 

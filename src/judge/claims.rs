@@ -34,7 +34,9 @@ pub(super) async fn evaluate(
     let observer = &evaluation.deps.observer;
     let found = match question.change {
         ClaimChange::Delete { .. } => observer.identify_claim(namespace, claim).await?,
-        ClaimChange::Unprotect => observer.identify_users(namespace, claim).await?,
+        ClaimChange::Unprotect | ClaimChange::TakeVolume(_) => {
+            observer.identify_users(namespace, claim).await?
+        }
     };
     let case = |members: Vec<PodName>| {
         let member = members.first().cloned()?;
@@ -54,9 +56,8 @@ pub(super) async fn evaluate(
             };
             let cluster = page.cluster.clone();
             evaluation.about(&cluster);
-            if question.change == ClaimChange::Unprotect {
+            if let Some(protected) = case.protected() {
                 evaluation.only_warns_by(&Ok(Some(*page.clone())));
-                let protected = case.protected();
                 let verdict = case.alone(&cluster, Some(&page), protected).await?;
                 return evaluation.unrecorded(verdict, Ground::Unrecorded);
             }
@@ -67,13 +68,8 @@ pub(super) async fn evaluate(
             let Some(case) = case(members) else {
                 return foreign();
             };
-            let because = match question.change {
-                ClaimChange::Delete { .. } => evaluation.about_unrecorded(&cluster, error),
-                ClaimChange::Unprotect => {
-                    evaluation.about_unrecorded(&cluster, error);
-                    case.protected()
-                }
-            };
+            let unrecorded = evaluation.about_unrecorded(&cluster, error);
+            let because = case.protected().unwrap_or(unrecorded);
             let verdict = Box::pin(case.alone(&cluster, None, because)).await?;
             // Only a teardown and an override pass.
             evaluation.unrecorded(verdict, Ground::Unrecorded)
@@ -94,11 +90,17 @@ impl ClaimCase<'_> {
         }
     }
 
-    /// The refusal to take the protection away.
-    fn protected(&self) -> Reason {
-        Reason::ClaimProtected {
-            claim: self.question.claim.clone(),
-            pods: self.members.clone(),
+    /// The refusal to take the data away while pods use it, if that is the question.
+    fn protected(&self) -> Option<Reason> {
+        let (claim, pods) = (self.question.claim.clone(), self.members.clone());
+        match &self.question.change {
+            ClaimChange::Delete { .. } => None,
+            ClaimChange::Unprotect => Some(Reason::ClaimProtected { claim, pods }),
+            ClaimChange::TakeVolume(volume) => Some(Reason::VolumeInUse {
+                volume: volume.clone(),
+                claim,
+                pods,
+            }),
         }
     }
 
@@ -113,7 +115,7 @@ impl ClaimCase<'_> {
         let found = observer.claim_without_ledger(cluster, &self.member, page);
         let early = decide_claim_early(&found.await?, &self.deletion());
         Ok(early.unwrap_or(match because {
-            Reason::ClaimProtected { .. } => Verdict::Deny(because),
+            Reason::ClaimProtected { .. } | Reason::VolumeInUse { .. } => Verdict::Deny(because),
             because => Verdict::Wait(because),
         }))
     }

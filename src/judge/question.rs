@@ -77,7 +77,7 @@ pub struct SetQuestion {
 }
 
 /// A change of a `PersistentVolumeClaim` that may cost a member its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimChange {
     /// The claim, which is not terminating, is deleted.
     Delete {
@@ -86,6 +86,8 @@ pub enum ClaimChange {
     },
     /// The finalizer is removed that keeps the claim while a pod uses it.
     Unprotect,
+    /// The volume of this name, to which the claim is bound, is deleted or taken from it.
+    TakeVolume(String),
 }
 
 /// A question about a `PersistentVolumeClaim`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Service};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use quorumgate_testbed::etcd_cluster::{EtcdCluster, EtcdVersion, Shape};
@@ -92,6 +92,50 @@ async fn stale_owners_and_stripped_finalizers_destroy_no_data() -> Result<()> {
     let (code, message) = refusal(change_claim(&world, "etcd-2", &stripped).await)?;
     ensure!(code == 403, "{code}: {message}");
     world.delete_namespace().await?;
+    world.close().await
+}
+
+/// A volume without its claim is emptied by its provisioner, under the running etcd.
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_that_are_taken_from_their_claims_lose_no_data() -> Result<()> {
+    let world = World::new("claim-volumes").await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let volumes: Api<PersistentVolume> = Api::all(world.sandbox.client());
+    let other = json!({"spec": {"claimRef": {"uid": "11111111-1111-1111-1111-111111111111"}}});
+    let none = json!({"spec": {"claimRef": null}});
+    let unprotected = json!({"metadata": {"finalizers": null}});
+    let params = PatchParams::default();
+    let mut bound = Vec::new();
+    for pod in ["etcd-0", "etcd-1", "etcd-2"] {
+        let claim = claims(&world).get(&format!("data-{pod}")).await?;
+        let volume = claim.spec.and_then(|spec| spec.volume_name);
+        bound.push((pod, volume.context("it is not bound")?));
+    }
+    for (pod, volume) in &bound {
+        for change in [&other, &none, &unprotected] {
+            let patched = volumes.patch(volume, &params, &Patch::Merge(change)).await;
+            let (code, message) = refusal(patched.map(drop))?;
+            ensure!(code == 403 && message.contains(pod), "{code}: {message}");
+        }
+        let deleted = volumes.delete(volume, &DeleteParams::default()).await;
+        let (code, message) = refusal(deleted.map(drop))?;
+        ensure!(code == 403 && message.contains(pod), "{code}: {message}");
+        let kept = json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}});
+        volumes.patch(volume, &params, &Patch::Merge(&kept)).await?;
+    }
+    let report = writer.stop().await?;
+    report.assert_nothing_lost(&world.etcd).await?;
+
+    // The claims of a cluster that is gone take their volumes along.
+    world.delete_namespace().await?;
+    for (_, volume) in &bound {
+        volumes.delete(volume, &DeleteParams::default()).await?;
+        eventually(SOON, format!("{volume} is gone"), || async {
+            ensure!(volumes.get_opt(volume).await?.is_none(), "it is there");
+            Ok(())
+        })
+        .await?;
+    }
     world.close().await
 }
 

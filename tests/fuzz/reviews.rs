@@ -254,6 +254,7 @@ pub(crate) fn small_things(bytes: usize) {
         ("/validate/statefulsets", "statefulsets", "", "UPDATE"),
         ("/validate/claims", "persistentvolumeclaims", "", "DELETE"),
         ("/validate/claims", "persistentvolumeclaims", "", "UPDATE"),
+        ("/validate/volumes", "persistentvolumes", "", "UPDATE"),
         ("/validate/restarts", "pods", "", "UPDATE"),
         ("/mutate/evictions", "pods", "eviction", "CREATE"),
         ("/mutate/statefulsets", "statefulsets", "", "UPDATE"),
@@ -288,7 +289,7 @@ fn may_pass(path: &str, body: &[u8]) -> bool {
     match path.split('?').next().unwrap_or_default() {
         "/validate/pods" => terminates(body),
         // The API server refuses another UID than the one it shows. Most updates need no judge.
-        "/validate/claims" => {
+        "/validate/claims" | "/validate/volumes" => {
             terminates(body)
                 || is_update(body)
                 || request(body)

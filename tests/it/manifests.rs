@@ -197,6 +197,8 @@ fn each_webhook_is_sent_exactly_the_requests_that_its_path_answers() {
         ("apps", "statefulsets", "scale"),
         ("", "persistentvolumeclaims", ""),
         ("", "persistentvolumeclaims", "status"),
+        ("", "persistentvolumes", ""),
+        ("", "persistentvolumes", "status"),
     ];
     let operations = [
         ("CREATE", Operation::Create),
@@ -233,7 +235,13 @@ fn is_sent(hook: &Value, group: &str, resource: &str, subresource: &str, word: &
     let rules = hook["rules"].as_array().unwrap();
     rules.iter().any(|rule| {
         assert_eq!(rule["apiVersions"], json!(["v1"]));
-        assert_eq!(rule["scope"], "Namespaced");
+        let of_no_namespace = texts(&rule["resources"]).any(|r| r == "persistentvolumes");
+        let scope = if of_no_namespace {
+            "Cluster"
+        } else {
+            "Namespaced"
+        };
+        assert_eq!(rule["scope"], scope);
         texts(&rule["apiGroups"]).any(|g| g == group)
             && texts(&rule["resources"]).any(|r| r == full)
             && texts(&rule["operations"]).any(|o| o == word)
@@ -249,6 +257,8 @@ fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
             Hook::Pods | Hook::Evictions | Hook::StatefulSets | Hook::Claims | Hook::Restarts => {
                 ("ValidatingWebhookConfiguration", "Fail", "NoneOnDryRun")
             }
+            // A volume is in no namespace, so a gate that is down would hold back everybody's.
+            Hook::Volumes => ("ValidatingWebhookConfiguration", "Ignore", "NoneOnDryRun"),
             Hook::MutateEvictions => ("MutatingWebhookConfiguration", "Fail", "None"),
             Hook::MutatePods | Hook::MutateStatefulSets => {
                 ("MutatingWebhookConfiguration", "Ignore", "None")
@@ -270,18 +280,16 @@ fn every_webhook_has_the_fields_that_the_design_of_admission_asks_for() {
         // For a subresource the selector would be matched against the Eviction, and would never
         // match.
         assert!(found.get("objectSelector").is_none(), "{path}");
-        assert_eq!(
-            found["namespaceSelector"],
-            json!({
-                "matchLabels": { "quorumgate.io/gated": "true" },
-                "matchExpressions": [{
-                    "key": "kubernetes.io/metadata.name",
-                    "operator": "NotIn",
-                    "values": ["kube-system", "quorumgate"],
-                }],
-            }),
-            "{path}"
-        );
+        let gated = json!({
+            "matchLabels": { "quorumgate.io/gated": "true" },
+            "matchExpressions": [{
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": ["kube-system", "quorumgate"],
+            }],
+        });
+        let selected = (hook != Hook::Volumes).then_some(&gated);
+        assert_eq!(found.get("namespaceSelector"), selected, "{path}");
         let service = &found["clientConfig"]["service"];
         assert_eq!(service["name"], "quorumgate", "{path}");
         assert_eq!(service["namespace"], "quorumgate", "{path}");
@@ -321,6 +329,9 @@ fn conditions_that_must_hold_while_the_gate_is_down_stand_in_the_api_server() {
         "delete-or-end-of-protection",
     ]);
     assert_eq!(conditions("/validate/claims"), claims);
+    let volumes: BTreeSet<String> =
+        named(&["not-the-controllers-of-volumes", "taken-from-its-claim"]);
+    assert_eq!(conditions("/validate/volumes"), volumes);
     let restarts: BTreeSet<String> = named(&[
         "pod-of-a-statefulset",
         "not-finished",

@@ -54,7 +54,7 @@ pub enum Waiver {
     Orphans,
     /// No ordinal leaves the StatefulSet.
     NothingLeaves,
-    /// The update of the claim takes no protection away, or no pod needs it.
+    /// The update of the claim or of the volume takes no protection away.
     StaysProtected,
 }
 
@@ -288,6 +288,19 @@ pub enum Reason {
         list(pods)
     )]
     ClaimProtected {
+        /// The name of the claim.
+        claim: String,
+        /// The pods that mount the claim.
+        pods: Vec<PodName>,
+    },
+    /// The volume of a claim that pods of members use is deleted, or taken from the claim.
+    #[display(
+        "{volume} is the volume of {claim}, which is mounted by {}, and its data would be destroyed under a running etcd; leave its claimRef and its finalizers, or replace the member",
+        list(pods)
+    )]
+    VolumeInUse {
+        /// The name of the volume.
+        volume: String,
         /// The name of the claim.
         claim: String,
         /// The pods that mount the claim.

@@ -54,6 +54,7 @@ async fn bodies_that_are_no_review_are_refused() {
             "/validate/evictions",
             "/validate/statefulsets",
             "/validate/claims",
+            "/validate/volumes",
             "/validate/restarts",
             "/mutate/evictions",
             "/mutate/pods",

@@ -20,3 +20,4 @@ mod refusals;
 mod restarts;
 mod stateful_sets;
 mod strategies;
+mod volumes;

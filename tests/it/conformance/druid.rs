@@ -36,7 +36,12 @@ fn d1_d2_nobody_is_asked_about_connections_leases_or_creations() {
             }
             for resource in resources {
                 let of = resource.split('/').next().unwrap();
-                let guarded = ["pods", "statefulsets", "persistentvolumeclaims"];
+                let guarded = [
+                    "pods",
+                    "statefulsets",
+                    "persistentvolumeclaims",
+                    "persistentvolumes",
+                ];
                 assert!(guarded.contains(&of), "{resource} in {rule}");
             }
         }
