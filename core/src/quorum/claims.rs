@@ -175,6 +175,80 @@ pub fn decide_with_terminating_claim(
     }
 }
 
+/// The policy for members whose data goes with their pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataInPods {
+    /// The disruption of such a member is the beginning of its replacement.
+    Replace,
+    /// Such a member stays.
+    Refuse,
+    /// Such a member goes as any other does.
+    Allow,
+}
+
+/// Decides on a disruption of a pod whose data goes with it.
+///
+/// Everything that [`decide()`] lets pass for the sake of the owner (a teardown, an override) or
+/// because the pod is no voter passes here too. Otherwise the next step is the replacement of the
+/// member, so all that it asks is asked now: all others serve, and they are at least two.
+///
+/// ```
+/// use quorumgate_core::quorum::{
+///     Actor, DataInPods, Disruption, Grace, Grants, Kind, Snapshot, TargetPod, Verdict,
+///     decide_with_data_in_pod, example,
+/// };
+///
+/// let drain = Disruption {
+///     target: TargetPod { name: "etcd-2".into(), uid: "uid-2".into() },
+///     kind: Kind::Evict,
+///     actor: Actor::Stranger,
+///     grace: Grace::Graceful,
+///     precondition: None,
+/// };
+/// let of = |members, policy| {
+///     let cluster = Snapshot::assemble(&example::healthy("etcd", members));
+///     decide_with_data_in_pod(&cluster, &Grants::default(), &drain, policy)
+/// };
+/// assert!(matches!(of(3, DataInPods::Replace), Verdict::Allow(_)));
+/// assert!(matches!(of(3, DataInPods::Refuse), Verdict::Deny(_)));
+/// ```
+pub fn decide_with_data_in_pod(
+    snapshot: &Snapshot,
+    grants: &Grants,
+    disruption: &Disruption,
+    policy: DataInPods,
+) -> Verdict {
+    let verdict = decide(snapshot, grants, disruption);
+    let Verdict::Allow(Permission::Grant(basis)) = verdict else {
+        return verdict;
+    };
+    let passes = matches!(
+        basis,
+        Basis::Teardown(_) | Basis::Override | Basis::NotAMember | Basis::Learner
+    );
+    let target = &disruption.target.name;
+    match policy {
+        _ if passes => verdict,
+        DataInPods::Allow => verdict,
+        DataInPods::Refuse => Verdict::Deny(Reason::DataInPod {
+            pod: target.clone(),
+        }),
+        DataInPods::Replace => {
+            if let Trust::Untrusted { remaining } = snapshot.circumstances.ledger {
+                return Verdict::Wait(Reason::LedgerUntrusted { remaining });
+            }
+            let voters = snapshot.voters(grants, Some(target));
+            let others = snapshot.serving(grants, Some(target));
+            let needed = voters.saturating_sub(1).max(majority(voters)).max(2);
+            if others >= needed {
+                return verdict;
+            }
+            let count = count_for(snapshot, grants, disruption, needed);
+            Verdict::Wait(Reason::LastCopy(count))
+        }
+    }
+}
+
 /// Whether a permission on this ground, for a pod whose claim is terminating, takes the data of a
 /// member that is to come back: then the grant of the kind [`super::Permitted::Replace`] tells when
 /// it is back.

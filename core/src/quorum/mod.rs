@@ -64,8 +64,9 @@ pub use circumstances::{
 };
 
 pub use claims::{
-    ClaimDeletion, ClaimState, decide_claim, decide_claim_early, decide_with_terminating_claim,
-    progress_of_claim, progress_of_claims, replacement, takes_data,
+    ClaimDeletion, ClaimState, DataInPods, decide_claim, decide_claim_early,
+    decide_with_data_in_pod, decide_with_terminating_claim, progress_of_claim, progress_of_claims,
+    replacement, takes_data,
 };
 pub use comparison::{Comparison, DataHash};
 pub use condition::Condition;

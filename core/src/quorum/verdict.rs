@@ -306,6 +306,14 @@ pub enum Reason {
         /// The pods that mount the claim.
         pods: Vec<PodName>,
     },
+    /// The data of the member is in its pod, and such members are to stay.
+    #[display(
+        "the data of {pod} is in its pod and would go with it, and spec.dataProtection.ephemeral is Refuse; set it to Replace, or replace the member"
+    )]
+    DataInPod {
+        /// The pod of the member.
+        pod: PodName,
+    },
     /// The data would be destroyed, and the others are too few to keep it.
     #[display("the data of {} would be destroyed, and it may be the last good copy: {_0}", _0.target)]
     LastCopy(Count),

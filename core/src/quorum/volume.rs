@@ -2,7 +2,7 @@
 //!
 //! The identity of a member is in its volume. A member with another volume may come back silently
 //! under its old identity, or form an empty cluster (measured on etcd 3.4 to 3.7; etcd issue
-//! 12227).
+//! 12227). Where the data is in the pod itself, such as in an `emptyDir`, the pod is the volume.
 
 use super::id::PodName;
 use std::collections::BTreeMap;
@@ -17,7 +17,24 @@ pub struct Volume {
     pub volume_id: Option<String>,
 }
 
+/// The beginning of the id of a volume that is a pod.
+const POD: &str = "pod/";
+
 impl Volume {
+    /// The pod as a volume, for a member whose data is in its pod.
+    pub fn in_pod(uid: &str) -> Self {
+        Self {
+            claim_uid: String::new(),
+            volume_id: Some(format!("{POD}{uid}")),
+        }
+    }
+
+    /// Whether the volume is a pod, so that the data goes with the pod.
+    pub fn is_in_pod(&self) -> bool {
+        let id = self.volume_id.as_deref();
+        id.is_some_and(|id| id.starts_with(POD))
+    }
+
     /// Whether both have the same data: it is on the volume, whichever claim is bound to it.
     fn is_same_as(&self, other: &Self) -> bool {
         match (&self.volume_id, &other.volume_id) {
@@ -57,6 +74,9 @@ pub enum Difference {
     /// The claim is a new one, so its volume is empty.
     #[display("a new claim, whose volume is empty")]
     NewClaim,
+    /// The data was in an earlier pod, so it begins empty.
+    #[display("a new pod, in which its data begins empty")]
+    NewPod,
     /// The claim could not be seen.
     #[display("a claim that could not be seen")]
     Unseen,
@@ -104,6 +124,7 @@ pub fn volume_finding(
     let difference = match (own, owner) {
         (Some(own), _) if own.is_same_as(present) => return VolumeFinding::AsRecorded,
         (_, Some((with, _))) => Difference::Swapped { with: with.clone() },
+        (Some(_), None) if present.is_in_pod() => Difference::NewPod,
         (Some(own), None) if own.claim_uid != present.claim_uid => Difference::NewClaim,
         (Some(_), None) => Difference::Foreign,
         (None, None) => return VolumeFinding::Unknown,
@@ -159,6 +180,17 @@ mod tests {
     fn a_new_claim_on_the_recorded_volume_has_the_data_of_the_member() {
         let again = volume("c9", "v0");
         assert_eq!(find("etcd-0", Some(&again)), None);
+    }
+
+    #[test]
+    fn data_in_a_pod_is_that_of_no_other_pod() {
+        let recorded = BTreeMap::from([("etcd-0".into(), Volume::in_pod("u0"))]);
+        let find = |uid| volume_finding(&recorded, &"etcd-0".into(), Some(&Volume::in_pod(uid)));
+        assert_eq!(find("u0"), VolumeFinding::AsRecorded);
+        let VolumeFinding::Wrong { difference, volume } = find("u1") else {
+            panic!("it is another pod");
+        };
+        assert_eq!((difference, volume.is_in_pod()), (Difference::NewPod, true));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::step::{Next, Step};
 use crate::plan::Hindrance;
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::{
-    Actor, ClaimState, Grants, Member, MemberId, Permitted, PodName, PodUid, Snapshot,
+    Actor, ClaimState, Difference, Grants, Member, MemberId, Permitted, PodName, PodUid, Snapshot,
     leader_to_move, replacement,
 };
 
@@ -47,7 +47,9 @@ fn may_begin(
     pod: &PodName,
     proof: Option<&Proof>,
 ) -> Result<Record, Refusal> {
+    let went_with_its_pod = proof == Some(&Proof::VolumeChanged(Difference::NewPod));
     match (facts.mode, &facts.request) {
+        _ if went_with_its_pod && facts.replaces_in_pod => {}
         (Mode::Off, _) => return Err(Refusal::Off),
         (Mode::Manual, None) => return Err(Refusal::NotRequested),
         (Mode::Manual, Some(_)) | (Mode::Auto, _) => {}

@@ -36,6 +36,8 @@ pub struct Facts {
     pub mode: Mode,
     /// The one who changes etcd's member list.
     pub membership: MembershipBy,
+    /// Whether a member whose data was in its pod is replaced by itself, in whatever mode.
+    pub replaces_in_pod: bool,
     /// The pod of the member whose id the annotation `quorumgate.io/replace` on the budget names.
     /// `None` if no member has that id any more: so it asks for one replacement.
     pub request: Option<PodName>,
@@ -70,7 +72,13 @@ pub struct Facts {
 impl Facts {
     /// The claim of a member. `None` if its data is not on a claim.
     pub(super) fn claim_of(&self, pod: &PodName) -> Option<&ClaimState> {
-        self.claims.get(pod).map(|claim| &claim.state)
+        let claim = self.claims.get(pod).filter(|claim| !claim.in_pod);
+        claim.map(|claim| &claim.state)
+    }
+
+    /// Whether the data of the member is in its pod.
+    pub(super) fn is_in_pod(&self, pod: &PodName) -> bool {
+        self.claims.get(pod).is_some_and(|claim| claim.in_pod)
     }
 
     /// Whether the id on record for the member is out of etcd's list, and no entry of the list
@@ -100,6 +108,8 @@ pub struct ClaimFacts {
     pub lost: bool,
     /// Whether the member has the volume that was recorded for it.
     pub volume: VolumeFinding,
+    /// Whether the data is in the pod itself, so that the pod stands for the claim.
+    pub in_pod: bool,
 }
 
 /// The record of a replacement, in the budget's status. Its end is written when its grant
@@ -169,7 +179,10 @@ impl Proof {
             return Some(Self::VolumeLost);
         }
         if let Some(VolumeFinding::Wrong { difference, .. }) = claim.map(|claim| &claim.volume)
-            && matches!(difference, Difference::NewClaim | Difference::Foreign)
+            && matches!(
+                difference,
+                Difference::NewClaim | Difference::NewPod | Difference::Foreign
+            )
             && by_gate
             && !serves
         {

@@ -23,6 +23,7 @@ use crate::quorum::{
 /// let facts = Facts {
 ///     mode: Mode::Manual,
 ///     membership: MembershipBy::Gate,
+///     replaces_in_pod: false,
 ///     request: Some("etcd-2".into()),
 ///     recorded: Default::default(),
 ///     rolling_out: false,
@@ -256,13 +257,14 @@ fn join(
     let learner = member.filter(learns);
     let runs_here = learner.is_some_and(|m| m.pod.as_ref().is_some_and(|pod| !pod.terminating));
     let of_another = facts.recorded.get(&pod).is_some_and(|id| *id != added.id);
-    let on_claim = matches!(
-        facts.claim_of(&pod),
-        Some(ClaimState::Here {
-            terminating: false,
-            ..
-        })
-    );
+    let on_claim = facts.is_in_pod(&pod)
+        || matches!(
+            facts.claim_of(&pod),
+            Some(ClaimState::Here {
+                terminating: false,
+                ..
+            })
+        );
     if runs_here && on_claim && of_another {
         return Ok(Step::RecordVolume { pod, id: added.id });
     }
@@ -330,6 +332,13 @@ fn without_claim(
 /// The record with the member's present claim and this pod as those to give up. `None` if the claim
 /// is on record already, or there is none.
 fn given_up(pod: &Pod, facts: &Facts, record: &Record) -> Option<Record> {
+    if facts.is_in_pod(&record.member) {
+        let is_known = record.old_pod.as_ref() == Some(&pod.uid);
+        return (!is_known).then(|| Record {
+            old_pod: Some(pod.uid.clone()),
+            ..record.clone()
+        });
+    }
     let claim = match facts.claim_of(&record.member)? {
         ClaimState::Here { uid, .. } => uid,
         ClaimState::Gone => return None,

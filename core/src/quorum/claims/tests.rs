@@ -388,3 +388,49 @@ fn what_the_garbage_collector_deletes_is_asked_about_where_a_pod_uses_it() {
     torn_down.circumstances.teardown = Some(Teardown::StatefulSet);
     assert_eq!(collected(&torn_down, 2), "teardown");
 }
+
+#[test]
+fn a_member_goes_with_its_data_only_while_all_others_serve() {
+    let drain = |name: &str| Disruption {
+        target: TargetPod {
+            name: name.into(),
+            uid: format!("uid-{}", &name[5..]).as_str().into(),
+        },
+        kind: Kind::Evict,
+        actor: Actor::Stranger,
+        grace: Grace::Graceful,
+        precondition: None,
+    };
+    let decide_of = |observation: &Observation, policy| {
+        let snapshot = Snapshot::assemble(observation);
+        decide_with_data_in_pod(&snapshot, &Grants::default(), &drain("etcd-4"), policy)
+    };
+    let mut five = example::healthy("etcd", 5);
+    for policy in [DataInPods::Replace, DataInPods::Allow] {
+        assert!(matches!(decide_of(&five, policy), Verdict::Allow(_)));
+    }
+    let refused = decide_of(&five, DataInPods::Refuse);
+    assert!(matches!(refused, Verdict::Deny(Reason::DataInPod { .. })));
+    // A majority would serve without it, and the replacement that has to follow could not begin.
+    let target = five.round.probes[0].target.clone();
+    five.round.probes[0] = Probe::unanswered(target, Unanswered::Deadline);
+    let waits = decide_of(&five, DataInPods::Replace);
+    assert!(matches!(waits, Verdict::Wait(Reason::LastCopy(_))));
+    assert!(matches!(
+        decide_of(&five, DataInPods::Allow),
+        Verdict::Allow(_)
+    ));
+    // Nobody has the data of the only member, nor could two members spare one.
+    for members in [1, 2] {
+        let few = example::healthy("etcd", members);
+        let name = format!("etcd-{}", members - 1);
+        let snapshot = Snapshot::assemble(&few);
+        let grants = Grants::default();
+        let verdict =
+            decide_with_data_in_pod(&snapshot, &grants, &drain(&name), DataInPods::Replace);
+        assert!(
+            !matches!(verdict, Verdict::Allow(_)),
+            "{members}: {verdict:?}"
+        );
+    }
+}

@@ -77,6 +77,7 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
             state: claim(scene.volumes[n], n),
             lost: matches!(scene.volumes[n], Volume::Failed | Volume::FailedGoing),
             volume: finding(scene.volumes, n),
+            in_pod: false,
         };
         (pod_name(n), facts)
     };
@@ -85,6 +86,7 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
     Facts {
         mode: Mode::Auto,
         membership: MembershipBy::Gate,
+        replaces_in_pod: false,
         request: asked.map(|n| pod_name(n.into())),
         recorded: members().map(|n| (pod_name(n), id(n, false))).collect(),
         rolling_out: false,

@@ -40,6 +40,7 @@ impl World {
             facts: Facts {
                 mode: Mode::Manual,
                 membership: MembershipBy::Gate,
+                replaces_in_pod: false,
                 request: Some(TARGET.into()),
                 recorded: BTreeMap::new(),
                 rolling_out: false,
@@ -299,6 +300,7 @@ fn claim(uid: &str) -> ClaimFacts {
         },
         lost: false,
         volume: VolumeFinding::AsRecorded,
+        in_pod: false,
     }
 }
 
@@ -1194,4 +1196,63 @@ fn only_where_the_gate_adds_the_member_again_its_peer_urls_have_to_be_known() {
     };
     assert_eq!(said(MembershipBy::Gate), "wait peer-urls-unknown");
     assert_eq!(said(MembershipBy::Pod), "grant");
+}
+
+/// A cluster whose members have their data in their pods.
+fn in_pods() -> World {
+    let mut world = World::of(3);
+    world
+        .facts
+        .claims
+        .values_mut()
+        .for_each(|claim| claim.in_pod = true);
+    world.facts.recorded.insert(TARGET.into(), MemberId(3));
+    world.facts.request = None;
+    world.facts.mode = Mode::Off;
+    world.facts.replaces_in_pod = true;
+    world
+}
+
+#[test]
+fn a_member_whose_data_went_with_its_pod_is_replaced_whatever_the_mode() {
+    let mut world = in_pods();
+    assert_eq!(world.said(), "nothing");
+    world.recreate_pod(true);
+    world.facts.claims.get_mut(&TARGET.into()).unwrap().volume = VolumeFinding::Wrong {
+        volume: Volume::in_pod("another"),
+        difference: Difference::NewPod,
+    };
+    let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
+    assert_eq!(steps, ["grant", "remove-member", "add-learner", "release"]);
+    world.start(0);
+    let steps: Vec<String> = (0..3).map(|_| world.step()).collect();
+    assert_eq!(steps, ["record-volume", "promote", "settle"]);
+
+    let mut kept = in_pods();
+    kept.facts.replaces_in_pod = false;
+    kept.recreate_pod(true);
+    kept.facts.claims.get_mut(&TARGET.into()).unwrap().volume = VolumeFinding::Wrong {
+        volume: Volume::in_pod("another"),
+        difference: Difference::NewPod,
+    };
+    assert_eq!(kept.said(), "wait off");
+}
+
+#[test]
+fn a_member_with_its_data_in_its_pod_is_replaced_on_request_without_a_claim() {
+    let mut world = in_pods();
+    world.facts.mode = Mode::Manual;
+    world.facts.request = Some(TARGET.into());
+    let steps: Vec<String> = (0..5).map(|_| world.step()).collect();
+    let expected = [
+        "grant",
+        "remove-member",
+        "add-learner",
+        "delete-pod",
+        "release",
+    ];
+    assert_eq!(steps, expected);
+    world.start(0);
+    let steps: Vec<String> = (0..3).map(|_| world.step()).collect();
+    assert_eq!(steps, ["record-volume", "promote", "settle"]);
 }
