@@ -24,6 +24,13 @@ pub struct DataProtectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Membership")]
     pub membership: Option<Membership>,
+    /// Treatment of a member that is to go and whose data goes with its pod (an `emptyDir`, or a
+    /// directory of a node to which the pod is not bound): `Replace`, it goes only while all others
+    /// serve, and the gate replaces it before another one goes; `Refuse`, it stays; `Allow`, it
+    /// goes as any other. Default: `Replace` where the membership is `Gate`, `Allow` otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EphemeralData")]
+    pub ephemeral: Option<EphemeralData>,
 }
 
 /// Whether the gate replaces members.
@@ -36,6 +43,17 @@ pub enum ReplaceMode {
     Manual,
     /// Also when a member's data is proven to be lost.
     Auto,
+}
+
+/// The treatment of members whose data goes with their pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum EphemeralData {
+    /// A member goes only while all others serve, and is replaced.
+    Replace,
+    /// The members stay.
+    Refuse,
+    /// A member goes as any other.
+    Allow,
 }
 
 /// The one who changes etcd's member list.

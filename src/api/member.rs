@@ -43,12 +43,40 @@ pub struct MemberStatus {
     /// Space quota of the database in bytes. Absent where this version of etcd does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub db_size_quota: Option<i64>,
+    /// Where the member has its data: on a claim of its own (`Claim`), on one that others have
+    /// their data on, too (`SharedClaim`), in a directory of its node (`Node`), in its pod (`Pod`),
+    /// or nobody can tell (`Unknown`). Absent for an external member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DataPlace")]
+    pub data: Option<DataPlace>,
     /// Alarms of etcd against the member: `NOSPACE`, `CORRUPT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<String>,
     /// Client URLs of an external member.
     #[serde(default, rename = "clientURLs", skip_serializing_if = "Vec::is_empty")]
     pub client_urls: Vec<String>,
+}
+
+/// The place of a member's data.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, derive_more::Display,
+)]
+pub enum DataPlace {
+    /// A claim of its own.
+    #[display("on a claim of its own")]
+    Claim,
+    /// A claim on which others have their data, too.
+    #[display("on a claim that members share")]
+    SharedClaim,
+    /// A directory of the node, which the pod leaves when it moves.
+    #[display("in a directory of its node")]
+    Node,
+    /// The pod, with which the data goes.
+    #[display("in its pod")]
+    Pod,
+    /// An unknown place.
+    #[display("in a place that is not known")]
+    Unknown,
 }
 
 impl MemberStatus {

@@ -43,13 +43,15 @@ pub use amount::Amount;
 pub use auth::{AuthSpec, UserSecret};
 pub use budget::{MembersSpec, QuorumDisruptionBudget, QuorumDisruptionBudgetSpec};
 pub use crds::{crds_yaml, etcd_members_crd_yaml};
-pub use data_protection::{DataProtectionSpec, Membership, ReplaceMode, ReplacementStatus};
+pub use data_protection::{
+    DataProtectionSpec, EphemeralData, Membership, ReplaceMode, ReplacementStatus,
+};
 pub use defragmentation::{
     Defragmentation, DefragmentationMode, DefragmentationSpec, DefragmentationStatus,
 };
 pub use enforcement::Enforcement;
 pub use grant::{CauseStatus, GrantStatus, cause_kind};
-pub use member::{MemberRole, MemberStatus};
+pub use member::{DataPlace, MemberRole, MemberStatus};
 pub use policy::{EvidenceSource, PolicySpec, SnapshotSource, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
 pub use recorded::{

@@ -9,12 +9,14 @@ use super::leadership::{self, Transfer};
 use super::question::{DryRun, Question, SeenVersions};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded, StatusUpdate};
-use crate::observe::{Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World};
+use crate::observe::{
+    Identity, Ledgerless, Look, ObserveError, PodData, PodLook, World, data_in_pods,
+};
 use crate::quorum::pod::Pod;
 use crate::quorum::{
     Actor, Basis, ClusterRef, Disruption, Kind, Permission, Permitted, PodUid, Reason, Snapshot,
-    Succession, Verdict, Waiver, decide, decide_early, decide_with_terminating_claim,
-    decide_without_ledger, succession, takes_data,
+    Succession, Verdict, Waiver, decide, decide_early, decide_with_data_in_pod,
+    decide_with_terminating_claim, decide_without_ledger, succession, takes_data,
 };
 use crate::telemetry::traces::step;
 
@@ -343,8 +345,14 @@ fn with_data(world: &World, page: &Page, snapshot: &Snapshot, disruption: &Disru
     let grants = &page.grants;
     let plain = || decide(snapshot, grants, disruption);
     let by_data = || decide_with_terminating_claim(snapshot, grants, disruption);
+    let stays_in_its_pod = matches!(disruption.kind, Kind::Restart(_));
     match world.data_of(pod) {
         _ if grants.permit_replacement(pod) => by_data(),
+        PodData::InPod if stays_in_its_pod => plain(),
+        PodData::InPod => {
+            let policy = data_in_pods(page.budget(), world.stateful_set());
+            decide_with_data_in_pod(snapshot, grants, disruption, policy)
+        }
         PodData::Goes => by_data(),
         PodData::Stays => plain(),
         PodData::Unknown(why) => match (plain(), by_data()) {

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
 use kube::api::ListParams;
 
-use super::member_volume::data_on;
+use super::member_volume::{DataOn, data_on};
 use super::patience::soon;
 use super::{Identity, ObserveError, Observer, World, belonging, labels_enrol};
 use crate::causes::causes;
@@ -68,6 +68,8 @@ pub enum PodData {
     Stays,
     /// A claim of the pod is terminating, so its data goes with the pod.
     Goes,
+    /// The data is in the pod itself, or in a directory of a node that the pod may leave.
+    InPod,
     /// A claim of the pod could not be read, for this reason.
     Unknown(String),
 }
@@ -79,6 +81,13 @@ impl World {
             let named = self.etcd_container();
             claims_of(pod).filter(move |claim| may_have_data(claim, pod, named))
         });
+        match self.data_on(pod) {
+            DataOn::Pod | DataOn::Node { bound: false, .. } => return PodData::InPod,
+            DataOn::Node { bound: true, .. }
+            | DataOn::Claim(_)
+            | DataOn::AnyOf(_)
+            | DataOn::Unknown => {}
+        }
         let mut data = PodData::Stays;
         for claim in claims {
             match self.claim_reads().get(claim) {

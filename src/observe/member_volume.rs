@@ -1,16 +1,20 @@
-//! The claim and the volume that have the data of a member.
+//! The place of a member's data: its claim and volume, its pod, or its node.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{Container, PersistentVolume, PersistentVolumeClaim, PodSpec};
+use k8s_openapi::api::core::v1::{
+    Container, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim,
+    PodSpec,
+};
 use kube::Api;
 
 use super::claims::templates;
 use super::mounts::mount_of;
 use super::patience::soon;
 use super::settings::Settings;
-use super::{EtcdContainer, Observer, World};
+use super::{EtcdContainer, Observer, World, belonging};
+use crate::api::DataPlace;
 use crate::causes::causes;
 use crate::quorum::{ClaimState, ClusterRef, PodName, Volume};
 
@@ -26,6 +30,8 @@ pub struct MemberClaim {
     /// Whether the claim has lost its volume: its phase says so, or the volume it is bound to does
     /// not exist or has failed.
     pub lost: bool,
+    /// Whether the data is on no claim, and the pod or its node stands for one.
+    pub in_pod: bool,
 }
 
 impl World {
@@ -33,24 +39,66 @@ impl World {
     /// not the pod exists: the one that is mounted over etcd's data directory, or else the only one
     /// there is. `None` if the data is on no claim, or nobody can tell on which.
     pub fn data_claim(&self, pod: &PodName) -> Option<String> {
+        match self.data_on(pod) {
+            DataOn::Claim(claim) => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// The place of the data of the member in the pod of this name, whether or not the pod exists.
+    pub(super) fn data_on(&self, pod: &PodName) -> DataOn {
         let set = self.stateful_set();
         let spec = match self.pod(pod) {
-            Some(pod) => pod.spec.as_ref()?,
-            None => set?.spec.as_ref()?.template.spec.as_ref()?,
+            Some(pod) => pod.spec.as_ref(),
+            None => set
+                .and_then(|set| set.spec.as_ref())
+                .and_then(|spec| spec.template.spec.as_ref()),
         };
-        data_claim(spec, self.etcd_container(), set, pod)
+        spec.map_or(DataOn::Unknown, |spec| {
+            data_on(spec, self.etcd_container(), set, pod)
+        })
+    }
+
+    /// The place of the data of the member in the pod of this name, as a status says it.
+    pub fn data_place(&self, pod: &PodName) -> DataPlace {
+        match self.data_on(pod) {
+            DataOn::Claim(claim) => {
+                let mut others = self.pods().iter().map(belonging::name);
+                let shares = |other: PodName| {
+                    other != *pod && self.data_on(&other) == DataOn::Claim(claim.clone())
+                };
+                if others.any(shares) {
+                    DataPlace::SharedClaim
+                } else {
+                    DataPlace::Claim
+                }
+            }
+            DataOn::Pod => DataPlace::Pod,
+            DataOn::Node { .. } => DataPlace::Node,
+            DataOn::Unknown | DataOn::AnyOf(_) => DataPlace::Unknown,
+        }
     }
 }
 
-/// The claim that has the data of a member.
+/// The place of a member's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DataOn {
     /// The claim of this name.
     Claim(String),
-    /// None.
-    NoClaim,
+    /// The pod, with which the data goes: an `emptyDir`, a volume that is made for the pod, or
+    /// etcd's container itself.
+    Pod,
+    /// A directory of the node.
+    Node {
+        /// The path of the directory.
+        path: String,
+        /// Whether every pod of this name has to run on the same node.
+        bound: bool,
+    },
     /// A claim of these names, and nobody can tell which.
     AnyOf(Vec<String>),
+    /// Another kind of volume, or nobody can tell.
+    Unknown,
 }
 
 impl DataOn {
@@ -58,29 +106,15 @@ impl DataOn {
     pub(super) fn may_be(&self, claim: &str) -> bool {
         match self {
             Self::Claim(name) => name == claim,
-            Self::NoClaim => false,
+            Self::Pod | Self::Node { .. } | Self::Unknown => false,
             Self::AnyOf(names) => names.iter().any(|name| name == claim),
         }
     }
 }
 
-/// The claim with the data of the member in a pod with this spec, which may be that of the
-/// template. `named` is the container of etcd that the budget names. `None` if the data is on no
-/// claim, or nobody can tell on which.
-pub(super) fn data_claim(
-    spec: &PodSpec,
-    named: Option<&str>,
-    set: Option<&StatefulSet>,
-    pod: &PodName,
-) -> Option<String> {
-    match data_on(spec, named, set, pod) {
-        DataOn::Claim(claim) => Some(claim),
-        DataOn::NoClaim | DataOn::AnyOf(_) => None,
-    }
-}
-
-/// The claim with the data of the member in a pod with this spec, which may be that of the
-/// template: the one that is mounted over etcd's data directory, or else the only one there is.
+/// The place of the data of the member in a pod with this spec, which may be that of the template:
+/// the volume that is mounted over etcd's data directory, or else the only claim there is. `named`
+/// is the container of etcd that the budget names.
 pub(super) fn data_on(
     spec: &PodSpec,
     named: Option<&str>,
@@ -98,13 +132,13 @@ pub(super) fn data_on(
     match EtcdContainer::of(spec, named).certain().map(data_volume) {
         Some(Directory::On(volume)) => match claims.get(volume) {
             Some(claim) => DataOn::Claim(claim.clone()),
-            None => DataOn::NoClaim,
+            None => on_volume(spec, volume),
         },
-        Some(Directory::Elsewhere) => DataOn::NoClaim,
+        Some(Directory::Elsewhere) => DataOn::Pod,
         Some(Directory::Untold) | None => {
             let mut all: Vec<String> = claims.into_values().collect();
             match (all.pop(), all.is_empty()) {
-                (None, _) => DataOn::NoClaim,
+                (None, _) => DataOn::Unknown,
                 (Some(only), true) => DataOn::Claim(only),
                 (Some(last), false) => {
                     all.push(last);
@@ -113,6 +147,55 @@ pub(super) fn data_on(
             }
         }
     }
+}
+
+/// The place of data on a volume of the pod that is no claim.
+fn on_volume(spec: &PodSpec, name: &str) -> DataOn {
+    let mut volumes = spec.volumes.iter().flatten();
+    let Some(volume) = volumes.find(|volume| volume.name == name) else {
+        return DataOn::Unknown;
+    };
+    let of_pod = volume.empty_dir.is_some() || volume.ephemeral.is_some() || volume.csi.is_some();
+    match &volume.host_path {
+        Some(host) => DataOn::Node {
+            path: host.path.clone(),
+            bound: is_bound_to_a_node(spec),
+        },
+        None if of_pod => DataOn::Pod,
+        None => DataOn::Unknown,
+    }
+}
+
+/// Whether every pod with this spec has to run on one node. The node that the scheduler chose for
+/// one pod binds no other.
+fn is_bound_to_a_node(spec: &PodSpec) -> bool {
+    const HOSTNAME: &str = "kubernetes.io/hostname";
+    let mut selected = spec.node_selector.iter().flatten();
+    let affinity = spec
+        .affinity
+        .as_ref()
+        .and_then(|a| a.node_affinity.as_ref());
+    let required = affinity
+        .and_then(|a| {
+            a.required_during_scheduling_ignored_during_execution
+                .as_ref()
+        })
+        .map(|required| required.node_selector_terms.as_slice());
+    let names_one = |requirement: &NodeSelectorRequirement, key: &str| {
+        let one = requirement
+            .values
+            .as_ref()
+            .is_some_and(|values| values.len() == 1);
+        requirement.key == key && requirement.operator == "In" && one
+    };
+    let is_one = |term: &NodeSelectorTerm| {
+        let mut labels = term.match_expressions.iter().flatten();
+        let mut fields = term.match_fields.iter().flatten();
+        labels.any(|label| names_one(label, HOSTNAME))
+            || fields.any(|field| names_one(field, "metadata.name"))
+    };
+    selected.any(|(key, _)| key == HOSTNAME)
+        || required.is_some_and(|terms| terms.len() == 1 && terms.iter().all(is_one))
 }
 
 /// The place of etcd's data directory.
@@ -148,10 +231,30 @@ impl Observer {
         world: &World,
         pod: &PodName,
     ) -> Result<Option<MemberClaim>, String> {
-        match world.data_claim(pod) {
-            Some(name) => self.claim_named(cluster, name).await.map(Some),
-            None => Ok(None),
-        }
+        let seen = world.pod(pod);
+        let uid = seen.and_then(|pod| pod.metadata.uid.as_deref());
+        let node = seen.and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
+        let volume = match (world.data_on(pod), uid, node) {
+            (DataOn::Claim(name), _, _) => {
+                return self.claim_named(cluster, name).await.map(Some);
+            }
+            (DataOn::Pod, Some(uid), _) => Volume::in_pod(uid),
+            (DataOn::Node { path, .. }, _, Some(node)) => Volume {
+                claim_uid: String::new(),
+                volume_id: Some(format!("node/{node}{path}")),
+            },
+            _ => return Ok(None),
+        };
+        Ok(Some(MemberClaim {
+            name: pod.to_string(),
+            state: ClaimState::Here {
+                uid: uid.unwrap_or_default().to_owned(),
+                terminating: false,
+            },
+            volume: Some(volume),
+            lost: false,
+            in_pod: true,
+        }))
     }
 
     /// The claim of this name, and its volume, read now.
@@ -174,6 +277,7 @@ impl Observer {
                 state: ClaimState::Gone,
                 volume: None,
                 lost: false,
+                in_pod: false,
             });
         };
         let uid = claim.metadata.uid.unwrap_or_default();
@@ -195,6 +299,7 @@ impl Observer {
                 volume_id,
             }),
             lost: is_lost || is_gone,
+            in_pod: false,
             name,
         })
     }

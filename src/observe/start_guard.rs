@@ -4,15 +4,17 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-use super::member_volume::{MemberClaim, data_claim};
+use super::member_volume::{DataOn, MemberClaim, data_on};
 use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
 use crate::api::names::IDENTITY;
-use crate::api::{Membership, QuorumDisruptionBudget};
+use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget};
 use crate::ledger::Page;
 use crate::plan::replacement::{Guard, MembershipBy, Start, guard, may_start};
 use crate::quorum::evidence::ListedMember;
 use crate::quorum::stateful_set::Intent;
-use crate::quorum::{ClusterRef, Difference, PodName, Volume, VolumeFinding, volume_finding};
+use crate::quorum::{
+    ClusterRef, DataInPods, Difference, PodName, Volume, VolumeFinding, volume_finding,
+};
 
 /// The kind of the owner with etcd-operator, and with others of that name.
 const OPERATOR: &str = "EtcdCluster";
@@ -45,6 +47,16 @@ pub fn membership(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) ->
     }
 }
 
+/// The policy for members whose data goes with their pods.
+pub fn data_in_pods(budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> DataInPods {
+    match budget.spec.data_protection.ephemeral {
+        Some(EphemeralData::Replace) => DataInPods::Replace,
+        Some(EphemeralData::Refuse) => DataInPods::Refuse,
+        None if membership(budget, set) == MembershipBy::Gate => DataInPods::Replace,
+        Some(EphemeralData::Allow) | None => DataInPods::Allow,
+    }
+}
+
 /// Whether the pod waits for the gate's scheduling gate.
 pub fn is_held(pod: &Pod) -> bool {
     let gates = pod.spec.as_ref().and_then(|s| s.scheduling_gates.as_ref());
@@ -62,7 +74,7 @@ pub struct StartGuard {
 
 impl Observer {
     /// Decides how a pod starts that is about to be created. Without a record for its member, or
-    /// where its data is on no claim, the pod starts as its owner wants.
+    /// where nobody can tell where its data is, the pod starts as its owner wants.
     ///
     /// A claim that does not exist or could not be read proves nothing, so the pod waits until the
     /// leader has seen the claim. So does a pod with another volume: whether etcd expects it is for
@@ -78,12 +90,20 @@ impl Observer {
             return Ok(None);
         };
         let set = self.set(cluster).await?;
-        let Some(claim) = data_claim(spec, page.etcd_container(), set.as_ref(), pod) else {
-            return Ok(None);
-        };
-        let volume = match self.claim_named(cluster, claim).await {
-            Ok(claim) => found(&page, pod, claim.volume.as_ref()),
-            Err(_) => found(&page, pod, None),
+        let volume = match data_on(spec, page.etcd_container(), set.as_ref(), pod) {
+            DataOn::Claim(claim) => {
+                let claim = self.claim_named(cluster, claim).await;
+                let volume = claim.ok().and_then(|claim| claim.volume);
+                found(&page, pod, volume.as_ref())
+            }
+            // The pod has no UID yet, and is another one than any on record.
+            DataOn::Pod => {
+                let recorded = page.recorded_volumes();
+                volume_finding(&recorded, pod, Some(&Volume::in_pod("")))
+            }
+            // Nobody knows yet on which node the pod is going to run.
+            DataOn::Node { .. } => VolumeFinding::Unknown,
+            DataOn::AnyOf(_) | DataOn::Unknown => return Ok(None),
         };
         Ok(Some(StartGuard {
             guard: guard(&self.start(&page, set.as_ref(), pod, &volume)),

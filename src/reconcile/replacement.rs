@@ -90,8 +90,8 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
         snapshot,
         ..
     } = look;
-    let shown = page.status().is_some_and(|status| {
-        find(&status.conditions, condition::DATA_PROTECTED).is_some_and(|c| c.status != "True")
+    let is_protected = page.status().is_some_and(|status| {
+        find(&status.conditions, condition::DATA_PROTECTED).is_some_and(|c| c.status == "True")
     });
     let open = record::open(page).is_some();
     let held = world.pods().iter().any(is_held);
@@ -101,8 +101,10 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
             || !snapshot.not_members.is_empty()
             || !snapshot.accused.is_empty()
     };
-    let auto = gather::mode(page.budget()) == Mode::Auto;
-    shown || open || held || gather::requested(page).is_some() || auto && ill()
+    let mut records = page.volume_records().into_values();
+    let auto = gather::mode(page.budget()) == Mode::Auto
+        || records.any(|record| record.volume.is_in_pod());
+    !is_protected || open || held || gather::requested(page).is_some() || auto && ill()
 }
 
 /// The driver of one cluster.

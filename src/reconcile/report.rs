@@ -1,8 +1,12 @@
 //! The report on a cluster in its budget's status. Pure: made from a snapshot and the open grants.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
-use crate::api::{MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way, condition};
+use crate::api::{
+    DataPlace, MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way, condition,
+};
 use crate::ledger::write_tolerance;
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
 use crate::quorum::{
@@ -35,6 +39,8 @@ pub(super) struct ReportFacts<'a> {
     /// Whether the StatefulSet has the label that enrols it, where the gate made the budget because
     /// of that. `None` where the label does not matter.
     pub(super) labelled: Option<bool>,
+    /// The places of the members' data, by pod.
+    pub(super) places: &'a BTreeMap<PodName, DataPlace>,
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
 }
@@ -240,6 +246,9 @@ impl ReportFacts<'_> {
             db_size: sizes.and_then(|sizes| bytes(sizes.db)),
             db_size_in_use: sizes.and_then(|sizes| bytes(sizes.in_use)),
             db_size_quota: sizes.and_then(|sizes| bytes(sizes.quota?)),
+            data: member
+                .pod_name()
+                .and_then(|pod| self.places.get(pod).copied()),
             alarms: member.alarms.iter().map(ToString::to_string).collect(),
             client_urls: if member.pod_name().is_some() {
                 Vec::new()

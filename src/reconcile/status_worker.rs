@@ -304,6 +304,7 @@ impl Eyes {
             told: &words_of_way(look.world.way(), &page.budget().spec.members),
             advice: self.ways.advice(),
             labelled: labelled(page.budget(), look.world.stateful_set()),
+            places: &volumes::places(look),
             generation: page.budget().metadata.generation,
             now: &Time(self.run.clock.now()),
         }

@@ -1,4 +1,5 @@
-//! The volumes on record: the leader's report says on which volume each member serves.
+//! The places of the members' data, and the volumes on record: the leader's report says on which
+//! volume each member serves.
 //!
 //! What may change the record, and when, is the core's to say ([`crate::quorum::record_volumes`]).
 
@@ -8,7 +9,18 @@ use tracing::{info, warn};
 
 use super::Run;
 use super::look::Look;
-use crate::quorum::{VolumeRecords, confirmed_list, record_volumes, unrecorded_volumes};
+use crate::api::DataPlace;
+use crate::quorum::{
+    Member, PodName, VolumeRecords, confirmed_list, record_volumes, unrecorded_volumes,
+};
+
+/// The places of the members' data, by pod.
+pub(super) fn places(look: &Look) -> BTreeMap<PodName, DataPlace> {
+    let members = look.snapshot.members.iter();
+    let pods = members.filter_map(Member::pod_name);
+    pods.map(|pod| (pod.clone(), look.world.data_place(pod)))
+        .collect()
+}
 
 /// The records after this look. `None` if they stay as they are. A claim that cannot be read is
 /// recorded at a later look.

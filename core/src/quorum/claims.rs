@@ -180,9 +180,9 @@ pub fn decide_with_terminating_claim(
 pub enum DataInPods {
     /// The disruption of such a member is the beginning of its replacement.
     Replace,
-    /// Such a member stays.
+    /// The member stays.
     Refuse,
-    /// Such a member goes as any other does.
+    /// The member goes as any other does.
     Allow,
 }
 

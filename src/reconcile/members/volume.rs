@@ -33,6 +33,7 @@ impl Volumes {
             match claim {
                 // One without a volume yet is read again.
                 Ok(claim) => {
+                    let claim = claim.filter(|claim| !claim.in_pod);
                     let volume = claim.and_then(|claim| claim.volume);
                     if let Some(volume) = volume.filter(|volume| volume.volume_id.is_some()) {
                         self.of.insert(pod.name.clone(), (pod.uid.clone(), volume));

@@ -10,12 +10,12 @@ use crate::api::{QuorumDisruptionBudget, ReplaceMode, names};
 use crate::causes::causes;
 use crate::ledger::Page;
 use crate::observe::{
-    EtcdContainer, MemberClaim, World, etcd_history, is_held, joining, membership,
+    EtcdContainer, MemberClaim, World, data_in_pods, etcd_history, is_held, joining, membership,
 };
 use crate::plan::Handover;
 use crate::plan::replacement::{ClaimFacts, Facts, MembershipBy, Mode};
 use crate::quorum::{
-    Comparison, Member, MemberId, PodName, PodUid, confirmed_list, volume_finding,
+    Comparison, DataInPods, Member, MemberId, PodName, PodUid, confirmed_list, volume_finding,
 };
 use crate::reconcile::Run;
 use crate::reconcile::defragmentation::gather::rolls_out;
@@ -96,6 +96,7 @@ pub(super) async fn gather(
             state: claim.state.clone(),
             lost: claim.lost,
             volume: volume_finding(&recorded, pod, claim.volume.as_ref()),
+            in_pod: claim.in_pod,
         };
         (pod.clone(), facts)
     };
@@ -118,6 +119,7 @@ pub(super) async fn gather(
     let facts = Facts {
         mode: mode(page.budget()),
         membership,
+        replaces_in_pod: data_in_pods(page.budget(), set) == DataInPods::Replace,
         request: request.clone(),
         recorded: records.iter().map(|(pod, r)| (pod.clone(), r.id)).collect(),
         rolling_out: rolls_out(page.budget(), set),

@@ -8,13 +8,14 @@ use tracing::info;
 
 use super::gather::Gathered;
 use crate::api::names::{IDENTITY, REPLACE};
-use crate::api::{QuorumDisruptionBudgetStatus, condition};
+use crate::api::{DataPlace, condition};
 use crate::ledger::LedgerError;
 use crate::plan::replacement::{ClaimFacts, Mode, Next, Refusal, Step};
 use crate::quorum::{ClaimState, PodName, VolumeFinding};
 use crate::reconcile::Run;
 use crate::reconcile::condition::{self as conditions, Said};
 use crate::reconcile::look::Look;
+use crate::reconcile::volumes::places;
 use crate::telemetry::events::{Notice, Severity};
 
 /// Records an Event on each pod that waits for the gate's scheduling gate. A repeated Event is
@@ -45,8 +46,7 @@ pub(super) fn announce_held(run: &Run, look: &Look, gathered: &Gathered) {
     }
 }
 
-/// Writes the condition if its status, its reason or its words changed. A cluster in which no
-/// member was ever to be replaced has no such condition.
+/// Writes the condition if its status, its reason or its words changed.
 pub(super) async fn show(
     run: &Run,
     look: &Look,
@@ -78,18 +78,12 @@ async fn write(run: &Run, look: &Look, said: Said) -> Result<(), LedgerError> {
     if run.ledger().turnstile().pending(cluster) > 0 {
         return Ok(());
     }
-    let had_cause = look.page.status().is_some_and(had_cause);
     let kind = condition::DATA_PROTECTED;
-    if conditions::write(run, &look.page, kind, &said, had_cause).await? {
+    if conditions::write(run, &look.page, kind, &said, true).await? {
         let (_, reason, message) = said;
         info!(%cluster, reason, message, "data of members");
     }
     Ok(())
-}
-
-/// Whether a member was ever replaced, also where nothing was waited for.
-fn had_cause(status: &QuorumDisruptionBudgetStatus) -> bool {
-    !status.replacements.is_empty()
 }
 
 fn said(look: &Look, gathered: &Gathered, next: &Next) -> Said {
@@ -154,13 +148,43 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> Said {
                 return ("False", "StateNotSet", text);
             }
             let members = look.snapshot.members.len();
-            (
-                "True",
-                "NothingToReplace",
-                format!("none of {members} members has to be replaced"),
-            )
+            let text = format!("none of {members} members has to be replaced");
+            let elsewhere = elsewhere(&places(look));
+            let reason = if elsewhere.is_empty() {
+                "NothingToReplace"
+            } else {
+                "NotOnOwnClaims"
+            };
+            ("True", reason, format!("{text}{elsewhere}"))
         }
     }
+}
+
+/// The words about members whose data is not on claims of their own, and what that means for each.
+fn elsewhere(places: &BTreeMap<PodName, DataPlace>) -> String {
+    let of = |place: DataPlace| {
+        let pods = places.iter().filter(|(_, own)| **own == place);
+        let pods: Vec<&str> = pods.map(|(pod, _)| pod.as_str()).collect();
+        (!pods.is_empty()).then(|| {
+            let meaning = match place {
+                DataPlace::Claim => return String::new(),
+                DataPlace::SharedClaim => "one volume that is lost takes all of it",
+                DataPlace::Node => "a pod that moves to another node loses it",
+                DataPlace::Pod => "it goes with the pod",
+                DataPlace::Unknown => "name etcd's data directory by --data-dir",
+            };
+            format!("; the data of {} is {place}: {meaning}", pods.join(", "))
+        })
+    };
+    [
+        DataPlace::SharedClaim,
+        DataPlace::Node,
+        DataPlace::Pod,
+        DataPlace::Unknown,
+    ]
+    .into_iter()
+    .filter_map(of)
+    .collect()
 }
 
 /// The words about claims that terminate under their members. `None` if none does.
@@ -212,20 +236,27 @@ fn reason_of(because: &Refusal) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     #[test]
-    fn a_replacement_that_has_ended_is_a_cause_of_the_condition() {
-        let status = |replacements: Value| {
-            serde_json::from_value(json!({"replacements": replacements})).unwrap()
+    fn what_is_on_no_claim_of_its_own_is_told_with_what_that_means() {
+        let places = |all: &[DataPlace]| {
+            let named = all.iter().enumerate();
+            named
+                .map(|(n, place)| (PodName::new(format!("etcd-{n}")), *place))
+                .collect()
         };
-        assert!(!had_cause(&status(json!([]))));
-        let replaced = json!([{
-            "member": "etcd-0", "reason": "volume-lost",
-            "started": "2026-01-01T00:00:00Z", "finished": "2026-01-01T00:00:09Z",
-        }]);
-        assert!(had_cause(&status(replaced)));
+        assert_eq!(elsewhere(&places(&[DataPlace::Claim; 3])), "");
+        let told = elsewhere(&places(&[
+            DataPlace::Pod,
+            DataPlace::Claim,
+            DataPlace::Node,
+            DataPlace::Pod,
+        ]));
+        assert_eq!(
+            told,
+            "; the data of etcd-2 is in a directory of its node: a pod that moves to another node \
+             loses it; the data of etcd-0, etcd-3 is in its pod: it goes with the pod"
+        );
     }
 }

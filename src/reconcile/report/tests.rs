@@ -116,6 +116,7 @@ impl Seen {
             told: &self.way.source,
             advice: self.advice.as_deref(),
             labelled: self.labelled,
+            places: &BTreeMap::from([("etcd-0".into(), DataPlace::Pod)]),
             generation: Some(3),
             now: &Time(jiff::Timestamp::from_second(second).unwrap()),
         }
