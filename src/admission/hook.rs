@@ -105,7 +105,7 @@ impl Hook {
                     "persistentvolumeclaims",
                     "",
                     Operation::Delete | Operation::Update
-                )
+                ) | ("", "persistentvolumeclaims", "status", Operation::Update)
             ),
             Self::Volumes => matches!(
                 asked,
@@ -114,7 +114,7 @@ impl Hook {
                     "persistentvolumes",
                     "",
                     Operation::Delete | Operation::Update
-                )
+                ) | ("", "persistentvolumes", "status", Operation::Update)
             ),
             Self::Restarts => {
                 matches!(asked, ("", "pods", "" | "resize", Operation::Update))
@@ -140,8 +140,12 @@ impl Hook {
             Self::StatefulSets => {
                 "DELETE or UPDATE of statefulsets.apps, or UPDATE of statefulsets.apps/scale"
             }
-            Self::Claims => "DELETE or UPDATE of persistentvolumeclaims",
-            Self::Volumes => "DELETE or UPDATE of persistentvolumes",
+            Self::Claims => {
+                "DELETE or UPDATE of persistentvolumeclaims, or UPDATE of persistentvolumeclaims/status"
+            }
+            Self::Volumes => {
+                "DELETE or UPDATE of persistentvolumes, or UPDATE of persistentvolumes/status"
+            }
             Self::Restarts => "UPDATE of pods or of pods/resize",
             Self::MutateStatefulSets => "CREATE or UPDATE of statefulsets.apps",
             Self::MutatePods => "CREATE of pods",

@@ -60,8 +60,8 @@ pub use recorded::{
 };
 pub use rollout::{NonServing, Removal, Rollout, RolloutSpec};
 pub use status::{
-    LedgerStatus, QuorumDisruptionBudgetStatus, StrategyChoice, UpdateStrategyStatus, Updater,
-    condition,
+    DataLossStatus, LedgerStatus, LogEndStatus, QuorumDisruptionBudgetStatus, StrategyChoice,
+    UpdateStrategyStatus, Updater, condition,
 };
 pub use tls::{CaConfigMap, CaSecret, ClientSecret, TlsSpec};
 pub use volume::VolumeStatus;

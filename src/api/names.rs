@@ -32,6 +32,10 @@ pub const AGGREGATE_TO_OWNERS: &str = "quorumgate.io/aggregate-to-owners";
 /// [`INTENT_SCALE_IN`] or [`INTENT_BOOTSTRAP`]. The last counts on a budget, too.
 pub const INTENT: &str = "quorumgate.io/intent";
 
+/// Annotation on a budget, by which a person accepts a loss of data: the time at which the gate
+/// found it, as the condition says.
+pub const ACCEPT_DATA_LOSS: &str = "quorumgate.io/accept-data-loss";
+
 /// The value of [`INTENT`] that confirms a delete of the StatefulSet although its owner lives.
 pub const INTENT_DELETE: &str = "delete";
 

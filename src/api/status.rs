@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -65,6 +65,15 @@ pub struct QuorumDisruptionBudgetStatus {
     /// id, or a kubelet reported one of them ready.
     #[serde(default, skip_serializing_if = "is_default")]
     pub formed: bool,
+    /// End of the cluster's log, as its leader last reported it. A leader that has less has lost
+    /// data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "LogEndStatus")]
+    pub log_end: Option<LogEndStatus>,
+    /// Loss of data that nobody has accepted yet. No member goes meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DataLossStatus")]
+    pub data_loss: Option<DataLossStatus>,
     /// Pods that have the StatefulSet's update revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_members: Option<i32>,
@@ -121,7 +130,7 @@ pub struct QuorumDisruptionBudgetStatus {
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["member"]))]
     pub replacements: Vec<ReplacementStatus>,
     /// Conditions of the cluster and of the gate. `Ready` sums up the others: `QuorumHealthy`,
-    /// `AlarmsClear`, `AllMembersUpdated`, `Progressing`, `ClusterIDConsistent`,
+    /// `DataIntact`, `AlarmsClear`, `AllMembersUpdated`, `Progressing`, `ClusterIDConsistent`,
     /// `MembersAskedByTLS`, `EvidenceLive`, `LedgerTrusted`, `GateActive`, `Enrolled`,
     /// `Defragmented` and `DataProtected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -132,6 +141,33 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(flatten)]
     #[schemars(skip)]
     pub unknown: BTreeMap<String, Value>,
+}
+
+/// The end of a cluster's log. It moves in steps: a sixteenth of itself, at least 100 and at most
+/// 10,000 entries.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogEndStatus {
+    /// Cluster id, hexadecimal.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+    /// Last raft index that is known to be committed.
+    pub raft_index: i64,
+}
+
+/// A loss of data: the leader of the cluster has less than was committed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DataLossStatus {
+    /// When the gate found the loss.
+    pub since: Time,
+    /// Cluster id, hexadecimal.
+    #[serde(rename = "clusterID")]
+    pub cluster_id: String,
+    /// Raft index that was on record.
+    pub reached: i64,
+    /// Raft index that the leader reported instead.
+    pub found: i64,
 }
 
 /// How a StatefulSet is updated to a new revision.
@@ -219,6 +255,8 @@ pub mod condition {
     pub const READY: &str = "Ready";
     /// True: the voters that serve make a majority.
     pub const QUORUM_HEALTHY: &str = "QuorumHealthy";
+    /// True: the leader has everything that was committed under the cluster id.
+    pub const DATA_INTACT: &str = "DataIntact";
     /// True: no alarm of etcd stands against a member.
     pub const ALARMS_CLEAR: &str = "AlarmsClear";
     /// True: the StatefulSet has all its pods, and each has the update revision.

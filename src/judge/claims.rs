@@ -32,8 +32,13 @@ pub(super) async fn evaluate(
         namespace, claim, ..
     } = question;
     let observer = &evaluation.deps.observer;
-    let found = match question.change {
+    let found = match &question.change {
         ClaimChange::Delete { .. } => observer.identify_claim(namespace, claim).await?,
+        ClaimChange::TakeVolume(volume)
+            if !observer.is_bound_to(namespace, claim, volume).await? =>
+        {
+            ClaimIdentity::Foreign
+        }
         ClaimChange::Unprotect | ClaimChange::TakeVolume(_) => {
             observer.identify_users(namespace, claim).await?
         }

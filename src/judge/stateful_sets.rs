@@ -12,8 +12,9 @@ use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded};
 use crate::observe::{
     Intents, ObserveError, OverrideState, SetOwner, SetSurroundings, first_ordinal, is_enrolled,
-    standing,
+    keeps_data_in_pods, standing,
 };
+use crate::quorum::DataTaken;
 use crate::quorum::stateful_set::{Change, Facts, Listed, Owner, Serving, TeardownPolicy, decide};
 use crate::quorum::{
     Basis, ClusterRef, Permission, Reason, Scope, Snapshot, Teardown, Verdict, Waiver,
@@ -91,8 +92,9 @@ impl SetCase<'_> {
             teardown_policy: page.map_or_else(TeardownPolicy::default, |page| {
                 page.budget().spec.policy.teardown()
             }),
-            takes_claims: page.is_some_and(Page::is_formed)
-                && takes_claims(set, &self.question.change),
+            takes_data: page
+                .filter(|page| page.is_formed())
+                .and_then(|page| takes_data(set, page.etcd_container(), &self.question.change)),
             listed: Listed::Unknown {
                 because: Vec::new(),
             },
@@ -231,13 +233,19 @@ impl Case for SetCase<'_> {
     }
 }
 
-/// Whether the claims are deleted by the change, by the retention policy of the StatefulSet.
-fn takes_claims(set: &StatefulSet, change: &Change) -> bool {
-    match change {
+/// The data that the change takes: claims, by the retention policy of the StatefulSet, or what is
+/// in the pods.
+fn takes_data(set: &StatefulSet, named: Option<&str>, change: &Change) -> Option<DataTaken> {
+    let deletes_claims = match change {
         Change::Delete => {
             retention(set).is_some_and(|policy| is_delete(policy.when_deleted.as_ref()))
         }
         Change::Resize { .. } => ends_claims_with_pods(set),
+    };
+    if deletes_claims {
+        Some(DataTaken::Claims)
+    } else {
+        keeps_data_in_pods(set, named).then_some(DataTaken::InPods)
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod due;
 mod error;
+mod log_end;
 mod page;
 mod recorded;
 mod seen;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
+
 use super::Page;
 use super::wire;
 use crate::api::{
@@ -9,7 +11,8 @@ use crate::api::{
     StatefulSetStatus,
 };
 use crate::quorum::{
-    ClusterId, ExpectedVoters, LeaderMove, Ordinal, Tolerance, Trust, TrustEvent, VolumeRecords,
+    ClusterId, ExpectedVoters, LeaderMove, LogEnd, Ordinal, Tolerance, Trust, TrustEvent,
+    VolumeRecords, WentBack,
 };
 
 /// The findings of a look at the cluster. For a finding that is `None` the budget stays as it is.
@@ -45,6 +48,10 @@ pub struct StatusUpdate {
     pub replacement: Option<ReplacementStatus>,
     /// The volumes of the members.
     pub volumes: Option<VolumeRecords>,
+    /// The end of the cluster's log.
+    pub log_end: Option<LogEnd>,
+    /// A loss of data, and when it was found.
+    pub lost: Option<(WentBack, Timestamp)>,
 }
 
 impl StatusUpdate {
@@ -65,7 +72,10 @@ impl StatusUpdate {
             defragmentation,
             replacement,
             volumes,
+            log_end,
+            lost,
         } = self;
+        super::log_end::write(page, log_end, lost, status);
         if let Some(begun) = replacement {
             let all = &mut status.replacements;
             all.retain(|known| known.member != begun.member);

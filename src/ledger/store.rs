@@ -248,6 +248,8 @@ impl Ledger {
         status.volumes.clone_from(&before.volumes);
         status.replacements.clone_from(&before.replacements);
         status.begins_anew.clone_from(&before.begins_anew);
+        status.log_end.clone_from(&before.log_end);
+        status.data_loss.clone_from(&before.data_loss);
         self.put_changed(page, status).await
     }
 
@@ -336,6 +338,8 @@ impl Ledger {
         // A replacement in the old cluster would go on with a member of the new one.
         status.replacements.clear();
         status.scale_out = None;
+        status.log_end = None;
+        status.data_loss = None;
         self.put_changed(page, status).await
     }
 

@@ -178,6 +178,20 @@ impl Observer {
         Ok(ClaimIdentity::Foreign)
     }
 
+    /// Whether a claim is bound to the volume of this name. A volume that was released names its
+    /// earlier claim all the same, and a new claim may have that name.
+    pub async fn is_bound_to(
+        &self,
+        namespace: &str,
+        claim: &str,
+        volume: &str,
+    ) -> Result<bool, ObserveError> {
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client().clone(), namespace);
+        let claim = claims.get_opt(claim).await.map_err(ObserveError::Claim)?;
+        let bound = claim.and_then(|claim| claim.spec?.volume_name);
+        Ok(bound.as_deref() == Some(volume))
+    }
+
     /// Finds the pods of members for which Kubernetes protects a claim: those that mount it, have a
     /// node and have not ended.
     pub async fn identify_users(

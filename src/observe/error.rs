@@ -14,6 +14,9 @@ pub enum ObserveError {
     /// The pods of the cluster.
     #[error("could not read the pods of the cluster")]
     Pods(#[source] kube::Error),
+    /// The claim.
+    #[error("could not read the claim")]
+    Claim(#[source] kube::Error),
     /// The StatefulSet.
     #[error("could not read the StatefulSet")]
     StatefulSet(#[source] kube::Error),

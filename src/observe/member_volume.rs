@@ -149,6 +149,25 @@ pub(super) fn data_on(
     }
 }
 
+/// Whether the members of a StatefulSet have their data in their pods, or in directories of nodes
+/// to which the pods are not bound.
+pub fn keeps_data_in_pods(set: &StatefulSet, named: Option<&str>) -> bool {
+    let spec = set
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.template.spec.as_ref());
+    let first = PodName::new(format!(
+        "{}-0",
+        set.metadata.name.as_deref().unwrap_or_default()
+    ));
+    spec.is_some_and(|spec| {
+        matches!(
+            data_on(spec, named, Some(set), &first),
+            DataOn::Pod | DataOn::Node { bound: false, .. }
+        )
+    })
+}
+
 /// The place of data on a volume of the pod that is no claim.
 fn on_volume(spec: &PodSpec, name: &str) -> DataOn {
     let mut volumes = spec.volumes.iter().flatten();

@@ -73,8 +73,8 @@ pub struct StartGuard {
 }
 
 impl Observer {
-    /// Decides how a pod starts that is about to be created. Without a record for its member, or
-    /// where nobody can tell where its data is, the pod starts as its owner wants.
+    /// Decides how a pod starts that is about to be created. Without a record for its member the pod
+    /// starts as a member of the cluster, once that is formed.
     ///
     /// A claim that does not exist or could not be read proves nothing, so the pod waits until the
     /// leader has seen the claim. So does a pod with another volume: whether etcd expects it is for
@@ -103,7 +103,8 @@ impl Observer {
             }
             // Nobody knows yet on which node the pod is going to run.
             DataOn::Node { .. } => VolumeFinding::Unknown,
-            DataOn::AnyOf(_) | DataOn::Unknown => return Ok(None),
+            // The data on record is not seen any more.
+            DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
         Ok(Some(StartGuard {
             guard: guard(&self.start(&page, set.as_ref(), pod, &volume)),

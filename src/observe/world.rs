@@ -290,6 +290,8 @@ impl World {
                 .as_ref()
                 .map_or(0, |set| first_ordinal(set).0),
             recorded_cluster: page.cluster_id(),
+            recorded_log_end: page.log_end(),
+            recorded_loss: page.loss(),
             round,
         }
     }
@@ -310,6 +312,7 @@ impl World {
             cluster_id: snapshot
                 .filter(|snapshot| !snapshot.is_cluster_in_doubt)
                 .and_then(|snapshot| snapshot.cluster_id),
+            log_end: snapshot.and_then(|snapshot| snapshot.log_end),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
             stateful_set: set.and_then(remembered),
             // Any pod that is older than the StatefulSet counts.

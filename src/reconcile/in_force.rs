@@ -83,7 +83,7 @@ const fn needed(
     }
 }
 
-const VALIDATING: [Needed; 9] = [
+const VALIDATING: [Needed; 10] = [
     needed("/validate/pods", "DELETE", "", "pods"),
     needed("/validate/evictions", "CREATE", "", "pods/eviction"),
     needed("/validate/restarts", "UPDATE", "", "pods"),
@@ -98,6 +98,12 @@ const VALIDATING: [Needed; 9] = [
     ),
     needed("/validate/claims", "DELETE", "", "persistentvolumeclaims"),
     needed("/validate/claims", "UPDATE", "", "persistentvolumeclaims"),
+    needed(
+        "/validate/claims",
+        "UPDATE",
+        "",
+        "persistentvolumeclaims/status",
+    ),
 ];
 
 const MUTATING: [Needed; 1] = [needed("/mutate/evictions", "CREATE", "", "pods/eviction")];

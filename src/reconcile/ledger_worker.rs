@@ -97,7 +97,7 @@ async fn step(
         return Ok(None);
     };
     let (page, settled) = settle(ledger, page, run.settings.settle_time).await?;
-    let trusted = look_after_trust(run, page, outage).await?;
+    let trusted = Box::pin(look_after_trust(run, page, outage)).await?;
     Ok([settled, trusted].into_iter().flatten().min())
 }
 

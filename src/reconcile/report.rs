@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as Shown, Time};
 
+use crate::api::names::ACCEPT_DATA_LOSS;
 use crate::api::{
-    DataPlace, MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way, condition,
+    DataLossStatus, DataPlace, MemberRole, MemberStatus, QuorumDisruptionBudgetStatus, Scheme, Way,
+    condition,
 };
 use crate::ledger::write_tolerance;
 use crate::quorum::evidence::{AlarmKind, Round, Unanswered};
@@ -78,6 +80,7 @@ impl ReportFacts<'_> {
             self.gate_active(),
             self.all_members_updated(),
             self.alarms_clear(),
+            self.data_intact(status.data_loss.as_ref()),
         ] {
             self.set(&mut status.conditions, kind, is, reason, message);
         }
@@ -120,6 +123,33 @@ impl ReportFacts<'_> {
             ),
         };
         (condition::READY, is, reason, message)
+    }
+
+    /// Whether the leader has everything that was committed. `loss` is the record of what is lost.
+    fn data_intact(&self, loss: Option<&DataLossStatus>) -> Verdict {
+        let kind = condition::DATA_INTACT;
+        let ClusterRef { namespace, name } = &self.snapshot.cluster;
+        let Some(went_back) = self.snapshot.went_back else {
+            if self.snapshot.log_end.is_some() {
+                let text = "the leader has everything that was committed";
+                return (kind, Is::True, "NothingLost", text.into());
+            }
+            if self.snapshot.policy.evidence == EvidenceMode::Readiness {
+                let text = "the budget asks for evidence from readiness: no member is asked";
+                return (kind, Is::Unknown, "Readiness", text.into());
+            }
+            let text = "no leader serves that could be asked";
+            return (kind, Is::Unknown, "NoLeader", text.into());
+        };
+        let accept = loss.map_or_else(String::new, |loss| {
+            let since = loss.since.0.strftime("%Y-%m-%dT%H:%M:%SZ");
+            format!(
+                "; find out why and restore it, or accept the loss: kubectl -n {namespace} annotate \
+                 --overwrite qdb {name} {ACCEPT_DATA_LOSS}={since}"
+            )
+        });
+        let text = format!("data is lost: {went_back}; no member goes{accept}");
+        (kind, Is::False, "DataLost", text)
     }
 
     /// The alarms that members report, whatever is done about them.
@@ -500,10 +530,11 @@ impl ReportFacts<'_> {
 }
 
 /// The conditions that `Ready` sums up, the one that explains the others first.
-const SUMMED_UP: [&str; 6] = [
+const SUMMED_UP: [&str; 7] = [
     condition::GATE_ACTIVE,
     condition::EVIDENCE_LIVE,
     condition::QUORUM_HEALTHY,
+    condition::DATA_INTACT,
     condition::ALARMS_CLEAR,
     condition::DATA_PROTECTED,
     condition::LEDGER_TRUSTED,

@@ -37,6 +37,8 @@ use crate::telemetry::metrics::{ClusterNumbers, ClusterState};
 const NUMBERS: Duration = Duration::from_secs(10);
 /// The shortest time between two looks, however many wakes there are.
 const PAUSE: Duration = Duration::from_millis(400);
+/// The time for which looks have to show a loss of data before it is recorded.
+const LOSS_LASTS: Duration = Duration::from_secs(1);
 /// The time between two looks at an unhealthy cluster.
 const UNEASY: Duration = Duration::from_secs(2);
 /// The time between two looks at a healthy cluster. With many clusters the time is longer, by
@@ -59,6 +61,8 @@ struct Eyes {
     ways: Ways,
     /// `None` until the feature asks for it, since there may be ten thousand workers.
     members: Option<Box<Members>>,
+    /// When a look first showed that data is lost, if the latest did, too.
+    lost_since: Option<Instant>,
 }
 
 /// Looks at a cluster and reports on it until cancelled.
@@ -72,6 +76,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         asked_again: HashMap::new(),
         ways: Ways::default(),
         members: None,
+        lost_since: None,
     };
     loop {
         let next = eyes.turn(leading.now()).await;
@@ -152,6 +157,9 @@ impl Eyes {
             }
             if let Some(deferred) = self.show(&look).await? {
                 soon = soon.min(deferred);
+            }
+            if self.lost_since.is_some() {
+                soon = soon.min(UNEASY);
             }
             self.plan_companion(&look).await;
             self.keep_members(&look).await;
@@ -251,7 +259,16 @@ impl Eyes {
         if run.ledger().turnstile().pending(&self.cluster) > 0 {
             return Ok(Some(POLITE));
         }
+        let now = run.clock.instant();
+        let lost = look.snapshot.went_back;
+        self.lost_since = lost.map(|_| self.lost_since.unwrap_or(now));
+        let lasts = self
+            .lost_since
+            .is_some_and(|since| now.saturating_duration_since(since) >= LOSS_LASTS);
         let update = StatusUpdate {
+            lost: lost
+                .filter(|lost| lasts || lost.is_plain())
+                .map(|lost| (lost, run.clock.now())),
             volumes: volumes::recorded(run, look).await,
             ..look.world.status_update(Some(&look.snapshot))
         };

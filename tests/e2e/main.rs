@@ -17,6 +17,7 @@ mod chaos;
 mod chart;
 mod claims;
 mod conformance;
+mod data_lost;
 mod defragmentation;
 mod deletes;
 mod drains;

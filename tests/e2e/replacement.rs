@@ -574,12 +574,25 @@ async fn lose_volume(world: &World, pod: &str) -> Result<()> {
     destroy(world, pod, &name).await
 }
 
-/// Destroys the data of a member, and this `PersistentVolume` of its claim.
+/// Destroys the data of a member, and this `PersistentVolume` of its claim, as the controller of
+/// volumes does after a failure of the storage. A person is refused.
 pub(crate) async fn destroy(world: &World, pod: &str, name: &str) -> Result<()> {
-    let volumes: Api<PersistentVolume> = Api::all(world.sandbox.client());
-    volumes.delete(name, &DeleteParams::default()).await?;
-    let loose = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    volumes.patch(name, &PatchParams::default(), &loose).await?;
+    let binder = "--as=system:serviceaccount:kube-system:persistent-volume-binder";
+    let rights = "--as-group=system:masters";
+    let delete = [binder, rights, "delete", "pv", name, "--wait=false"];
+    world.kubectl(&delete).await?.success()?;
+    let loose = r#"{"metadata": {"finalizers": null}}"#;
+    let patch = [
+        binder,
+        rights,
+        "patch",
+        "pv",
+        name,
+        "--type=merge",
+        "-p",
+        loose,
+    ];
+    world.kubectl(&patch).await?.success()?;
     PodFaults::of(&world.sandbox, pod).await?.corrupt_data()
 }
 

@@ -145,6 +145,7 @@ fn alerts_ask_for_conditions_that_budgets_have() {
         condition::EVIDENCE_LIVE,
         condition::LEDGER_TRUSTED,
         condition::GATE_ACTIVE,
+        condition::DATA_INTACT,
         condition::ALARMS_CLEAR,
     ];
     let mut asked = BTreeSet::new();

@@ -12,6 +12,7 @@ use super::condition::{self, Condition, Consensus};
 use super::evidence::{ListedMember, Status, Unanswered};
 use super::expected_voters::count;
 use super::id::{ClusterId, MemberId, PodName};
+use super::log_end;
 use super::mapping::{Identity, Mapping};
 use super::membership::{List, Membership};
 use super::pod::{Containers, Node, Pod};
@@ -31,9 +32,14 @@ impl Snapshot {
     pub fn assemble(observation: &Observation) -> Self {
         let mut snapshot = Self::blank(observation);
         match observation.policy.evidence {
-            EvidenceMode::Live => snapshot.take_in_answers(observation),
+            EvidenceMode::Live => {
+                snapshot.take_in_answers(observation);
+                snapshot.log_end = log_end::of(&snapshot, observation);
+            }
             EvidenceMode::Readiness => readiness::take_in(&mut snapshot),
         }
+        let went_back = log_end::went_back(snapshot.log_end, observation.recorded_log_end);
+        snapshot.went_back = observation.recorded_loss.or(went_back);
         snapshot
     }
 
@@ -92,6 +98,8 @@ impl Snapshot {
             pods,
             quorum_lost: false,
             is_mute: false,
+            log_end: None,
+            went_back: None,
         }
     }
 

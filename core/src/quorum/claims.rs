@@ -13,6 +13,7 @@ use super::disruption::{Actor, Disruption, Grace, Kind, TargetPod};
 use super::expected_voters::majority;
 use super::grants::Grants;
 use super::id::{PodName, PodUid};
+use super::process::ProcessState;
 use super::settlement::Replacement;
 use super::snapshot::{Member, Snapshot};
 use super::trust::Trust;
@@ -222,11 +223,16 @@ pub fn decide_with_data_in_pod(
     let Verdict::Allow(Permission::Grant(basis)) = verdict else {
         return verdict;
     };
-    let passes = matches!(
-        basis,
-        Basis::Teardown(_) | Basis::Override | Basis::NotAMember | Basis::Learner
-    );
     let target = &disruption.target.name;
+    // Where its node is gone, or its pod has ended, the data is gone already.
+    let is_dead = snapshot
+        .member(target)
+        .is_some_and(|member| member.process == ProcessState::DeadForGood);
+    let passes = is_dead
+        || matches!(
+            basis,
+            Basis::Teardown(_) | Basis::Override | Basis::NotAMember | Basis::Learner
+        );
     match policy {
         _ if passes => verdict,
         DataInPods::Allow => verdict,

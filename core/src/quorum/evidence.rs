@@ -70,7 +70,7 @@ pub struct Status {
     pub leader: Option<MemberId>,
     /// The member's raft term.
     pub term: u64,
-    /// The last raft index that the member has received.
+    /// The last raft index that the member knows to be committed.
     pub raft_index: u64,
     /// The last raft index that the member has applied. etcd 3.3 and older report 0.
     pub applied_index: u64,

@@ -42,6 +42,7 @@ mod expected_voters;
 mod grants;
 mod id;
 mod leader;
+mod log_end;
 mod mapping;
 mod membership;
 pub mod pod;
@@ -77,6 +78,7 @@ pub use grants::{Cause, Grant, Grants, Permitted};
 pub(crate) use id::list;
 pub use id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
 pub use leader::leader_to_move;
+pub use log_end::{LogEnd, WentBack};
 pub use membership::{Membership, confirmed_list};
 pub use policy::{EvidenceMode, Policy, SmallCluster};
 pub use process::ProcessState;
@@ -88,7 +90,8 @@ pub use succession::{LeaderMove, OpenMove, Succession, rests, succession};
 pub use tolerance::Tolerance;
 pub use trust::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
 pub use verdict::{
-    Basis, Count, NotServing, Permission, Reason, TeardownBy, Unannounced, Verdict, Waiver,
+    Basis, Count, DataTaken, NotServing, Permission, Reason, TeardownBy, Unannounced, Verdict,
+    Waiver,
 };
 pub use volume::{Difference, Volume, VolumeFinding, volume_finding};
 pub use volume_record::{VolumeRecord, VolumeRecords, record_volumes, unrecorded_volumes};

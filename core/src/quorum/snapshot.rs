@@ -9,6 +9,7 @@ use super::condition::Condition;
 use super::evidence::{AlarmKind, Round};
 use super::expected_voters::ExpectedVoters;
 use super::id::{ClusterId, ClusterRef, MemberId, Ordinal, PodName, PodUid};
+use super::log_end::{LogEnd, WentBack};
 use super::membership::Membership;
 use super::pod::Pod;
 use super::policy::{EvidenceMode, Policy};
@@ -60,6 +61,10 @@ pub struct Observation {
     pub first_ordinal: u32,
     /// The etcd cluster id in the budget's record.
     pub recorded_cluster: Option<ClusterId>,
+    /// The end of the cluster's log in the budget's record.
+    pub recorded_log_end: Option<LogEnd>,
+    /// The loss of data in the budget's record, which nobody has accepted yet.
+    pub recorded_loss: Option<WentBack>,
     /// The answers of etcd. Empty with [`super::policy::EvidenceMode::Readiness`].
     pub round: Round,
 }
@@ -85,6 +90,8 @@ impl Observation {
             recorded_externals: 0,
             first_ordinal: 0,
             recorded_cluster: None,
+            recorded_log_end: None,
+            recorded_loss: None,
             round: Round::default(),
         }
     }
@@ -175,6 +182,10 @@ pub struct Snapshot {
     /// This is weaker than [`Snapshot::quorum_lost`]: members that are only too slow for the gate
     /// and for their probes do the same.
     pub is_mute: bool,
+    /// The end of the log, by a leader that serves.
+    pub log_end: Option<LogEnd>,
+    /// The loss of data on record, or else the one that this look shows.
+    pub went_back: Option<WentBack>,
 }
 
 /// A member of the cluster, or a pod that counts as one until the contrary is proven.

@@ -8,6 +8,7 @@ use super::circumstances::Teardown;
 use super::disruption::InPlace;
 use super::expected_voters::majority;
 use super::id::{ClusterRef, PodName, list};
+use super::log_end::WentBack;
 use super::policy::SmallCluster;
 use super::process::ProcessState;
 use super::stateful_set::Serving;
@@ -306,6 +307,11 @@ pub enum Reason {
         /// The pods that mount the claim.
         pods: Vec<PodName>,
     },
+    /// The data of the cluster went back, and nobody has accepted that yet.
+    #[display(
+        "data is lost: {_0}; find out why and restore it, or accept the loss with the annotation quorumgate.io/accept-data-loss that the condition DataIntact names"
+    )]
+    DataLost(WentBack),
     /// The data of the member is in its pod, and such members are to stay.
     #[display(
         "the data of {pod} is in its pod and would go with it, and spec.dataProtection.ephemeral is Refuse; set it to Replace, or replace the member"
@@ -317,6 +323,15 @@ pub enum Reason {
     /// The data would be destroyed, and the others are too few to keep it.
     #[display("the data of {} would be destroyed, and it may be the last good copy: {_0}", _0.target)]
     LastCopy(Count),
+}
+
+/// The data of members that a change of their StatefulSet takes with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataTaken {
+    /// The claims, which the retention policy deletes.
+    Claims,
+    /// The data that is in the pods.
+    InPods,
 }
 
 /// The change of a StatefulSet that takes every member.
@@ -350,7 +365,7 @@ pub struct Unannounced {
     /// The members that it takes.
     pub serving: Serving,
     /// Whether the change deletes the claims too.
-    pub takes_claims: bool,
+    pub takes_data: Option<DataTaken>,
     /// The kind and the name of the owner that lives.
     pub owner: Option<String>,
     /// The reason why an announcement that exists does not count.
@@ -363,7 +378,7 @@ impl fmt::Display for Unannounced {
             set,
             by,
             serving,
-            takes_claims,
+            takes_data,
             owner,
             ignored,
         } = self;
@@ -380,15 +395,21 @@ impl fmt::Display for Unannounced {
             )?,
             Serving::Nobody => write!(f, "{does}")?,
         }
-        if *takes_claims {
-            let policy = match by {
-                TeardownBy::Delete => "whenDeleted",
-                TeardownBy::Hibernation => "whenScaled",
-            };
-            write!(
-                f,
-                ", and deletes their claims with the data (persistentVolumeClaimRetentionPolicy.{policy}: Delete)"
-            )?;
+        match takes_data {
+            Some(DataTaken::Claims) => {
+                let policy = match by {
+                    TeardownBy::Delete => "whenDeleted",
+                    TeardownBy::Hibernation => "whenScaled",
+                };
+                write!(
+                    f,
+                    ", and deletes their claims with the data (persistentVolumeClaimRetentionPolicy.{policy}: Delete)"
+                )?;
+            }
+            Some(DataTaken::InPods) => {
+                f.write_str(", and their data is in their pods and goes with them")?;
+            }
+            None => {}
         }
         let again = match by {
             TeardownBy::Delete => "delete it",

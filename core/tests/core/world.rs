@@ -199,6 +199,8 @@ impl World {
             },
             first_ordinal: 0,
             recorded_cluster: Some(CLUSTER),
+            recorded_log_end: None,
+            recorded_loss: None,
             pods: self.members.iter().filter_map(|m| m.pod.clone()).collect(),
             round: Round {
                 probes: self.members.iter().filter_map(|m| self.probe(m)).collect(),

@@ -155,6 +155,8 @@ impl Scene {
             quorum_lost_for: Some(LONG),
             mute_for: Some(LONG),
             recorded_cluster: Some(CLUSTER),
+            recorded_log_end: None,
+            recorded_loss: None,
             pods: (0..MEMBERS).filter_map(pod_of).collect(),
             round: Round {
                 probes: (0..MEMBERS).filter_map(|n| self.probe(n)).collect(),

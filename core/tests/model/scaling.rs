@@ -154,7 +154,7 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
                 intent: announced.then_some(Intent::ScaleIn),
                 owner: Owner::None,
                 teardown_policy: TeardownPolicy::Announce,
-                takes_claims: false,
+                takes_data: None,
                 listed: stateful_set::Listed::among(&from.leaving(to, 0), &snapshot),
                 serving: Some(Serving::of(&snapshot)),
             };

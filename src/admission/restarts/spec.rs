@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{self as core, ContainerPort, EnvVar, PodSpec};
+use k8s_openapi::api::core::v1::{self as core, ContainerPort, EnvFromSource, EnvVar, PodSpec};
 use serde::Deserialize;
 
 use crate::admission::checked::null_is_default;
@@ -57,6 +57,9 @@ pub(super) struct Container {
     /// The environment variables.
     #[serde(default, deserialize_with = "null_is_default")]
     env: Vec<Variable>,
+    /// The objects with more environment variables.
+    #[serde(default, deserialize_with = "null_is_default")]
+    env_from: Vec<EnvFromSource>,
     /// The ports.
     #[serde(default, deserialize_with = "null_is_default")]
     ports: Vec<Port>,
@@ -84,6 +87,7 @@ impl Container {
             command: Some(self.command.clone()),
             args: Some(self.args.clone()),
             env: Some(env.collect()),
+            env_from: Some(self.env_from.clone()),
             ports: Some(ports.collect()),
             restart_policy: self.restart_policy.clone(),
             ..core::Container::default()

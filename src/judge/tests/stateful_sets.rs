@@ -15,6 +15,7 @@ use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET};
 use crate::judge::{Answer, Asker, DryRun, Ground, Looking, Refused, SetQuestion};
 use crate::ledger::Page;
 use crate::observe::ObserveError;
+use crate::quorum::DataTaken;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Target, Unanswered};
 use crate::quorum::stateful_set::{Change, Ordinals};
 use crate::quorum::{
@@ -372,7 +373,7 @@ async fn a_delete_that_takes_the_claims_of_a_formed_cluster_is_announced() {
     let Reason::Unannounced(teardown) = denied(&answer) else {
         panic!("{answer:?}")
     };
-    assert!(teardown.takes_claims);
+    assert_eq!(teardown.takes_data, Some(DataTaken::Claims));
 }
 
 #[tokio::test]

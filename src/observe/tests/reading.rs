@@ -641,13 +641,10 @@ async fn a_recorded_delete_is_forgotten_once_its_pods_are_gone_and_another_set_s
     let recorded = ["set-0", "set-1", "set-2"].map(|uid| json!({"uid": uid, "by": "", "at": ""}));
     site.put_budget(&json!({"status": {"recordedDeletes": {"statefulSets": recorded}}}));
     let left = async || -> Vec<String> {
-        let (page, world) = site.look().await;
+        let (page, world) = Box::pin(site.look()).await;
         let ledger = site.observer.ledger();
-        let after = ledger
-            .update(&page, world.status_update(None))
-            .await
-            .unwrap();
-        let page = after.unwrap_or(page);
+        let after = Box::pin(ledger.update(&page, world.status_update(None))).await;
+        let page = after.unwrap().unwrap_or(page);
         let sets = &page.status().unwrap().recorded_deletes.stateful_sets;
         sets.iter().map(|set| set.uid.clone()).collect()
     };

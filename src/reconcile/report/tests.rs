@@ -6,6 +6,7 @@ use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, MemberId, MemberPod, Membership, Observation,
     Permitted, PodName, PodUid, ProcessState, example,
 };
+use crate::quorum::{LogEnd, WentBack};
 
 fn member(index: u64, condition: Condition) -> Member {
     let name = format!("etcd-{index}");
@@ -52,6 +53,10 @@ fn snapshot(conditions: Vec<Condition>) -> Snapshot {
         members: members.collect(),
         membership: Membership::Confirmed { voters },
         cluster_ids: vec![ClusterId(0xabc)],
+        log_end: Some(LogEnd {
+            cluster: ClusterId(0xabc),
+            index: 7,
+        }),
         ..Snapshot::assemble(&observation)
     }
 }
@@ -518,4 +523,34 @@ fn external_members_are_not_forgotten_while_nobody_gives_a_list_of_this_cluster(
         1,
         "it was removed"
     );
+}
+
+#[test]
+fn a_log_that_went_back_is_a_condition_that_names_both_ends_and_the_way_on() {
+    let mut seen = Seen::of(serving(3));
+    let kind = condition::DATA_INTACT;
+    assert_eq!(is(&seen.shown(), kind), pair("True", "NothingLost"));
+    seen.snapshot.went_back = Some(WentBack {
+        cluster: ClusterId(0xabc),
+        reached: 5000,
+        is: 8,
+    });
+    let before = QuorumDisruptionBudgetStatus {
+        data_loss: Some(DataLossStatus {
+            since: Time(jiff::Timestamp::UNIX_EPOCH),
+            cluster_id: "abc".into(),
+            reached: 5000,
+            found: 8,
+        }),
+        ..QuorumDisruptionBudgetStatus::default()
+    };
+    let shown = seen.shown_over(&before, 1);
+    assert_eq!(is(&shown, kind), pair("False", "DataLost"));
+    let said = &find(&shown.conditions, kind).unwrap().message;
+    for part in ["5000", "8", "accept-data-loss=1970-01-01T00:00:00Z"] {
+        assert!(said.contains(part), "{said}");
+    }
+    seen.snapshot.went_back = None;
+    seen.snapshot.log_end = None;
+    assert_eq!(is(&seen.shown(), kind), pair("Unknown", "NoLeader"));
 }

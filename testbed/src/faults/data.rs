@@ -3,14 +3,13 @@
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use etcd_client::Client;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::sys::signal::Signal;
-use tokio::process::Command;
 
 use super::PodFaults;
 use crate::eventually;
@@ -84,7 +83,7 @@ impl PodFaults {
         let data = argument(process.pid(), "--data-dir=")?;
         let data = Path::new(&data).file_name().context("no directory")?;
         let [clients, peers] = free_ports()?;
-        let mut etcd = Command::new(format!("/proc/{}/exe", process.pid()));
+        let mut etcd = tokio::process::Command::new(format!("/proc/{}/exe", process.pid()));
         etcd.arg(format!("--name={name}"))
             .arg(format!("--data-dir={}", volume.join(data).display()))
             .arg(format!("--listen-client-urls=http://{clients}"))
@@ -104,6 +103,63 @@ impl PodFaults {
         .await?;
         Ok(etcd.kill().await?)
     }
+}
+
+/// Copies the data directories of members, all at one moment, into directories of their pods' names.
+///
+/// # Errors
+///
+/// Fails if one of the members does not run.
+pub fn copy_data(members: &[(&str, &PodFaults)], to: &Path) -> Result<()> {
+    stopped(members, Signal::SIGCONT, |pod, data| {
+        run(Command::new("cp").arg("-a").arg(data).arg(to.join(pod)))
+    })
+}
+
+/// Empties the data directories of members, or fills them with an earlier copy, and kills all. The
+/// nodes start them on what is there.
+///
+/// # Errors
+///
+/// Fails if one of the members does not run.
+pub fn lose_data(members: &[(&str, &PodFaults)], copies: Option<&Path>) -> Result<()> {
+    stopped(members, Signal::SIGKILL, |pod, data| {
+        fs::remove_dir_all(data)?;
+        match copies {
+            Some(copies) => run(Command::new("cp").arg("-a").arg(copies.join(pod)).arg(data)),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Does something to the data directories of members while all are stopped, and then sends each a
+/// signal.
+fn stopped(
+    members: &[(&str, &PodFaults)],
+    afterwards: Signal,
+    change: impl Fn(&str, &Path) -> Result<()>,
+) -> Result<()> {
+    let mut processes = Vec::new();
+    for (pod, member) in members {
+        let process = *member.running_etcd()?.first().context("no etcd runs")?;
+        processes.push((*pod, process));
+    }
+    for (_, process) in &processes {
+        process.signal(Signal::SIGSTOP)?;
+    }
+    for (pod, process) in &processes {
+        change(pod, &data_directory(process.pid())?)?;
+    }
+    for (_, process) in &processes {
+        process.signal(afterwards)?;
+    }
+    Ok(())
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status()?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
 }
 
 /// Exchanges what is in two volumes, and kills the members on them. The node starts each on the

@@ -21,7 +21,7 @@ use kube::{Api, ResourceExt as _};
 use crate::Sandbox;
 use crate::paths::State;
 
-pub use data::{Altered, swap_data};
+pub use data::{Altered, copy_data, lose_data, swap_data};
 pub use firewall::Cut;
 pub use held::Held;
 pub(crate) use network::silence;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use quorumgate_testbed::etcd_cluster::EtcdCluster;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::faults::{PodFaults, swap_data};
@@ -218,11 +218,22 @@ async fn is_gone(stage: &Stage, volume: &str) -> Result<()> {
     if volumes.get_opt(volume).await?.is_none() {
         return Ok(());
     }
-    volumes.delete(volume, &DeleteParams::default()).await?;
-    let loose = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    volumes
-        .patch(volume, &PatchParams::default(), &loose)
-        .await?;
+    let binder = "--as=system:serviceaccount:kube-system:persistent-volume-binder";
+    let rights = "--as-group=system:masters";
+    let delete = [binder, rights, "delete", "pv", volume, "--wait=false"];
+    stage.world.kubectl(&delete).await?.success()?;
+    let loose = r#"{"metadata": {"finalizers": null}}"#;
+    let patch = [
+        binder,
+        rights,
+        "patch",
+        "pv",
+        volume,
+        "--type=merge",
+        "-p",
+        loose,
+    ];
+    stage.world.kubectl(&patch).await?.success()?;
     Err(anyhow!("it was deleted just now"))
 }
 

@@ -356,15 +356,13 @@ fn held_pod<'a>(snapshot: &'a Snapshot, facts: &Facts, record: &Record) -> Optio
     pod.filter(|pod| facts.held_pods.contains(&pod.uid))
 }
 
-/// Whether an entry of the member list is that of the member on record: by its name, or by its
-/// peer URLs while it has never started.
+/// Whether an entry of the member list is that of the member on record: by its peer URLs, since a
+/// member may have another name than its pod, or by its name, since its URLs may change with its
+/// address.
 fn is_of(listed: &ListedMember, record: &Record) -> bool {
-    if listed.name.is_empty() {
-        let mut urls = listed.peer_urls.iter();
-        urls.any(|url| record.peer_urls.contains(url))
-    } else {
-        record.member.names(&listed.name)
-    }
+    let mut urls = listed.peer_urls.iter();
+    let is_named = !listed.name.is_empty() && record.member.names(&listed.name);
+    is_named || urls.any(|url| record.peer_urls.contains(url))
 }
 
 #[cfg(test)]

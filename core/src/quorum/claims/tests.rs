@@ -420,6 +420,16 @@ fn a_member_goes_with_its_data_only_while_all_others_serve() {
         decide_of(&five, DataInPods::Allow),
         Verdict::Allow(_)
     ));
+    // The data of two members whose pods have ended is gone already, and each waits for the other.
+    let mut dead = example::healthy("etcd", 5);
+    for n in [3, 4] {
+        dead.pods[n].etcd_ready = false;
+        dead.pods[n].containers = Containers::AllTerminated { finished: true };
+        let probe = &mut dead.round.probes[n];
+        *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+    }
+    let goes = decide_of(&dead, DataInPods::Replace);
+    assert!(matches!(goes, Verdict::Allow(_)), "{goes:?}");
     // Nobody has the data of the only member, nor could two members spare one.
     for members in [1, 2] {
         let few = example::healthy("etcd", members);

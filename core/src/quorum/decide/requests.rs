@@ -97,6 +97,13 @@ pub(super) fn rule_8_shared_cluster(case: &Request<'_>) -> Option<Verdict> {
     Some(Verdict::Wait(Reason::SharedCluster { other }))
 }
 
+/// While data is lost and nobody has accepted that, no member goes: whatever the members still have
+/// may be the last of it.
+pub(super) fn lost_data(case: &Request<'_>) -> Option<Verdict> {
+    let lost = case.snapshot.went_back?;
+    Some(Verdict::Wait(Reason::DataLost(lost)))
+}
+
 /// Rule 9: while the ledger may lack open grants, only members that are dead for good go.
 pub(super) fn rule_9_untrusted_ledger(case: &Request<'_>) -> Option<Verdict> {
     match case.snapshot.circumstances.ledger {

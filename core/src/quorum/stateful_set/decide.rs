@@ -5,8 +5,8 @@
 //! no announcement.
 
 use crate::quorum::{
-    Basis, ClusterRef, Permission, Reason, Scope, Teardown, TeardownBy, Unannounced, Verdict,
-    Waiver,
+    Basis, ClusterRef, DataTaken, Permission, Reason, Scope, Teardown, TeardownBy, Unannounced,
+    Verdict, Waiver,
 };
 
 use super::{Change, Listed, Serving};
@@ -35,7 +35,7 @@ pub struct Facts {
     pub teardown_policy: TeardownPolicy,
     /// Whether the claims of a formed cluster are deleted by the change: with the StatefulSet, or
     /// with its pods (`whenDeleted` and `whenScaled` of `persistentVolumeClaimRetentionPolicy`).
-    pub takes_claims: bool,
+    pub takes_data: Option<DataTaken>,
     /// The members of the ordinals that would leave.
     pub listed: Listed,
     /// The members that serve. `None` if no look at the members was made yet.
@@ -152,10 +152,10 @@ fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
     if facts.teardown_policy == TeardownPolicy::Allow {
         return granted(Basis::TeardownAllowed);
     }
-    let takes_claims = facts.takes_claims;
+    let takes_data = facts.takes_data;
     let serving = match &facts.serving {
         None => return Verdict::Wait(Reason::MembersUnknown { because: vec![] }),
-        Some(Serving::Nobody) if !takes_claims => return granted(Basis::NobodyServes),
+        Some(Serving::Nobody) if takes_data.is_none() => return granted(Basis::NobodyServes),
         Some(serving) => serving.clone(),
     };
     let owner = match &facts.owner {
@@ -174,7 +174,7 @@ fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
         set: facts.set.clone(),
         by,
         serving,
-        takes_claims,
+        takes_data,
         owner,
         ignored: facts.ignored.clone(),
     })))
@@ -221,7 +221,7 @@ mod tests {
             ignored: None,
             owner: owned(false),
             teardown_policy: TeardownPolicy::Announce,
-            takes_claims: false,
+            takes_data: None,
             listed: Listed::Members(vec!["etcd-3".into(), "etcd-4".into()]),
             serving: Some(Serving::Members(vec!["etcd-0".into(), "etcd-1".into()])),
         }
@@ -347,7 +347,7 @@ mod tests {
     fn a_teardown_that_takes_the_claims_is_announced_also_where_nobody_serves() {
         let lost = Facts {
             serving: Some(Serving::Nobody),
-            takes_claims: true,
+            takes_data: Some(DataTaken::Claims),
             ..facts()
         };
         let verdict = decide(&Change::Delete, &lost);
@@ -356,6 +356,13 @@ mod tests {
         let verdict = decide(&resize(3, 0), &lost);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
         says(&verdict, &["whenScaled", "intent=hibernate"]);
+        let in_pods = Facts {
+            takes_data: Some(DataTaken::InPods),
+            ..lost
+        };
+        let verdict = decide(&resize(3, 0), &in_pods);
+        assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
+        says(&verdict, &["their data is in their pods"]);
     }
 
     #[test]

@@ -282,3 +282,16 @@ fn a_limit_of_the_whole_pod_is_that_of_a_container_without_its_own() {
     let without = changed(own, &[("/containers/1/resources/limits", json!({}))]);
     assert_eq!(effect(&without, &wider(&without)), Some(InPlace::Resize));
 }
+
+/// A container whose settings come from elsewhere may be etcd's, too.
+#[test]
+fn beside_a_proxy_at_its_port_etcd_with_variables_from_elsewhere_is_not_restarted() {
+    let port = json!([{"name": "client", "containerPort": 2379}]);
+    let from = json!([{"configMapRef": {"name": "etcd-settings"}}]);
+    let pod = json!({"containers": [
+        {"name": "proxy", "image": "proxy:1", "ports": port},
+        {"name": "main", "image": "etcd:1", "envFrom": from},
+    ]});
+    let new = changed(pod.clone(), &[("/containers/1/image", json!("etcd:2"))]);
+    assert_eq!(effect(&pod, &new), Some(InPlace::Image));
+}

@@ -1256,3 +1256,13 @@ fn a_member_with_its_data_in_its_pod_is_replaced_on_request_without_a_claim() {
     let steps: Vec<String> = (0..3).map(|_| world.step()).collect();
     assert_eq!(steps, ["record-volume", "promote", "settle"]);
 }
+
+#[test]
+fn a_member_that_has_another_name_than_its_pod_is_promoted() {
+    let mut world = World::started();
+    for listed in world.list.iter_mut().filter(|l| l.id.0 >= FIRST_NEW) {
+        listed.name = "m2".into();
+    }
+    let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
+    assert_eq!(steps, ["promote", "settle"]);
+}

@@ -1,0 +1,177 @@
+//! The end of a cluster's log, which never goes back while its data is there.
+//!
+//! A member that serves as leader has everything that any member ever committed. So its commit
+//! index is at least that which was seen earlier under the same cluster id, whoever led then. It is
+//! lower only where the data of a majority is gone or older: emptied volumes of members that start
+//! again under their ids, or an older copy of a data directory.
+
+use super::condition::Condition;
+use super::id::ClusterId;
+use super::snapshot::{Observation, Snapshot};
+
+/// The smallest and the largest step by which the record of a log's end moves, in raft entries. In
+/// between it moves by a sixteenth, so that a busy cluster's budget is not written all the time.
+const SMALLEST_STEP: u64 = 100;
+const LARGEST_STEP: u64 = 10_000;
+
+/// The end of the log of a cluster, as its leader reported it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The id of the cluster.
+    pub cluster: ClusterId,
+    /// The last raft index that is known to be committed.
+    pub index: u64,
+}
+
+impl LogEnd {
+    /// Whether `seen` belongs on record in the place of `recorded`.
+    ///
+    /// ```
+    /// use quorumgate_core::quorum::{ClusterId, LogEnd};
+    ///
+    /// let at = |cluster, index| LogEnd { cluster: ClusterId(cluster), index };
+    /// assert!(at(1, 7).replaces(None));
+    /// assert!(at(1, 200).replaces(Some(at(1, 100))));
+    /// assert!(!at(1, 101).replaces(Some(at(1, 100))), "a step too small");
+    /// assert!(!at(1, 8).replaces(Some(at(1, 100))), "it went back");
+    /// assert!(at(2, 8).replaces(Some(at(1, 100))), "another cluster");
+    /// ```
+    pub fn replaces(self, recorded: Option<Self>) -> bool {
+        recorded.is_none_or(|recorded| {
+            let step = (recorded.index / 16).clamp(SMALLEST_STEP, LARGEST_STEP);
+            self.cluster != recorded.cluster || self.index >= recorded.index.saturating_add(step)
+        })
+    }
+}
+
+/// The data of a cluster went back. `Display` completes the sentence "data is lost: …".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
+#[display("the log of cluster {cluster} reached entry {reached}, and its leader has {is}")]
+pub struct WentBack {
+    /// The id of the cluster.
+    pub cluster: ClusterId,
+    /// The index that was on record.
+    pub reached: u64,
+    /// The index that the leader reported when that was found.
+    pub is: u64,
+}
+
+impl WentBack {
+    /// Whether one look is enough to say so: less than half of the log is left. A leader that was
+    /// elected a moment ago may report a little less than its predecessor did, until it has
+    /// committed the first entry of its term.
+    ///
+    /// ```
+    /// use quorumgate_core::quorum::{ClusterId, WentBack};
+    ///
+    /// let lost = |is| WentBack { cluster: ClusterId(1), reached: 5000, is };
+    /// assert!(lost(8).is_plain() && !lost(4990).is_plain());
+    /// ```
+    pub fn is_plain(self) -> bool {
+        self.reached >= SMALLEST_STEP && self.is < self.reached / 2
+    }
+}
+
+/// The end of the log by the leader's own report, if the leader serves and the cluster is not in
+/// doubt.
+pub(super) fn of(snapshot: &Snapshot, observation: &Observation) -> Option<LogEnd> {
+    let cluster = snapshot
+        .cluster_id
+        .filter(|_| !snapshot.is_cluster_in_doubt)?;
+    let mut members = snapshot.members.iter();
+    let leads = members.find(|member| member.leader && member.condition == Condition::Serving)?;
+    let statuses = observation.round.probes.iter();
+    let mut statuses = statuses.filter_map(|probe| probe.status.as_ref().ok());
+    let status = statuses
+        .find(|status| Some(status.member_id) == leads.id && status.cluster_id == cluster)?;
+    Some(LogEnd {
+        cluster,
+        index: status.raft_index,
+    })
+}
+
+/// Whether the data went back since the record was made.
+pub(super) fn went_back(seen: Option<LogEnd>, recorded: Option<LogEnd>) -> Option<WentBack> {
+    let (seen, recorded) = (seen?, recorded?);
+    (seen.cluster == recorded.cluster && seen.index < recorded.index).then_some(WentBack {
+        cluster: seen.cluster,
+        reached: recorded.index,
+        is: seen.index,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quorum::evidence::{Probe, Unanswered};
+    use crate::quorum::example;
+
+    fn observed(index: u64) -> Observation {
+        let mut observation = example::healthy("etcd", 3);
+        for probe in &mut observation.round.probes {
+            probe.status.as_mut().unwrap().raft_index = index;
+        }
+        let id = Snapshot::assemble(&observation).cluster_id;
+        observation.recorded_cluster = id;
+        observation
+    }
+
+    #[test]
+    fn a_leader_with_less_than_was_committed_shows_that_data_is_lost() {
+        let before = Snapshot::assemble(&observed(5000)).log_end;
+        assert_eq!(before.map(|end| end.index), Some(5000));
+        let mut wiped = observed(8);
+        wiped.recorded_log_end = before;
+        let fell = Snapshot::assemble(&wiped)
+            .went_back
+            .expect("less than before");
+        assert_eq!((fell.reached, fell.is), (5000, 8));
+        let mut same = observed(5000);
+        same.recorded_log_end = before;
+        assert_eq!(Snapshot::assemble(&same).went_back, None);
+    }
+
+    #[test]
+    fn a_follower_that_lags_and_another_cluster_show_nothing() {
+        let before = Snapshot::assemble(&observed(5000)).log_end;
+        let mut lags = observed(5001);
+        lags.recorded_log_end = before;
+        lags.round.probes[2].status.as_mut().unwrap().raft_index = 10;
+        assert_eq!(Snapshot::assemble(&lags).went_back, None);
+        // Nobody knows what a leader has that does not serve.
+        let mut silent = observed(8);
+        silent.recorded_log_end = before;
+        for probe in &mut silent.round.probes {
+            probe.read = Err(Unanswered::Deadline);
+        }
+        assert_eq!(Snapshot::assemble(&silent).went_back, None);
+        let mut none = observed(8);
+        none.recorded_log_end = before;
+        let target = none.round.probes[0].target.clone();
+        none.round.probes[0] = Probe::unanswered(target, Unanswered::Deadline);
+        let leads = Snapshot::assemble(&none);
+        assert!(
+            leads.log_end.is_none(),
+            "the leader did not answer: {leads:?}"
+        );
+        let mut other = observed(8);
+        other.recorded_log_end = before.map(|end| LogEnd {
+            cluster: ClusterId(77),
+            ..end
+        });
+        assert_eq!(Snapshot::assemble(&other).went_back, None);
+    }
+
+    /// A loss on record stays one while the new log grows, until a person accepts it.
+    #[test]
+    fn a_recorded_loss_stays_whatever_the_log_reaches() {
+        let lost = WentBack {
+            cluster: ClusterId(1),
+            reached: 5000,
+            is: 8,
+        };
+        let mut grown = observed(9000);
+        grown.recorded_loss = Some(lost);
+        assert_eq!(Snapshot::assemble(&grown).went_back, Some(lost));
+    }
+}

@@ -1,0 +1,107 @@
+//! Committed data that is gone under the same cluster id: seen within seconds, and nobody goes until
+//! a person accepts it.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{Patch, PatchParams};
+use quorumgate::api::names::ACCEPT_DATA_LOSS;
+use quorumgate_testbed::etcd_cluster::EtcdCluster;
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::faults::{PodFaults, copy_data, lose_data};
+use serde_json::json;
+
+use crate::asking::{By, refusal};
+use crate::world::{SOON, World};
+
+/// The members, all of which lose their data.
+const ALL: [&str; 3] = ["etcd-0", "etcd-1", "etcd-2"];
+/// The number of writes that are lost. The record of the log's end moves by 100 entries.
+const WRITES: usize = 300;
+
+async fn faults(world: &World) -> Result<Vec<PodFaults>> {
+    let mut faults = Vec::new();
+    for pod in ALL {
+        faults.push(PodFaults::of(&world.sandbox, pod).await?);
+    }
+    Ok(faults)
+}
+
+fn named(faults: &[PodFaults]) -> Vec<(&'static str, &PodFaults)> {
+    ALL.into_iter().zip(faults).collect()
+}
+
+/// Writes, and waits until the end of the log is on record.
+async fn write(etcd: &EtcdCluster, world: &World) -> Result<()> {
+    let mut client = etcd.connect().await?;
+    for n in 0..WRITES {
+        client.put(format!("kept/{n}"), "x", None).await?;
+    }
+    eventually(SOON, "the end of the log is on record", || async {
+        let status = world.budget().await?.status.context("no status")?;
+        let end = status.log_end.context("no end of the log")?;
+        let least = i64::try_from(WRITES)? - 100;
+        ensure!(end.raft_index >= least, "{end:?}");
+        Ok(())
+    })
+    .await
+}
+
+/// Checks that the loss is seen soon after the members serve again, that nobody goes, and that a
+/// person may accept it.
+async fn is_seen_and_accepted(world: World) -> Result<()> {
+    world.etcd.quorate(SOON).await?;
+    let serves = Instant::now();
+    world
+        .reported("DataIntact", |c| {
+            c.status == "False" && c.reason == "DataLost"
+        })
+        .await?;
+    let took = serves.elapsed();
+    ensure!(took.as_secs() < 10, "it took {took:?}");
+    for by in By::BOTH {
+        eventually(SOON, "etcd-0 stays because of it", || async {
+            let (code, message) = refusal(world.ask(by, "etcd-0").await)?;
+            let says = code == 429 && message.contains("data is lost");
+            ensure!(says, "{code}: {message}");
+            Ok(())
+        })
+        .await?;
+    }
+    // The log may grow beyond the one that is lost.
+    let mut client = world.etcd.connect().await?;
+    for n in 0..2 * WRITES {
+        client.put(format!("new/{n}"), "x", None).await?;
+    }
+    world
+        .reported("DataIntact", |c| c.message.contains(ACCEPT_DATA_LOSS))
+        .await?;
+    let told = world.condition("DataIntact").await?.message;
+    let accept = told.rsplit_once('=').context("no command")?.1;
+    let accepted = json!({"metadata": {"annotations": {ACCEPT_DATA_LOSS: accept}}});
+    let (budgets, accepted) = (world.budgets(), Patch::Merge(accepted));
+    budgets
+        .patch("etcd", &PatchParams::default(), &accepted)
+        .await?;
+    world.reported("DataIntact", |c| c.status == "True").await?;
+    eventually(SOON, "etcd-0 may go", || world.delete("etcd-0")).await?;
+    world.close().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn volumes_emptied_under_all_members_are_seen_and_nobody_goes() -> Result<()> {
+    let world = World::new("lost-emptied").await?;
+    write(&world.etcd, &world).await?;
+    lose_data(&named(&faults(&world).await?), None)?;
+    is_seen_and_accepted(world).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn older_data_of_all_members_is_seen_and_nobody_goes() -> Result<()> {
+    let world = World::new("lost-older").await?;
+    let copies = tempfile::tempdir()?;
+    copy_data(&named(&faults(&world).await?), copies.path())?;
+    write(&world.etcd, &world).await?;
+    lose_data(&named(&faults(&world).await?), Some(copies.path()))?;
+    is_seen_and_accepted(world).await
+}
