@@ -50,6 +50,8 @@ pub struct StatusUpdate {
     pub volumes: Option<VolumeRecords>,
     /// The end of the cluster's log.
     pub log_end: Option<LogEnd>,
+    /// Whether nobody announces a new cluster any more, so that the next announcement counts again.
+    pub no_bootstrap: bool,
     /// A loss of data, and when it was found.
     pub lost: Option<(WentBack, Timestamp)>,
 }
@@ -73,8 +75,12 @@ impl StatusUpdate {
             replacement,
             volumes,
             log_end,
+            no_bootstrap,
             lost,
         } = self;
+        if no_bootstrap && status.cluster_id.is_some() {
+            status.begins_anew.clear();
+        }
         super::log_end::write(page, log_end, lost, status);
         if let Some(begun) = replacement {
             let all = &mut status.replacements;

@@ -73,8 +73,8 @@ pub struct StartGuard {
 }
 
 impl Observer {
-    /// Decides how a pod starts that is about to be created. Without a record for its member the pod
-    /// starts as a member of the cluster, once that is formed.
+    /// Decides how a pod starts that is about to be created. Without a record for its member the
+    /// pod starts as a member of the cluster, once that is formed.
     ///
     /// A claim that does not exist or could not be read proves nothing, so the pod waits until the
     /// leader has seen the claim. So does a pod with another volume: whether etcd expects it is for
@@ -150,9 +150,23 @@ impl Observer {
         }
     }
 
-    /// Whether a person announced that the members start a new cluster, on the budget or on the
-    /// StatefulSet.
+    /// Whether a person announced that the members start a new cluster, and that has not happened
+    /// yet. An announcement is spent once the new cluster has its id on record: a member of that
+    /// cluster which loses its data starts no further one.
     pub fn bootstraps(&self, budget: &QuorumDisruptionBudget, set: Option<&StatefulSet>) -> bool {
+        let has_begun = budget
+            .status
+            .as_ref()
+            .is_some_and(|status| !status.begins_anew.is_empty() && status.cluster_id.is_some());
+        !has_begun && self.announces_bootstrap(budget, set)
+    }
+
+    /// Whether such an announcement stands on the budget or on the StatefulSet.
+    pub fn announces_bootstrap(
+        &self,
+        budget: &QuorumDisruptionBudget,
+        set: Option<&StatefulSet>,
+    ) -> bool {
         let now = self.clock().now();
         let says =
             |metadata| Intents::of_stored(metadata).announced(now) == Some(Intent::Bootstrap);

@@ -266,6 +266,9 @@ impl Eyes {
             .lost_since
             .is_some_and(|since| now.saturating_duration_since(since) >= LOSS_LASTS);
         let update = StatusUpdate {
+            no_bootstrap: !run
+                .observer
+                .announces_bootstrap(look.page.budget(), look.world.stateful_set()),
             lost: lost
                 .filter(|lost| lasts || lost.is_plain())
                 .map(|lost| (lost, run.clock.now())),

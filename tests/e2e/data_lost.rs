@@ -1,5 +1,5 @@
-//! Committed data that is gone under the same cluster id: seen within seconds, and nobody goes until
-//! a person accepts it.
+//! Committed data that is gone under the same cluster id: seen within seconds, and nobody goes
+//! until a person accepts it.
 
 use std::time::Instant;
 

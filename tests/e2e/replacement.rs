@@ -284,6 +284,14 @@ async fn a_wiped_cluster_begins_anew_when_a_person_says_so() -> Result<()> {
     .await?;
     let written = write_some(&world.etcd).await?;
     written.assert_nothing_lost(&world.etcd).await?;
+
+    // The announcement is spent: a pod that is made now joins the new cluster.
+    let uid = world.etcd.pod_uid("etcd-0").await?;
+    eventually(SOON, "etcd-0 may go", || world.delete("etcd-0")).await?;
+    world.replaced("etcd-0", &uid).await?;
+    let spec = world.pods().get("etcd-0").await?.spec;
+    let joins = serde_json::to_string(&spec)?.contains("existing");
+    ensure!(joins, "it would start a cluster of its own: {spec:?}");
     world.close().await
 }
 

@@ -105,7 +105,8 @@ impl PodFaults {
     }
 }
 
-/// Copies the data directories of members, all at one moment, into directories of their pods' names.
+/// Copies the data directories of members, all at one moment, into directories of their pods'
+/// names.
 ///
 /// # Errors
 ///
