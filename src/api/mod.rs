@@ -58,7 +58,7 @@ pub use recorded::{
     LeaderMoveStatus, OrdinalRange, OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn,
     ScaleOutStatus, StatefulSetStatus,
 };
-pub use rollout::{NonServing, Removal, Rollout, RolloutSpec};
+pub use rollout::{NonServing, Removal, Rollout, RolloutSpec, Sidecars};
 pub use status::{
     DataLossStatus, LedgerStatus, LogEndStatus, QuorumDisruptionBudgetStatus, StrategyChoice,
     UpdateStrategyStatus, Updater, condition,

@@ -26,6 +26,11 @@ pub struct RolloutSpec {
     /// etcd-backup-restore) are replaced before the other serving members. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar_first: Option<bool>,
+    /// Whether an updated member that serves holds the rollout (`Hold`) where a container beside
+    /// etcd alone keeps its pod from being Ready. Default: `Ignore`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Sidecars")]
+    pub sidecars: Option<Sidecars>,
     /// How long an updated member may take until it serves, and a learner until it catches up
     /// further, from 10s to 24h. After that the rollout stops and the condition Progressing is
     /// False. Default: 10m.
@@ -60,6 +65,16 @@ pub enum NonServing {
     AllAtOnce,
 }
 
+/// Whether a rollout waits for containers beside etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum Sidecars {
+    /// Goes on when etcd's container is ready.
+    #[default]
+    Ignore,
+    /// Waits until the whole pod is Ready.
+    Hold,
+}
+
 /// The budget's choices about rollouts, with the default of every field that is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rollout {
@@ -75,6 +90,8 @@ pub struct Rollout {
     pub non_serving: NonServing,
     /// See [`RolloutSpec::sidecar_first`].
     pub sidecar_first: bool,
+    /// See [`RolloutSpec::sidecars`].
+    pub sidecars: Sidecars,
     /// See [`RolloutSpec::progress_deadline`].
     pub progress_deadline: Duration,
 }
@@ -126,6 +143,7 @@ impl QuorumDisruptionBudgetSpec {
             removal: self.rollout.removal.unwrap_or_default(),
             non_serving: self.rollout.non_serving.unwrap_or_default(),
             sidecar_first: self.rollout.sidecar_first.unwrap_or_default(),
+            sidecars: self.rollout.sidecars.unwrap_or_default(),
             progress_deadline: self
                 .rollout
                 .progress_deadline(Policy::default().progress_deadline)?,

@@ -1,6 +1,6 @@
 //! The planner's view of a rollout: every target ordinal, and what is counted over them.
 
-use super::desired::Desired;
+use super::desired::{Desired, Sidecars};
 use super::max_unavailable::Unavailability;
 use super::slot::{Granted, Revision, Slot, targets};
 use super::state::{Absent, State};
@@ -81,13 +81,15 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// The updated members that serve and whose pods are not Ready. Clients that use a Service do
-    /// not reach them.
+    /// The updated members that serve and whose pods are not Ready, so that clients that use a
+    /// Service do not reach them. Pods that a sidecar alone holds count only where the owner says
+    /// so: an exporter or a backup that fails would hold the repair of etcd.
     pub(super) fn unready(&self) -> Vec<&Slot<'a>> {
         self.slots
             .iter()
             .filter(|slot| slot.revision == Revision::Updated && slot.grant == Granted::No)
             .filter(|slot| slot.state == State::Serving && !slot.is_ready())
+            .filter(|slot| self.desired.sidecars == Sidecars::Hold || !slot.is_held_by_sidecar())
             .collect()
     }
 

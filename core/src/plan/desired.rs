@@ -32,6 +32,8 @@ pub struct Desired {
     /// Whether members with an unhealthy container beside etcd go before the others
     /// (`sidecarFirst`).
     pub sidecar_first: bool,
+    /// Whether an updated pod that is not Ready by a sidecar alone holds the rollout.
+    pub sidecars: Sidecars,
     /// The change that keeps updated and outdated members from forming a quorum together, if there
     /// is one.
     pub obstacle: Option<Obstacle>,
@@ -58,6 +60,7 @@ impl Desired {
             removal: Removal::Delete,
             non_serving: NonServing::OneAtATime,
             sidecar_first: false,
+            sidecars: Sidecars::Ignore,
             obstacle: None,
             handover: Handover::Possible,
             out_for: BTreeMap::new(),
@@ -107,6 +110,16 @@ pub enum NonServing {
     OneAtATime,
     /// All members that may go.
     AllAtOnce,
+}
+
+/// Whether an updated member that serves and is not Ready holds the rollout where a sidecar alone is
+/// the cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sidecars {
+    /// The rollout goes on.
+    Ignore,
+    /// The rollout waits until the pod is Ready.
+    Hold,
 }
 
 /// A change that keeps updated and outdated members apart, so that the members cannot be replaced

@@ -31,7 +31,9 @@ mod waiting;
 mod without_quorum;
 
 pub use board::{Progress, progress};
-pub use desired::{Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal};
+pub use desired::{
+    Desired, Generation, Handover, NonServing, Obstacle, PodManagement, Removal, Sidecars,
+};
 pub use hindrance::Hindrance;
 pub use max_unavailable::{MaxUnavailable, Unavailability};
 pub use next::{Next, Steps, next_step};

@@ -160,6 +160,13 @@ impl<'a> Slot<'a> {
         self.pod.is_some_and(|pod| pod.sidecar_failing)
     }
 
+    /// Whether etcd's container is ready and a sidecar is not, so that the sidecar alone keeps the
+    /// pod from being Ready.
+    pub(super) fn is_held_by_sidecar(&self) -> bool {
+        self.pod
+            .is_some_and(|pod| pod.etcd_ready && pod.sidecar_failing)
+    }
+
     /// The pod as the target of a step.
     pub(super) fn target(&self) -> Option<TargetPod> {
         self.pod.map(|pod| TargetPod {

@@ -1,5 +1,6 @@
 //! The members by `evidence: Readiness`, for clusters whose etcd cannot be asked (DEP-07's rule).
-//! Such evidence is weaker and up to 30 s behind.
+//! Such evidence is weaker and up to 30 s behind. It is that of etcd's container: a sidecar that is not
+//! ready keeps the pod from being Ready, and nothing from being written.
 //!
 //! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because the
 //! last report of such a node is out of date.
@@ -52,7 +53,7 @@ fn member(pod: &Pod, leader: bool) -> Member {
 fn condition(pod: &Pod) -> Condition {
     match pod.node {
         _ if pod.terminating => Condition::Failing(Why::Terminating),
-        Node::Ready if pod.etcd_ready && pod.ready => Condition::Serving,
+        Node::Ready if pod.etcd_ready => Condition::Serving,
         Node::Ready | Node::Unscheduled => Condition::Failing(Why::NotReady),
         Node::NotReady | Node::OutOfService | Node::Gone | Node::Unread => {
             Condition::Unknown(Why::NodeNotReady)

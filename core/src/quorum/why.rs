@@ -100,8 +100,8 @@ pub enum Why {
     /// first phase of a start: some scripts run etcd, end it, and run it again.
     #[display("it has just started, and its pod is not ready yet")]
     JustStarted,
-    /// The pod is not ready (`evidence: Readiness`).
-    #[display("its pod is not ready")]
+    /// etcd's container is not ready (`evidence: Readiness`).
+    #[display("its container is not ready")]
     NotReady,
     /// The node is not Ready, so its last report does not count (`evidence: Readiness`).
     #[display("its node is not ready")]

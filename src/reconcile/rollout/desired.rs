@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::api::{self, Amount, BadField, QuorumDisruptionBudget, names};
 use crate::observe::{World, first_ordinal};
 use crate::plan::{
-    Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
+    Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal, Sidecars,
 };
 use crate::quorum::PodName;
 use crate::reconcile::strategy::kind;
@@ -58,6 +58,10 @@ pub(super) fn desired(
             api::NonServing::AllAtOnce => NonServing::AllAtOnce,
         },
         sidecar_first: rollout.sidecar_first,
+        sidecars: match rollout.sidecars {
+            api::Sidecars::Ignore => Sidecars::Ignore,
+            api::Sidecars::Hold => Sidecars::Hold,
+        },
         obstacle: world.switches_peer_tls().map(Obstacle::PeerTls),
         handover: watched
             .leadership_rests

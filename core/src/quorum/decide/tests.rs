@@ -748,7 +748,7 @@ fn rule_13_never_rests_on_readiness() {
     let mut o = quorum_lost();
     o.policy.evidence = EvidenceMode::Readiness;
     o.quorum_lost_for = Some(Duration::from_hours(1));
-    o.pods.iter_mut().for_each(|pod| pod.ready = false);
+    o.pods.iter_mut().for_each(|pod| pod.etcd_ready = false);
     assert_waits(&verdict(&o, Kind::RolloutStep, 0), "no-headroom");
 }
 

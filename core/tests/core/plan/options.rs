@@ -2,7 +2,7 @@
 
 use super::scene::*;
 use crate::world::World;
-use quorumgate_core::plan::{Action, Departure, Desired, Next, NonServing, Removal};
+use quorumgate_core::plan::{Action, Departure, Desired, Next, NonServing, Removal, Sidecars};
 use quorumgate_core::quorum::EvictionBudget;
 
 fn evict_healthy(desired: &mut Desired) {
@@ -256,4 +256,19 @@ fn all_at_once_with_quorum_lost_leaves_those_that_are_alive_until_a_new_one_runs
         panic!("{}", all_alive.says());
     };
     assert_eq!(steps.iter().count(), 1, "{}", all_alive.says());
+}
+
+#[test]
+fn step_3_goes_on_past_an_updated_pod_that_a_sidecar_holds() {
+    let scene = Scene::of(3)
+        .updated("c")
+        .with("c", unready)
+        .with("c", sick_sidecar);
+    assert_eq!(scene.says(), "delete b: it is an outdated follower");
+    let hold = scene
+        .clone()
+        .wishing(|desired| desired.sidecars = Sidecars::Hold);
+    assert_eq!(hold.says(), "wait unready");
+    let etcd_too = scene.with("c", |m| m.pod_mut(|pod| pod.etcd_ready = false));
+    assert_eq!(etcd_too.says(), "wait unready");
 }
