@@ -1,10 +1,13 @@
 //! How members whose data is lost are replaced, and the record of the latest replacements.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::QuorumDisruptionBudgetSpec;
+use super::duration::Bounds;
+use super::{BadField, QuorumDisruptionBudgetSpec};
 
 /// How the data of the members is protected: who changes etcd's member list, and whether the gate
 /// replaces a member whose data is lost.
@@ -17,6 +20,11 @@ pub struct DataProtectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "ReplaceMode")]
     pub replace: Option<ReplaceMode>,
+    /// How long etcd must have ended over and over by itself, on one member alone, before
+    /// `replace: Auto` replaces that member, from 10s to 24h. Default: 15m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "replace_after_schema")]
+    pub replace_after: Option<String>,
     /// The one who changes etcd's member list: the gate (`Gate`), which also keeps a member with an
     /// empty volume from starting under its old identity; the member's own pod (`Pod`), as a
     /// sidecar of etcd-druid does; or the owner of the StatefulSet (`Owner`), as etcd-operator
@@ -31,6 +39,19 @@ pub struct DataProtectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EphemeralData")]
     pub ephemeral: Option<EphemeralData>,
+}
+
+const REPLACE_AFTER: Bounds = Bounds {
+    field: "spec.dataProtection.replaceAfter",
+    least: "10s",
+    most: "24h",
+};
+
+/// Long enough for a person who corrects a file on the volume or a Secret.
+const DEFAULT_REPLACE_AFTER: Duration = Duration::from_mins(15);
+
+fn replace_after_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    REPLACE_AFTER.schema(generator)
 }
 
 /// Whether the gate replaces members.
@@ -103,6 +124,12 @@ pub struct ReplacementStatus {
 }
 
 impl QuorumDisruptionBudgetSpec {
+    /// How long etcd has to end over and over before its member is replaced unasked.
+    pub fn replace_after(&self) -> Result<Duration, BadField> {
+        let written = self.data_protection.replace_after.as_ref();
+        REPLACE_AFTER.read(written, DEFAULT_REPLACE_AFTER)
+    }
+
     /// Whether the gate replaces members.
     pub fn replace(&self) -> ReplaceMode {
         self.data_protection.replace.unwrap_or_default()

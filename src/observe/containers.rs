@@ -3,14 +3,25 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus,
+};
 
 use super::etcd_container;
+use crate::plan::replacement::Exit;
 use crate::quorum::pod::Containers;
 
 /// Reasons for which a container waits although nothing is wrong: it is being created, or init
 /// containers run before it.
 const ON_THE_WAY: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+/// The time after which a container that was restarted counts as lasting.
+const LASTS: Duration = Duration::from_mins(1);
+
+/// The exit codes of processes that a signal ended.
+const SIGINT: i32 = 130;
+const SIGKILL: i32 = 137;
+const SIGTERM: i32 = 143;
 
 /// The beginning of a kubelet's message for a rejected pod, since Kubernetes 1.28.
 const REJECTED: &str = "Pod was rejected";
@@ -51,6 +62,31 @@ pub fn etcd_history(pod: &Pod, named: Option<&str>) -> (Option<i32>, u32) {
     let ended = last.and_then(|last| last.terminated.as_ref());
     let restarts = status.restart_count.try_into().unwrap_or_default();
     (ended.map(|ended| ended.exit_code), restarts)
+}
+
+/// The way in which etcd's container ended last, where it ends over and over: it was restarted
+/// `restarts` times or more, and has not been running for [`LASTS`] since.
+///
+/// A kubelet ends a container whose probe fails by SIGTERM and then SIGKILL. etcd ends with 143 on
+/// the former, and with 0 where it is the first process of its container.
+pub(super) fn crash_loop(
+    pod: &Pod,
+    named: Option<&str>,
+    restarts: i32,
+    now: Timestamp,
+) -> Option<Exit> {
+    let status = etcd_status(pod, named)?;
+    let lasts = up_for(pod, named, now).is_some_and(|up_for| up_for >= LASTS);
+    if status.restart_count < restarts || lasts {
+        return None;
+    }
+    let ended = last_end(status)?;
+    Some(match (ended.reason.as_deref(), ended.exit_code) {
+        (Some("OOMKilled"), _) => Exit::Memory,
+        (_, 0 | SIGINT | SIGKILL | SIGTERM) => Exit::FromOutside,
+        _ if ended.signal.is_some_and(|signal| signal != 0) => Exit::FromOutside,
+        _ => Exit::ByItself,
+    })
 }
 
 /// The time for which etcd's container has been running at `now`, by its node's clock. `None` if it
@@ -171,4 +207,56 @@ fn is_terminated(status: &PodStatus, container: &str) -> bool {
         .find(|reported| reported.name == container)
         .and_then(|reported| reported.state.as_ref())
         .is_some_and(|state| state.terminated.is_some())
+}
+
+/// The words of the node about etcd's container where it does not run, or about an init container
+/// that keeps it from starting: the reason, such as `ImagePullBackOff`, and the message.
+pub(super) fn trouble(pod: &Pod, named: Option<&str>) -> Option<String> {
+    let etcd = etcd_status(pod, named);
+    let status = pod.status.as_ref()?;
+    let before = status.init_container_statuses.iter().flatten();
+    let before = before.filter(|status| etcd.is_none_or(|etcd| etcd.name != status.name));
+    etcd.into_iter().chain(before).find_map(of_container)
+}
+
+fn of_container(status: &ContainerStatus) -> Option<String> {
+    let ended = last_end(status).filter(|ended| ended.exit_code != 0);
+    let waiting = status.state.as_ref().and_then(|s| s.waiting.as_ref());
+    let waits = waiting.and_then(|waiting| waiting.reason.as_deref());
+    let waits = waits.filter(|reason| !reason.is_empty() && !ON_THE_WAY.contains(reason));
+    let name = &status.name;
+    let last = ended.map(|ended| {
+        let reason = ended.reason.as_deref().unwrap_or("Error");
+        format!(
+            "it last ended with exit code {} ({reason})",
+            ended.exit_code
+        )
+    });
+    match (waits, last) {
+        (Some(reason), last) => {
+            let message = waiting.and_then(|waiting| waiting.message.as_deref());
+            let parts = [message.map(str::to_owned), last];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            Some(if parts.is_empty() {
+                format!("container {name}: {reason}")
+            } else {
+                format!("container {name}: {reason}, {}", parts.join("; "))
+            })
+        }
+        (None, Some(last)) => {
+            let running = status.state.as_ref().is_some_and(|s| s.running.is_some());
+            let many = status.restart_count;
+            let now = if running { "runs" } else { "does not run" };
+            Some(format!(
+                "container {name} {now}, restarted {many} times; {last}"
+            ))
+        }
+        (None, None) => None,
+    }
+}
+
+/// The latest end of a container, if it ended.
+fn last_end(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    let mut newest_first = [&status.state, &status.last_state].into_iter().flatten();
+    newest_first.find_map(|state| state.terminated.as_ref())
 }

@@ -19,6 +19,7 @@ use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, p
 use crate::api::{OwnerStatus, StatefulSetStatus, Way, names};
 use crate::etcd::Endpoint;
 use crate::ledger::{Page, StatusUpdate};
+use crate::plan::replacement::Exit;
 use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
 use crate::quorum::{
@@ -345,6 +346,30 @@ impl World {
             etcd_age: etcd_age.or(up_for),
             ..pods::facts(pod, node, role, Some(page))
         }
+    }
+
+    /// How etcd's container ends in each pod in which it was restarted `restarts` times or more and
+    /// does not last.
+    pub fn crash_loops(&self, restarts: i32) -> BTreeMap<PodUid, Exit> {
+        let pods = self.objects.pods.iter();
+        pods.filter_map(|pod| {
+            let (named, now) = (self.etcd_container(), self.objects.now);
+            Some((
+                pods::uid(pod),
+                containers::crash_loop(pod, named, restarts, now)?,
+            ))
+        })
+        .collect()
+    }
+
+    /// The words of nodes about containers that do not run, by pod.
+    pub fn troubles(&self) -> BTreeMap<PodName, String> {
+        let pods = self.objects.pods.iter();
+        pods.filter_map(|pod| {
+            let trouble = containers::trouble(pod, self.etcd_container())?;
+            Some((belonging::name(pod), trouble))
+        })
+        .collect()
     }
 
     /// The switch of TLS between members in the StatefulSet's template, if there is one.

@@ -12,6 +12,7 @@ mod record;
 mod steps;
 mod tell;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +26,9 @@ use super::look::{self, Look, Problem, ReadPermit};
 use super::workers::{RESYNC, Wake};
 use crate::api::condition;
 use crate::causes::causes;
-use crate::observe::is_held;
-use crate::plan::replacement::{Mode, Next, Step, next};
-use crate::quorum::{ClusterRef, Comparison, Condition};
+use crate::observe::{World, is_held};
+use crate::plan::replacement::{CrashLoop, Mode, Next, Step, next};
+use crate::quorum::{ClusterRef, Comparison, Condition, PodUid};
 use data::Compared;
 use gather::{Gathered, gather};
 pub(super) use record::is_under_way;
@@ -52,6 +53,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         leadership_stays_until: None,
         members_stay: None,
         compared: None,
+        crash_loops: BTreeMap::new(),
     };
     let mut woken = false;
     loop {
@@ -104,7 +106,8 @@ pub(super) fn is_worth_a_look(look: &Look) -> bool {
     let mut records = page.volume_records().into_values();
     let auto = gather::mode(page.budget()) == Mode::Auto
         || records.any(|record| record.volume.is_in_pod());
-    !is_protected || open || held || gather::requested(page).is_some() || auto && ill()
+    let may_begin = || ill() && (auto || !gather::exits(world).is_empty());
+    !is_protected || open || held || gather::requested(page).is_some() || may_begin()
 }
 
 /// The driver of one cluster.
@@ -117,6 +120,8 @@ struct Driver {
     members_stay: Option<(Instant, String)>,
     /// The latest comparison of what the members have.
     compared: Option<Compared>,
+    /// When this replica first saw that etcd ends over and over, by pod.
+    crash_loops: BTreeMap<PodUid, Instant>,
 }
 
 impl Driver {
@@ -154,7 +159,11 @@ impl Driver {
         } else {
             self.compare(&look).boxed().await
         };
-        let gathered = match gather(&run, &look, leadership_stays, data).boxed().await {
+        let loops = self.crash_loops(&look.world, now);
+        let gathered = match gather(&run, &look, leadership_stays, data, loops)
+            .boxed()
+            .await
+        {
             Ok(gathered) => gathered,
             Err(because) => {
                 warn!(cluster = %self.cluster, because, "it is not known whether a member has lost its data");
@@ -194,6 +203,18 @@ impl Driver {
             Next::Wait { .. } | Next::Nothing => Ok(LONG),
             Next::Act(step) => self.act(&look, &gathered, step).boxed().await,
         }
+    }
+
+    /// The pods in which etcd ends over and over, with the time for which this replica has seen it.
+    fn crash_loops(&mut self, world: &World, now: Instant) -> BTreeMap<PodUid, CrashLoop> {
+        let exits = gather::exits(world);
+        self.crash_loops.retain(|uid, _| exits.contains_key(uid));
+        let loops = exits.into_iter().map(|(uid, exit)| {
+            let since = *self.crash_loops.entry(uid.clone()).or_insert(now);
+            let lasted = now.saturating_duration_since(since);
+            (uid, CrashLoop { exit, lasted })
+        });
+        loops.collect()
     }
 
     async fn act(

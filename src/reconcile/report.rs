@@ -43,6 +43,8 @@ pub(super) struct ReportFacts<'a> {
     pub(super) labelled: Option<bool>,
     /// The places of the members' data, by pod.
     pub(super) places: &'a BTreeMap<PodName, DataPlace>,
+    /// The words of nodes about containers that do not run, by pod.
+    pub(super) troubles: &'a BTreeMap<PodName, String>,
     pub(super) generation: Option<i64>,
     pub(super) now: &'a Time,
 }
@@ -270,7 +272,7 @@ impl ReportFacts<'_> {
                 Role::Learner => MemberRole::Learner,
             },
             serving: member.condition == Condition::Serving,
-            why: member.condition.why().map(ToString::to_string),
+            why: self.why(member),
             revision: pod.and_then(|pod| pod.revision.clone()),
             lag: member.lag.and_then(bytes),
             db_size: sizes.and_then(|sizes| bytes(sizes.db)),
@@ -296,6 +298,20 @@ impl ReportFacts<'_> {
         found.map(|l| l.client_urls.clone()).unwrap_or_default()
     }
 
+    /// Why the member does not serve, with what its node says where a container does not run.
+    fn why(&self, member: &Member) -> Option<String> {
+        let why = member.condition.why()?;
+        let trouble = member.pod_name().and_then(|pod| self.troubles.get(pod));
+        Some(match trouble {
+            Some(trouble) => format!("{why}; {trouble}"),
+            None => why.to_string(),
+        })
+    }
+
+    fn not_serving(&self, member: &Member) -> Option<String> {
+        Some(format!("{} ({})", member.name, self.why(member)?))
+    }
+
     fn quorum_healthy(&self, tolerance: &Tolerance) -> Verdict {
         let Tolerance {
             voters,
@@ -314,7 +330,7 @@ impl ReportFacts<'_> {
         }
         let members = self.snapshot.members.iter();
         let voters = || members.clone().filter(|m| m.role == Role::Voter);
-        let idle: Vec<String> = voters().filter_map(not_serving).collect();
+        let idle: Vec<String> = voters().filter_map(|m| self.not_serving(m)).collect();
         if !idle.is_empty() {
             text.push_str("; not serving: ");
             text.push_str(&idle.join(", "));
@@ -559,11 +575,6 @@ impl Is {
             Self::Unknown => "Unknown",
         }
     }
-}
-
-fn not_serving(member: &Member) -> Option<String> {
-    let why = member.condition.why()?;
-    Some(format!("{} ({why})", member.name))
 }
 
 /// The urgency of the difference between two reports.

@@ -325,6 +325,7 @@ impl Eyes {
             advice: self.ways.advice(),
             labelled: labelled(page.budget(), look.world.stateful_set()),
             places: &volumes::places(look),
+            troubles: &look.world.troubles(),
             generation: page.budget().metadata.generation,
             now: &Time(self.run.clock.now()),
         }

@@ -136,7 +136,11 @@ async fn a_budget_that_asks_for_readiness_judges_by_it_and_says_that_this_is_wea
     .await?;
     world.etcd.serves("etcd-2", SOON).await?;
     world
-        .has_to_wait_by(By::Delete, "etcd-0", &["etcd-2 (its container is not ready)"])
+        .has_to_wait_by(
+            By::Delete,
+            "etcd-0",
+            &["etcd-2 (its container is not ready)"],
+        )
         .await?;
     broken.mend();
 

@@ -2,6 +2,7 @@
 //! each is replaced under a new id, in steps that survive the gate.
 
 mod corrupt;
+mod crash_loop;
 mod in_pods;
 pub(crate) mod kills;
 

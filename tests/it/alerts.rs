@@ -142,6 +142,7 @@ fn alerts_ask_for_conditions_that_budgets_have() {
         condition::QUORUM_HEALTHY,
         condition::PROGRESSING,
         condition::CLUSTER_ID_CONSISTENT,
+        condition::DATA_PROTECTED,
         condition::EVIDENCE_LIVE,
         condition::LEDGER_TRUSTED,
         condition::GATE_ACTIVE,

@@ -112,8 +112,8 @@ pub enum NonServing {
     AllAtOnce,
 }
 
-/// Whether an updated member that serves and is not Ready holds the rollout where a sidecar alone is
-/// the cause.
+/// Whether an updated member that serves and is not Ready holds the rollout where a sidecar alone
+/// is the cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sidecars {
     /// The rollout goes on.

@@ -43,7 +43,8 @@ pub enum WaitingOn {
     /// The members cannot be replaced one by one, and the owner has not let this revision go on
     /// without quorum.
     #[display(
-        "this change cannot be rolled one by one: {obstacle}; to accept the outage, annotate the budget with \
+        "this change cannot be rolled one by one: {obstacle}; to go back, restore the owner's spec and run kubectl rollout undo \
+                 on the StatefulSet; to accept the outage, annotate the budget with \
                  quorumgate.io/proceed-without-quorum: {revision}"
     )]
     Obstacle {

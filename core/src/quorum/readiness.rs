@@ -1,6 +1,6 @@
 //! The members by `evidence: Readiness`, for clusters whose etcd cannot be asked (DEP-07's rule).
-//! Such evidence is weaker and up to 30 s behind. It is that of etcd's container: a sidecar that is not
-//! ready keeps the pod from being Ready, and nothing from being written.
+//! Such evidence is weaker and up to 30 s behind. It is that of etcd's container: a sidecar that is
+//! not ready keeps the pod from being Ready, and nothing from being written.
 //!
 //! Every pod counts as a voter. Quorum is never called lost while a node is not Ready, because the
 //! last report of such a node is out of date.

@@ -3,6 +3,7 @@ use serde_json::{Value, json};
 use super::{budget, pod};
 use crate::ledger::Page;
 use crate::observe::{containers, etcd_container, lease, nodes, pods};
+use crate::plan::replacement::Exit;
 use crate::quorum::MemberId;
 use crate::quorum::pod::{Containers, LeaseRole, Node};
 
@@ -341,4 +342,79 @@ fn roles_come_from_leases_of_two_or_three_fields() {
         Some(LeaseRole::Follower)
     );
     assert_eq!(lease::role_of(&"etcd-2".into(), &leases), None);
+}
+
+/// The exit of etcd's container that was restarted as often, in this state, and ended so before.
+fn ends(restarts: u32, state: &Value, last: &Value) -> Option<Exit> {
+    let mut status = container("etcd", state);
+    status["restartCount"] = json!(restarts);
+    status["lastState"] = json!({"terminated": last});
+    let pod = pod(&json!({"status": {"containerStatuses": [status]}}));
+    let now = "2026-01-01T00:10:00Z".parse().unwrap();
+    containers::crash_loop(&pod, None, 3, now)
+}
+
+#[test]
+fn etcd_ends_over_and_over_by_itself_by_memory_or_from_outside() {
+    let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    let exit =
+        |code: i32, reason: &str| ends(3, &waits, &json!({"exitCode": code, "reason": reason}));
+    assert_eq!(exit(1, "Error"), Some(Exit::ByItself));
+    assert_eq!(exit(2, "Error"), Some(Exit::ByItself));
+    assert_eq!(exit(137, "OOMKilled"), Some(Exit::Memory));
+    for code in [0, 130, 137, 143] {
+        assert_eq!(exit(code, "Error"), Some(Exit::FromOutside), "{code}");
+    }
+}
+
+#[test]
+fn etcd_that_was_restarted_seldom_or_lasts_is_in_no_crash_loop() {
+    let error = json!({"exitCode": 2, "reason": "Error"});
+    let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    let since = |at: &str| json!({"running": {"startedAt": format!("2026-01-01T00:{at}Z")}});
+    assert_eq!(ends(2, &waits, &error), None);
+    assert_eq!(ends(3, &since("09:30"), &error), Some(Exit::ByItself));
+    assert_eq!(ends(3, &since("08:59"), &error), None);
+    assert_eq!(ends(3, &waits, &json!(null)), None);
+    let ended = json!({"terminated": {"exitCode": 143, "reason": "Error"}});
+    assert_eq!(
+        ends(3, &ended, &error),
+        Some(Exit::FromOutside),
+        "the latest end counts"
+    );
+}
+
+#[test]
+fn what_a_node_says_of_a_container_that_does_not_run_is_told() {
+    let told = |containers: Value| {
+        let pod = pod(&json!({"status": containers}));
+        containers::trouble(&pod, None)
+    };
+    let pulls = json!({"waiting": {"reason": "ImagePullBackOff", "message": "no image etcd:0"}});
+    assert_eq!(
+        told(json!({"containerStatuses": [container("etcd", &pulls)]})).as_deref(),
+        Some("container etcd: ImagePullBackOff, no image etcd:0")
+    );
+    let waits = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    let mut loops = container("etcd", &waits);
+    loops["lastState"] = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+    assert_eq!(
+        told(json!({"containerStatuses": [loops]})).as_deref(),
+        Some("container etcd: CrashLoopBackOff, it last ended with exit code 137 (OOMKilled)")
+    );
+    let before = json!({"waiting": {"reason": "PodInitializing"}});
+    let config =
+        json!({"waiting": {"reason": "CreateContainerConfigError", "message": "no Secret a"}});
+    let init = json!({
+        "containerStatuses": [container("etcd", &before)],
+        "initContainerStatuses": [container("prepare", &config)],
+    });
+    assert_eq!(
+        told(init).as_deref(),
+        Some("container prepare: CreateContainerConfigError, no Secret a")
+    );
+    assert_eq!(
+        told(json!({"containerStatuses": [container("etcd", &before)]})),
+        None
+    );
 }

@@ -13,7 +13,7 @@ use crate::observe::{
     EtcdContainer, MemberClaim, World, data_in_pods, etcd_history, is_held, joining, membership,
 };
 use crate::plan::Handover;
-use crate::plan::replacement::{ClaimFacts, Facts, MembershipBy, Mode};
+use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Facts, MembershipBy, Mode};
 use crate::quorum::{
     Comparison, DataInPods, Member, MemberId, PodName, PodUid, confirmed_list, volume_finding,
 };
@@ -23,7 +23,7 @@ use crate::reconcile::look::Look;
 
 /// The restarts after which etcd counts as failing in a pod. The kubelet's pauses before them make
 /// more than a minute.
-const MANY_RESTARTS: u32 = 3;
+const MANY_RESTARTS: i32 = 3;
 
 /// The facts, and what is to be told besides.
 pub(super) struct Gathered {
@@ -67,6 +67,7 @@ pub(super) async fn gather(
     look: &Look,
     leadership_stays: bool,
     data: Comparison,
+    crash_loops: BTreeMap<PodUid, CrashLoop>,
 ) -> Result<Gathered, String> {
     let Look {
         page,
@@ -133,6 +134,12 @@ pub(super) async fn gather(
         claims: claims.iter().map(facts_of).collect(),
         held_pods: held.iter().map(|(_, uid)| uid.clone()).collect(),
         failing_pods: failing_pods(world),
+        crash_loops,
+        replace_after: page
+            .budget()
+            .spec
+            .replace_after()
+            .map_err(|error| error.to_string())?,
         leases_held,
         has_backup,
         data,
@@ -148,11 +155,16 @@ pub(super) async fn gather(
     })
 }
 
+/// The way in which etcd ends in each pod in which it ends over and over.
+pub(super) fn exits(world: &World) -> BTreeMap<PodUid, Exit> {
+    world.crash_loops(MANY_RESTARTS)
+}
+
 /// The pods in which etcd has ended and was started again, over and over.
 fn failing_pods(world: &World) -> BTreeSet<PodUid> {
     let failing = world.pods().iter().filter(|pod| {
         let (_, restarts) = etcd_history(pod, world.etcd_container());
-        restarts >= MANY_RESTARTS
+        i64::from(restarts) >= i64::from(MANY_RESTARTS)
     });
     failing
         .filter_map(|pod| pod.metadata.uid.clone().map(PodUid::new))

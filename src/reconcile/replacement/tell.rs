@@ -10,7 +10,7 @@ use super::gather::Gathered;
 use crate::api::names::{IDENTITY, REPLACE};
 use crate::api::{DataPlace, condition};
 use crate::ledger::LedgerError;
-use crate::plan::replacement::{ClaimFacts, Mode, Next, Refusal, Step};
+use crate::plan::replacement::{ClaimFacts, Mode, Next, Proof, Refusal, Step};
 use crate::quorum::{ClaimState, PodName, VolumeFinding};
 use crate::reconcile::Run;
 use crate::reconcile::condition::{self as conditions, Said};
@@ -113,12 +113,16 @@ fn said(look: &Look, gathered: &Gathered, next: &Next) -> Said {
             pod,
             proof,
             because,
-        } if facts.mode != Mode::Off || !held.is_empty() => {
+        } if facts.mode != Mode::Off || !held.is_empty() || *proof == Some(Proof::CrashLoop) => {
             let why = proof
                 .as_ref()
                 .map_or_else(|| "somebody asked for it".to_owned(), ToString::to_string);
             let text = format!("{pod} is to be replaced: {why}. It waits: {because}.{more}");
-            ("False", reason_of(because), text)
+            let reason = match (proof, because) {
+                (Some(Proof::CrashLoop), Refusal::Off | Refusal::NotRequested) => "CrashLoop",
+                _ => reason_of(because),
+            };
+            ("False", reason, text)
         }
         Next::Wait { .. } | Next::Nothing | Next::Act(_) => {
             if let Some(asked) = &gathered.unknown_request {
@@ -216,6 +220,7 @@ fn reason_of(because: &Refusal) -> &'static str {
         Refusal::Hindered(_) => "Hindered",
         Refusal::Off => "Off",
         Refusal::NotRequested => "NotRequested",
+        Refusal::MayRecover { .. } => "CrashLoop",
         Refusal::Owner => "Owner",
         Refusal::NoSuchMember => "NoSuchMember",
         Refusal::NoList => "NoList",

@@ -122,6 +122,7 @@ impl Seen {
             advice: self.advice.as_deref(),
             labelled: self.labelled,
             places: &BTreeMap::from([("etcd-0".into(), DataPlace::Pod)]),
+            troubles: &BTreeMap::from([("etcd-2".into(), "container etcd: ErrImagePull".into())]),
             generation: Some(3),
             now: &Time(jiff::Timestamp::from_second(second).unwrap()),
         }
@@ -226,7 +227,10 @@ fn members_that_do_not_serve_are_named_with_the_reason() {
     let shown = Seen::of(vec![Condition::Serving, Condition::Serving, down()]).shown();
     let third = &shown.members[2];
     assert!(!third.serving);
-    assert_eq!(third.why.as_deref(), Some("it refused the connection"));
+    assert_eq!(
+        third.why.as_deref(),
+        Some("it refused the connection; container etcd: ErrImagePull")
+    );
     let found = shown.conditions.iter();
     let text = &found
         .clone()
@@ -234,7 +238,7 @@ fn members_that_do_not_serve_are_named_with_the_reason() {
         .unwrap()
         .message;
     assert!(
-        text.contains("etcd-2 (it refused the connection)"),
+        text.contains("etcd-2 (it refused the connection; container etcd: ErrImagePull)"),
         "{text}"
     );
 }

@@ -11,7 +11,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use crate::api::{self, Amount, BadField, QuorumDisruptionBudget, names};
 use crate::observe::{World, first_ordinal};
 use crate::plan::{
-    Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal, Sidecars,
+    Desired, Generation, Handover, MaxUnavailable, NonServing, Obstacle, PodManagement, Removal,
+    Sidecars,
 };
 use crate::quorum::PodName;
 use crate::reconcile::strategy::kind;

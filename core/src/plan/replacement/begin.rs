@@ -54,6 +54,16 @@ fn may_begin(
         (Mode::Manual, None) => return Err(Refusal::NotRequested),
         (Mode::Manual, Some(_)) | (Mode::Auto, _) => {}
     }
+    if proof == Some(&Proof::CrashLoop) && facts.request.is_none() {
+        let lasted = snapshot
+            .pod(pod)
+            .and_then(|own| facts.crash_loops.get(&own.uid));
+        let lasted = lasted.map(|found| found.lasted).unwrap_or_default();
+        if lasted < facts.replace_after {
+            let (lasted, after) = (lasted.as_secs(), facts.replace_after.as_secs());
+            return Err(Refusal::MayRecover { lasted, after });
+        }
+    }
     let record = record(snapshot, facts, pod, proof)?;
     if let Some(because) = refusal(snapshot, grants, facts, pod) {
         return Err(because);

@@ -6,6 +6,7 @@ use crate::quorum::{
     ClaimState, Comparison, Difference, Member, MemberId, PodName, PodUid, Snapshot, VolumeFinding,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// `spec.dataProtection.replace` of the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,11 @@ pub struct Facts {
     pub held_pods: BTreeSet<PodUid>,
     /// The pods in which etcd has ended and was started again, over and over.
     pub failing_pods: BTreeSet<PodUid>,
+    /// How etcd ends in the pods in which it ends over and over, and does not serve between.
+    pub crash_loops: BTreeMap<PodUid, CrashLoop>,
+    /// The time after which a member that ends over and over on its own data is replaced
+    /// (`spec.dataProtection.replaceAfter`).
+    pub replace_after: Duration,
     /// The pods of members whose Lease has a holder, by which etcd-druid's sidecar knows that it
     /// was a member.
     pub leases_held: BTreeSet<PodName>,
@@ -112,6 +118,27 @@ pub struct ClaimFacts {
     pub in_pod: bool,
 }
 
+/// A pod in which etcd ends and is started again, over and over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CrashLoop {
+    /// The way in which etcd last ended.
+    pub exit: Exit,
+    /// The time for which this replica of the gate has seen it.
+    pub lasted: Duration,
+}
+
+/// The way in which a process ended, as its node reported it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// The process ended with an error of its own, such as a panic over its data.
+    ByItself,
+    /// The kernel ended the process for want of memory.
+    Memory,
+    /// A signal from outside ended the process, as kubelets send one after a failed probe, or it
+    /// ended without an error.
+    FromOutside,
+}
+
 /// The record of a replacement, in the budget's status. Its end is written when its grant
 /// settles.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,6 +178,11 @@ pub enum Proof {
     /// The id of the member is gone from etcd's list.
     #[display("etcd does not list it any more")]
     Removed,
+    /// etcd ends over and over by itself, and another member serves with the same revision.
+    #[display(
+        "its etcd ends over and over with an error of its own, while other members serve with the same template"
+    )]
+    CrashLoop,
 }
 
 impl Proof {
@@ -197,6 +229,28 @@ impl Proof {
             }
         }
         let is_out = snapshot.not_members.contains(pod) || facts.lists_no_more(pod, snapshot);
-        (by_gate && was_member && is_out).then_some(Self::Removed)
+        if by_gate && was_member && is_out {
+            return Some(Self::Removed);
+        }
+        ends_on_its_data(pod, snapshot, facts).then_some(Self::CrashLoop)
     }
+}
+
+/// Whether etcd in `pod` fails for a reason that is in this member alone. Its nearest reason is the
+/// data. A template that is wrong fails elsewhere too, and where nobody serves with it, nothing
+/// shows that it works.
+fn ends_on_its_data(pod: &PodName, snapshot: &Snapshot, facts: &Facts) -> bool {
+    let (Some(own), Some(member)) = (snapshot.pod(pod), snapshot.member(pod)) else {
+        return false;
+    };
+    let ends = |uid: &PodUid| facts.crash_loops.get(uid).map(|found| found.exit);
+    let alike = || {
+        let others = snapshot.pods.iter().filter(|other| other.uid != own.uid);
+        others.filter(|other| other.revision == own.revision)
+    };
+    let serves = |name: &PodName| snapshot.member(name).is_some_and(Member::serves_quorum);
+    !member.serves_quorum()
+        && ends(&own.uid) == Some(Exit::ByItself)
+        && alike().any(|other| serves(&other.name))
+        && alike().all(|other| ends(&other.uid).is_none())
 }

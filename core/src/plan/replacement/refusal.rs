@@ -18,6 +18,17 @@ pub enum Refusal {
         "spec.dataProtection.replace is Manual; annotate the budget with quorumgate.io/replace and the id of the member"
     )]
     NotRequested,
+    /// The member ends over and over, and has done so for too short a time to be replaced unasked.
+    #[display(
+        "it has done so for {lasted} of {after} s (spec.dataProtection.replaceAfter); to replace it now, annotate the budget \
+                 with quorumgate.io/replace and the id of the member"
+    )]
+    MayRecover {
+        /// The seconds for which it has lasted.
+        lasted: u64,
+        /// The seconds after which the member is replaced.
+        after: u64,
+    },
     /// The owner of the StatefulSet changes the member list.
     #[display(
         "the owner of the StatefulSet changes the member list and would take the removal for a scale-in; \

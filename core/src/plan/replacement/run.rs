@@ -33,6 +33,8 @@ use crate::quorum::{
 ///     claims: Default::default(),
 ///     held_pods: Default::default(),
 ///     failing_pods: Default::default(),
+///     crash_loops: Default::default(),
+///     replace_after: Default::default(),
 ///     leases_held: Default::default(),
 ///     has_backup: false,
 ///     data: Comparison::Unknown,

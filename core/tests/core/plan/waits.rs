@@ -391,7 +391,8 @@ fn a_change_that_cannot_be_rolled_one_by_one_holds() {
     assert_eq!(
         scene.waits_because(),
         "this change cannot be rolled one by one: it switches TLS between the members on, and members with it do not talk to those \
-         without; to accept the outage, annotate the budget with quorumgate.io/proceed-without-quorum: new"
+         without; to go back, restore the owner's spec and run kubectl rollout undo on the StatefulSet; \
+         to accept the outage, annotate the budget with quorumgate.io/proceed-without-quorum: new"
     );
     let other = scene.in_world(|w| w.proceed_without_quorum = Some("old".into()));
     assert_eq!(

@@ -97,6 +97,8 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
         held_pods: held(scene).iter().map(|n| uid(n, true)).collect(),
         // Every pod of the model starts as the gate lets it.
         failing_pods: std::iter::empty().collect(),
+        crash_loops: std::iter::empty().collect(),
+        replace_after: std::time::Duration::from_mins(15),
         leases_held: std::iter::empty().collect(),
         has_backup: false,
         // No member of the model is corrupt.

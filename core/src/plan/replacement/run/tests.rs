@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Handover;
-use crate::plan::replacement::{ClaimFacts, Mode, Proof};
+use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Mode, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
@@ -50,6 +50,8 @@ impl World {
                 claims: claims.collect(),
                 held_pods: BTreeSet::new(),
                 failing_pods: BTreeSet::new(),
+                crash_loops: BTreeMap::new(),
+                replace_after: Duration::from_mins(15),
                 leases_held: BTreeSet::new(),
                 has_backup: true,
                 data: Comparison::Unknown,
@@ -1265,4 +1267,96 @@ fn a_member_that_has_another_name_than_its_pod_is_promoted() {
     }
     let steps: Vec<String> = (0..2).map(|_| world.step()).collect();
     assert_eq!(steps, ["promote", "settle"]);
+}
+
+impl World {
+    /// Makes etcd end over and over in the pod of this ordinal.
+    fn ends_over_and_over(&mut self, n: usize, exit: Exit, minutes: u64) {
+        self.silence(n);
+        let lasted = Duration::from_mins(minutes);
+        let uid = self.observation.pods[n].uid.clone();
+        self.facts
+            .crash_loops
+            .insert(uid, CrashLoop { exit, lasted });
+    }
+
+    /// A cluster in which nobody asks for a replacement.
+    fn unasked(mode: Mode) -> Self {
+        let mut world = Self::of(3);
+        (world.facts.mode, world.facts.request) = (mode, None);
+        world
+    }
+}
+
+#[test]
+fn a_member_that_ends_on_its_data_is_replaced_after_a_while() {
+    let mut world = World::unasked(Mode::Auto);
+    world.ends_over_and_over(2, Exit::ByItself, 14);
+    assert_eq!(world.said(), "wait may-recover");
+    world.ends_over_and_over(2, Exit::ByItself, 15);
+    let Next::Act(Step::Grant { record, proof }) = world.next() else {
+        panic!("{:?}", world.next());
+    };
+    assert_eq!(
+        (record.member.as_str(), proof),
+        (TARGET, Some(Proof::CrashLoop))
+    );
+}
+
+#[test]
+fn a_member_that_ends_on_its_data_is_replaced_at_once_on_request() {
+    let mut world = World::unasked(Mode::Manual);
+    world.ends_over_and_over(2, Exit::ByItself, 1);
+    assert_eq!(world.said(), "wait not-requested");
+    world.facts.request = Some(TARGET.into());
+    assert_eq!(world.said(), "grant");
+}
+
+#[test]
+fn a_member_that_memory_or_a_probe_ends_is_never_replaced_unasked() {
+    for exit in [Exit::Memory, Exit::FromOutside] {
+        let mut world = World::unasked(Mode::Auto);
+        world.ends_over_and_over(2, exit, 600);
+        assert_eq!(world.said(), "nothing", "{exit:?}");
+    }
+}
+
+#[test]
+fn a_member_whose_revision_nobody_serves_with_is_never_replaced_unasked() {
+    let mut world = World::unasked(Mode::Auto);
+    world.ends_over_and_over(2, Exit::ByItself, 600);
+    world.pod().revision = Some("another".into());
+    assert_eq!(world.said(), "nothing");
+}
+
+#[test]
+fn a_member_whose_revision_fails_elsewhere_is_never_replaced_unasked() {
+    let mut world = World::unasked(Mode::Auto);
+    world.observation = example::healthy("etcd", 5);
+    world.list = world.observation.round.probes[0].members.clone().unwrap();
+    world.ends_over_and_over(2, Exit::ByItself, 600);
+    world.ends_over_and_over(4, Exit::FromOutside, 600);
+    assert_eq!(world.said(), "nothing");
+}
+
+#[test]
+fn a_member_that_ends_on_its_data_waits_until_all_others_serve() {
+    let mut world = World::unasked(Mode::Auto);
+    world.observation = example::healthy("etcd", 5);
+    world.list = world.observation.round.probes[0].members.clone().unwrap();
+    world.ends_over_and_over(2, Exit::ByItself, 600);
+    world.silence(4);
+    assert_eq!(world.said(), "wait not-all-serving");
+}
+
+#[test]
+fn a_member_that_serves_between_its_ends_is_not_replaced_unasked() {
+    let mut world = World::unasked(Mode::Auto);
+    let uid = world.pod().uid.clone();
+    let (exit, lasted) = (Exit::ByItself, Duration::from_mins(600));
+    world
+        .facts
+        .crash_loops
+        .insert(uid, CrashLoop { exit, lasted });
+    assert_eq!(world.said(), "nothing");
 }
