@@ -69,10 +69,7 @@ fn update(
     old: &Claim,
 ) -> Result<Result<ClaimChange, Waiver>, Malformed> {
     let new = request.take_object()?;
-    let is_protected = |claim: &Claim| {
-        let mut finalizers = claim.metadata.finalizers.iter().flatten();
-        finalizers.any(|finalizer| finalizer == PVC_PROTECTION)
-    };
+    let is_protected = |claim: &Claim| claim.metadata.has_finalizer(PVC_PROTECTION);
     let ends = is_protected(old) && !is_protected(&new);
     Ok(if ends {
         Ok(ClaimChange::Unprotect)

@@ -98,24 +98,8 @@ impl Hook {
                     Operation::Delete | Operation::Update
                 ) | ("apps", "statefulsets", "scale", Operation::Update)
             ),
-            Self::Claims => matches!(
-                asked,
-                (
-                    "",
-                    "persistentvolumeclaims",
-                    "",
-                    Operation::Delete | Operation::Update
-                ) | ("", "persistentvolumeclaims", "status", Operation::Update)
-            ),
-            Self::Volumes => matches!(
-                asked,
-                (
-                    "",
-                    "persistentvolumes",
-                    "",
-                    Operation::Delete | Operation::Update
-                ) | ("", "persistentvolumes", "status", Operation::Update)
-            ),
+            Self::Claims => is_change(asked, "persistentvolumeclaims"),
+            Self::Volumes => is_change(asked, "persistentvolumes"),
             Self::Restarts => {
                 matches!(asked, ("", "pods", "" | "resize", Operation::Update))
             }
@@ -151,4 +135,17 @@ impl Hook {
             Self::MutatePods => "CREATE of pods",
         }
     }
+}
+
+/// Whether the request deletes or updates an object of this resource of the core group, or updates
+/// its status.
+fn is_change(
+    (group, resource, subresource, operation): (&str, &str, &str, Operation),
+    of: &str,
+) -> bool {
+    let changes = matches!(
+        (subresource, operation),
+        ("", Operation::Delete | Operation::Update) | ("status", Operation::Update)
+    );
+    (group, resource) == ("", of) && changes
 }

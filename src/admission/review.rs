@@ -138,6 +138,13 @@ pub struct Metadata<Managers = IgnoredAny> {
 }
 
 impl<Managers> Metadata<Managers> {
+    /// Whether the object has this finalizer, which has to be one of those that decide anything.
+    pub(super) fn has_finalizer(&self, finalizer: &str) -> bool {
+        self.finalizers.iter().flatten().any(|own| own == finalizer)
+    }
+}
+
+impl<Managers> Metadata<Managers> {
     /// The part that tells to which cluster the object belongs. Boxed, because it is large and is
     /// moved often.
     pub fn belonging(self) -> Box<ObjectMeta> {

@@ -72,11 +72,10 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
 type Effect = Result<Change, Waiver>;
 
 fn deletion(request: &Request<Object>, old: &Object) -> Effect {
-    let finalizers = &old.metadata.finalizers;
     Change::by_delete(&Delete {
         orphan_dependents: request.options.orphan_dependents,
         propagation_policy: request.options.propagation_policy.as_deref(),
-        has_orphan_finalizer: finalizers.iter().flatten().any(|f| f == ORPHAN),
+        has_orphan_finalizer: old.metadata.has_finalizer(ORPHAN),
         is_terminating: old.metadata.deletion_timestamp.is_some(),
     })
 }

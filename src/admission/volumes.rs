@@ -40,13 +40,6 @@ struct ClaimRef {
     uid: Option<String>,
 }
 
-impl Volume {
-    fn is_protected(&self) -> bool {
-        let mut finalizers = self.metadata.finalizers.iter().flatten();
-        finalizers.any(|finalizer| finalizer == PV_PROTECTION)
-    }
-}
-
 /// The question of a review.
 pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malformed> {
     let mut request = Request::<Volume>::read(Hook::Volumes, body)?;
@@ -56,9 +49,9 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
         Operation::Update => keeps(&old, &*request.take_object()?),
         Operation::Create | Operation::Delete | Operation::Connect => None,
     };
-    let waiver = match (&old.spec.claim_ref, keeps) {
-        (None, _) => Some(Waiver::Foreign),
-        (Some(_), keeps) => keeps,
+    let waiver = match old.spec.claim_ref {
+        None => Some(Waiver::Foreign),
+        Some(_) => keeps,
     };
     let claim = old.spec.claim_ref.unwrap_or(ClaimRef {
         namespace: String::new(),
@@ -83,6 +76,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
 
 /// The reason why an update leaves the claim its volume, if it does.
 fn keeps(old: &Volume, new: &Volume) -> Option<Waiver> {
+    let is_protected = |volume: &Volume| volume.metadata.has_finalizer(PV_PROTECTION);
     let same = old.spec.claim_ref == new.spec.claim_ref;
-    (same && (new.is_protected() || !old.is_protected())).then_some(Waiver::StaysProtected)
+    (same && (is_protected(new) || !is_protected(old))).then_some(Waiver::StaysProtected)
 }

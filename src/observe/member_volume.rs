@@ -59,24 +59,29 @@ impl World {
         })
     }
 
-    /// The place of the data of the member in the pod of this name, as a status says it.
-    pub fn data_place(&self, pod: &PodName) -> DataPlace {
-        match self.data_on(pod) {
-            DataOn::Claim(claim) => {
-                let mut others = self.pods().iter().map(belonging::name);
-                let shares = |other: PodName| {
-                    other != *pod && self.data_on(&other) == DataOn::Claim(claim.clone())
-                };
-                if others.any(shares) {
+    /// The places of the data of the members in these pods, as a status says them.
+    pub fn data_places<'a>(
+        &self,
+        pods: impl Iterator<Item = &'a PodName>,
+    ) -> BTreeMap<PodName, DataPlace> {
+        let present = self.pods().iter().map(belonging::name);
+        let present: BTreeMap<PodName, DataOn> = present
+            .map(|pod| (pod.clone(), self.data_on(&pod)))
+            .collect();
+        let place = |pod: &PodName| {
+            let own = present.get(pod).cloned();
+            let own = own.unwrap_or_else(|| self.data_on(pod));
+            match &own {
+                DataOn::Claim(_) if present.iter().any(|(name, on)| name != pod && *on == own) => {
                     DataPlace::SharedClaim
-                } else {
-                    DataPlace::Claim
                 }
+                DataOn::Claim(_) => DataPlace::Claim,
+                DataOn::Pod => DataPlace::Pod,
+                DataOn::Node { .. } => DataPlace::Node,
+                DataOn::Unknown | DataOn::AnyOf(_) => DataPlace::Unknown,
             }
-            DataOn::Pod => DataPlace::Pod,
-            DataOn::Node { .. } => DataPlace::Node,
-            DataOn::Unknown | DataOn::AnyOf(_) => DataPlace::Unknown,
-        }
+        };
+        pods.map(|pod| (pod.clone(), place(pod))).collect()
     }
 }
 

@@ -127,6 +127,13 @@ impl ReportFacts<'_> {
         (condition::READY, is, reason, message)
     }
 
+    /// The verdict on what only members can say, where the budget has none of them asked.
+    fn unasked(&self, kind: &'static str) -> Option<Verdict> {
+        let text = "the budget asks for evidence from readiness: no member is asked";
+        (self.snapshot.policy.evidence == EvidenceMode::Readiness)
+            .then(|| (kind, Is::Unknown, "Readiness", text.to_owned()))
+    }
+
     /// Whether the leader has everything that was committed. `loss` is the record of what is lost.
     fn data_intact(&self, loss: Option<&DataLossStatus>) -> Verdict {
         let kind = condition::DATA_INTACT;
@@ -136,9 +143,8 @@ impl ReportFacts<'_> {
                 let text = "the leader has everything that was committed";
                 return (kind, Is::True, "NothingLost", text.into());
             }
-            if self.snapshot.policy.evidence == EvidenceMode::Readiness {
-                let text = "the budget asks for evidence from readiness: no member is asked";
-                return (kind, Is::Unknown, "Readiness", text.into());
+            if let Some(unasked) = self.unasked(kind) {
+                return unasked;
             }
             let text = "no leader serves that could be asked";
             return (kind, Is::Unknown, "NoLeader", text.into());
@@ -157,9 +163,8 @@ impl ReportFacts<'_> {
     /// The alarms that members report, whatever is done about them.
     fn alarms_clear(&self) -> Verdict {
         let kind = condition::ALARMS_CLEAR;
-        if self.snapshot.policy.evidence == EvidenceMode::Readiness {
-            let text = "the budget asks for evidence from readiness: no member is asked";
-            return (kind, Is::Unknown, "Readiness", text.into());
+        if let Some(unasked) = self.unasked(kind) {
+            return unasked;
         }
         let members = self.snapshot.members.iter();
         let named = |alarm: AlarmKind| {
@@ -399,9 +404,8 @@ impl ReportFacts<'_> {
     fn asked_by_tls(&self) -> Verdict {
         let kind = condition::MEMBERS_ASKED_BY_TLS;
         let told = self.told;
-        if self.snapshot.policy.evidence == EvidenceMode::Readiness {
-            let text = "the budget asks for evidence from readiness: no member is asked";
-            return (kind, Is::Unknown, "Readiness", text.into());
+        if let Some(unasked) = self.unasked(kind) {
+            return unasked;
         }
         match (self.way.scheme, &self.way.authority) {
             (Scheme::Https, Some(_)) => (kind, Is::True, "Found", told.to_owned()),

@@ -17,9 +17,7 @@ use crate::quorum::{
 /// The places of the members' data, by pod.
 pub(super) fn places(look: &Look) -> BTreeMap<PodName, DataPlace> {
     let members = look.snapshot.members.iter();
-    let pods = members.filter_map(Member::pod_name);
-    pods.map(|pod| (pod.clone(), look.world.data_place(pod)))
-        .collect()
+    look.world.data_places(members.filter_map(Member::pod_name))
 }
 
 /// The records after this look. `None` if they stay as they are. A claim that cannot be read is

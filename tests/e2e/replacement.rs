@@ -583,26 +583,28 @@ async fn lose_volume(world: &World, pod: &str) -> Result<()> {
     destroy(world, pod, &name).await
 }
 
-/// Destroys the data of a member, and this `PersistentVolume` of its claim, as the controller of
-/// volumes does after a failure of the storage. A person is refused.
+/// Destroys the data of a member, and this `PersistentVolume` of its claim.
 pub(crate) async fn destroy(world: &World, pod: &str, name: &str) -> Result<()> {
-    let binder = "--as=system:serviceaccount:kube-system:persistent-volume-binder";
-    let rights = "--as-group=system:masters";
-    let delete = [binder, rights, "delete", "pv", name, "--wait=false"];
-    world.kubectl(&delete).await?.success()?;
-    let loose = r#"{"metadata": {"finalizers": null}}"#;
-    let patch = [
-        binder,
-        rights,
-        "patch",
-        "pv",
-        name,
-        "--type=merge",
-        "-p",
-        loose,
-    ];
-    world.kubectl(&patch).await?.success()?;
+    remove_volume(world, name).await?;
     PodFaults::of(&world.sandbox, pod).await?.corrupt_data()
+}
+
+/// Removes a `PersistentVolume` as the controller of volumes does after a failure of the storage. A
+/// person is refused.
+pub(crate) async fn remove_volume(world: &World, name: &str) -> Result<()> {
+    let binder = [
+        "--as=system:serviceaccount:kube-system:persistent-volume-binder",
+        "--as-group=system:masters",
+    ];
+    let loose = r#"--patch={"metadata": {"finalizers": null}}"#;
+    for request in [
+        ["delete", "pv", name, "--wait=false"].as_slice(),
+        &["patch", "pv", name, "--type=merge", loose],
+    ] {
+        let words = [binder.as_slice(), request].concat();
+        world.kubectl(&words).await?.success()?;
+    }
+    Ok(())
 }
 
 /// Gives up the volumes of the first two members, and starts all pods anew, the third one when the

@@ -14,6 +14,7 @@ use nix::sys::signal::Signal;
 use super::PodFaults;
 use crate::eventually;
 use crate::free_ports::free_ports;
+use crate::process::Identity;
 
 /// The number of bytes overwritten at the start of each file: both meta pages of the database, and
 /// the first records of the log.
@@ -140,21 +141,40 @@ fn stopped(
     afterwards: Signal,
     change: impl Fn(&str, &Path) -> Result<()>,
 ) -> Result<()> {
-    let mut processes = Vec::new();
+    let mut running = Vec::new();
     for (pod, member) in members {
         let process = *member.running_etcd()?.first().context("no etcd runs")?;
-        processes.push((*pod, process));
+        running.push((*pod, process));
     }
-    for (_, process) in &processes {
+    let processes: Vec<Identity> = running.iter().map(|(_, process)| *process).collect();
+    while_stopped(&processes, afterwards, || {
+        running
+            .iter()
+            .try_for_each(|(pod, process)| change(pod, &data_directory(process.pid())?))
+    })
+}
+
+/// Does something while all these processes are stopped, and then sends each a signal. They go on
+/// if it fails.
+fn while_stopped(
+    processes: &[Identity],
+    afterwards: Signal,
+    change: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    for process in processes {
         process.signal(Signal::SIGSTOP)?;
     }
-    for (pod, process) in &processes {
-        change(pod, &data_directory(process.pid())?)?;
+    let changed = change();
+    let signal = if changed.is_ok() {
+        afterwards
+    } else {
+        Signal::SIGCONT
+    };
+    for process in processes {
+        // A process that its node killed meanwhile needs nothing.
+        let _ = process.signal(signal);
     }
-    for (_, process) in &processes {
-        process.signal(afterwards)?;
-    }
-    Ok(())
+    changed
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -172,20 +192,7 @@ fn run(command: &mut Command) -> Result<()> {
 pub fn swap_data(members: &[&PodFaults], volumes: [&Path; 2]) -> Result<()> {
     let processes: Result<Vec<_>> = members.iter().map(|one| one.running_etcd()).collect();
     let processes = processes?.concat();
-    for process in &processes {
-        process.signal(Signal::SIGSTOP)?;
-    }
-    let swapped = exchange(volumes);
-    let signal = if swapped.is_ok() {
-        Signal::SIGKILL
-    } else {
-        Signal::SIGCONT
-    };
-    for process in &processes {
-        // A process that its node killed meanwhile needs nothing.
-        let _ = process.signal(signal);
-    }
-    swapped
+    while_stopped(&processes, Signal::SIGKILL, || exchange(volumes))
 }
 
 /// Exchanges what is in two directories, each entry at once. The directories stay, since pods have

@@ -218,22 +218,7 @@ async fn is_gone(stage: &Stage, volume: &str) -> Result<()> {
     if volumes.get_opt(volume).await?.is_none() {
         return Ok(());
     }
-    let binder = "--as=system:serviceaccount:kube-system:persistent-volume-binder";
-    let rights = "--as-group=system:masters";
-    let delete = [binder, rights, "delete", "pv", volume, "--wait=false"];
-    stage.world.kubectl(&delete).await?.success()?;
-    let loose = r#"{"metadata": {"finalizers": null}}"#;
-    let patch = [
-        binder,
-        rights,
-        "patch",
-        "pv",
-        volume,
-        "--type=merge",
-        "-p",
-        loose,
-    ];
-    stage.world.kubectl(&patch).await?.success()?;
+    replacement::remove_volume(&stage.world, volume).await?;
     Err(anyhow!("it was deleted just now"))
 }
 

@@ -1215,15 +1215,23 @@ fn in_pods() -> World {
     world
 }
 
+impl World {
+    /// The pod goes with the data that is in it, and another one waits.
+    fn loses_its_pod(&mut self) {
+        self.recreate_pod(true);
+        let claim = self.facts.claims.get_mut(&TARGET.into()).unwrap();
+        claim.volume = VolumeFinding::Wrong {
+            volume: Volume::in_pod("another"),
+            difference: Difference::NewPod,
+        };
+    }
+}
+
 #[test]
 fn a_member_whose_data_went_with_its_pod_is_replaced_whatever_the_mode() {
     let mut world = in_pods();
     assert_eq!(world.said(), "nothing");
-    world.recreate_pod(true);
-    world.facts.claims.get_mut(&TARGET.into()).unwrap().volume = VolumeFinding::Wrong {
-        volume: Volume::in_pod("another"),
-        difference: Difference::NewPod,
-    };
+    world.loses_its_pod();
     let steps: Vec<String> = (0..4).map(|_| world.step()).collect();
     assert_eq!(steps, ["grant", "remove-member", "add-learner", "release"]);
     world.start(0);
@@ -1232,11 +1240,7 @@ fn a_member_whose_data_went_with_its_pod_is_replaced_whatever_the_mode() {
 
     let mut kept = in_pods();
     kept.facts.replaces_in_pod = false;
-    kept.recreate_pod(true);
-    kept.facts.claims.get_mut(&TARGET.into()).unwrap().volume = VolumeFinding::Wrong {
-        volume: Volume::in_pod("another"),
-        difference: Difference::NewPod,
-    };
+    kept.loses_its_pod();
     assert_eq!(kept.said(), "wait off");
 }
 
