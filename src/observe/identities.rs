@@ -22,7 +22,7 @@ const FRESH: Duration = Duration::from_secs(10);
 
 /// Reads client identities. An identity is parsed once, and kept while its objects are unchanged
 /// and the identity is in use, which it is by the endpoints of a cluster's last reading. Whether
-/// its Secrets are unchanged is seen after [`FRESH`], and at once where some member has not
+/// its Secrets are unchanged is seen after [`FRESH`], and at each use until all members have
 /// answered. An outdated identity can only cost answers.
 pub(super) struct Identities {
     client: Client,
@@ -36,8 +36,10 @@ type Versions = BTreeMap<Object, Option<String>>;
 struct Parsed {
     versions: Versions,
     identity: Weak<TlsIdentity>,
-    /// The time until which the Secrets need not be read again.
-    fresh_until: Instant,
+    read_at: Instant,
+    /// Whether all members answered since: a look that began before a certificate was renewed must
+    /// not make later ones use what it read.
+    is_answered: bool,
 }
 
 impl Identities {
@@ -59,7 +61,7 @@ impl Identities {
         if let Some(problem) = &wanted.problem {
             return Err(problem.clone());
         }
-        if let Some(identity) = self.kept(namespace, wanted, |parsed| now < parsed.fresh_until) {
+        if let Some(identity) = self.kept(namespace, wanted, |parsed| parsed.is_answered && now < parsed.read_at + FRESH) {
             return Ok(identity);
         }
         let objects = objects(wanted);
@@ -75,7 +77,8 @@ impl Identities {
         let parsed = Parsed {
             versions,
             identity: Arc::downgrade(&identity),
-            fresh_until: now + FRESH,
+            read_at: now,
+            is_answered: false,
         };
         let mut kept = self.lock();
         let here = kept.entry(namespace.to_owned()).or_default();
@@ -84,11 +87,12 @@ impl Identities {
         Ok(identity)
     }
 
-    /// Has the Secrets of a namespace read again before they are used.
-    pub(super) fn doubt(&self, namespace: &str, now: Instant) {
+    /// Takes note of whether all members of a cluster in a namespace answered. While they do not,
+    /// its Secrets are read again before they are used.
+    pub(super) fn note_answers(&self, namespace: &str, are_all: bool) {
         if let Some(here) = self.lock().get_mut(namespace) {
             for parsed in here.values_mut() {
-                parsed.fresh_until = now;
+                parsed.is_answered = are_all;
             }
         }
     }

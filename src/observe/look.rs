@@ -254,7 +254,7 @@ impl Observer {
         self.memory().ages(&page.cluster, now)
     }
 
-    /// Draws the conclusions, and doubts the certificates where a member has not answered. What the
+    /// Draws the conclusions, and doubts the certificates until all members have answered. What the
     /// answers of the members make necessary is read first: the nodes of members that gave no
     /// status, and the budgets of the same etcd where not all members have pods of this cluster.
     async fn assemble(
@@ -264,10 +264,9 @@ impl Observer {
         mut world: World,
         (round, ages): (Round, Ages),
     ) -> Result<Look, ObserveError> {
-        if round.probes.iter().any(|probe| probe.failure().is_some()) {
-            let now = self.clock().instant();
-            self.tls_identities().doubt(&page.cluster.namespace, now);
-        }
+        let are_all = round.probes.iter().all(|probe| probe.failure().is_none());
+        self.tls_identities()
+            .note_answers(&page.cluster.namespace, are_all);
         let mut observation = world.observation(page, target, round, ages);
         let in_question = Snapshot::nodes_in_question(&observation);
         if !in_question.is_empty() {
