@@ -16,10 +16,18 @@ use crate::quorum::stateful_set::{Ordinals, scale_in_lets_go};
 pub struct StatefulSetStatus {
     /// UID of the StatefulSet.
     pub uid: String,
-    /// The object that controls the StatefulSet. Absent where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "OwnerStatus")]
-    pub owner: Option<OwnerStatus>,
+    /// The owners that the StatefulSet names and that were seen alive since it does. An owner that
+    /// the gate may not read is here if the StatefulSet named it when it was first seen. The delete
+    /// of any other owner takes nothing: `metadata.ownerReferences` may name what never was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<OwnerStatus>,
+}
+
+impl StatefulSetStatus {
+    /// Whether an owner is on record.
+    pub fn knows(&self, owner: &OwnerStatus) -> bool {
+        self.owners.iter().any(|known| known.is_same(owner))
+    }
 }
 
 /// The owner of the StatefulSet, as in its owner reference.
@@ -34,6 +42,19 @@ pub struct OwnerStatus {
     pub name: String,
     /// UID.
     pub uid: String,
+}
+
+impl OwnerStatus {
+    /// Whether both are one object. The version of its API makes no difference.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let group = |of: &Self| {
+            of.api_version
+                .rsplit_once('/')
+                .map(|(group, _)| group.to_owned())
+        };
+        let rest = |of: &Self| (of.kind.clone(), of.name.clone(), of.uid.clone());
+        group(self) == group(other) && rest(self) == rest(other)
+    }
 }
 
 /// A scale-out of the StatefulSet.

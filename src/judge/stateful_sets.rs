@@ -57,7 +57,6 @@ impl SetCase<'_> {
     /// Evaluates the question to its end, however long that takes.
     pub(super) async fn evaluate(mut self) -> Result<Ground, Stop> {
         let (evaluation, set) = (self.evaluation, &self.question.set);
-        self.passes_regardless(self.question.collected);
         evaluation.run_about(&mut self, set).await
     }
 
@@ -82,9 +81,11 @@ impl SetCase<'_> {
         let is_valid = |annotations| matches!(standing(annotations, now), OverrideState::Valid(_));
         Facts {
             set: self.question.set.clone(),
+            // Without the definition there is no record, and there will be none.
+            collected: self.question.collected
+                && (around.is_owner_known || scope == Scope::NoDefinition),
             scope,
             teardown: teardown(around),
-            collected: self.question.collected,
             overridden: is_valid(intents.overrides()) || is_valid(on_budget),
             intent: intents.announced(now),
             ignored: intents.ignored(now),
@@ -158,15 +159,11 @@ impl Case for SetCase<'_> {
         cluster: &ClusterRef,
         ledger: LedgerRead,
     ) -> Result<(Found, Verdict), Stop> {
-        let SetQuestion {
-            uid,
-            change,
-            collected,
-            ..
-        } = self.question;
-        self.passes_regardless(*collected);
-        let around = self.evaluation.deps.observer.set_surroundings(cluster);
-        let mut around = around.await?;
+        let SetQuestion { uid, change, .. } = self.question;
+        self.passes_regardless(false);
+        let known = ledger.as_ref().ok().and_then(Option::as_ref);
+        let observer = &self.evaluation.deps.observer;
+        let mut around = observer.set_surroundings(cluster, known).await?;
         let enrolled = around.set.as_ref().is_some_and(is_enrolled);
         let (page, scope) = match ledger {
             Ok(Some(page)) => (Ok(page), Scope::Enrolled),
@@ -174,8 +171,6 @@ impl Case for SetCase<'_> {
             Ok(None) => (Err(Unread::NoBudget), Scope::Foreign),
             // A StatefulSet that is enrolled by its budget alone looks like a foreign one now.
             Err(LedgerError::NoDefinition) => (Err(Unread::NoBudget), Scope::NoDefinition),
-            // The error becomes the warning of a delete that passes in any case.
-            Err(error) if *collected => return Err(error.into()),
             Err(error) => (Err(Unread::Failed(error)), Scope::NoLedger),
         };
         let set = around.set.take().filter(|set| {
@@ -277,6 +272,9 @@ fn owner(owner: &SetOwner) -> Owner {
     match owner {
         // An owner that goes is a teardown, which comes first.
         SetOwner::None | SetOwner::Goes => Owner::None,
+        SetOwner::NeverSeen { owner } => Owner::NeverSeen {
+            owner: owner.clone(),
+        },
         SetOwner::Lives {
             owner,
             asks_for_none,

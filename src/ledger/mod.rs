@@ -27,7 +27,7 @@ pub use error::LedgerError;
 pub use page::{BudgetUid, Page};
 pub use recorded::Recorded;
 pub use seen::Seen;
-pub use status_update::{StatusUpdate, write_tolerance};
+pub use status_update::{OwnerSeen, SetSeen, StatusUpdate, write_tolerance};
 pub use store::Ledger;
 pub use turnstile::{Pass, Turnstile};
 pub use wire::trust_record;

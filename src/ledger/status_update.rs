@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::Page;
 use super::wire;
 use crate::api::{
-    DefragmentationStatus, QuorumDisruptionBudgetStatus, ReplacementStatus, ScaleOutStatus,
-    StatefulSetStatus,
+    DefragmentationStatus, OwnerStatus, QuorumDisruptionBudgetStatus, ReplacementStatus,
+    ScaleOutStatus, StatefulSetStatus,
 };
 use crate::quorum::{
     ClusterId, ExpectedVoters, LeaderMove, LogEnd, Ordinal, Tolerance, Trust, TrustEvent,
@@ -24,8 +24,8 @@ pub struct StatusUpdate {
     pub cluster_id: Option<ClusterId>,
     /// Whether the cluster is known to have worked at some time. Nothing takes that back.
     pub formed: bool,
-    /// The StatefulSet, with its owner.
-    pub stateful_set: Option<StatefulSetStatus>,
+    /// The StatefulSet, with the owners that it names.
+    pub stateful_set: Option<SetSeen>,
     /// The UIDs of the StatefulSets whose recorded deletes may still take pods. The records of all
     /// others are dropped.
     pub unfinished_deletes: Option<BTreeSet<String>>,
@@ -54,6 +54,43 @@ pub struct StatusUpdate {
     pub no_bootstrap: bool,
     /// A loss of data, and when it was found.
     pub lost: Option<(WentBack, Timestamp)>,
+}
+
+/// A StatefulSet as it was seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetSeen {
+    /// UID of the StatefulSet.
+    pub uid: String,
+    /// The owners that it names.
+    pub owners: Vec<(OwnerStatus, OwnerSeen)>,
+}
+
+/// An owner of a StatefulSet as it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OwnerSeen {
+    /// The owner exists.
+    Alive,
+    /// The owner is gone or going.
+    Gone,
+    /// The owner could not be read.
+    Unread,
+}
+
+impl SetSeen {
+    /// The record after it, with the owners whose deletion is believed.
+    fn after(self, before: Option<&StatefulSetStatus>) -> StatefulSetStatus {
+        let before = before.filter(|before| before.uid == self.uid);
+        let is_known = |owner: &OwnerStatus| before.is_some_and(|before| before.knows(owner));
+        let owners = self.owners.into_iter().filter(|(owner, seen)| match seen {
+            OwnerSeen::Alive => true,
+            OwnerSeen::Gone => is_known(owner),
+            OwnerSeen::Unread => before.is_none() || is_known(owner),
+        });
+        StatefulSetStatus {
+            owners: owners.map(|(owner, _)| owner).collect(),
+            uid: self.uid,
+        }
+    }
 }
 
 impl StatusUpdate {
@@ -117,8 +154,8 @@ impl StatusUpdate {
             status.cluster_id = Some(id.to_string());
         }
         status.formed |= formed;
-        if stateful_set.is_some() {
-            status.stateful_set = stateful_set;
+        if let Some(seen) = stateful_set {
+            status.stateful_set = Some(seen.after(status.stateful_set.as_ref()));
         }
         if let Some(unfinished) = unfinished_deletes {
             let recorded = &mut status.recorded_deletes.stateful_sets;

@@ -61,7 +61,9 @@ impl Identities {
         if let Some(problem) = &wanted.problem {
             return Err(problem.clone());
         }
-        if let Some(identity) = self.kept(namespace, wanted, |parsed| parsed.is_answered && now < parsed.read_at + FRESH) {
+        if let Some(identity) = self.kept(namespace, wanted, |parsed| {
+            parsed.is_answered && now < parsed.read_at + FRESH
+        }) {
             return Ok(identity);
         }
         let objects = objects(wanted);

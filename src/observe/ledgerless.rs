@@ -47,7 +47,7 @@ impl Observer {
             return Ok(None);
         };
         let node = pods::node_name(pod).map(str::to_owned);
-        let (nodes, owner) = tokio::join!(self.nodes(node.iter()), self.owner_of(cluster, &few));
+        let (nodes, owner) = tokio::join!(self.nodes(node.iter()), self.owner_of(&few, page));
         let around = self.around(cluster, &few, owner, page);
         Ok(Some(Ledgerless {
             pod: pods::facts(pod, nodes::of_pod(pod, &nodes), None, page),
@@ -69,7 +69,7 @@ impl Observer {
         page: Option<&Page>,
     ) -> Result<Circumstances, ObserveError> {
         let few = self.few(cluster, member).await?;
-        let owner = self.owner_of(cluster, &few).await;
+        let owner = self.owner_of(&few, page).await;
         let around = self.around(cluster, &few, owner, page);
         Ok(Circumstances {
             teardown: teardown::of_claim(member, few.pod.as_ref(), &around),
@@ -123,18 +123,23 @@ impl Observer {
         overrides::of_pod(pod, set, page.map(Page::budget), self.clock().now())
     }
 
-    /// The owner of the StatefulSet that the pod refers to, or without a pod of the StatefulSet
-    /// with the cluster's name, from the StatefulSet itself. No other object has it.
-    async fn owner_of(&self, cluster: &ClusterRef, few: &Few) -> Owner {
+    /// The owners of the StatefulSet that the pod refers to, or without a pod of the StatefulSet
+    /// with the cluster's name. Without a record of them nothing is known.
+    async fn owner_of(&self, few: &Few, page: Option<&Page>) -> Owner {
         let pod = few.pod.as_ref();
         let set = few.set.as_ref();
-        let Some(set) = set.filter(|set| pod.is_none_or(|pod| is_referred(pod, set))) else {
+        let set = set.filter(|set| pod.is_none_or(|pod| is_referred(pod, set)));
+        let (Some(set), Some(page)) = (set, page) else {
             return Owner::Unknown;
         };
-        let Some(owner) = belonging::controller(&set.metadata).map(owner::recorded) else {
-            return Owner::None;
-        };
-        self.owner_states().state(&cluster.namespace, &owner).await
+        let named = owner::named(&set.metadata);
+        let states = self.owners(&page.cluster, named.iter()).await;
+        let states: Vec<_> = states
+            .iter()
+            .map(|(owner, state)| (owner, *state))
+            .collect();
+        let uid = set.metadata.uid.as_deref().unwrap_or_default();
+        owner::together(&states, teardown::recorded_set(page.status(), uid))
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::core::Selector;
 
 use super::ways::{self, Credentials};
-use super::{ObserveError, belonging, owner, teardown};
+use super::{ObserveError, owner, teardown};
 use crate::api::{OwnerStatus, Way};
 use crate::ledger::Page;
 use crate::quorum::{EvidenceMode, PodName, Policy};
@@ -49,16 +49,15 @@ pub(super) fn pods<'a>(
         .chain(ordinals.map(move |ordinal| PodName::new(format!("{cluster}-{ordinal}"))))
 }
 
-/// The owners whose state may matter: that of the StatefulSet, and that of the last recorded
-/// StatefulSet if it is another.
+/// The owners whose state may matter: those that the StatefulSet names, and those of the last
+/// recorded StatefulSet.
 pub(super) fn owners(set: Option<&StatefulSet>, page: &Page) -> Vec<OwnerStatus> {
-    let current = set.and_then(|set| belonging::controller(&set.metadata));
-    let mut owners: Vec<OwnerStatus> = current.map(owner::recorded).into_iter().collect();
+    let mut owners = set.map_or_else(Vec::new, |set| owner::named(&set.metadata));
     let last_seen = page.status().and_then(|s| s.stateful_set.as_ref());
-    if let Some(owner) = last_seen.and_then(|set| set.owner.as_ref())
-        && !owners.contains(owner)
-    {
-        owners.push(owner.clone());
+    for owner in last_seen.iter().flat_map(|set| &set.owners) {
+        if !owners.contains(owner) {
+            owners.push(owner.clone());
+        }
     }
     owners
 }

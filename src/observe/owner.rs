@@ -1,9 +1,9 @@
-//! Whether the object that controls a StatefulSet still exists.
+//! Whether the objects that own a StatefulSet still exist.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Scope, pinned_kind};
@@ -11,7 +11,7 @@ use kube::{Api, Client};
 
 use super::patience::soon;
 use super::teardown::{Owner, goes_with_dependents};
-use crate::api::OwnerStatus;
+use crate::api::{OwnerStatus, StatefulSetStatus};
 
 /// The fields of an owner's spec that say how many members it asks for: that of etcd-druid and of
 /// most operators, and that of etcd-operator.
@@ -127,13 +127,38 @@ fn no_kind(owner: &OwnerStatus) -> String {
     format!("the API server shows no {kind} in {api_version}")
 }
 
-/// An owner reference in the form of the budget's record.
-pub(super) fn recorded(owner: &OwnerReference) -> OwnerStatus {
-    OwnerStatus {
+/// The owners that an object names, in the form of the budget's record: the one that controls it
+/// first.
+pub(super) fn named(metadata: &ObjectMeta) -> Vec<OwnerStatus> {
+    let references = metadata.owner_references.as_deref().unwrap_or_default();
+    let mut references: Vec<&OwnerReference> = references.iter().collect();
+    references.sort_by_key(|owner| owner.controller != Some(true));
+    let recorded = |owner: &OwnerReference| OwnerStatus {
         api_version: owner.api_version.clone(),
         kind: owner.kind.clone(),
         name: owner.name.clone(),
         uid: owner.uid.clone(),
+    };
+    references.into_iter().map(recorded).collect()
+}
+
+/// The state of all owners together. Their object goes with them when none is left that lives. That
+/// one of them lived has to be on record: whoever may write `metadata.ownerReferences` can name an
+/// owner that never was, and the garbage collector then deletes the object.
+pub(super) fn together(
+    states: &[(&OwnerStatus, Owner)],
+    record: Option<&StatefulSetStatus>,
+) -> Owner {
+    let has = |state| states.iter().any(|(_, one)| *one == state);
+    let is_known = |(owner, _): &(&OwnerStatus, Owner)| record.is_some_and(|set| set.knows(owner));
+    if has(Owner::Lives) {
+        Owner::Lives
+    } else if has(Owner::Unknown) {
+        Owner::Unknown
+    } else if states.iter().any(is_known) {
+        Owner::Goes
+    } else {
+        Owner::None
     }
 }
 

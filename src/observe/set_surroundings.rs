@@ -2,9 +2,10 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 
-use super::teardown::Owner;
-use super::{ObserveError, Observer, belonging, is_enrolled, owner};
-use crate::ledger::LedgerError;
+use super::teardown::{self, Owner};
+use super::{ObserveError, Observer, is_enrolled, owner};
+use crate::api::OwnerStatus;
+use crate::ledger::{LedgerError, Page};
 use crate::quorum::ClusterRef;
 
 /// A StatefulSet, its namespace and its owner.
@@ -14,25 +15,33 @@ pub struct SetSurroundings {
     pub set: Option<StatefulSet>,
     /// Whether the namespace is terminating or gone.
     pub namespace_terminating: bool,
-    /// The object that controls the StatefulSet.
+    /// The objects that own the StatefulSet.
     pub owner: SetOwner,
+    /// Whether the budget has one of them on record, so that a deletion by the garbage collector is
+    /// believed.
+    pub is_owner_known: bool,
 }
 
-/// The object that controls a StatefulSet.
+/// The objects that own a StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetOwner {
     /// There is none.
     None,
-    /// The owner exists, or is being deleted without its dependents.
+    /// An owner exists, or is being deleted without its dependents.
     Lives {
         /// The kind and the name.
         owner: String,
         /// Whether the owner itself asks for no members.
         asks_for_none: bool,
     },
-    /// The owner is gone, or is being deleted with its dependents.
+    /// All owners are gone, or are being deleted with their dependents.
     Goes,
-    /// The owner could not be read.
+    /// All owners are gone, and none of them was ever seen.
+    NeverSeen {
+        /// The kind and the name of one.
+        owner: String,
+    },
+    /// An owner could not be read.
     Unknown {
         /// The kind and the name.
         owner: String,
@@ -42,41 +51,56 @@ pub enum SetOwner {
 }
 
 impl Observer {
-    /// Reads a StatefulSet, its namespace and its owner.
+    /// Reads a StatefulSet, its namespace and its owners. `page` is its ledger, if there is one.
     pub async fn set_surroundings(
         &self,
         cluster: &ClusterRef,
+        page: Option<&Page>,
     ) -> Result<SetSurroundings, ObserveError> {
         let (set, namespace_terminating) =
             tokio::try_join!(self.set(cluster), self.namespace_terminating(cluster))?;
-        let controller = set
-            .as_ref()
-            .and_then(|s| belonging::controller(&s.metadata));
-        let owner = match controller.map(owner::recorded) {
-            None => SetOwner::None,
-            Some(reference) => {
-                let name = format!("{} {}", reference.kind, reference.name);
-                let owners = self.owner_states();
-                match owners.look(&cluster.namespace, &reference).await {
-                    Ok(Owner::None) => SetOwner::None,
-                    Ok(Owner::Lives) => SetOwner::Lives {
-                        asks_for_none: owners.asks_for_none(&cluster.namespace, &reference).await,
-                        owner: name,
-                    },
-                    Ok(Owner::Goes) => SetOwner::Goes,
-                    Ok(Owner::Unknown) => SetOwner::Unknown {
-                        owner: name,
-                        why: "its state is unknown".to_owned(),
-                    },
-                    Err(why) => SetOwner::Unknown { owner: name, why },
-                }
-            }
-        };
+        let owners = set.as_ref().map(|set| owner::named(&set.metadata));
+        let owners = owners.unwrap_or_default();
+        let uid = set.as_ref().and_then(|set| set.metadata.uid.as_deref());
+        let record = teardown::recorded_set(page.and_then(Page::status), uid.unwrap_or_default());
+        let is_owner_known = record.is_some_and(|set| owners.iter().any(|one| set.knows(one)));
+        let owner = self.owner(cluster, &owners, is_owner_known);
         Ok(SetSurroundings {
+            owner: owner.await,
             set,
             namespace_terminating,
-            owner,
+            is_owner_known,
         })
+    }
+
+    /// The owners together. One that lives tells more than one that cannot be read, and that more
+    /// than those that are gone.
+    async fn owner(&self, cluster: &ClusterRef, owners: &[OwnerStatus], known: bool) -> SetOwner {
+        let mut found = SetOwner::None;
+        for reference in owners {
+            let owner = format!("{} {}", reference.kind, reference.name);
+            let states = self.owner_states();
+            let unknown = |why| SetOwner::Unknown {
+                owner: owner.clone(),
+                why,
+            };
+            match states.look(&cluster.namespace, reference).await {
+                Ok(Owner::Lives) => {
+                    let asks = states.asks_for_none(&cluster.namespace, reference);
+                    return SetOwner::Lives {
+                        asks_for_none: asks.await,
+                        owner,
+                    };
+                }
+                Ok(Owner::None) => {}
+                Ok(Owner::Goes) if matches!(found, SetOwner::Unknown { .. }) => {}
+                Ok(Owner::Goes) if known => found = SetOwner::Goes,
+                Ok(Owner::Goes) => found = SetOwner::NeverSeen { owner },
+                Ok(Owner::Unknown) => found = unknown("its state is unknown".to_owned()),
+                Err(why) => found = unknown(why),
+            }
+        }
+        found
     }
 
     /// Whether the StatefulSet is guarded: it has a budget, or is enrolled and will have one.

@@ -16,9 +16,9 @@ use super::owner;
 use super::reach::Reach;
 use super::teardown::{self, Around, Owner, first_ordinal};
 use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
-use crate::api::{OwnerStatus, StatefulSetStatus, Way, names};
+use crate::api::{OwnerStatus, Way, names};
 use crate::etcd::Endpoint;
-use crate::ledger::{Page, StatusUpdate};
+use crate::ledger::{OwnerSeen, Page, SetSeen, StatusUpdate};
 use crate::plan::replacement::Exit;
 use crate::quorum::evidence::Round;
 use crate::quorum::pod::{Node, Pod};
@@ -315,7 +315,7 @@ impl World {
                 .and_then(|snapshot| snapshot.cluster_id),
             log_end: snapshot.and_then(|snapshot| snapshot.log_end),
             formed: snapshot.is_some_and(|snapshot| snapshot.formed),
-            stateful_set: set.and_then(remembered),
+            stateful_set: set.and_then(|set| self.seen(set)),
             // Any pod that is older than the StatefulSet counts.
             unfinished_deletes: set
                 .filter(|_| !self.may_lack_pods())
@@ -412,17 +412,36 @@ impl World {
     fn owner_of(&self, page: &Page, uid: &str) -> Owner {
         let set = self.objects.set.as_ref();
         let set = set.filter(|set| set.metadata.uid.as_deref() == Some(uid));
-        let whose = match (set, teardown::recorded_set(page.status(), uid)) {
-            (Some(set), _) => belonging::controller(&set.metadata).map(owner::recorded),
-            (None, Some(recorded)) => recorded.owner.clone(),
+        let record = teardown::recorded_set(page.status(), uid);
+        let owners = match (set, record) {
+            (Some(set), _) => owner::named(&set.metadata),
+            (None, Some(record)) => record.owners.clone(),
             (None, None) => return Owner::Unknown,
         };
-        let Some(whose) = whose else {
-            return Owner::None;
-        };
+        let states: Vec<_> = owners.iter().map(|of| (of, self.state_of(of))).collect();
+        owner::together(&states, record)
+    }
+
+    fn state_of(&self, owner: &OwnerStatus) -> Owner {
         let mut states = self.objects.owners.iter();
-        let state = states.find(|(owner, _)| *owner == whose);
+        let state = states.find(|(of, _)| of == owner);
         state.map_or(Owner::Unknown, |(_, state)| *state)
+    }
+
+    fn seen(&self, set: &StatefulSet) -> Option<SetSeen> {
+        let owners = owner::named(&set.metadata).into_iter();
+        let seen = owners.map(|owner| {
+            let seen = match self.state_of(&owner) {
+                Owner::Lives => OwnerSeen::Alive,
+                Owner::Goes => OwnerSeen::Gone,
+                Owner::None | Owner::Unknown => OwnerSeen::Unread,
+            };
+            (owner, seen)
+        });
+        Some(SetSeen {
+            uid: set.metadata.uid.clone()?,
+            owners: seen.collect(),
+        })
     }
 
     fn scaled_out_for(&self, page: &Page, replicas: u32) -> Option<Duration> {
@@ -445,11 +464,4 @@ impl World {
             .update_revision
             .clone()
     }
-}
-
-fn remembered(set: &StatefulSet) -> Option<StatefulSetStatus> {
-    Some(StatefulSetStatus {
-        uid: set.metadata.uid.clone()?,
-        owner: belonging::controller(&set.metadata).map(owner::recorded),
-    })
 }

@@ -144,19 +144,59 @@ async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result
     world.close().await
 }
 
+/// Whoever may patch a StatefulSet can name an owner that never was. The garbage collector deletes
+/// the StatefulSet for that, and with `whenDeleted: Delete` the data of all members.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_never_was_takes_nothing_along() -> Result<()> {
+    let world = World::new("sts-stale").await?;
+    let retention =
+        json!({"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}});
+    sets(&world)
+        .patch("etcd", &PatchParams::default(), &Patch::Merge(&retention))
+        .await?;
+    let uids = world.etcd.pods().await?;
+    let uids: Vec<_> = uids.into_iter().map(|pod| pod.metadata.uid).collect();
+    for controller in [true, false] {
+        let stale = json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "stale", "controller": controller,
+            "uid": format!("0000-{controller}"),
+        }]);
+        name_owners(&world, &stale).await?;
+        // The garbage collector is told, and so are people.
+        eventually(SOON, "the garbage collector is refused", || async {
+            let events = world.kubectl(&["get", "events", "-o", "wide"]).await?;
+            let events = events.success()?;
+            let of_set = |line: &&str| line.contains("statefulset/etcd");
+            let says = |line: &str| line.contains("never seen");
+            ensure!(events.lines().filter(of_set).any(says), "{events}");
+            Ok(())
+        })
+        .await?;
+        let (code, message) = refusal(
+            sets(&world)
+                .delete("etcd", &DeleteParams::background())
+                .await,
+        )?;
+        ensure!(
+            code == 403 && message.contains("never seen"),
+            "{code}: {message}"
+        );
+        let (code, message) = refusal(world.etcd.scale(0).await)?;
+        ensure!(code == 403, "{code}: {message}");
+        name_owners(&world, &serde_json::Value::Null).await?;
+    }
+    let now = world.etcd.pods().await?;
+    let now: Vec<_> = now.into_iter().map(|pod| pod.metadata.uid).collect();
+    ensure!(now == uids, "{now:?} instead of {uids:?}");
+    world.whole().await?;
+    world.close().await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn orphaned_members_stay_gated_and_their_budget_outlives_the_set() -> Result<()> {
     let world = World::new("sts-orphan").await?;
     let uid = world.budget().await?.metadata.uid;
-    let set = world.etcd.stateful_set().await?;
-    sets(&world).delete("etcd", &DeleteParams::orphan()).await?;
-    eventually(SOON, "the StatefulSet is gone", || async {
-        anyhow::Ok(sets(&world).get_opt("etcd").await?.is_none()).and_then(|gone| {
-            ensure!(gone, "it is still there");
-            Ok(())
-        })
-    })
-    .await?;
+    let set = orphaned(&world).await?;
 
     let broken = world.crash("etcd-2").await?;
     let (code, message) = refusal(world.delete("etcd-0").await)?;
@@ -223,12 +263,27 @@ async fn a_set_made_anew_at_once_loses_the_old_pods_and_keeps_its_own() -> Resul
     world.close().await
 }
 
-/// Creates a deleted StatefulSet again.
-pub(crate) async fn recreate(world: &World, set: StatefulSet) -> Result<()> {
-    sets(world)
+/// Creates a deleted StatefulSet again, and returns its UID.
+pub(crate) async fn recreate(world: &World, set: StatefulSet) -> Result<String> {
+    let made = sets(world)
         .create(&PostParams::default(), &anew(set))
         .await?;
-    Ok(())
+    made.metadata.uid.context("no UID")
+}
+
+/// Deletes the StatefulSet without its pods, and returns what it was.
+pub(crate) async fn orphaned(world: &World) -> Result<StatefulSet> {
+    let set = world.etcd.stateful_set().await?;
+    sets(world).delete("etcd", &DeleteParams::orphan()).await?;
+    eventually(SOON, "the StatefulSet is gone", || async {
+        ensure!(
+            sets(world).get_opt("etcd").await?.is_none(),
+            "it is still there"
+        );
+        Ok(())
+    })
+    .await?;
+    Ok(set)
 }
 
 /// A StatefulSet as its owner would write it.
@@ -237,6 +292,7 @@ fn anew(set: StatefulSet) -> StatefulSet {
         metadata: ObjectMeta {
             name: set.metadata.name,
             labels: set.metadata.labels,
+            owner_references: set.metadata.owner_references,
             ..ObjectMeta::default()
         },
         spec: set.spec,
@@ -276,16 +332,7 @@ async fn an_announced_hibernation_takes_every_member_and_waking_brings_them_back
 #[tokio::test(flavor = "multi_thread")]
 async fn adopted_members_stay_until_their_hibernation_is_announced() -> Result<()> {
     let world = World::new("adopted-asleep").await?;
-    let mut set = world.etcd.stateful_set().await?;
-    sets(&world).delete("etcd", &DeleteParams::orphan()).await?;
-    eventually(SOON, "the StatefulSet is gone", || async {
-        ensure!(
-            sets(&world).get_opt("etcd").await?.is_none(),
-            "it is still there"
-        );
-        Ok(())
-    })
-    .await?;
+    let mut set = orphaned(&world).await?;
     if let Some(spec) = &mut set.spec {
         spec.replicas = Some(0);
     }
@@ -385,11 +432,26 @@ pub(crate) async fn own(world: &World) -> Result<String> {
         controller: Some(true),
         block_owner_deletion: Some(false),
     };
-    let patch = json!({"metadata": {"ownerReferences": [reference]}});
+    name_owners(world, &json!([reference])).await?;
+    eventually(SOON, "the owner is on record", || async {
+        let set = world.budget().await?.status.and_then(|s| s.stateful_set);
+        let owners = set.context("no StatefulSet is on record")?.owners;
+        ensure!(
+            owners.iter().any(|owner| owner.uid == reference.uid),
+            "{owners:?}"
+        );
+        Ok(())
+    })
+    .await?;
+    Ok("operator-object".into())
+}
+
+async fn name_owners(world: &World, owners: &serde_json::Value) -> Result<()> {
+    let patch = json!({"metadata": {"ownerReferences": owners}});
     sets(world)
         .patch("etcd", &PatchParams::default(), &Patch::Merge(&patch))
         .await?;
-    Ok("operator-object".into())
+    Ok(())
 }
 
 /// Deletes the StatefulSet, and waits until its pods are gone.

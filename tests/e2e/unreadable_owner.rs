@@ -5,12 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, PostParams};
 use kube::{Api, ResourceExt};
 use quorumgate_testbed::eventually;
 use serde_json::json;
 
 use crate::asking::refusal;
+use crate::teardown::{orphaned, recreate};
 use crate::world::{SOON, World};
 
 /// The time limit for the garbage collector, which discovers new kinds every 30 s.
@@ -110,7 +111,7 @@ impl Widgets {
         Api::namespaced_with(world.sandbox.client(), world.namespace(), &self.kind)
     }
 
-    /// Creates an object that owns the test's cluster, as operators do.
+    /// Creates an object, and makes the test's StatefulSet anew as its own, as operators do.
     async fn own(&self, world: &World) -> Result<()> {
         let object = DynamicObject::new("main", &self.kind);
         let owner = eventually(SOON, "the kind is served", || async {
@@ -122,11 +123,19 @@ impl Widgets {
             "apiVersion": self.kind.api_version, "kind": "Widget", "name": "main",
             "uid": owner.uid().context("no UID")?, "controller": true, "blockOwnerDeletion": true,
         });
-        let patch = json!({"metadata": {"ownerReferences": [reference]}});
-        let sets: Api<StatefulSet> = world.sandbox.api();
-        sets.patch("etcd", &PatchParams::default(), &Patch::Merge(&patch))
-            .await?;
-        Ok(())
+        let owners = serde_json::from_value(json!([reference]))?;
+        let mut set = orphaned(world).await?;
+        set.metadata.owner_references = Some(owners);
+        let uid = recreate(world, set).await?;
+        world.whole().await?;
+        eventually(SOON, "the owner is on record", || async {
+            let set = world.budget().await?.status.and_then(|s| s.stateful_set);
+            let set = set.filter(|set| set.uid == uid);
+            let owners = set.context("the new StatefulSet is not on record")?.owners;
+            ensure!(owners.len() == 1, "{owners:?}");
+            Ok(())
+        })
+        .await
     }
 
     async fn forget(&self, world: &World) -> Result<()> {

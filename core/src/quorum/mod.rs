@@ -90,8 +90,8 @@ pub use succession::{LeaderMove, OpenMove, Succession, rests, succession};
 pub use tolerance::Tolerance;
 pub use trust::{Trust, TrustEvent, TrustRecord, TrustWatch, WebhookHistory};
 pub use verdict::{
-    Basis, Count, DataTaken, NotServing, Permission, Reason, TeardownBy, Unannounced, Verdict,
-    Waiver,
+    Basis, Count, DataTaken, NamedOwner, NotServing, Permission, Reason, TeardownBy, Unannounced,
+    Verdict, Waiver,
 };
 pub use volume::{Difference, Volume, VolumeFinding, volume_finding};
 pub use volume_record::{VolumeRecord, VolumeRecords, record_volumes, unrecorded_volumes};

@@ -366,10 +366,20 @@ pub struct Unannounced {
     pub serving: Serving,
     /// Whether the change deletes the claims too.
     pub takes_data: Option<DataTaken>,
-    /// The kind and the name of the owner that lives.
-    pub owner: Option<String>,
+    /// The owner that the StatefulSet names.
+    pub owner: Option<NamedOwner>,
     /// The reason why an announcement that exists does not count.
     pub ignored: Option<String>,
+}
+
+/// An owner that a StatefulSet names, by its kind and its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamedOwner {
+    /// The owner lives.
+    Lives(String),
+    /// The owner is gone, and was never seen alive. The garbage collector deletes the StatefulSet
+    /// for it over and over.
+    NeverSeen(String),
 }
 
 impl fmt::Display for Unannounced {
@@ -428,12 +438,22 @@ impl fmt::Display for Unannounced {
                 "; to keep the members: kubectl -n {namespace} delete statefulset {name} --cascade=orphan"
             )?;
         }
-        if let Some(owner) = owner {
-            let instead = match by {
-                TeardownBy::Delete => "delete the owner",
-                TeardownBy::Hibernation => "set the replicas of the owner to 0",
-            };
-            write!(f, "; its owner {owner} lives, so you can also {instead}")?;
+        match owner {
+            None => {}
+            Some(NamedOwner::Lives(owner)) => {
+                let instead = match by {
+                    TeardownBy::Delete => "delete the owner",
+                    TeardownBy::Hibernation => "set the replicas of the owner to 0",
+                };
+                write!(f, "; its owner {owner} lives, so you can also {instead}")?;
+            }
+            Some(NamedOwner::NeverSeen(owner)) => {
+                let ClusterRef { namespace, name } = set;
+                write!(
+                    f,
+                    "; it names the owner {owner}, which was never seen, and the garbage collector deletes it for that until you take the name out: kubectl -n {namespace} patch statefulset {name} --type=json -p='[{{\"op\": \"remove\", \"path\": \"/metadata/ownerReferences\"}}]'"
+                )?;
+            }
         }
         f.write_str(
             "; to allow it for good: spec.policy.teardown: Allow in the QuorumDisruptionBudget",

@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::{BUDGET, cluster, ledger_with, put_budget, read, yes};
-use crate::api::{RecordedDelete, StatefulSetStatus};
+use crate::api::RecordedDelete;
+use crate::ledger::SetSeen;
 use crate::ledger::{LedgerError, Recorded, StatusUpdate};
 use crate::quorum::{ClusterId, ExpectedVoters};
 
@@ -195,9 +196,9 @@ async fn a_grant_keeps_what_others_wrote() {
 async fn what_a_judgement_saw_is_kept_with_its_grant() {
     let (_, ledger, _) = ledger_with(&json!({"expectedMembers": 3, "observedReplicas": 3}));
     let page = read(&ledger).await;
-    let set = StatefulSetStatus {
+    let set = SetSeen {
         uid: "s".into(),
-        owner: None,
+        owners: Vec::new(),
     };
     let update = StatusUpdate {
         expected: Some(ExpectedVoters {
@@ -205,7 +206,7 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
             replicas: 5,
         }),
         cluster_id: Some(ClusterId(0xabc)),
-        stateful_set: Some(set.clone()),
+        stateful_set: Some(set),
         selector: Some("app=etcd".into()),
         ..StatusUpdate::default()
     };
@@ -222,7 +223,7 @@ async fn what_a_judgement_saw_is_kept_with_its_grant() {
         }
     );
     assert_eq!(after.cluster_id(), Some(ClusterId(0xabc)));
-    assert_eq!(status.stateful_set, Some(set));
+    assert_eq!(status.stateful_set.as_ref().unwrap().uid, "s");
     assert_eq!(status.selector.as_deref(), Some("app=etcd"));
     let grown = status.scale_out.clone().unwrap();
     assert_eq!(

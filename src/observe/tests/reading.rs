@@ -111,6 +111,14 @@ impl Site {
         (page, world)
     }
 
+    /// Has the budget record what is seen.
+    async fn record(&self) {
+        let (page, world) = Box::pin(self.look()).await;
+        let ledger = self.observer.ledger();
+        let recorded = Box::pin(ledger.update(&page, world.status_update(None)));
+        recorded.await.unwrap();
+    }
+
     async fn teardown(&self) -> Option<Teardown> {
         let (page, world) = self.look().await;
         world.circumstances(&page, Some(&target())).teardown
@@ -585,6 +593,7 @@ async fn rule_3_an_owner_is_found_by_its_kind_and_uid() {
     let site = Site::new();
     site.put_owner(&json!({}));
     assert_eq!(site.teardown().await, None);
+    site.record().await;
     site.put_owner(&json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
     assert_eq!(site.teardown().await, Some(Teardown::Owner));
     let orphaning = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["orphan"]}});
@@ -601,6 +610,26 @@ async fn rule_3_an_owner_is_found_by_its_kind_and_uid() {
 }
 
 #[tokio::test]
+async fn rule_3_an_owner_that_was_never_seen_takes_nothing_along() {
+    let site = Site::new();
+    site.record().await;
+    site.put_owner(&json!({}));
+    site.api.remove(OWNER);
+    site.record().await;
+    assert_eq!(site.teardown().await, None, "it was never there");
+    site.put_owner(&json!({}));
+    site.record().await;
+    site.api.remove(OWNER);
+    site.record().await;
+    assert_eq!(site.teardown().await, Some(Teardown::Owner));
+    // The record ends with the reference, so that a former owner takes nothing along.
+    site.put_set(&json!({}));
+    site.record().await;
+    site.put_set(&json!({"metadata": {"ownerReferences": [owner_of_set()]}}));
+    assert_eq!(site.teardown().await, None, "it was let go before it went");
+}
+
+#[tokio::test]
 async fn rule_3_an_owner_that_cannot_be_asked_proves_nothing() {
     let site = Site::new();
     site.put_owner(&json!({}));
@@ -614,11 +643,10 @@ async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it
     let site = Site::new();
     site.put_owner(&json!({}));
     let recorded = |owner: Value| {
-        site.put_budget(&json!({"status": {"statefulSet": {"uid": "set-1", "owner": owner}}}));
+        site.put_budget(&json!({"status": {"statefulSet": {"uid": "set-1", "owners": owner}}}));
     };
     site.api.remove(SET);
-    let owner = json!({"apiVersion": "druid.gardener.cloud/v1alpha1", "kind": "Etcd", "name": "etcd", "uid": "o1"});
-    recorded(owner);
+    recorded(json!([owner_of_set()]));
     assert_eq!(site.teardown().await, None, "its owner lives");
     site.hand.advance(SETTLE);
     assert_eq!(
@@ -626,7 +654,7 @@ async fn rule_3_a_stateful_set_that_is_gone_is_judged_by_what_was_recorded_of_it
         Some(Teardown::StatefulSet),
         "gone for a settle time"
     );
-    recorded(Value::Null);
+    recorded(json!([]));
     assert_eq!(
         site.teardown().await,
         Some(Teardown::StatefulSet),

@@ -5,8 +5,8 @@
 //! no announcement.
 
 use crate::quorum::{
-    Basis, ClusterRef, DataTaken, Permission, Reason, Scope, Teardown, TeardownBy, Unannounced,
-    Verdict, Waiver,
+    Basis, ClusterRef, DataTaken, NamedOwner, Permission, Reason, Scope, Teardown, TeardownBy,
+    Unannounced, Verdict, Waiver,
 };
 
 use super::{Change, Listed, Serving};
@@ -20,8 +20,8 @@ pub struct Facts {
     pub scope: Scope,
     /// The teardown of its namespace or of its owner, if there is one (rule 3).
     pub teardown: Option<Teardown>,
-    /// Whether the garbage collector deletes the StatefulSet. The garbage collector has read the
-    /// owner itself, uncached (rule 3).
+    /// Whether the garbage collector deletes the StatefulSet with an owner that lived while the
+    /// StatefulSet named it. The garbage collector has read the owner itself, uncached (rule 3).
     pub collected: bool,
     /// Whether a valid override is in force (rule 6).
     pub overridden: bool,
@@ -29,7 +29,7 @@ pub struct Facts {
     pub intent: Option<Intent>,
     /// The reason why an announcement that exists does not count.
     pub ignored: Option<String>,
-    /// The controlling owner.
+    /// The owners.
     pub owner: Owner,
     /// Whether the budget allows a teardown that nobody announced.
     pub teardown_policy: TeardownPolicy,
@@ -69,7 +69,7 @@ pub enum Intent {
     Bootstrap,
 }
 
-/// The controlling owner of a StatefulSet.
+/// The owners of a StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
     /// The StatefulSet has no owner.
@@ -80,6 +80,11 @@ pub enum Owner {
         owner: String,
         /// Whether the owner itself asks for no members: its `spec.replicas` or `spec.size` is 0.
         asks_for_none: bool,
+    },
+    /// The owner is gone, and was never seen alive.
+    NeverSeen {
+        /// The kind and the name of the owner.
+        owner: String,
     },
     /// The owner could not be read.
     Unread {
@@ -114,9 +119,8 @@ fn before_the_members(change: &Change, facts: &Facts) -> Option<Verdict> {
     if facts.collected && *change == Change::Delete {
         return Some(match facts.scope {
             Scope::Enrolled => granted(Basis::OwnerGone),
-            Scope::NoLedger | Scope::NoDefinition | Scope::Foreign => {
-                waived(Waiver::Teardown(Teardown::Owner))
-            }
+            Scope::NoLedger => Verdict::Wait(Reason::NoLedger),
+            Scope::NoDefinition | Scope::Foreign => waived(Waiver::Teardown(Teardown::Owner)),
         });
     }
     if facts.overridden {
@@ -160,7 +164,8 @@ fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
     };
     let owner = match &facts.owner {
         Owner::None => None,
-        Owner::Lives { owner, .. } => Some(owner.clone()),
+        Owner::NeverSeen { owner } => Some(NamedOwner::NeverSeen(owner.clone())),
+        Owner::Lives { owner, .. } => Some(NamedOwner::Lives(owner.clone())),
         Owner::Unread { owner, why } => {
             return Verdict::Wait(Reason::OwnerUnread {
                 set: facts.set.clone(),
@@ -437,8 +442,12 @@ mod tests {
                 granted(Basis::OwnerGone)
             );
             assert_eq!(
-                decide(&Change::Delete, &collected(Scope::NoLedger)),
+                decide(&Change::Delete, &collected(Scope::NoDefinition)),
                 waived(Waiver::Teardown(Teardown::Owner))
+            );
+            assert_eq!(
+                decide(&Change::Delete, &collected(Scope::NoLedger)),
+                Verdict::Wait(Reason::NoLedger)
             );
             // It proves nothing about anything but a delete.
             assert!(matches!(
@@ -446,6 +455,23 @@ mod tests {
                 Verdict::Deny(_)
             ));
         }
+    }
+
+    #[test]
+    fn an_owner_that_was_never_seen_takes_nothing_along() {
+        let facts = Facts {
+            owner: Owner::NeverSeen {
+                owner: "ConfigMap gone".to_owned(),
+            },
+            ..facts()
+        };
+        says(
+            &decide(&Change::Delete, &facts),
+            &[
+                "ConfigMap gone, which was never seen",
+                r#"kubectl -n db patch statefulset etcd --type=json -p='[{"op": "remove", "path": "/metadata/ownerReferences"}]'"#,
+            ],
+        );
     }
 
     #[test]

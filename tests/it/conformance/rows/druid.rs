@@ -112,11 +112,12 @@ pub(super) const ROWS: &[Row] = &[
         theirs: "TestHandleUpdate, TestHandleDelete: Etcd not found; Etcd cannot be read",
         asserted: "Without the Etcd the request passes; when it cannot be read the answer is 500.",
         ours: Ours::Differs {
-            answer: "An owner that is gone lets its StatefulSet go. One that cannot be read proves nothing, and the answer is 429.",
+            answer: "An owner that is gone lets its StatefulSet go, if it was seen while it lived. One that cannot be read proves nothing, and the answer is 429.",
             because: "500 ends a drain; whoever waits may find the owner readable again.",
         },
         shown_by: &[
             "an_owner_that_is_gone_or_a_terminating_namespace_lets_a_delete_pass",
+            "an_owner_that_never_was_takes_nothing_along",
             "an_owner_that_cannot_be_read_makes_a_delete_wait",
             "rule_3_an_owner_that_cannot_be_asked_proves_nothing",
         ],
