@@ -68,7 +68,7 @@ pub enum DataPlace {
     /// A claim on which others have their data, too.
     #[display("on a claim that members share")]
     SharedClaim,
-    /// A directory of the node, which the pod leaves when it moves.
+    /// A directory of the node, to which the next pod is bound.
     #[display("in a directory of its node")]
     Node,
     /// The pod, with which the data goes.

@@ -55,8 +55,8 @@ pub use member::{DataPlace, MemberRole, MemberStatus};
 pub use policy::{EvidenceSource, PolicySpec, SnapshotSource, WhoMay};
 pub use progress::{RolloutStatus, StepStatus, WaitingStatus};
 pub use recorded::{
-    LeaderMoveStatus, OrdinalRange, OwnerStatus, RecordedDelete, RecordedDeletes, RecordedScaleIn,
-    ScaleOutStatus, StatefulSetStatus,
+    EtcdDirectories, LeaderMoveStatus, OrdinalRange, OwnerStatus, RecordedDelete, RecordedDeletes,
+    RecordedEtcd, RecordedScaleIn, ScaleOutStatus, StatefulSetStatus,
 };
 pub use rollout::{NonServing, Removal, Rollout, RolloutSpec, Sidecars};
 pub use status::{

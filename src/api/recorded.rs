@@ -57,6 +57,27 @@ impl OwnerStatus {
     }
 }
 
+/// The directories of etcd, where not etcd's container but another object names them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EtcdDirectories {
+    /// The data directory (`--data-dir`).
+    pub data: String,
+    /// The directory of the write-ahead log (`--wal-dir`). Absent where it is in the data
+    /// directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal: Option<String>,
+}
+
+/// The record of etcd in the pods of a cluster.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RecordedEtcd<'a> {
+    /// The container, where the budget names it.
+    pub container: Option<&'a str>,
+    /// The directories, where the container itself does not state them.
+    pub directories: Option<&'a EtcdDirectories>,
+}
+
 /// A scale-out of the StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -13,7 +13,9 @@ use super::grant::GrantStatus;
 use super::is_default;
 use super::member::MemberStatus;
 use super::progress::RolloutStatus;
-use super::recorded::{LeaderMoveStatus, RecordedDeletes, ScaleOutStatus, StatefulSetStatus};
+use super::recorded::{
+    EtcdDirectories, LeaderMoveStatus, RecordedDeletes, ScaleOutStatus, StatefulSetStatus,
+};
 use super::volume::VolumeStatus;
 use super::way::Way;
 
@@ -89,6 +91,11 @@ pub struct QuorumDisruptionBudgetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Way")]
     pub way: Option<Box<Way>>,
+    /// The directories of etcd, where a configuration file or variables from other objects name
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EtcdDirectories")]
+    pub directories: Option<EtcdDirectories>,
     /// Label selector of the members' pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,

@@ -17,6 +17,7 @@ use super::failure::{CallFailure, Failure};
 use super::obstacle::Obstacle;
 use super::time_limit::{LatencySample, TimeLimit};
 use crate::clock::Clock;
+use crate::quorum::ClusterId;
 use crate::quorum::evidence::{ListedMember, Probe, Round, Status, Unanswered};
 use crate::telemetry::traces::step;
 
@@ -103,28 +104,34 @@ impl Prober {
     }
 
     /// Asks for the status of a member over a connection of its own, which is closed afterwards.
-    /// Any answer of etcd counts, whatever it thinks of the asker. Nobody logs in.
-    pub async fn try_out(&self, endpoint: &Endpoint, deadline: Instant) -> Result<(), Failure> {
+    /// Any answer of etcd counts, whatever it thinks of the asker. Nobody logs in. The answer has
+    /// the cluster id, if etcd says it.
+    pub async fn try_out(
+        &self,
+        endpoint: &Endpoint,
+        deadline: Instant,
+    ) -> Result<Option<ClusterId>, Failure> {
         let trying = timeout_at(deadline, Box::pin(self.reach_once(endpoint)));
         trying.await.unwrap_or(Err(Unanswered::Deadline.into()))
     }
 
-    async fn reach_once(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+    async fn reach_once(&self, endpoint: &Endpoint) -> Result<Option<ClusterId>, Failure> {
         let connection = self
             .connections
             .open(endpoint, &AtomicBool::new(false))
             .await?;
         let connection = Arc::new(connection);
         let member = Member::over(Arc::clone(&connection)).await?;
-        let Err(failure) = member.status_once().await else {
-            return Ok(());
+        let failure = match member.status_once().await {
+            Ok(status) => return Ok(Some(status.cluster_id)),
+            Err(failure) => failure,
         };
         match failure {
             CallFailure::Permission(_)
             | CallFailure::NotAdmitted(_)
             | CallFailure::NoLeader
             | CallFailure::LeaderChanged
-            | CallFailure::Learner => Ok(()),
+            | CallFailure::Learner => Ok(None),
             CallFailure::Transport(_) | CallFailure::Answered(_) => {
                 let may_serve_tls = connection.is_unheard();
                 if may_serve_tls && serves_tls(&endpoint.address).await {

@@ -218,7 +218,10 @@ impl<'a> PodCase<'a> {
             rollout: disruption.kind.is_rollout_step(),
         };
         let pod = &self.question.pod;
-        let data = facts.world.as_ref().map(|world| world.data_of(pod));
+        let data = facts
+            .world
+            .as_ref()
+            .map(|world| world.data_of(&facts.page, pod));
         let data_goes = data == Some(PodData::Goes) && takes_data(basis);
         let replaced = data_goes.then_some(Permitted::Replace);
         if data_goes {
@@ -346,7 +349,7 @@ fn with_data(world: &World, page: &Page, snapshot: &Snapshot, disruption: &Disru
     let plain = || decide(snapshot, grants, disruption);
     let by_data = || decide_with_terminating_claim(snapshot, grants, disruption);
     let stays_in_its_pod = matches!(disruption.kind, Kind::Restart(_));
-    match world.data_of(pod) {
+    match world.data_of(page, pod) {
         _ if grants.permit_replacement(pod) => by_data(),
         PodData::InPod if stays_in_its_pod => plain(),
         PodData::InPod => {

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::decision::Ground;
 use super::evaluation::{Case, Evaluation, LedgerRead, Stop};
 use super::question::SetQuestion;
-use crate::api::{OrdinalRange, RecordedDelete, RecordedScaleIn};
+use crate::api::{OrdinalRange, RecordedDelete, RecordedEtcd, RecordedScaleIn};
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page, Recorded};
 use crate::observe::{
@@ -95,7 +95,7 @@ impl SetCase<'_> {
             }),
             takes_data: page
                 .filter(|page| page.is_formed())
-                .and_then(|page| takes_data(set, page.etcd_container(), &self.question.change)),
+                .and_then(|page| takes_data(set, page.etcd(), &self.question.change)),
             listed: Listed::Unknown {
                 because: Vec::new(),
             },
@@ -230,7 +230,7 @@ impl Case for SetCase<'_> {
 
 /// The data that the change takes: claims, by the retention policy of the StatefulSet, or what is
 /// in the pods.
-fn takes_data(set: &StatefulSet, named: Option<&str>, change: &Change) -> Option<DataTaken> {
+fn takes_data(set: &StatefulSet, etcd: RecordedEtcd<'_>, change: &Change) -> Option<DataTaken> {
     let deletes_claims = match change {
         Change::Delete => {
             retention(set).is_some_and(|policy| is_delete(policy.when_deleted.as_ref()))
@@ -240,7 +240,7 @@ fn takes_data(set: &StatefulSet, named: Option<&str>, change: &Change) -> Option
     if deletes_claims {
         Some(DataTaken::Claims)
     } else {
-        keeps_data_in_pods(set, named).then_some(DataTaken::InPods)
+        keeps_data_in_pods(set, etcd).then_some(DataTaken::InPods)
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use super::{LedgerError, wire};
 use crate::api::{
     BadField, MemberRole, MemberStatus, QuorumDisruptionBudget, QuorumDisruptionBudgetStatus,
+    RecordedEtcd,
 };
 use crate::quorum::{
     ClusterId, ClusterRef, ExpectedVoters, Grants, LeaderMove, MemberId, PodName, PodUid, Policy,
@@ -92,6 +93,15 @@ impl Page {
     /// The container of etcd, where the budget names it.
     pub fn etcd_container(&self) -> Option<&str> {
         self.budget.spec.members.container.as_deref()
+    }
+
+    /// The record of etcd in the cluster's pods.
+    pub fn etcd(&self) -> RecordedEtcd<'_> {
+        let status = self.status();
+        RecordedEtcd {
+            container: self.etcd_container(),
+            directories: status.and_then(|status| status.directories.as_ref()),
+        }
     }
 
     /// The budget's status; `None` if nothing was ever written.

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::Page;
 use super::wire;
 use crate::api::{
-    DefragmentationStatus, OwnerStatus, QuorumDisruptionBudgetStatus, ReplacementStatus,
-    ScaleOutStatus, StatefulSetStatus,
+    DefragmentationStatus, EtcdDirectories, OwnerStatus, QuorumDisruptionBudgetStatus,
+    ReplacementStatus, ScaleOutStatus, StatefulSetStatus,
 };
 use crate::quorum::{
     ClusterId, ExpectedVoters, LeaderMove, LogEnd, Ordinal, Tolerance, Trust, TrustEvent,
@@ -32,6 +32,8 @@ pub struct StatusUpdate {
     /// The ordinals whose pods exist. The record of a scale-in that took none of them is dropped,
     /// so that it lets no later pods go.
     pub ordinals_here: Option<BTreeSet<Ordinal>>,
+    /// The directories of etcd.
+    pub directories: Option<EtcdDirectories>,
     /// The label selector of the members' pods.
     pub selector: Option<String>,
     /// Whether the ledger is trusted. An untrusted ledger stays as it is recorded.
@@ -103,6 +105,7 @@ impl StatusUpdate {
             stateful_set,
             unfinished_deletes,
             ordinals_here,
+            directories,
             selector,
             trust,
             scale_out_settled,
@@ -164,6 +167,9 @@ impl StatusUpdate {
         if let Some(here) = ordinals_here {
             let recorded = &mut status.recorded_deletes.scale_in;
             recorded.take_if(|scale_in| !here.iter().any(|ordinal| scale_in.took(*ordinal)));
+        }
+        if directories.is_some() {
+            status.directories = directories;
         }
         if selector.is_some() {
             status.selector = selector;

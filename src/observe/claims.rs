@@ -15,6 +15,7 @@ use kube::api::ListParams;
 use super::member_volume::{DataOn, data_on};
 use super::patience::soon;
 use super::{Identity, ObserveError, Observer, World, belonging, labels_enrol};
+use crate::api::RecordedEtcd;
 use crate::causes::causes;
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::{ClaimState, ClusterRef, PodName};
@@ -46,10 +47,10 @@ struct Users {
 
 impl Users {
     /// The identity of the claim, of which these pods are the users.
-    /// `of` also gets the container of etcd that the budget names.
-    fn identity(self, of: impl Fn(&Pod, Option<&str>) -> bool) -> ClaimIdentity {
+    /// `of` also gets what is on record of etcd.
+    fn identity(self, of: impl Fn(&Pod, RecordedEtcd<'_>) -> bool) -> ClaimIdentity {
         let page = self.ledger.as_ref().ok().and_then(Option::as_ref);
-        let etcd = page.and_then(|page| page.etcd_container());
+        let etcd = page.map_or_else(RecordedEtcd::default, |page| page.etcd());
         let pods = self.pods.iter().filter(|pod| of(pod, etcd));
         let names: Vec<PodName> = pods.map(belonging::name).collect();
         match self.ledger {
@@ -76,17 +77,19 @@ pub enum PodData {
 
 impl World {
     /// Whether the data of the pod in question outlives it. The claims of other pods were not read.
-    pub fn data_of(&self, pod: &PodName) -> PodData {
+    pub fn data_of(&self, page: &Page, pod: &PodName) -> PodData {
         let claims = self.pod(pod).into_iter().flat_map(|pod| {
-            let named = self.etcd_container();
-            claims_of(pod).filter(move |claim| may_have_data(claim, pod, named))
+            claims_of(pod).filter(move |claim| may_have_data(claim, pod, self.etcd()))
         });
+        // The next pod of the member is bound to the node on record.
+        let comes_back = || {
+            let recorded = page.recorded_volumes();
+            recorded.get(pod).is_some_and(|own| own.node().is_some())
+        };
         match self.data_on(pod) {
-            DataOn::Pod | DataOn::Node { bound: false, .. } => return PodData::InPod,
-            DataOn::Node { bound: true, .. }
-            | DataOn::Claim(_)
-            | DataOn::AnyOf(_)
-            | DataOn::Unknown => {}
+            DataOn::Pod => return PodData::InPod,
+            DataOn::Node { bound, .. } if !bound && !comes_back() => return PodData::InPod,
+            DataOn::Node { .. } | DataOn::Claims(_) | DataOn::AnyOf(_) | DataOn::Unknown => {}
         }
         let mut data = PodData::Stays;
         for claim in claims {
@@ -126,7 +129,7 @@ impl Observer {
         claim: &str,
     ) -> Result<ClaimIdentity, ObserveError> {
         if let Some(users) = self.users(namespace, claim, |_| true).await? {
-            return Ok(users.identity(|pod, named| may_have_data(claim, pod, named)));
+            return Ok(users.identity(|pod, etcd| may_have_data(claim, pod, etcd)));
         }
         if possible(claim).is_none() {
             return Ok(ClaimIdentity::Foreign);
@@ -309,9 +312,9 @@ fn is_protected_for(pod: &Pod) -> bool {
 }
 
 /// Whether the data of the member in a pod may be on a claim that the pod mounts.
-fn may_have_data(claim: &str, pod: &Pod, named: Option<&str>) -> bool {
+fn may_have_data(claim: &str, pod: &Pod, etcd: RecordedEtcd<'_>) -> bool {
     let spec = pod.spec.as_ref();
-    spec.is_none_or(|spec| data_on(spec, named, None, &belonging::name(pod)).may_be(claim))
+    spec.is_none_or(|spec| data_on(spec, etcd, None, &belonging::name(pod)).may_be(claim))
 }
 
 /// Whether a StatefulSet gives this claim to its pod, for the data of the member.
@@ -321,7 +324,8 @@ fn is_given(set: &StatefulSet, template: &str, claim: &str, pod: &PodName) -> bo
         .as_ref()
         .and_then(|spec| spec.template.spec.as_ref());
     templates(set).any(|name| name == template)
-        && spec.is_none_or(|spec| data_on(spec, None, Some(set), pod).may_be(claim))
+        && spec
+            .is_none_or(|spec| data_on(spec, RecordedEtcd::default(), Some(set), pod).may_be(claim))
 }
 
 /// The names of the claims that a pod uses.

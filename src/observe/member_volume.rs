@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
-    Container, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, PersistentVolumeClaim,
-    PodSpec,
+    Affinity, Container, Node, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume,
+    PersistentVolumeClaim, PodSpec,
 };
 use kube::Api;
 
@@ -13,9 +13,10 @@ use super::claims::templates;
 use super::mounts::mount_of;
 use super::patience::soon;
 use super::settings::Settings;
-use super::{EtcdContainer, Observer, World, belonging};
-use crate::api::DataPlace;
+use super::{EtcdContainer, Observer, World, belonging, ways};
+use crate::api::{DataPlace, EtcdDirectories, RecordedEtcd};
 use crate::causes::causes;
+use crate::plan::replacement::Place;
 use crate::quorum::{ClaimState, ClusterRef, PodName, Volume};
 
 /// The claim of a member, read now.
@@ -23,15 +24,17 @@ use crate::quorum::{ClaimState, ClusterRef, PodName, Volume};
 pub struct MemberClaim {
     /// The name of the claim.
     pub name: String,
-    /// Whether the claim exists.
+    /// The claim of etcd's write-ahead log, where that is another: its name and its UID.
+    pub wal: Option<(String, String)>,
+    /// Whether the claim exists, and that of the write-ahead log.
     pub state: ClaimState,
     /// The claim with its volume. `None` if the claim does not exist.
     pub volume: Option<Volume>,
     /// Whether the claim has lost its volume: its phase says so, or the volume it is bound to does
     /// not exist or has failed.
     pub lost: bool,
-    /// Whether the data is on no claim, and the pod or its node stands for one.
-    pub in_pod: bool,
+    /// The thing that has the data: the pod or its node may stand for a claim.
+    pub place: Place,
 }
 
 impl World {
@@ -40,7 +43,7 @@ impl World {
     /// there is. `None` if the data is on no claim, or nobody can tell on which.
     pub fn data_claim(&self, pod: &PodName) -> Option<String> {
         match self.data_on(pod) {
-            DataOn::Claim(claim) => Some(claim),
+            DataOn::Claims(claims) => claims.into_iter().next(),
             _ => None,
         }
     }
@@ -54,9 +57,7 @@ impl World {
                 .and_then(|set| set.spec.as_ref())
                 .and_then(|spec| spec.template.spec.as_ref()),
         };
-        spec.map_or(DataOn::Unknown, |spec| {
-            data_on(spec, self.etcd_container(), set, pod)
-        })
+        spec.map_or(DataOn::Unknown, |spec| data_on(spec, self.etcd(), set, pod))
     }
 
     /// The places of the data of the members in these pods, as a status says them.
@@ -71,11 +72,13 @@ impl World {
         let place = |pod: &PodName| {
             let own = present.get(pod).cloned();
             let own = own.unwrap_or_else(|| self.data_on(pod));
+            let is_shared = |claim: &String| {
+                let mut others = present.iter().filter(|(name, _)| *name != pod);
+                others.any(|(_, on)| matches!(on, DataOn::Claims(all) if all.contains(claim)))
+            };
             match &own {
-                DataOn::Claim(_) if present.iter().any(|(name, on)| name != pod && *on == own) => {
-                    DataPlace::SharedClaim
-                }
-                DataOn::Claim(_) => DataPlace::Claim,
+                DataOn::Claims(claims) if claims.iter().any(is_shared) => DataPlace::SharedClaim,
+                DataOn::Claims(_) => DataPlace::Claim,
                 DataOn::Pod => DataPlace::Pod,
                 DataOn::Node { .. } => DataPlace::Node,
                 DataOn::Unknown | DataOn::AnyOf(_) => DataPlace::Unknown,
@@ -88,8 +91,9 @@ impl World {
 /// The place of a member's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DataOn {
-    /// The claim of this name.
-    Claim(String),
+    /// The claims of these names: the one of etcd's data directory, and that of its write-ahead log
+    /// if it is another.
+    Claims(Vec<String>),
     /// The pod, with which the data goes: an `emptyDir`, a volume that is made for the pod, or
     /// etcd's container itself.
     Pod,
@@ -110,19 +114,44 @@ impl DataOn {
     /// Whether the data may be on this claim.
     pub(super) fn may_be(&self, claim: &str) -> bool {
         match self {
-            Self::Claim(name) => name == claim,
             Self::Pod | Self::Node { .. } | Self::Unknown => false,
-            Self::AnyOf(names) => names.iter().any(|name| name == claim),
+            Self::Claims(names) | Self::AnyOf(names) => names.iter().any(|name| name == claim),
+        }
+    }
+
+    /// The place of data of which one part is here and one part there: the place that is lost first
+    /// decides.
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Claims(mut claims), Self::Claims(others)) => {
+                let more = others.into_iter().filter(|other| !claims.contains(other));
+                let more: Vec<String> = more.collect();
+                claims.extend(more);
+                Self::Claims(claims)
+            }
+            (one, other) if one.lasts() <= other.lasts() => one,
+            (_, other) => other,
+        }
+    }
+
+    /// How long data lasts in such a place, compared with others.
+    fn lasts(&self) -> u8 {
+        match self {
+            Self::Pod => 0,
+            Self::Node { bound: false, .. } => 1,
+            Self::Unknown => 2,
+            Self::AnyOf(_) => 3,
+            Self::Node { bound: true, .. } => 4,
+            Self::Claims(_) => 5,
         }
     }
 }
 
 /// The place of the data of the member in a pod with this spec, which may be that of the template:
-/// the volume that is mounted over etcd's data directory, or else the only claim there is. `named`
-/// is the container of etcd that the budget names.
+/// the volumes that are mounted over etcd's directories, or else the only claim there is.
 pub(super) fn data_on(
     spec: &PodSpec,
-    named: Option<&str>,
+    etcd: RecordedEtcd<'_>,
     set: Option<&StatefulSet>,
     pod: &PodName,
 ) -> DataOn {
@@ -134,29 +163,48 @@ pub(super) fn data_on(
     let given = given.map(|template| (template, format!("{template}-{pod}")));
     // The StatefulSet controller replaces volumes of the names of its templates.
     let claims: BTreeMap<&str, String> = used.chain(given).collect();
-    match EtcdContainer::of(spec, named).certain().map(data_volume) {
-        Some(Directory::On(volume)) => match claims.get(volume) {
-            Some(claim) => DataOn::Claim(claim.clone()),
+    let untold = || match (claims.len(), spec) {
+        (0, spec) => without_claims(spec),
+        (1, _) => DataOn::Claims(claims.values().cloned().collect()),
+        _ => DataOn::AnyOf(claims.values().cloned().collect()),
+    };
+    let Some(container) = EtcdContainer::of(spec, etcd.container).certain() else {
+        return untold();
+    };
+    let place = |path: &str| match directory(path, container) {
+        Directory::On(volume) => match claims.get(volume) {
+            Some(claim) => DataOn::Claims(vec![claim.clone()]),
             None => on_volume(spec, volume),
         },
-        Some(Directory::Elsewhere) => DataOn::Pod,
-        Some(Directory::Untold) | None => {
-            let mut all: Vec<String> = claims.into_values().collect();
-            match (all.pop(), all.is_empty()) {
-                (None, _) => DataOn::Unknown,
-                (Some(only), true) => DataOn::Claim(only),
-                (Some(last), false) => {
-                    all.push(last);
-                    DataOn::AnyOf(all)
-                }
-            }
-        }
+        Directory::Elsewhere => DataOn::Pod,
+        Directory::Untold => untold(),
+    };
+    let directories = Settings::of(container).directories();
+    let recorded = || etcd.directories.cloned();
+    let Some(EtcdDirectories { data, wal }) = directories.or_else(recorded) else {
+        return untold();
+    };
+    match wal {
+        Some(wal) => place(&data).and(place(&wal)),
+        None => place(&data),
     }
 }
 
-/// Whether the members of a StatefulSet have their data in their pods, or in directories of nodes
-/// to which the pods are not bound.
-pub fn keeps_data_in_pods(set: &StatefulSet, named: Option<&str>) -> bool {
+/// The place of data in a pod that has no claim, where nobody knows which directory is etcd's.
+fn without_claims(spec: &PodSpec) -> DataOn {
+    let volumes = spec.volumes.iter().flatten();
+    let places = volumes.map(|volume| on_volume(spec, &volume.name));
+    let lasting = places.filter(|place| *place != DataOn::Pod);
+    // The volumes with settings and certificates hold no data.
+    lasting.fold(DataOn::Pod, |worst, place| match (worst, place) {
+        (worst, DataOn::Unknown) => worst,
+        (DataOn::Pod, place) => place,
+        (worst, _) => worst,
+    })
+}
+
+/// Whether the members of a StatefulSet have their data in their pods.
+pub fn keeps_data_in_pods(set: &StatefulSet, etcd: RecordedEtcd<'_>) -> bool {
     let spec = set
         .spec
         .as_ref()
@@ -165,12 +213,7 @@ pub fn keeps_data_in_pods(set: &StatefulSet, named: Option<&str>) -> bool {
         "{}-0",
         set.metadata.name.as_deref().unwrap_or_default()
     ));
-    spec.is_some_and(|spec| {
-        matches!(
-            data_on(spec, named, Some(set), &first),
-            DataOn::Pod | DataOn::Node { bound: false, .. }
-        )
-    })
+    spec.is_some_and(|spec| data_on(spec, etcd, Some(set), &first) == DataOn::Pod)
 }
 
 /// The place of data on a volume of the pod that is no claim.
@@ -194,32 +237,72 @@ fn on_volume(spec: &PodSpec, name: &str) -> DataOn {
 /// one pod binds no other.
 fn is_bound_to_a_node(spec: &PodSpec) -> bool {
     const HOSTNAME: &str = "kubernetes.io/hostname";
-    let mut selected = spec.node_selector.iter().flatten();
-    let affinity = spec
-        .affinity
-        .as_ref()
-        .and_then(|a| a.node_affinity.as_ref());
-    let required = affinity
-        .and_then(|a| {
-            a.required_during_scheduling_ignored_during_execution
-                .as_ref()
-        })
-        .map(|required| required.node_selector_terms.as_slice());
-    let names_one = |requirement: &NodeSelectorRequirement, key: &str| {
-        let one = requirement
-            .values
-            .as_ref()
-            .is_some_and(|values| values.len() == 1);
-        requirement.key == key && requirement.operator == "In" && one
-    };
-    let is_one = |term: &NodeSelectorTerm| {
+    let selects = spec.node_selector.as_ref();
+    let selects = selects.is_some_and(|labels| labels.contains_key(HOSTNAME));
+    let by_label = |term: &NodeSelectorTerm| {
         let mut labels = term.match_expressions.iter().flatten();
-        let mut fields = term.match_fields.iter().flatten();
-        labels.any(|label| names_one(label, HOSTNAME))
-            || fields.any(|field| names_one(field, "metadata.name"))
+        labels
+            .find_map(|label| only_value(label, HOSTNAME))
+            .is_some()
     };
-    selected.any(|(key, _)| key == HOSTNAME)
-        || required.is_some_and(|terms| terms.len() == 1 && terms.iter().all(is_one))
+    let by_label = match required_terms(spec) {
+        [term] => by_label(term),
+        _ => false,
+    };
+    selects || by_label || bound_node(spec).is_some()
+}
+
+/// The node to which a pod with this spec is bound by its name.
+pub(super) fn bound_node(spec: &PodSpec) -> Option<&str> {
+    let terms = required_terms(spec).iter();
+    let mut nodes = terms.map(|term| {
+        let mut fields = term.match_fields.iter().flatten();
+        fields.find_map(|field| only_value(field, NODE_NAME))
+    });
+    let first = nodes.next()??;
+    nodes.all(|node| node == Some(first)).then_some(first)
+}
+
+/// The field of a node that has its name.
+const NODE_NAME: &str = "metadata.name";
+
+fn required_terms(spec: &PodSpec) -> &[NodeSelectorTerm] {
+    let affinity = spec.affinity.as_ref();
+    let affinity = affinity.and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|affinity| {
+        let required = &affinity.required_during_scheduling_ignored_during_execution;
+        required.as_ref()
+    });
+    required.map_or(&[], |required| &required.node_selector_terms)
+}
+
+/// The value that a requirement allows for `key`, if it allows only one.
+fn only_value<'a>(requirement: &'a NodeSelectorRequirement, key: &str) -> Option<&'a str> {
+    let values = requirement.values.as_deref().unwrap_or_default();
+    match values {
+        [one] if requirement.key == key && requirement.operator == "In" => Some(one),
+        _ => None,
+    }
+}
+
+/// The affinity of a pod with this spec that is bound to a node besides.
+pub fn bound_to(spec: &PodSpec, node: &str) -> Affinity {
+    let mut affinity = spec.affinity.clone().unwrap_or_default();
+    let of_nodes = affinity.node_affinity.get_or_insert_default();
+    let required = &mut of_nodes.required_during_scheduling_ignored_during_execution;
+    let terms = &mut required.get_or_insert_default().node_selector_terms;
+    if terms.is_empty() {
+        terms.push(NodeSelectorTerm::default());
+    }
+    for term in terms {
+        let fields = term.match_fields.get_or_insert_default();
+        fields.push(NodeSelectorRequirement {
+            key: NODE_NAME.to_owned(),
+            operator: "In".to_owned(),
+            values: Some(vec![node.to_owned()]),
+        });
+    }
+    affinity
 }
 
 /// The place of etcd's data directory.
@@ -232,21 +315,38 @@ enum Directory<'a> {
     Untold,
 }
 
-fn data_volume(etcd: &Container) -> Directory<'_> {
-    let Some(directory) = Settings::of(etcd).get("data-dir") else {
-        return Directory::Untold;
-    };
-    match mount_of(&directory.value, etcd) {
+fn directory<'a>(path: &str, etcd: &'a Container) -> Directory<'a> {
+    match mount_of(path, etcd) {
         Some(mount) => Directory::On(&mount.name),
         // A variable or a relative path may lead anywhere.
-        None if directory.value.contains('$') || !directory.value.starts_with('/') => {
-            Directory::Untold
-        }
+        None if path.contains('$') || !path.starts_with('/') => Directory::Untold,
         None => Directory::Elsewhere,
     }
 }
 
+impl World {
+    /// Whether other objects may name etcd's directories, and etcd's container does not.
+    pub fn may_be_told_directories(&self) -> bool {
+        let Some(spec) = self.pod_template() else {
+            return false;
+        };
+        let etcd = EtcdContainer::of(spec, self.etcd_container());
+        let etcd = etcd.certain();
+        etcd.is_some_and(|etcd| Settings::of(etcd).directories().is_none())
+    }
+}
+
 impl Observer {
+    /// The directories of etcd, by what its settings refer to, read now.
+    pub async fn directories(&self, world: &World) -> Option<EtcdDirectories> {
+        let (spec, named) = (world.pod_template()?, world.etcd_container());
+        let container = EtcdContainer::of(spec, named);
+        let container = container.certain()?;
+        let namespace = &world.cluster().namespace;
+        let contents = ways::referred(self.client(), namespace, spec, named).await;
+        Settings::read(container, spec, &contents).directories()
+    }
+
     /// The claim of the member in the pod of this name, and its volume, read now. `None` if the
     /// data is on no claim. The error says for people what could not be read.
     pub async fn member_claim(
@@ -258,35 +358,59 @@ impl Observer {
         let seen = world.pod(pod);
         let uid = seen.and_then(|pod| pod.metadata.uid.as_deref());
         let node = seen.and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
-        let volume = match (world.data_on(pod), uid, node) {
-            (DataOn::Claim(name), _, _) => {
-                return self.claim_named(cluster, name).await.map(Some);
+        let bound_to = || seen.and_then(|pod| bound_node(pod.spec.as_ref()?));
+        let (place, volume) = match (world.data_on(pod), uid) {
+            (DataOn::Claims(names), _) => {
+                return self.claims_named(cluster, names).await.map(Some);
             }
-            (DataOn::Pod, Some(uid), _) => Volume::in_pod(uid),
-            (DataOn::Node { path, .. }, _, Some(node)) => Volume {
-                claim_uid: String::new(),
-                volume_id: Some(format!("node/{node}{path}")),
+            (DataOn::Pod, Some(uid)) => (Place::Pod, Volume::in_pod(uid)),
+            (DataOn::Node { path, .. }, Some(_)) => match node.or_else(bound_to) {
+                Some(node) => (Place::Node, Volume::on_node(node, &path)),
+                None => return Ok(None),
             },
             _ => return Ok(None),
         };
+        let is_lost = match (volume.node(), node) {
+            // A pod that is bound to a node which is gone never starts.
+            (Some(bound), None) => self.is_node_gone(bound).await,
+            _ => false,
+        };
         Ok(Some(MemberClaim {
             name: pod.to_string(),
+            wal: None,
             state: ClaimState::Here {
                 uid: uid.unwrap_or_default().to_owned(),
                 terminating: false,
             },
             volume: Some(volume),
-            lost: false,
-            in_pod: true,
+            lost: is_lost,
+            place,
         }))
     }
 
-    /// The claim of this name, and its volume, read now.
-    pub async fn claim_named(
+    /// The claims of a member and their volumes, read now, as one: the data needs all of them.
+    pub(super) async fn claims_named(
         &self,
         cluster: &ClusterRef,
-        name: String,
+        names: Vec<String>,
     ) -> Result<MemberClaim, String> {
+        let mut names = names.into_iter();
+        let name = names.next().unwrap_or_default();
+        let mut all = self.claim_named(cluster, name).await?;
+        for name in names {
+            let wal = self.claim_named(cluster, name).await?;
+            let ClaimState::Here { uid, .. } = wal.state else {
+                return Ok(wal);
+            };
+            all.wal = Some((wal.name, uid));
+            all.lost |= wal.lost;
+            all.volume = all.volume.zip(wal.volume).map(|(data, wal)| data.and(&wal));
+        }
+        Ok(all)
+    }
+
+    /// The claim of this name, and its volume, read now.
+    async fn claim_named(&self, cluster: &ClusterRef, name: String) -> Result<MemberClaim, String> {
         let client = self.client().clone();
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, &cluster.namespace);
         let unread = |why: String| format!("could not read the claim {name}: {why}");
@@ -298,10 +422,11 @@ impl Observer {
         let Some(claim) = claim else {
             return Ok(MemberClaim {
                 name,
+                wal: None,
                 state: ClaimState::Gone,
                 volume: None,
                 lost: false,
-                in_pod: false,
+                place: Place::Claim,
             });
         };
         let uid = claim.metadata.uid.unwrap_or_default();
@@ -314,6 +439,7 @@ impl Observer {
             None => (None, false),
         };
         Ok(MemberClaim {
+            wal: None,
             state: ClaimState::Here {
                 uid: uid.clone(),
                 terminating: claim.metadata.deletion_timestamp.is_some(),
@@ -323,9 +449,15 @@ impl Observer {
                 volume_id,
             }),
             lost: is_lost || is_gone,
-            in_pod: false,
+            place: Place::Claim,
             name,
         })
+    }
+
+    /// Whether the node is gone for certain.
+    pub(super) async fn is_node_gone(&self, node: &str) -> bool {
+        let nodes: Api<Node> = Api::all(self.client().clone());
+        matches!(soon(nodes.get_metadata_opt(node)).await, Ok(Ok(None)))
     }
 
     /// The id of a volume, and whether it is gone or has failed.

@@ -58,7 +58,7 @@ pub use initial_state::{Change, JOINING, joining};
 pub use intents::Intents;
 pub use ledgerless::Ledgerless;
 pub use look::{Look, PodLook, Sooner};
-pub use member_volume::{MemberClaim, keeps_data_in_pods};
+pub use member_volume::{MemberClaim, bound_to, keeps_data_in_pods};
 pub use observer::{Observer, Sources};
 pub use overrides::{OverrideState, standing};
 pub use set_surroundings::{SetOwner, SetSurroundings};

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::contents::{Contents, Object, Place};
 use super::mounts::behind;
+use crate::api::EtcdDirectories;
 
 /// Most characters of an expanded value. References within references could make it longer
 /// without end.
@@ -101,6 +102,20 @@ impl Settings {
             }),
             Some((_, None)) | None => self.stated(name),
         }
+    }
+
+    /// etcd's directories. `None` where nothing says where the data is: the settings do not, or a
+    /// configuration file counts that was not read.
+    pub(super) fn directories(&self) -> Option<EtcdDirectories> {
+        let value = |name| self.get(name).map(|setting| setting.value);
+        let is_told = self.unread_file().is_none();
+        is_told
+            .then(|| value("data-dir"))
+            .flatten()
+            .map(|data| EtcdDirectories {
+                data,
+                wal: value("wal-dir"),
+            })
     }
 
     /// The value of an environment variable, which need not be etcd's.

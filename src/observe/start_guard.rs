@@ -4,7 +4,7 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-use super::member_volume::{DataOn, MemberClaim, data_on};
+use super::member_volume::{DataOn, MemberClaim, bound_node, data_on};
 use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
 use crate::api::names::IDENTITY;
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget};
@@ -70,6 +70,8 @@ pub struct StartGuard {
     pub guard: Guard,
     /// The container of etcd, where the budget names it.
     pub etcd_container: Option<String>,
+    /// The node that has the data, to which the pod is bound.
+    pub node: Option<String>,
 }
 
 impl Observer {
@@ -90,9 +92,10 @@ impl Observer {
             return Ok(None);
         };
         let set = self.set(cluster).await?;
-        let volume = match data_on(spec, page.etcd_container(), set.as_ref(), pod) {
-            DataOn::Claim(claim) => {
-                let claim = self.claim_named(cluster, claim).await;
+        let mut node = None;
+        let volume = match data_on(spec, page.etcd(), set.as_ref(), pod) {
+            DataOn::Claims(claims) => {
+                let claim = self.claims_named(cluster, claims).await;
                 let volume = claim.ok().and_then(|claim| claim.volume);
                 found(&page, pod, volume.as_ref())
             }
@@ -101,14 +104,29 @@ impl Observer {
                 let recorded = page.recorded_volumes();
                 volume_finding(&recorded, pod, Some(&Volume::in_pod("")))
             }
-            // Nobody knows yet on which node the pod is going to run.
-            DataOn::Node { .. } => VolumeFinding::Unknown,
+            DataOn::Node { path, .. } => {
+                let recorded = page.recorded_volumes();
+                let own = recorded.get(pod).and_then(Volume::node);
+                let may_run_there =
+                    own.is_some_and(|own| bound_node(spec).is_none_or(|to| to == own));
+                match own.filter(|_| may_run_there) {
+                    Some(own) if self.is_node_gone(own).await => {
+                        found(&page, pod, Some(&Volume::on_node("", &path)))
+                    }
+                    Some(own) => {
+                        node = Some(own.to_owned());
+                        found(&page, pod, Some(&Volume::on_node(own, &path)))
+                    }
+                    None => found(&page, pod, None),
+                }
+            }
             // The data on record is not seen any more.
             DataOn::AnyOf(_) | DataOn::Unknown => found(&page, pod, None),
         };
         Ok(Some(StartGuard {
             guard: guard(&self.start(&page, set.as_ref(), pod, &volume)),
             etcd_container: page.etcd_container().map(str::to_owned),
+            node,
         }))
     }
 

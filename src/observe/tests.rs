@@ -1,5 +1,6 @@
 mod belonging;
 mod cluster_of_pod;
+mod data;
 mod endpoint;
 mod eviction;
 mod identities;

@@ -16,7 +16,7 @@ use super::owner;
 use super::reach::Reach;
 use super::teardown::{self, Around, Owner, first_ordinal};
 use super::{containers, disruption_budget, endpoints, lease, nodes, overrides, peer_tls, pods};
-use crate::api::{OwnerStatus, Way, names};
+use crate::api::{EtcdDirectories, OwnerStatus, RecordedEtcd, Way, names};
 use crate::etcd::Endpoint;
 use crate::ledger::{OwnerSeen, Page, SetSeen, StatusUpdate};
 use crate::plan::replacement::Exit;
@@ -33,6 +33,8 @@ pub struct World {
     cluster: ClusterRef,
     /// The container of etcd, where the budget names it.
     etcd_container: Option<String>,
+    /// The directories of etcd on record.
+    directories: Option<EtcdDirectories>,
     policy: Policy,
     objects: Objects,
 }
@@ -86,6 +88,7 @@ impl World {
         Self {
             cluster: page.cluster.clone(),
             etcd_container: page.etcd_container().map(str::to_owned),
+            directories: page.etcd().directories.cloned(),
             policy,
             objects,
         }
@@ -98,6 +101,14 @@ impl World {
     /// The container of etcd, where the budget names it.
     pub fn etcd_container(&self) -> Option<&str> {
         self.etcd_container.as_deref()
+    }
+
+    /// The record of etcd in the cluster's pods.
+    pub(super) fn etcd(&self) -> RecordedEtcd<'_> {
+        RecordedEtcd {
+            container: self.etcd_container(),
+            directories: self.directories.as_ref(),
+        }
     }
 
     /// The selector of the cluster's pods, if one is known.

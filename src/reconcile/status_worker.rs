@@ -22,6 +22,7 @@ use super::enrol::made_here;
 use super::look::{Look, Problem, ReadPermit, look};
 use super::members::Members;
 use super::report::{self, ReportFacts, Urgency};
+use super::volumes::Directories;
 use super::ways::Ways;
 use super::workers::{RESYNC, Wake};
 use super::{Run, companion, defragmentation, redrive, replacement, strategy, volumes};
@@ -59,6 +60,7 @@ struct Eyes {
     written: Option<Instant>,
     asked_again: HashMap<String, Instant>,
     ways: Ways,
+    directories: Directories,
     /// `None` until the feature asks for it, since there may be ten thousand workers.
     members: Option<Box<Members>>,
     /// When a look first showed that data is lost, if the latest did, too.
@@ -75,6 +77,7 @@ pub(super) async fn keep(run: Arc<Run>, cluster: ClusterRef, wake: Arc<Wake>) {
         written: None,
         asked_again: HashMap::new(),
         ways: Ways::default(),
+        directories: Directories::default(),
         members: None,
         lost_since: None,
     };
@@ -273,6 +276,7 @@ impl Eyes {
                 .filter(|lost| lasts || lost.is_plain())
                 .map(|lost| (lost, run.clock.now())),
             volumes: volumes::recorded(run, look).await,
+            directories: self.directories.read(run, look).await,
             ..look.world.status_update(Some(&look.snapshot))
         };
         let page = match run.ledger().update(&look.page, update).await? {

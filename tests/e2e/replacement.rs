@@ -5,6 +5,7 @@ mod corrupt;
 mod crash_loop;
 mod in_pods;
 pub(crate) mod kills;
+mod places;
 
 use std::collections::BTreeSet;
 use std::fs;

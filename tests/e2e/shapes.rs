@@ -10,7 +10,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use quorumgate::api::{QuorumDisruptionBudget, Scheme};
+use quorumgate::api::{DataPlace, QuorumDisruptionBudget, Scheme};
 use quorumgate_testbed::etcd_cluster::EtcdVersion;
 use quorumgate_testbed::{Bed, Sandbox, eventually};
 use rcgen::{
@@ -47,9 +47,22 @@ async fn every_shape_is_asked_within_ten_seconds_of_its_label() -> Result<()> {
         serves(&sandbox, &set).await?;
         enrol(&sandbox, &set).await?;
         is_live(&sandbox, &set, scheme).await?;
+        is_known_to_be_in_pods(&sandbox, &set).await?;
     }
     gate.close().await?;
     sandbox.close().await
+}
+
+/// The data of each is on an `emptyDir`, also where only another object says which directory it is.
+async fn is_known_to_be_in_pods(sandbox: &Sandbox, set: &str) -> Result<()> {
+    let budgets: Api<QuorumDisruptionBudget> = sandbox.api();
+    eventually(LIVE, "the place of the data is known", || async {
+        let status = budgets.get(set).await?.status.context("no status")?;
+        let places: Vec<_> = status.members.iter().map(|member| member.data).collect();
+        ensure!(places == [Some(DataPlace::Pod)], "{set}: {places:?}");
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

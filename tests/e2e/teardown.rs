@@ -144,8 +144,8 @@ async fn a_stateful_set_whose_owner_lives_is_not_deleted_by_accident() -> Result
     world.close().await
 }
 
-/// Whoever may patch a StatefulSet can name an owner that never was. The garbage collector deletes
-/// the StatefulSet for that, and with `whenDeleted: Delete` the data of all members.
+/// An owner that never was may be named by anybody who patches the StatefulSet. The garbage
+/// collector deletes the StatefulSet for that, and with `whenDeleted: Delete` all data.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_never_was_takes_nothing_along() -> Result<()> {
     let world = World::new("sts-stale").await?;

@@ -103,5 +103,5 @@ async fn plaintext_and_tls_do_not_mix(version: Version) -> Result<()> {
 /// The end of a trial of this way to a member.
 async fn tried(endpoint: &Endpoint) -> std::result::Result<(), Failure> {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(5);
-    prober().try_out(endpoint, deadline).await
+    prober().try_out(endpoint, deadline).await.map(drop)
 }

@@ -19,6 +19,8 @@ pub struct Volume {
 
 /// The beginning of the id of a volume that is a pod.
 const POD: &str = "pod/";
+/// The beginning of the id of a volume that is a directory of a node.
+const NODE: &str = "node/";
 
 impl Volume {
     /// The pod as a volume, for a member whose data is in its pod.
@@ -33,6 +35,30 @@ impl Volume {
     pub fn is_in_pod(&self) -> bool {
         let id = self.volume_id.as_deref();
         id.is_some_and(|id| id.starts_with(POD))
+    }
+
+    /// A directory of a node as a volume.
+    pub fn on_node(node: &str, path: &str) -> Self {
+        Self {
+            claim_uid: String::new(),
+            volume_id: Some(format!("{NODE}{node}/{}", path.trim_start_matches('/'))),
+        }
+    }
+
+    /// The node, if the volume is a directory of one.
+    pub fn node(&self) -> Option<&str> {
+        let rest = self.volume_id.as_deref()?.strip_prefix(NODE)?;
+        rest.split_once('/').map(|(node, _)| node)
+    }
+
+    /// Two volumes as one, for a member that needs both.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let ids = self.volume_id.as_ref().zip(other.volume_id.as_ref());
+        Self {
+            claim_uid: format!("{} {}", self.claim_uid, other.claim_uid),
+            volume_id: ids.map(|(one, other)| format!("{one} {other}")),
+        }
     }
 
     /// Whether both have the same data: it is on the volume, whichever claim is bound to it.
@@ -143,6 +169,17 @@ mod tests {
     fn each_difference_has_a_word_of_its_own() {
         assert_eq!(Difference::Unseen.slug(), "unseen");
         assert_eq!(Difference::Foreign.slug(), "foreign");
+    }
+
+    #[test]
+    fn a_directory_of_a_node_and_two_volumes_of_one_member_are_volumes_too() {
+        let directory = Volume::on_node("n1", "/var/lib/etcd");
+        assert_eq!(directory.node(), Some("n1"));
+        assert_eq!(volume("c", "v").node(), None);
+        let both = volume("c", "v").and(&volume("w", "x"));
+        assert!(both.is_same_as(&volume("d", "v").and(&volume("y", "x"))));
+        assert!(!both.is_same_as(&volume("c", "v").and(&volume("w", "z"))));
+        assert!(!both.is_same_as(&volume("c", "v")));
     }
 
     fn volume(claim: &str, id: &str) -> Volume {

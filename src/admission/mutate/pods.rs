@@ -4,7 +4,8 @@
 //!
 //! Members of a cluster that has formed join it and start none: etcd's `initial-cluster-state` is
 //! set to `existing`, which etcd ignores where there is data. A pod with another volume than its
-//! member had gets a scheduling gate ([`crate::plan::replacement::guard()`]).
+//! member had gets a scheduling gate ([`crate::plan::replacement::guard()`]). One whose data is in
+//! a directory of a node is bound to that node.
 
 use futures::future::BoxFuture;
 use json_patch::Patch;
@@ -22,7 +23,7 @@ use crate::admission::review::{Metadata, Request};
 use crate::admission::room::Readable;
 use crate::api::names::{IDENTITY, SAFE_TO_EVICT};
 use crate::observe::{
-    Change, EtcdContainer, JOINING, Observer, StartGuard, is_stateful_set, joining,
+    Change, EtcdContainer, JOINING, Observer, StartGuard, bound_to, is_stateful_set, joining,
 };
 use crate::quorum::{ClusterRef, PodName};
 
@@ -152,6 +153,12 @@ fn guarded(spec: &PodSpec, start: &StartGuard) -> Patch {
     {
         patch.0.extend(joins(&at, container, change).0);
     }
+    if let Some(node) = &start.node {
+        // An existing value is replaced.
+        patch
+            .0
+            .extend(set(["spec", "affinity"], json!(bound_to(spec, node))).0);
+    }
     if guard.hold.is_some() {
         let gate = json!({"name": IDENTITY});
         let gates = spec.scheduling_gates.as_deref().unwrap_or_default();
@@ -268,6 +275,7 @@ mod tests {
             let guard = StartGuard {
                 guard: guard.clone(),
                 etcd_container: None,
+                node: None,
             };
             json_patch::patch(&mut pod, &guarded(&spec, &guard)).unwrap();
             pod["spec"].take()

@@ -881,7 +881,8 @@ async fn the_claims_of_the_pod_in_question_are_read_and_no_others() {
     for ordinal in 0..3 {
         site.put_pod(ordinal, &using(&format!("data-etcd-{ordinal}")));
     }
-    let data = |world: &World| world.data_of(&target());
+    let page = site.page().await;
+    let data = |world: &World| world.data_of(&page, &target());
     let read = |requests: Vec<String>| -> Vec<String> {
         let claims = requests
             .into_iter()
@@ -953,8 +954,8 @@ async fn a_known_claim_is_read_side_by_side_with_everything_else() {
 async fn without_claims_none_is_read() {
     let site = Site::new();
     site.api.forbid("persistentvolumeclaims");
-    let (_, world) = site.look().await;
-    assert_eq!(world.data_of(&target()), PodData::Stays);
+    let (page, world) = site.look().await;
+    assert_eq!(world.data_of(&page, &target()), PodData::InPod);
     let requests = site.api.take_requests();
     assert!(
         !requests.iter().any(|r| r.contains("claims")),

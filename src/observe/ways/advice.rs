@@ -20,6 +20,10 @@ pub fn advice(cluster: &ClusterRef, failed: &FailedWay) -> String {
             format!("{pod}: {why} at port {} ({})", way.port, way.source)
         }
         WhyFailed::Certificates(why) => why.clone(),
+        WhyFailed::OtherCluster { recorded, found } => format!(
+            "{pod}: an etcd of cluster {found} answers at port {} ({}), and not that of cluster {recorded}",
+            way.port, way.source
+        ),
     };
     format!("{cause}; to fix it, {}", fix(cluster, pod, way, why))
 }
@@ -33,6 +37,13 @@ fn fix(cluster: &ClusterRef, pod: &str, way: &Way, why: &WhyFailed) -> String {
             patch(members)
         )
     };
+    let port = || {
+        let members = json!({"clientPort": "PORT"});
+        format!(
+            "name the port on which etcd serves clients: {}",
+            patch(members)
+        )
+    };
     let client = || {
         let members = json!({"tls": {"clientSecret": {"name": "SECRET"}}});
         format!(
@@ -40,8 +51,10 @@ fn fix(cluster: &ClusterRef, pod: &str, way: &Way, why: &WhyFailed) -> String {
             patch(members)
         )
     };
-    let WhyFailed::Asked(failure) = why else {
-        return authority();
+    let failure = match why {
+        WhyFailed::Asked(failure) => failure,
+        WhyFailed::Certificates(_) => return authority(),
+        WhyFailed::OtherCluster { .. } => return port(),
     };
     match failure {
         Failure::Tls(Obstacle::Names { found, .. }) => match name_for(pod, found) {
@@ -66,10 +79,7 @@ fn fix(cluster: &ClusterRef, pod: &str, way: &Way, why: &WhyFailed) -> String {
             "let the gate reach port {} of the pods: kubectl -n {} get networkpolicies",
             way.port, cluster.namespace
         ),
-        Failure::Tls(_) | Failure::Other(_) => format!(
-            "name the port on which etcd serves clients: {}",
-            patch(json!({"clientPort": "PORT"}))
-        ),
+        Failure::Tls(_) | Failure::Other(_) => port(),
     }
 }
 

@@ -16,6 +16,7 @@ mod read;
 mod trial;
 
 pub use advice::advice;
+pub(super) use read::referred;
 pub use trial::{FailedWay, Trial};
 
 use k8s_openapi::api::core::v1::PodSpec;

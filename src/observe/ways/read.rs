@@ -55,8 +55,18 @@ pub(super) fn objects(pod: &PodSpec, named: Option<&str>) -> Vec<Object> {
     all
 }
 
+/// Reads the objects that a pod's settings and mounts refer to.
+pub(in crate::observe) async fn referred(
+    client: &Client,
+    namespace: &str,
+    pod: &PodSpec,
+    named: Option<&str>,
+) -> Contents {
+    contents(client, namespace, &objects(pod, named)).await
+}
+
 /// Reads these objects, each within a second. One that cannot be read is left out.
-pub(super) async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Contents {
+async fn contents(client: &Client, namespace: &str, objects: &[Object]) -> Contents {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let read = objects.iter().map(|object| async {

@@ -1,6 +1,5 @@
 //! Tries the candidates, side by side.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -10,10 +9,11 @@ use tokio::time::Instant;
 use super::gather::{Known, gather};
 use super::{credentials, read};
 use crate::api::Way;
-use crate::etcd::{Endpoint, Failure, Prober};
+use crate::etcd::Failure;
 use crate::ledger::Page;
 use crate::observe::endpoints::{self, SharedSettings};
 use crate::observe::{Observer, World, belonging};
+use crate::quorum::ClusterId;
 
 /// Most ways that are tried at one time.
 const MOST_WAYS: usize = 8;
@@ -53,12 +53,20 @@ pub enum WhyFailed {
     Asked(Failure),
     /// The certificates could not be used, in words.
     Certificates(String),
+    /// A member of another etcd cluster answered than the one on record.
+    OtherCluster {
+        /// The cluster id on record.
+        recorded: ClusterId,
+        /// The cluster id of the member.
+        found: ClusterId,
+    },
 }
 
 impl WhyFailed {
     /// How far the way led.
     fn progress(&self) -> u8 {
         match self {
+            Self::OtherCluster { .. } => 7,
             Self::Asked(Failure::Tls(obstacle)) => 2 + obstacle.progress(),
             Self::Certificates(_) => 1,
             Self::Asked(Failure::Other(_)) => 0,
@@ -77,10 +85,10 @@ impl Observer {
             .or_else(|| pods.first()?.spec.as_ref())?;
         let members = &page.budget().spec.members;
         let namespace = &page.cluster.namespace;
-        let objects = read::objects(spec, members.container.as_deref());
+        let named = members.container.as_deref();
         let labels = pods.first()?.metadata.labels.clone().unwrap_or_default();
         let (contents, services) = tokio::join!(
-            read::contents(self.client(), namespace, &objects),
+            read::referred(self.client(), namespace, spec, named),
             read::services(self.client(), namespace, &labels),
         );
         let candidates = gather(&Known {
@@ -131,20 +139,28 @@ impl Observer {
             let endpoint = endpoints::of_pod(pod, &shared)?;
             Some((belonging::name(pod).to_string(), endpoint))
         });
-        let asked = asked.map(|(pod, endpoint)| ask(self.prober(), pod, endpoint, deadline));
+        // Pods may run another etcd besides, whose word about this cluster is worth nothing.
+        let begins_anew = self.announces_bootstrap(page.budget(), world.stateful_set());
+        let recorded = page.cluster_id().filter(|_| !begins_anew);
+        let asked = asked.map(|(pod, endpoint)| async move {
+            let answer = self.prober().try_out(&endpoint, deadline).await;
+            (pod, of_cluster(recorded, answer))
+        });
         join_all(asked).await
     }
 }
 
-async fn ask(
-    prober: &Prober,
-    pod: String,
-    endpoint: Endpoint,
-    deadline: Instant,
-) -> (String, Result<(), WhyFailed>) {
-    let endpoint = Arc::new(endpoint);
-    let answer = prober.try_out(&endpoint, deadline).await;
-    (pod, answer.map_err(WhyFailed::Asked))
+/// Whether an answer is one of the cluster on record.
+fn of_cluster(
+    recorded: Option<ClusterId>,
+    answer: Result<Option<ClusterId>, Failure>,
+) -> Result<(), WhyFailed> {
+    match (recorded, answer.map_err(WhyFailed::Asked)?) {
+        (Some(recorded), Some(found)) if recorded != found => {
+            Err(WhyFailed::OtherCluster { recorded, found })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn has_address(pod: &Pod) -> bool {
@@ -233,6 +249,27 @@ mod tests {
         ];
         assert_eq!(end(tried).found, Some(way(3)));
         assert_eq!(end(vec![(way(1), answers(&[no]))]).found, None);
+    }
+
+    #[test]
+    fn a_way_to_another_etcd_in_the_same_pods_is_none() {
+        let (own, other) = (ClusterId(1), ClusterId(2));
+        assert_eq!(of_cluster(Some(own), Ok(Some(own))), Ok(()));
+        assert_eq!(
+            of_cluster(None, Ok(Some(other))),
+            Ok(()),
+            "nothing is known"
+        );
+        // Whoever refuses the status is an etcd, and does not say which.
+        assert_eq!(of_cluster(Some(own), Ok(None)), Ok(()));
+        let (recorded, found) = (own, other);
+        let not_ours = Err(WhyFailed::OtherCluster { recorded, found });
+        assert_eq!(of_cluster(Some(own), Ok(Some(other))), not_ours);
+        let tried = vec![
+            (way(1), answers(&[not_ours.clone(), not_ours])),
+            (way(2), answers(&[Err(refused()), Ok(())])),
+        ];
+        assert_eq!(end(tried).found, Some(way(2)));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tracing::warn;
 use super::super::Run;
 use super::super::look::Look;
 use crate::members::Facts;
+use crate::plan::replacement::Place;
 use crate::quorum::{PodName, PodUid, Volume, volume_finding};
 
 /// The volumes of the members' pods. A pod keeps its claim, and a claim its volume, as long as it
@@ -33,7 +34,7 @@ impl Volumes {
             match claim {
                 // One without a volume yet is read again.
                 Ok(claim) => {
-                    let claim = claim.filter(|claim| !claim.in_pod);
+                    let claim = claim.filter(|claim| claim.place == Place::Claim);
                     let volume = claim.and_then(|claim| claim.volume);
                     if let Some(volume) = volume.filter(|volume| volume.volume_id.is_some()) {
                         self.of.insert(pod.name.clone(), (pod.uid.clone(), volume));

@@ -97,7 +97,7 @@ pub(super) async fn gather(
             state: claim.state.clone(),
             lost: claim.lost,
             volume: volume_finding(&recorded, pod, claim.volume.as_ref()),
-            in_pod: claim.in_pod,
+            place: claim.place,
         };
         (pod.clone(), facts)
     };

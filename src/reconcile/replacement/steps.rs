@@ -180,7 +180,8 @@ impl Driver {
         Ok(STEP)
     }
 
-    /// Deletes the old claim. It stays, terminating, until its pod is gone.
+    /// Deletes the old claim, after that of the write-ahead log if it is another. Both stay,
+    /// terminating, until their pod is gone.
     pub(super) async fn delete_claim(
         &self,
         look: &Look,
@@ -196,6 +197,13 @@ impl Driver {
             uid: Some(uid.to_owned()),
             resource_version: None,
         });
+        if let Some((name, uid)) = &claim.wal {
+            let only_this = DeleteParams::default().preconditions(Preconditions {
+                uid: Some(uid.clone()),
+                resource_version: None,
+            });
+            done(claims.delete(name, &only_this).await.map(drop))?;
+        }
         let deleted = claims.delete(&claim.name, &only_this).await;
         done(deleted.map(drop))
     }

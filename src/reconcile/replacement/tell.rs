@@ -173,7 +173,9 @@ fn elsewhere(places: &BTreeMap<PodName, DataPlace>) -> String {
             let meaning = match place {
                 DataPlace::Claim => return String::new(),
                 DataPlace::SharedClaim => "one volume that is lost takes all of it",
-                DataPlace::Node => "a pod that moves to another node loses it",
+                DataPlace::Node => {
+                    "the next pod of each is bound to that node, and a node that is lost takes it"
+                }
                 DataPlace::Pod => "it goes with the pod",
                 DataPlace::Unknown => "name etcd's data directory by --data-dir",
             };
@@ -222,6 +224,7 @@ fn reason_of(because: &Refusal) -> &'static str {
         Refusal::NotRequested => "NotRequested",
         Refusal::MayRecover { .. } => "CrashLoop",
         Refusal::Owner => "Owner",
+        Refusal::OnNode => "OnNode",
         Refusal::NoSuchMember => "NoSuchMember",
         Refusal::NoList => "NoList",
         Refusal::TooFewVoters { .. } => "TooFewVoters",
@@ -260,8 +263,8 @@ mod tests {
         ]));
         assert_eq!(
             told,
-            "; the data of etcd-2 is in a directory of its node: a pod that moves to another node \
-             loses it; the data of etcd-0, etcd-3 is in its pod: it goes with the pod"
+            "; the data of etcd-2 is in a directory of its node: the next pod of each is bound to \
+             that node, and a node that is lost takes it; the data of etcd-0, etcd-3 is in its pod: it goes with the pod"
         );
     }
 }

@@ -7,6 +7,7 @@
 //! <state>/nodes/<node>/ip                    the node's address
 //! <state>/nodes/<node>/faults.json           faults in force
 //! <state>/nodes/<node>/logs/                 logs of pods that are gone
+//! <state>/nodes/<node>/host/                 directories of the node (`hostPath`)
 //! <state>/nodes/<node>/pods/<ns>_<name>_<uid>/
 //!   ip, gid                                  address and group of this incarnation
 //!   hosts, resolv.conf                       mounted into every container
@@ -62,6 +63,13 @@ impl NodeDir {
     /// The directory for logs of containers whose pods are gone.
     pub fn old_logs(&self) -> PathBuf {
         self.0.join("logs")
+    }
+
+    /// A directory of the node's own file system.
+    pub fn host(&self, path: &Path) -> PathBuf {
+        self.0
+            .join("host")
+            .join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// The directory of one incarnation of a pod.

@@ -79,9 +79,13 @@ pub enum Storage {
     /// A claim per member, which outlives its pods.
     #[default]
     Claim,
+    /// A claim per member for the data, and another one for the write-ahead log.
+    WalApart,
     /// A volume that is deleted with the pod. A member that comes back has to be removed and added
     /// again.
     EmptyDir,
+    /// A directory of the node (`hostPath`).
+    Node,
 }
 
 /// The conventions of the objects.

@@ -64,6 +64,9 @@ fn may_begin(
             return Err(Refusal::MayRecover { lasted, after });
         }
     }
+    if facts.stays_on_its_node(pod) {
+        return Err(Refusal::OnNode);
+    }
     let record = record(snapshot, facts, pod, proof)?;
     if let Some(because) = refusal(snapshot, grants, facts, pod) {
         return Err(because);

@@ -78,13 +78,22 @@ pub struct Facts {
 impl Facts {
     /// The claim of a member. `None` if its data is not on a claim.
     pub(super) fn claim_of(&self, pod: &PodName) -> Option<&ClaimState> {
-        let claim = self.claims.get(pod).filter(|claim| !claim.in_pod);
+        let claim = self.claims.get(pod);
+        let claim = claim.filter(|claim| claim.place == Place::Claim);
         claim.map(|claim| &claim.state)
     }
 
-    /// Whether the data of the member is in its pod.
-    pub(super) fn is_in_pod(&self, pod: &PodName) -> bool {
-        self.claims.get(pod).is_some_and(|claim| claim.in_pod)
+    /// Whether the data of the member is known, and on no claim.
+    pub(super) fn is_on_no_claim(&self, pod: &PodName) -> bool {
+        let claim = self.claims.get(pod);
+        claim.is_some_and(|claim| claim.place != Place::Claim)
+    }
+
+    /// Whether a new pod of the member would find the data of the old one, which nobody but a
+    /// person can remove.
+    pub(super) fn stays_on_its_node(&self, pod: &PodName) -> bool {
+        let claim = self.claims.get(pod);
+        claim.is_some_and(|claim| claim.place == Place::Node && !claim.lost)
     }
 
     /// Whether the id on record for the member is out of etcd's list, and no entry of the list
@@ -114,8 +123,19 @@ pub struct ClaimFacts {
     pub lost: bool,
     /// Whether the member has the volume that was recorded for it.
     pub volume: VolumeFinding,
-    /// Whether the data is in the pod itself, so that the pod stands for the claim.
-    pub in_pod: bool,
+    /// The thing that has the data.
+    pub place: Place,
+}
+
+/// The thing that has a member's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A claim.
+    Claim,
+    /// The pod itself, which stands for the claim.
+    Pod,
+    /// A directory of a node. A new pod there finds what the old one left.
+    Node,
 }
 
 /// A pod in which etcd ends and is started again, over and over.

@@ -19,7 +19,7 @@ mod refusal;
 mod run;
 mod step;
 
-pub use facts::{ClaimFacts, CrashLoop, Exit, Facts, MembershipBy, Mode, Proof, Record};
+pub use facts::{ClaimFacts, CrashLoop, Exit, Facts, MembershipBy, Mode, Place, Proof, Record};
 pub use guard::{Guard, Hold, Start, guard, may_start};
 pub use refusal::Refusal;
 pub use run::{disarm, next, progress};

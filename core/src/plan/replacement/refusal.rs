@@ -35,6 +35,12 @@ pub enum Refusal {
                  let the owner replace the member: scale its cluster out by one, delete the pod and claim of this member, scale in again"
     )]
     Owner,
+    /// The member's data is in a directory of its node.
+    #[display(
+        "its data is in a directory of its node, where the new member would find the data of the old one; \
+                 remove the member from etcd, empty the directory, and add the member again: etcdctl member remove, etcdctl member add"
+    )]
+    OnNode,
     /// The pod is not one of a member.
     #[display("it is not the pod of a member")]
     NoSuchMember,

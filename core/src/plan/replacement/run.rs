@@ -259,7 +259,7 @@ fn join(
     let learner = member.filter(learns);
     let runs_here = learner.is_some_and(|m| m.pod.as_ref().is_some_and(|pod| !pod.terminating));
     let of_another = facts.recorded.get(&pod).is_some_and(|id| *id != added.id);
-    let on_claim = facts.is_in_pod(&pod)
+    let on_claim = facts.is_on_no_claim(&pod)
         || matches!(
             facts.claim_of(&pod),
             Some(ClaimState::Here {
@@ -334,7 +334,7 @@ fn without_claim(
 /// The record with the member's present claim and this pod as those to give up. `None` if the claim
 /// is on record already, or there is none.
 fn given_up(pod: &Pod, facts: &Facts, record: &Record) -> Option<Record> {
-    if facts.is_in_pod(&record.member) {
+    if facts.is_on_no_claim(&record.member) {
         let is_known = record.old_pod.as_ref() == Some(&pod.uid);
         return (!is_known).then(|| Record {
             old_pod: Some(pod.uid.clone()),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use quorumgate_core::plan::Handover;
 use quorumgate_core::plan::replacement::{
-    self as shipped, ClaimFacts, Facts, MembershipBy, Mode, Next, Start, guard, next as next_of,
+    self as shipped, ClaimFacts, Facts, MembershipBy, Mode, Next, Place, Start, guard,
+    next as next_of,
 };
 use quorumgate_core::quorum::evidence::ListedMember;
 use quorumgate_core::quorum::{
@@ -77,7 +78,7 @@ fn facts(scene: &Scene, record: Option<Record>, asked: Option<u8>) -> Facts {
             state: claim(scene.volumes[n], n),
             lost: matches!(scene.volumes[n], Volume::Failed | Volume::FailedGoing),
             volume: finding(scene.volumes, n),
-            in_pod: false,
+            place: Place::Claim,
         };
         (pod_name(n), facts)
     };

@@ -21,7 +21,7 @@ use super::Agent;
 use super::container::Mount;
 use super::env::Environment;
 use super::fields::Placement;
-use super::layout::PodDir;
+use super::layout::{NodeDir, PodDir};
 
 /// The prepared volumes of a pod. Files from the API are kept current until the value is dropped.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(super) async fn prepare(
             updates.spawn(writer.keep_current());
             path
         } else if let Some(source) = &volume.host_path {
-            host_path(source)?
+            host_path(source, &agent.dir)?
         } else if let Some(claim) = claim_name(&current, volume) {
             claim::path(&agent.client, &namespace, &claim).await?
         } else if volume.empty_dir.is_some() || has_no_source(volume) {
@@ -132,10 +132,15 @@ fn has_no_source(volume: &Volume) -> bool {
         }
 }
 
-fn host_path(source: &HostPathVolumeSource) -> anyhow::Result<PathBuf> {
+/// The path on this machine. A directory that the kubelet would create is each node's own.
+fn host_path(source: &HostPathVolumeSource, node: &NodeDir) -> anyhow::Result<PathBuf> {
     let path = PathBuf::from(&source.path);
     match source.type_.as_deref() {
-        Some("DirectoryOrCreate") => fs::create_dir_all(&path)?,
+        Some("DirectoryOrCreate") => {
+            let own = node.host(&path);
+            fs::create_dir_all(&own)?;
+            return Ok(own);
+        }
         Some("FileOrCreate") if !path.exists() => drop(fs::File::create(&path)?),
         Some("Directory") if !path.is_dir() => bail!("{} is not a directory", path.display()),
         Some("File") if !path.is_file() => bail!("{} is not a file", path.display()),

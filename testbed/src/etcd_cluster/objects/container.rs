@@ -3,8 +3,8 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::volumes::{self, DATA, JOIN};
-use crate::etcd_cluster::spec::{Readiness, Spec, Tls, TlsTold};
+use super::volumes::{self, DATA, JOIN, WAL};
+use crate::etcd_cluster::spec::{Readiness, Spec, Storage, Tls, TlsTold};
 
 /// The container's name, which all clients expect for etcd's container.
 pub(in crate::etcd_cluster) const CONTAINER: &str = "etcd";
@@ -93,6 +93,9 @@ pub(in crate::etcd_cluster) fn arguments(namespace: &str, spec: &Spec) -> Vec<St
     }
     if spec.peer_tls() == Tls::Mutual {
         arguments.extend(PEER_TLS.map(str::to_owned));
+    }
+    if spec.storage == Storage::WalApart {
+        arguments.push(format!("--wal-dir={WAL}/new.etcd"));
     }
     if let Some(quota) = spec.quota_bytes {
         arguments.push(format!("--quota-backend-bytes={quota}"));

@@ -18,6 +18,9 @@ pub(super) const INITIALISED_FILE: &str = "/var/etcd/initialised/done";
 const INITIALISED_VOLUME: &str = "initialised";
 /// The name of the data volume and of the claim template.
 const DATA_VOLUME: &str = "data";
+const WAL_VOLUME: &str = "wal";
+/// The directory of the write-ahead log, where that is on a volume of its own.
+pub(super) const WAL: &str = "/var/etcd/wal";
 
 /// The volume with the authority of the certificate of the container beside etcd's, which etcd's
 /// wrapper trusts.
@@ -46,8 +49,13 @@ pub(super) fn volumes(spec: &Spec) -> Vec<Value> {
         "name": "join",
         "configMap": {"name": join_config_name(spec), "optional": true},
     })];
-    if spec.storage == Storage::EmptyDir {
-        volumes.push(json!({"name": DATA_VOLUME, "emptyDir": {}}));
+    match spec.storage {
+        Storage::Claim | Storage::WalApart => {}
+        Storage::EmptyDir => volumes.push(json!({"name": DATA_VOLUME, "emptyDir": {}})),
+        Storage::Node => volumes.push(json!({
+            "name": DATA_VOLUME,
+            "hostPath": {"path": format!("/var/lib/{}", spec.name), "type": "DirectoryOrCreate"},
+        })),
     }
     if spec.waits_for_initialisation() {
         volumes.push(json!({"name": INITIALISED_VOLUME, "emptyDir": {}}));
@@ -81,6 +89,9 @@ pub(super) fn mounts(spec: &Spec) -> Vec<Value> {
         json!({"name": DATA_VOLUME, "mountPath": DATA}),
         json!({"name": "join", "mountPath": JOIN, "readOnly": true}),
     ];
+    if spec.storage == Storage::WalApart {
+        mounts.push(json!({"name": WAL_VOLUME, "mountPath": WAL}));
+    }
     if spec.waits_for_initialisation() {
         mounts.push(initialised_mount());
     }
@@ -109,14 +120,19 @@ fn tls_volumes(spec: &Spec) -> impl Iterator<Item = (String, &'static str, &'sta
 
 /// The `volumeClaimTemplates` of the StatefulSet.
 pub(super) fn claim_templates(spec: &Spec) -> Vec<Value> {
-    match spec.storage {
-        Storage::EmptyDir => Vec::new(),
-        Storage::Claim => vec![json!({
-            "metadata": {"name": DATA_VOLUME},
+    let names: &[&str] = match spec.storage {
+        Storage::EmptyDir | Storage::Node => &[],
+        Storage::Claim => &[DATA_VOLUME],
+        Storage::WalApart => &[DATA_VOLUME, WAL_VOLUME],
+    };
+    let claim = |name: &&str| {
+        json!({
+            "metadata": {"name": name},
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": spec.claim_size}},
             },
-        })],
-    }
+        })
+    };
+    names.iter().map(claim).collect()
 }

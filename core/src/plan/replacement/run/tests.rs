@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::plan::Handover;
-use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Mode, Proof};
+use crate::plan::replacement::{ClaimFacts, CrashLoop, Exit, Mode, Place, Proof};
 use crate::quorum::evidence::{Alarm, AlarmKind, Probe, Target, Unanswered};
 use crate::quorum::pod::Containers;
 use crate::quorum::{
@@ -294,6 +294,27 @@ impl World {
     }
 }
 
+/// A new member finds the data of the old one there, and on the data of a removed member etcd never
+/// starts.
+#[test]
+fn a_member_in_a_directory_of_a_node_is_replaced_only_once_the_node_is_gone() {
+    let of_node = |lost: bool| {
+        let mut world = in_pods();
+        for claim in world.facts.claims.values_mut() {
+            claim.place = Place::Node;
+        }
+        world.facts.claims.get_mut(&TARGET.into()).unwrap().lost = lost;
+        world.facts.mode = Mode::Auto;
+        world.silence(2);
+        world
+    };
+    let mut asked = of_node(false);
+    asked.facts.request = Some(TARGET.into());
+    assert_eq!(asked.said(), "wait on-node");
+    assert_eq!(of_node(false).said(), "nothing");
+    assert_eq!(of_node(true).said(), "grant");
+}
+
 fn claim(uid: &str) -> ClaimFacts {
     ClaimFacts {
         state: ClaimState::Here {
@@ -302,7 +323,7 @@ fn claim(uid: &str) -> ClaimFacts {
         },
         lost: false,
         volume: VolumeFinding::AsRecorded,
-        in_pod: false,
+        place: Place::Claim,
     }
 }
 
@@ -1207,7 +1228,7 @@ fn in_pods() -> World {
         .facts
         .claims
         .values_mut()
-        .for_each(|claim| claim.in_pod = true);
+        .for_each(|claim| claim.place = Place::Pod);
     world.facts.recorded.insert(TARGET.into(), MemberId(3));
     world.facts.request = None;
     world.facts.mode = Mode::Off;

@@ -1,0 +1,173 @@
+//! The places of members' data, by the specs of their pods.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::PodSpec;
+use serde_json::{Value, json};
+
+use crate::api::{EtcdDirectories, RecordedEtcd};
+use crate::observe::member_volume::{DataOn, bound_node, data_on};
+use crate::observe::{bound_to, keeps_data_in_pods};
+
+/// etcd with these arguments and a volume of this source over `/data`, and the spec changed.
+fn spec(args: &[&str], volume: impl Into<Value>, change: &Value) -> PodSpec {
+    let mut source = json!({"name": "data"});
+    json_patch::merge(&mut source, &volume.into());
+    let mut spec = json!({
+        "containers": [{
+            "name": "etcd", "command": ["etcd"], "args": args,
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }],
+        "volumes": [source],
+    });
+    json_patch::merge(&mut spec, change);
+    serde_json::from_value(spec).unwrap()
+}
+
+fn claim(name: &str) -> Value {
+    json!({"persistentVolumeClaim": {"claimName": name}})
+}
+
+fn host() -> Value {
+    json!({"hostPath": {"path": "/var/lib/etcd"}})
+}
+
+fn on(spec: &PodSpec) -> DataOn {
+    data_on(spec, RecordedEtcd::default(), None, &"etcd-0".into())
+}
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const DATA: &[&str] = &["--data-dir=/data/etcd"];
+
+#[test]
+fn data_is_on_the_volume_over_the_data_directory() {
+    let none = json!({});
+    let claims = |names: &[&str]| DataOn::Claims(names.iter().map(|&n| n.to_owned()).collect());
+    assert_eq!(on(&spec(DATA, claim("c"), &none)), claims(&["c"]));
+    assert_eq!(on(&spec(DATA, json!({"emptyDir": {}}), &none)), DataOn::Pod);
+    let ephemeral = json!({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}});
+    assert_eq!(on(&spec(DATA, ephemeral, &none)), DataOn::Pod);
+    let unbound = DataOn::Node {
+        path: "/var/lib/etcd".into(),
+        bound: false,
+    };
+    assert_eq!(on(&spec(DATA, host(), &none)), unbound);
+    assert_eq!(
+        on(&spec(&["--data-dir=/elsewhere"], claim("c"), &none)),
+        DataOn::Pod
+    );
+    // The only claim there is, where nothing says which directory is etcd's.
+    for untold in [&[][..], &["--data-dir=$(DIR)"], &["--data-dir=relative"]] {
+        assert_eq!(
+            on(&spec(untold, claim("c"), &none)),
+            claims(&["c"]),
+            "{untold:?}"
+        );
+    }
+}
+
+#[test]
+fn where_no_directory_is_told_and_there_is_no_claim_data_is_in_the_pod_or_on_its_node() {
+    let none = json!({});
+    assert_eq!(on(&spec(&[], json!({"emptyDir": {}}), &none)), DataOn::Pod);
+    let settings = json!({"configMap": {"name": "settings"}});
+    assert_eq!(on(&spec(&[], settings, &none)), DataOn::Pod);
+    assert!(matches!(on(&spec(&[], host(), &none)), DataOn::Node { .. }));
+}
+
+#[test]
+fn a_write_ahead_log_elsewhere_is_data_too_and_the_place_that_is_lost_first_decides() {
+    let args = &["--data-dir=/data", "--wal-dir=/wal"];
+    let with_wal = |data: Value, wal: Value| {
+        let mut source = json!({"name": "wal"});
+        json_patch::merge(&mut source, &wal);
+        let mut data_source = json!({"name": "data"});
+        json_patch::merge(&mut data_source, &data);
+        let volumes = json!({
+            "containers": [{
+                "name": "etcd", "command": ["etcd"], "args": args,
+                "volumeMounts": [
+                    {"name": "data", "mountPath": "/data"}, {"name": "wal", "mountPath": "/wal"},
+                ],
+            }],
+            "volumes": [data_source, source],
+        });
+        on(&serde_json::from_value(volumes).unwrap())
+    };
+    let empty = || json!({"emptyDir": {}});
+    let both = DataOn::Claims(vec!["c".into(), "w".into()]);
+    assert_eq!(with_wal(claim("c"), claim("w")), both);
+    assert!(both.may_be("c") && both.may_be("w") && !both.may_be("x"));
+    assert_eq!(
+        with_wal(claim("c"), claim("c")),
+        DataOn::Claims(vec!["c".into()])
+    );
+    assert_eq!(with_wal(claim("c"), empty()), DataOn::Pod);
+    assert_eq!(with_wal(empty(), claim("w")), DataOn::Pod);
+    assert!(matches!(with_wal(claim("c"), host()), DataOn::Node { .. }));
+}
+
+#[test]
+fn directories_that_other_objects_name_count_where_the_container_says_nothing() {
+    let volumes = json!({
+        "containers": [{
+            "name": "etcd", "command": ["etcd"], "args": ["--config-file=/etc/etcd/etcd.yaml"],
+            "volumeMounts": [
+                {"name": "data", "mountPath": "/data"}, {"name": "backup", "mountPath": "/backup"},
+            ],
+        }],
+        "volumes": [
+            {"name": "data", "emptyDir": {}},
+            {"name": "backup", "persistentVolumeClaim": {"claimName": "b"}},
+        ],
+    });
+    let spec: PodSpec = serde_json::from_value(volumes).unwrap();
+    assert_eq!(on(&spec), DataOn::Claims(vec!["b".into()]), "a guess");
+    let told = EtcdDirectories {
+        data: "/data/etcd".into(),
+        wal: None,
+    };
+    let etcd = RecordedEtcd {
+        container: None,
+        directories: Some(&told),
+    };
+    assert_eq!(data_on(&spec, etcd, None, &"etcd-0".into()), DataOn::Pod);
+    let set: StatefulSet = serde_json::from_value(json!({"metadata": {"name": "etcd"}, "spec": {
+        "selector": {}, "serviceName": "etcd", "template": {"spec": spec},
+    }}))
+    .unwrap();
+    assert!(keeps_data_in_pods(&set, etcd));
+    assert!(!keeps_data_in_pods(&set, RecordedEtcd::default()));
+}
+
+#[test]
+fn a_pod_is_bound_to_a_node_by_its_own_words_and_by_the_gates() {
+    let is_bound = |change: Value| match on(&spec(DATA, host(), &change)) {
+        DataOn::Node { bound, .. } => bound,
+        other => panic!("{other:?}"),
+    };
+    let expression = |key: &str, values: Value| {
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": values}]}],
+        }}}})
+    };
+    assert!(is_bound(json!({"nodeSelector": {HOSTNAME: "n1"}})));
+    assert!(is_bound(expression(HOSTNAME, json!(["n1"]))));
+    assert!(!is_bound(expression(HOSTNAME, json!(["n1", "n2"]))));
+    assert!(!is_bound(expression("zone", json!(["a"]))));
+    assert!(!is_bound(
+        json!({"nodeSelector": {"zone": "a"}, "nodeName": "n1"})
+    ));
+
+    for before in [
+        json!({}),
+        expression("zone", json!(["a"])),
+        expression(HOSTNAME, json!(["n1", "n2"])),
+    ] {
+        let mut pod = spec(DATA, host(), &before);
+        assert_eq!(bound_node(&pod), None);
+        pod.affinity = Some(bound_to(&pod, "n1"));
+        assert_eq!(bound_node(&pod), Some("n1"), "{before}");
+        let after = serde_json::to_value(&pod).unwrap();
+        assert!(is_bound(after), "{before}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Members whose data is neither on one claim nor in the pod.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::{DeleteParams, ListParams};
+use kube::{Api, ResourceExt as _};
+use quorumgate::api::DataPlace;
+use quorumgate_testbed::etcd_cluster::Storage;
+use quorumgate_testbed::eventually;
+use quorumgate_testbed::writer::Writer;
+
+use super::{finished, is_whole_without, nothing_is_lost, recorded, request};
+use crate::asking::refusal;
+use crate::world::World;
+
+/// The time limit of a drain beside a member that comes back.
+const DRAINED: Duration = Duration::from_secs(120);
+
+/// Each pod with its node.
+async fn nodes(world: &World) -> Result<BTreeMap<String, String>> {
+    let pods = world.etcd.pods().await?.into_iter();
+    pods.map(|pod| {
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+        Ok((pod.name_any(), node.context("no node")?))
+    })
+    .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_in_directories_of_nodes_come_back_to_their_nodes_with_their_data() -> Result<()> {
+    let world = World::builder("on-nodes")
+        .nodes(4)
+        .etcd(|etcd| etcd.storage(Storage::Node))
+        .start()
+        .await?;
+    recorded(&world).await?;
+    let before = nodes(&world).await?;
+    let members = world.etcd.members().await?;
+    let ids: Vec<u64> = members.iter().map(|member| member.id).collect();
+    let writer = Writer::start(&world.etcd).await?;
+    for node in world.sandbox.nodes() {
+        eventually(DRAINED, format!("{} is drained", node.name()), || {
+            world.drain(node.name(), &[])
+        })
+        .await?;
+        world.kubectl(&["uncordon", node.name()]).await?.success()?;
+    }
+    world.whole().await?;
+    let after = nodes(&world).await?;
+    ensure!(before == after, "{before:?}, then {after:?}");
+    let members = world.etcd.members().await?;
+    let now: Vec<u64> = members.iter().map(|member| member.id).collect();
+    ensure!(ids == now, "{ids:x?}, then {now:x?}");
+    nothing_is_lost(writer, &world.etcd).await?;
+    let status = world.budget().await?.status.context("no status")?;
+    let places: Vec<_> = status.members.iter().map(|member| member.data).collect();
+    ensure!(places == [Some(DataPlace::Node); 3], "{places:?}");
+    world.close().await
+}
+
+/// The write-ahead log has the writes that were acknowledged last. etcd without it begins anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_ahead_log_on_its_own_claim_is_guarded_and_replaced_with_the_data() -> Result<()> {
+    let world = World::builder("wal-apart")
+        .etcd(|etcd| etcd.storage(Storage::WalApart))
+        .start()
+        .await?;
+    recorded(&world).await?;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    for claim in ["data-etcd-1", "wal-etcd-1"] {
+        let (code, message) = refusal(claims.delete(claim, &DeleteParams::default()).await)?;
+        ensure!(code == 403 && message.contains(claim), "{code}: {message}");
+    }
+    let uids = async || -> Result<BTreeMap<String, Option<String>>> {
+        let all = claims.list(&ListParams::default()).await?;
+        let uids = all.into_iter().map(|claim| (claim.name_any(), claim.uid()));
+        Ok(uids.collect())
+    };
+    let before = uids().await?;
+    let writer = Writer::start(&world.etcd).await?;
+    let id = world.etcd.member("etcd-1").await?.id;
+    request(&world, &format!("{id:x}")).await?;
+    finished(&world, "etcd-1").await?;
+    is_whole_without(&world, id).await?;
+    nothing_is_lost(writer, &world.etcd).await?;
+    let after = uids().await?;
+    for (claim, uid) in &before {
+        let is_new = after.get(claim) != Some(uid);
+        ensure!(is_new == claim.ends_with("etcd-1"), "{claim}: {after:?}");
+    }
+    world.close().await
+}
