@@ -22,6 +22,14 @@ const POD_GC: &str = "system:serviceaccount:kube-system:pod-garbage-collector";
 /// one name, the garbage collector counts as a stranger too.
 const GARBAGE_COLLECTOR: &str = "system:serviceaccount:kube-system:generic-garbage-collector";
 
+/// The account of a controller manager that runs all its controllers under one name.
+const CONTROLLERS: &str = "system:kube-controller-manager";
+
+/// Whether the garbage collector may be the one who asks.
+pub(super) fn may_be_garbage_collector(user: &UserInfo) -> bool {
+    is_garbage_collector(user) || user.username == CONTROLLERS
+}
+
 /// Whether the garbage collector asks. Before it deletes an object, it reads every owner itself,
 /// uncached, and finds each gone, or going together with its dependents. It insists on the UID of
 /// the object that it looked at.

@@ -75,9 +75,16 @@ fn deletion(request: &Request<Object>, old: &Object) -> Effect {
     Change::by_delete(&Delete {
         orphan_dependents: request.options.orphan_dependents,
         propagation_policy: request.options.propagation_policy.as_deref(),
+        ..stored(old)
+    })
+}
+
+fn stored(old: &Object) -> Delete<'static> {
+    Delete {
         has_orphan_finalizer: old.metadata.has_finalizer(ORPHAN),
         is_terminating: old.metadata.deletion_timestamp.is_some(),
-    })
+        ..Delete::default()
+    }
 }
 
 /// The effect of a write, and the annotations of the object after it, if the review shows them.
@@ -87,7 +94,13 @@ fn write(
 ) -> Result<(Effect, Option<Intents>), Malformed> {
     let new = request.take_object()?;
     let is_scale = request.sub_resource == "scale";
-    let effect = Change::by_write(ordinals(old, is_scale), ordinals(&new, is_scale));
+    // The garbage collector itself takes the finalizer off, once all pods are orphaned.
+    let by_collector = actor::may_be_garbage_collector(&request.user_info);
+    let orphans = is_scale || by_collector || new.metadata.has_finalizer(ORPHAN);
+    let effect = match Change::by_finalizers(&stored(old), orphans) {
+        Some(change) => Ok(change),
+        None => Change::by_write(ordinals(old, is_scale), ordinals(&new, is_scale)),
+    };
     let metadata = &new.metadata;
     let written = metadata.managed_fields.unwrap_or_default().intent_written();
     let intents = (!is_scale).then(|| Intents::new(metadata.annotations.as_ref(), written));

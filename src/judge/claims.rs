@@ -6,11 +6,15 @@ use super::question::{ClaimChange, ClaimQuestion};
 use super::stateful_sets::ends_claims_with_pods;
 use crate::causes::causes;
 use crate::ledger::{Page, StatusUpdate};
-use crate::observe::{ClaimIdentity, Look, ObserveError, Sooner, World};
-use crate::quorum::{
-    Basis, ClaimDeletion, ClusterRef, Grace, Kind, Permission, Permitted, PodName, Reason, Verdict,
-    Waiver, decide_claim, decide_claim_early,
+use crate::observe::{
+    ClaimIdentity, Intents, Look, ObserveError, Sooner, World, first_ordinal, replicas,
 };
+use crate::quorum::stateful_set::{Intent, TeardownPolicy};
+use crate::quorum::{
+    Basis, ClaimDeletion, ClusterRef, Grace, Kind, Ordinal, Permission, Permitted, PodName, Reason,
+    Verdict, Waiver, decide_claim, decide_claim_early,
+};
+use k8s_openapi::api::apps::v1::StatefulSet;
 
 /// A question about the claim of members that is being evaluated.
 struct ClaimCase<'a> {
@@ -95,6 +99,27 @@ impl ClaimCase<'_> {
         }
     }
 
+    /// Whether the claims of the members in question end by the retention policy: their ordinals
+    /// have left the StatefulSet. That all have left is no such reason by itself: members that are
+    /// stopped come back, unless somebody said that their data goes.
+    fn is_given_up(&self, page: &Page, set: &StatefulSet) -> bool {
+        let start = first_ordinal(set).0;
+        let kept = start..start.saturating_add(replicas(set));
+        let has_left = |member: &PodName| {
+            let ordinal = Ordinal::of(member);
+            ordinal.is_none_or(|ordinal| !kept.contains(&ordinal.0))
+        };
+        let now = self.evaluation.deps.clock.now();
+        let intent = || Intents::of_stored(&set.metadata).announced(now);
+        let may_all_go = || {
+            page.budget().spec.policy.teardown() == TeardownPolicy::Allow
+                || intent() == Some(Intent::Delete)
+        };
+        ends_claims_with_pods(set)
+            && self.members.iter().all(has_left)
+            && (!kept.is_empty() || may_all_go())
+    }
+
     /// The refusal to take the data away while pods use it, if that is the question.
     fn protected(&self) -> Option<Reason> {
         let (claim, pods) = (self.question.claim.clone(), self.members.clone());
@@ -160,7 +185,8 @@ impl ClaimCase<'_> {
                 // While the StatefulSet is there, only its policy has claims end with their pods.
                 let set = world.stateful_set();
                 let deletion = ClaimDeletion {
-                    collected: deletion.collected && set.is_none_or(ends_claims_with_pods),
+                    collected: deletion.collected
+                        && set.is_none_or(|set| self.is_given_up(&page, set)),
                     ..deletion
                 };
                 let verdict = decide_claim(&snapshot, &page.grants, &deletion);

@@ -162,11 +162,22 @@ impl Observer {
             };
             let cluster = ClusterRef::new(namespace, name);
             let set = self.set(&cluster).await?;
-            if set.is_some_and(|set| !is_given(&set, template, claim, &pod)) {
+            let is_given = |set: &StatefulSet| templates(set).any(|name| name == template);
+            if set.as_ref().is_some_and(|set| !is_given(set)) {
+                continue;
+            }
+            let ledger = self.ledger().read(&cluster).await;
+            let page = ledger.as_ref().ok().and_then(Option::as_ref);
+            // The template may say by now that the data is elsewhere.
+            let by_template = set.as_ref().is_none_or(|set| {
+                let etcd = page.map_or_else(RecordedEtcd::default, Page::etcd);
+                has_data(set, etcd, claim, &pod)
+            });
+            if !by_template && !self.is_on_record(page, namespace, claim, &pod).await? {
                 continue;
             }
             let pods = vec![pod];
-            match self.ledger().read(&cluster).await {
+            match ledger {
                 Ok(Some(page)) => return Ok(ClaimIdentity::Guarded(Box::new(page), pods)),
                 Ok(None) if enrolled.contains(name) => {
                     return Ok(ClaimIdentity::Unrecorded(cluster, pods, None));
@@ -179,6 +190,25 @@ impl Observer {
             }
         }
         Ok(ClaimIdentity::Foreign)
+    }
+
+    /// Whether the member in a pod of this name last served with its data on the claim.
+    async fn is_on_record(
+        &self,
+        page: Option<&Page>,
+        namespace: &str,
+        claim: &str,
+        pod: &PodName,
+    ) -> Result<bool, ObserveError> {
+        let recorded = page.map(Page::recorded_volumes).unwrap_or_default();
+        let Some(volume) = recorded.get(pod) else {
+            return Ok(false);
+        };
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client().clone(), namespace);
+        let found = claims.get_metadata_opt(claim).await;
+        let found = found.map_err(ObserveError::Claim)?;
+        let uid = found.and_then(|found| found.metadata.uid);
+        Ok(uid.is_some_and(|uid| volume.is_on_claim(&uid)))
     }
 
     /// Whether a claim is bound to the volume of this name. A volume that was released names its
@@ -317,15 +347,13 @@ fn may_have_data(claim: &str, pod: &Pod, etcd: RecordedEtcd<'_>) -> bool {
     spec.is_none_or(|spec| data_on(spec, etcd, None, &belonging::name(pod)).may_be(claim))
 }
 
-/// Whether a StatefulSet gives this claim to its pod, for the data of the member.
-fn is_given(set: &StatefulSet, template: &str, claim: &str, pod: &PodName) -> bool {
+/// Whether the data of the member may be on this claim, by the template of its StatefulSet.
+fn has_data(set: &StatefulSet, etcd: RecordedEtcd<'_>, claim: &str, pod: &PodName) -> bool {
     let spec = set
         .spec
         .as_ref()
         .and_then(|spec| spec.template.spec.as_ref());
-    templates(set).any(|name| name == template)
-        && spec
-            .is_none_or(|spec| data_on(spec, RecordedEtcd::default(), Some(set), pod).may_be(claim))
+    spec.is_none_or(|spec| data_on(spec, etcd, Some(set), pod).may_be(claim))
 }
 
 /// The names of the claims that a pod uses.

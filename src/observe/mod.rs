@@ -64,7 +64,7 @@ pub use overrides::{OverrideState, standing};
 pub use set_surroundings::{SetOwner, SetSurroundings};
 pub use sidecar::{SidecarStarts, starts};
 pub use start_guard::{StartGuard, data_in_pods, is_held, membership};
-pub use teardown::first_ordinal;
+pub use teardown::{first_ordinal, replicas};
 pub use ways::{FailedWay, Trial, advice, words as words_of_way};
 pub use world::{Ages, World};
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 
 use super::teardown::{self, Owner};
-use super::{ObserveError, Observer, is_enrolled, owner};
+use super::{ObserveError, Observer, belonging, is_enrolled, owner};
 use crate::api::OwnerStatus;
 use crate::ledger::{LedgerError, Page};
 use crate::quorum::ClusterRef;
@@ -31,7 +31,7 @@ pub enum SetOwner {
     Lives {
         /// The kind and the name.
         owner: String,
-        /// Whether the owner itself asks for no members.
+        /// Whether the owner controls the StatefulSet, is on record and asks for no members.
         asks_for_none: bool,
     },
     /// All owners are gone, or are being deleted with their dependents.
@@ -64,7 +64,15 @@ impl Observer {
         let uid = set.as_ref().and_then(|set| set.metadata.uid.as_deref());
         let record = teardown::recorded_set(page.and_then(Page::status), uid.unwrap_or_default());
         let is_owner_known = record.is_some_and(|set| owners.iter().any(|one| set.knows(one)));
-        let owner = self.owner(cluster, &owners, is_owner_known);
+        let controller = set
+            .as_ref()
+            .and_then(|set| belonging::controller(&set.metadata));
+        let controller = controller.map(|owner| owner.uid.as_str());
+        let may_ask = |owner: &OwnerStatus| {
+            let is_known = record.is_some_and(|set| set.knows(owner));
+            is_known && controller == Some(owner.uid.as_str())
+        };
+        let owner = self.owner(cluster, &owners, is_owner_known, may_ask);
         Ok(SetSurroundings {
             owner: owner.await,
             set,
@@ -74,8 +82,14 @@ impl Observer {
     }
 
     /// The owners together. One that lives tells more than one that cannot be read, and that more
-    /// than those that are gone.
-    async fn owner(&self, cluster: &ClusterRef, owners: &[OwnerStatus], known: bool) -> SetOwner {
+    /// than those that are gone. `may_ask`: whether an owner's own size counts.
+    async fn owner(
+        &self,
+        cluster: &ClusterRef,
+        owners: &[OwnerStatus],
+        known: bool,
+        may_ask: impl Fn(&OwnerStatus) -> bool,
+    ) -> SetOwner {
         let mut found = SetOwner::None;
         for reference in owners {
             let owner = format!("{} {}", reference.kind, reference.name);
@@ -88,7 +102,7 @@ impl Observer {
                 Ok(Owner::Lives) => {
                     let asks = states.asks_for_none(&cluster.namespace, reference);
                     return SetOwner::Lives {
-                        asks_for_none: asks.await,
+                        asks_for_none: may_ask(reference) && asks.await,
                         owner,
                     };
                 }

@@ -220,7 +220,7 @@ pub(super) fn goes_with_dependents(metadata: &ObjectMeta) -> bool {
 }
 
 /// `spec.replicas`, with the API server's default.
-pub(super) fn replicas(set: &StatefulSet) -> u32 {
+pub fn replicas(set: &StatefulSet) -> u32 {
     let spec = set.spec.as_ref().and_then(|spec| spec.replicas);
     u32::try_from(spec.unwrap_or(1)).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use super::id::{ClusterRef, PodName, list};
 use super::log_end::WentBack;
 use super::policy::SmallCluster;
 use super::process::ProcessState;
-use super::stateful_set::Serving;
+use super::stateful_set::{Intent, Serving};
 use super::why::Why;
 
 /// The answer of [`super::decide()`] to a disruption, or of [`super::stateful_set::decide`] to a
@@ -246,7 +246,7 @@ pub enum Reason {
     /// teardown.
     #[display(
         "its owner {owner} could not be read ({why}), so whether it asks for this is unknown; delete the owner, which takes this along, or announce it: {}; to let the gate read such owners, grant it get on them by a ClusterRole with the label quorumgate.io/aggregate-to-owners=true",
-        by.announcement(set)
+        by.announcement(set, None)
     )]
     OwnerUnread {
         /// The StatefulSet.
@@ -344,13 +344,19 @@ pub enum TeardownBy {
 }
 
 impl TeardownBy {
+    /// The announcement of the change. Members that are stopped come back, unless their data goes
+    /// with them: that is a delete by another name.
+    pub(super) fn announced_by(self, takes_data: Option<DataTaken>) -> Intent {
+        match (self, takes_data) {
+            (Self::Hibernation, None) => Intent::Hibernate,
+            (Self::Delete, _) | (Self::Hibernation, Some(_)) => Intent::Delete,
+        }
+    }
+
     /// The command that announces the change.
-    fn announcement(self, set: &ClusterRef) -> String {
+    fn announcement(self, set: &ClusterRef, takes_data: Option<DataTaken>) -> String {
         let ClusterRef { namespace, name } = set;
-        let intent = match self {
-            Self::Delete => "delete",
-            Self::Hibernation => "hibernate",
-        };
+        let intent: &str = self.announced_by(takes_data).into();
         format!("kubectl -n {namespace} annotate statefulset {name} quorumgate.io/intent={intent}")
     }
 }
@@ -428,7 +434,7 @@ impl fmt::Display for Unannounced {
         write!(
             f,
             "; if you want that, announce it and then {again} again: {}{}",
-            by.announcement(set),
+            by.announcement(set, *takes_data),
             explain(ignored.as_deref())
         )?;
         if *by == TeardownBy::Delete {

@@ -51,6 +51,11 @@ impl Volume {
         rest.split_once('/').map(|(node, _)| node)
     }
 
+    /// Whether the claim with this UID is that of the volume, or one of two.
+    pub fn is_on_claim(&self, uid: &str) -> bool {
+        self.claim_uid.split(' ').any(|own| own == uid)
+    }
+
     /// Two volumes as one, for a member that needs both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
@@ -180,6 +185,7 @@ mod tests {
         assert!(both.is_same_as(&volume("d", "v").and(&volume("y", "x"))));
         assert!(!both.is_same_as(&volume("c", "v").and(&volume("w", "z"))));
         assert!(!both.is_same_as(&volume("c", "v")));
+        assert!(both.is_on_claim("c") && both.is_on_claim("w") && !both.is_on_claim("v"));
     }
 
     fn volume(claim: &str, id: &str) -> Volume {

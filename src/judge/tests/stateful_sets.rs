@@ -341,6 +341,7 @@ async fn an_owner_that_asks_for_no_members_hibernates_them() {
     ] {
         let site = Site::new();
         site.put_owner();
+        site.record_owner();
         let mut owner = site.api.get(OWNER).unwrap();
         owner["spec"] = json!({field: size});
         site.api.put(OWNER, owner);
@@ -358,6 +359,29 @@ async fn an_owner_that_asks_for_no_members_hibernates_them() {
                 panic!("{field} {size}: {answer:?}")
             };
         }
+    }
+}
+
+/// The writer of a StatefulSet can name any object, such as a Deployment without replicas.
+#[tokio::test]
+async fn an_owner_that_does_not_control_or_is_not_on_record_asks_for_nothing() {
+    for (controls, on_record) in [(false, true), (true, false)] {
+        let site = Site::new();
+        site.put_owner();
+        if on_record {
+            site.record_owner();
+        }
+        let mut owner = site.api.get(OWNER).unwrap();
+        owner["spec"] = json!({"replicas": 0});
+        site.api.put(OWNER, owner);
+        let mut set = site.api.get(SET).unwrap();
+        set["metadata"]["ownerReferences"][0]["controller"] = json!(controls);
+        site.api.put(SET, set);
+        let serving = InPods { serve: true };
+        let answer = site.ask(serving, from_5_to(0), DryRun::No).await;
+        let Reason::Unannounced(_) = denied(&answer) else {
+            panic!("{controls} {on_record}: {answer:?}")
+        };
     }
 }
 

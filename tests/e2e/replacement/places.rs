@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use quorumgate::api::DataPlace;
 use quorumgate_testbed::etcd_cluster::Storage;
 use quorumgate_testbed::eventually;
 use quorumgate_testbed::writer::Writer;
+use serde_json::json;
 
-use super::{finished, is_whole_without, nothing_is_lost, recorded, request};
+use super::{finished, is_whole_without, nothing_is_lost, recorded, request, write_some};
 use crate::asking::refusal;
-use crate::world::World;
+use crate::teardown::{announce, no_pods};
+use crate::world::{SOON, World};
 
 /// The time limit of a drain beside a member that comes back.
 const DRAINED: Duration = Duration::from_secs(120);
@@ -91,5 +94,65 @@ async fn a_write_ahead_log_on_its_own_claim_is_guarded_and_replaced_with_the_dat
         let is_new = after.get(claim) != Some(uid);
         ensure!(is_new == claim.ends_with("etcd-1"), "{claim}: {after:?}");
     }
+    world.close().await
+}
+
+/// No pod mounts the claims then, so their names and the record tell whose they are.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_of_stopped_members_stay_whatever_their_template_and_owners_say_by_now() -> Result<()>
+{
+    let world = World::new("asleep-claims").await?;
+    recorded(&world).await?;
+    let before = write_some(&world.etcd).await?;
+    announce(&world, "hibernate").await?;
+    world.etcd.scale(0).await?;
+    no_pods(&world).await?;
+
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    let params = PatchParams::default();
+    let elsewhere = |path: &str| {
+        json!({"spec": {
+            "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"},
+            "template": {"spec": {"containers": [{
+                "name": "etcd", "volumeMounts": [{"name": "data", "mountPath": path}],
+            }]}},
+        }})
+    };
+    let template = sets.get("etcd").await?.spec.context("no spec")?.template;
+    let patch = Patch::Strategic(elsewhere("/elsewhere"));
+    sets.patch("etcd", &params, &patch).await?;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    let stale = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "none",
+    }]}});
+    let all = ["data-etcd-0", "data-etcd-1", "data-etcd-2"];
+    for claim in all {
+        let (_, message) = refusal(claims.delete(claim, &DeleteParams::default()).await)?;
+        ensure!(message.contains("etcd"), "{message}");
+        claims.patch(claim, &params, &Patch::Merge(&stale)).await?;
+    }
+    eventually(SOON, "the garbage collector was refused", || async {
+        let events = world.kubectl(&["get", "events", "-o", "wide"]).await?;
+        let events = events.success()?;
+        let of_claim = |claim: &&str| {
+            let about = format!("persistentvolumeclaim/{claim}");
+            events.lines().filter(|line| line.contains(&about)).count() > 1
+        };
+        ensure!(all.iter().all(of_claim), "{events}");
+        Ok(())
+    })
+    .await?;
+    for claim in all {
+        let found = claims.get(claim).await?;
+        ensure!(found.metadata.deletion_timestamp.is_none(), "{claim} goes");
+        let none = json!({"metadata": {"ownerReferences": null}});
+        claims.patch(claim, &params, &Patch::Merge(&none)).await?;
+    }
+
+    let back = json!({"spec": {"template": template}});
+    sets.patch("etcd", &params, &Patch::Merge(&back)).await?;
+    world.etcd.scale(3).await?;
+    world.whole().await?;
+    before.assert_nothing_lost(&world.etcd).await?;
     world.close().await
 }

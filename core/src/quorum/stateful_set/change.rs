@@ -43,6 +43,13 @@ impl Change {
         Ok(Self::Delete)
     }
 
+    /// The effect of a write of a terminating StatefulSet that loses the finalizer `orphan`:
+    /// the pods that were to stay go with it.
+    pub fn by_finalizers(before: &Delete<'_>, orphans_after: bool) -> Option<Self> {
+        let ends = before.is_terminating && before.has_orphan_finalizer && !orphans_after;
+        ends.then_some(Self::Delete)
+    }
+
     /// The effect of a write that changes the ordinals, or the reason why it takes nothing.
     pub fn by_write(from: Ordinals, to: Ordinals) -> Result<Self, Waiver> {
         if from.leaving(to, 0).is_empty() {
@@ -111,6 +118,27 @@ mod tests {
             ..again
         };
         assert_eq!(Change::by_delete(&no_longer_orphans), Ok(Change::Delete));
+    }
+
+    #[test]
+    fn a_write_takes_pods_where_it_ends_the_orphaning_of_them() {
+        let delete = |is_terminating, has_orphan_finalizer| Delete {
+            has_orphan_finalizer,
+            is_terminating,
+            ..Delete::default()
+        };
+        let orphaning = delete(true, true);
+        assert_eq!(
+            Change::by_finalizers(&orphaning, false),
+            Some(Change::Delete)
+        );
+        for (before, after) in [
+            (orphaning, true),
+            (delete(false, true), false),
+            (delete(true, false), false),
+        ] {
+            assert_eq!(Change::by_finalizers(&before, after), None, "{before:?}");
+        }
     }
 
     #[test]

@@ -136,11 +136,7 @@ fn before_the_members(change: &Change, facts: &Facts) -> Option<Verdict> {
 
 /// A change that takes every member.
 fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
-    let announces = match by {
-        TeardownBy::Delete => Intent::Delete,
-        TeardownBy::Hibernation => Intent::Hibernate,
-    };
-    if facts.intent == Some(announces) {
+    if facts.intent == Some(by.announced_by(facts.takes_data)) {
         return granted(Basis::Intent);
     }
     let asks = matches!(
@@ -150,7 +146,7 @@ fn teardown(by: TeardownBy, facts: &Facts) -> Verdict {
             ..
         }
     );
-    if by == TeardownBy::Hibernation && asks {
+    if by == TeardownBy::Hibernation && asks && facts.takes_data.is_none() {
         return granted(Basis::OwnerAsks);
     }
     if facts.teardown_policy == TeardownPolicy::Allow {
@@ -454,6 +450,22 @@ mod tests {
                 decide(&resize(5, 3), &collected(Scope::Enrolled)),
                 Verdict::Deny(_)
             ));
+        }
+    }
+
+    #[test]
+    fn a_hibernation_that_takes_the_data_is_announced_as_a_delete() {
+        for taken in [DataTaken::Claims, DataTaken::InPods] {
+            let with = |intent| Facts {
+                takes_data: Some(taken),
+                intent: Some(intent),
+                owner: owned(true),
+                ..facts()
+            };
+            let verdict = decide(&resize(3, 0), &with(Intent::Hibernate));
+            says(&verdict, &["quorumgate.io/intent=delete"]);
+            let announced = decide(&resize(3, 0), &with(Intent::Delete));
+            assert_eq!(announced, granted(Basis::Intent));
         }
     }
 
