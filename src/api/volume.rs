@@ -22,4 +22,8 @@ pub struct VolumeStatus {
     /// The volume: the handle of its CSI driver, or else the name of the `PersistentVolume`.
     #[serde(default, rename = "volumeID", skip_serializing_if = "Option::is_none")]
     pub volume_id: Option<String>,
+    /// Directory of the data on the volume, and that of the write-ahead log if it is apart. Absent
+    /// where nobody can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
 }

@@ -166,6 +166,7 @@ pub(super) fn read_volumes(status: &QuorumDisruptionBudgetStatus) -> VolumeRecor
             volume: Volume {
                 claim_uid: entry.claim_uid.clone(),
                 volume_id: entry.volume_id.clone(),
+                directory: entry.directory.clone(),
             },
         };
         Some((PodName::new(&entry.member), record))
@@ -181,6 +182,7 @@ pub(super) fn write_volumes(records: VolumeRecords, status: &mut QuorumDisruptio
         pod_uid: record.pod.to_string(),
         claim_uid: record.volume.claim_uid,
         volume_id: record.volume.volume_id,
+        directory: record.volume.directory,
     };
     status.volumes = records.into_iter().map(entry).collect();
 }

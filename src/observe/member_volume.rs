@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use kube::Api;
 
 use super::claims::templates;
-use super::mounts::mount_of;
+use super::mounts::{directory_of, mount_of};
 use super::patience::soon;
 use super::settings::Settings;
 use super::{EtcdContainer, Observer, World, belonging, ways};
@@ -58,6 +58,12 @@ impl World {
                 .and_then(|spec| spec.template.spec.as_ref()),
         };
         spec.map_or(DataOn::Unknown, |spec| data_on(spec, self.etcd(), set, pod))
+    }
+
+    /// The directory of the data of the member in the pod of this name, on its volume.
+    pub fn data_directory(&self, pod: &PodName) -> Option<String> {
+        let spec = self.pod(pod)?.spec.as_ref()?;
+        data_directory(spec, self.etcd(), pod)
     }
 
     /// The places of the data of the members in these pods, as a status says them.
@@ -187,6 +193,31 @@ pub(super) fn data_on(
     match wal {
         Some(wal) => place(&data).and(place(&wal)),
         None => place(&data),
+    }
+}
+
+/// The directories of the member's data on its volumes, in a pod with this spec. `None` where not
+/// all of them are known.
+pub(super) fn data_directory(
+    spec: &PodSpec,
+    etcd: RecordedEtcd<'_>,
+    pod: &PodName,
+) -> Option<String> {
+    let container = EtcdContainer::of(spec, etcd.container);
+    let container = container.certain()?;
+    let settings = Settings::of(container);
+    let directories = settings.directories();
+    let EtcdDirectories { data, wal } = directories.or_else(|| etcd.directories.cloned())?;
+    let on_volume = |path: String| {
+        let directory = settings.expand(&directory_of(&path, container)?);
+        let directory = directory.replace("{pod}", pod.as_str());
+        let is_known = !directory.contains(['$', '{']);
+        is_known.then(|| directory.trim_matches('/').to_owned())
+    };
+    let data = on_volume(data)?;
+    match wal {
+        Some(wal) => Some(format!("{data} {}", on_volume(wal)?)),
+        None => Some(data),
     }
 }
 
@@ -361,11 +392,21 @@ impl Observer {
         let bound_to = || seen.and_then(|pod| bound_node(pod.spec.as_ref()?));
         let (place, volume) = match (world.data_on(pod), uid) {
             (DataOn::Claims(names), _) => {
-                return self.claims_named(cluster, names).await.map(Some);
+                let mut claim = self.claims_named(cluster, names).await?;
+                if let Some(volume) = &mut claim.volume {
+                    volume.directory = world.data_directory(pod);
+                }
+                return Ok(Some(claim));
             }
             (DataOn::Pod, Some(uid)) => (Place::Pod, Volume::in_pod(uid)),
             (DataOn::Node { path, .. }, Some(_)) => match node.or_else(bound_to) {
-                Some(node) => (Place::Node, Volume::on_node(node, &path)),
+                Some(node) => {
+                    let volume = Volume {
+                        directory: world.data_directory(pod),
+                        ..Volume::on_node(node, &path)
+                    };
+                    (Place::Node, volume)
+                }
                 None => return Ok(None),
             },
             _ => return Ok(None),
@@ -447,6 +488,7 @@ impl Observer {
             volume: Some(Volume {
                 claim_uid: uid,
                 volume_id,
+                directory: None,
             }),
             lost: is_lost || is_gone,
             place: Place::Claim,

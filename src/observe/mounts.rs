@@ -58,6 +58,16 @@ fn inside<'p>(path: &'p str, directory: &str) -> Option<&'p str> {
     }
 }
 
+/// The directory on its volume behind `path` in a container of a pod, as its mount says it.
+pub(super) fn directory_of(path: &str, container: &Container) -> Option<String> {
+    let (mount, rest) = mount_over(path, container)?;
+    let own = within_volume(mount, rest);
+    Some(match mount.sub_path_expr.as_deref().unwrap_or_default() {
+        "" => own,
+        expression => format!("{}/{own}", expression.trim_end_matches('/')),
+    })
+}
+
 fn within_volume(mount: &VolumeMount, rest: &str) -> String {
     match (mount.sub_path.as_deref().unwrap_or_default(), rest) {
         ("", rest) => rest.to_owned(),

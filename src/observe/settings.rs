@@ -118,6 +118,11 @@ impl Settings {
             })
     }
 
+    /// A text with the values of the container's variables in it.
+    pub(super) fn expand(&self, text: &str) -> String {
+        expanded(text, &self.variables)
+    }
+
     /// The value of an environment variable, which need not be etcd's.
     pub(super) fn env(&self, name: &str) -> Option<Setting> {
         let value = unquoted(self.variables.get(name)?);

@@ -4,7 +4,7 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-use super::member_volume::{DataOn, MemberClaim, bound_node, data_on};
+use super::member_volume::{DataOn, MemberClaim, bound_node, data_directory, data_on};
 use super::{Intents, ObserveError, Observer, World, belonging, enrolment};
 use crate::api::names::IDENTITY;
 use crate::api::{EphemeralData, Membership, QuorumDisruptionBudget};
@@ -92,11 +92,16 @@ impl Observer {
             return Ok(None);
         };
         let set = self.set(cluster).await?;
+        let directory = data_directory(spec, page.etcd(), pod);
         let mut node = None;
         let volume = match data_on(spec, page.etcd(), set.as_ref(), pod) {
             DataOn::Claims(claims) => {
                 let claim = self.claims_named(cluster, claims).await;
                 let volume = claim.ok().and_then(|claim| claim.volume);
+                let volume = volume.map(|volume| Volume {
+                    directory,
+                    ..volume
+                });
                 found(&page, pod, volume.as_ref())
             }
             // The pod has no UID yet, and is another one than any on record.
@@ -115,7 +120,11 @@ impl Observer {
                     }
                     Some(own) => {
                         node = Some(own.to_owned());
-                        found(&page, pod, Some(&Volume::on_node(own, &path)))
+                        let volume = Volume {
+                            directory,
+                            ..Volume::on_node(own, &path)
+                        };
+                        found(&page, pod, Some(&volume))
                     }
                     None => found(&page, pod, None),
                 }
@@ -201,6 +210,7 @@ fn found(page: &Page, pod: &PodName, present: Option<&Volume>) -> VolumeFinding 
             volume: Volume {
                 claim_uid: String::new(),
                 volume_id: None,
+                directory: None,
             },
             difference: Difference::Unseen,
         };

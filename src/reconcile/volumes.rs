@@ -64,7 +64,14 @@ pub(super) async fn recorded(run: &Run, look: &Look) -> Option<VolumeRecords> {
     let cluster = &page.cluster;
     let records = page.volume_records();
     let mut read = BTreeMap::new();
-    for pod in unrecorded_volumes(snapshot, &page.grants, &records) {
+    let unrecorded = unrecorded_volumes(snapshot, &page.grants, &records);
+    // The directory may be known later than the volume.
+    let without_directory = records.iter().filter(|(pod, record)| {
+        let unknown = record.volume.directory.is_none() && !unrecorded.contains(pod);
+        unknown && world.data_directory(pod).is_some()
+    });
+    let due = without_directory.map(|(pod, _)| pod.clone());
+    for pod in due.chain(unrecorded.iter().cloned()) {
         match run.observer.member_claim(cluster, world, &pod).await {
             Ok(claim) => read.extend(claim.and_then(|c| c.volume).map(|volume| (pod, volume))),
             Err(because) => {

@@ -15,6 +15,8 @@ pub struct Volume {
     /// The id of the bound volume: the handle of its driver, or else the name of the
     /// `PersistentVolume`. `None` while the claim is not bound.
     pub volume_id: Option<String>,
+    /// The directory of the data on the volume. `None` where nobody can tell.
+    pub directory: Option<String>,
 }
 
 /// The beginning of the id of a volume that is a pod.
@@ -28,6 +30,7 @@ impl Volume {
         Self {
             claim_uid: String::new(),
             volume_id: Some(format!("{POD}{uid}")),
+            directory: None,
         }
     }
 
@@ -42,6 +45,7 @@ impl Volume {
         Self {
             claim_uid: String::new(),
             volume_id: Some(format!("{NODE}{node}/{}", path.trim_start_matches('/'))),
+            directory: None,
         }
     }
 
@@ -59,19 +63,37 @@ impl Volume {
     /// Two volumes as one, for a member that needs both.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
-        let ids = self.volume_id.as_ref().zip(other.volume_id.as_ref());
+        let both = |one: &Option<String>, other: &Option<String>| {
+            let both = one.as_ref().zip(other.as_ref());
+            both.map(|(one, other)| format!("{one} {other}"))
+        };
         Self {
             claim_uid: format!("{} {}", self.claim_uid, other.claim_uid),
-            volume_id: ids.map(|(one, other)| format!("{one} {other}")),
+            volume_id: both(&self.volume_id, &other.volume_id),
+            directory: both(&self.directory, &other.directory),
         }
     }
 
     /// Whether both have the same data: it is on the volume, whichever claim is bound to it.
     fn is_same_as(&self, other: &Self) -> bool {
-        match (&self.volume_id, &other.volume_id) {
+        let on_same_volume = match (&self.volume_id, &other.volume_id) {
             (Some(own), Some(other)) => own == other,
             _ => self.claim_uid == other.claim_uid,
-        }
+        };
+        on_same_volume && !self.is_elsewhere_than(other)
+    }
+
+    /// Whether both are known to be in different directories.
+    fn is_elsewhere_than(&self, other: &Self) -> bool {
+        let both = self.directory.as_ref().zip(other.directory.as_ref());
+        both.is_some_and(|(own, other)| own != other)
+    }
+
+    /// Whether both are the same bound volume, and not known to be different directories of it.
+    pub(super) fn shares_data_with(&self, other: &Self) -> bool {
+        self.volume_id.is_some()
+            && self.volume_id == other.volume_id
+            && !self.is_elsewhere_than(other)
     }
 }
 
@@ -111,6 +133,9 @@ pub enum Difference {
     /// The claim could not be seen.
     #[display("a claim that could not be seen")]
     Unseen,
+    /// The data directory is another one on the same volume, so it is empty.
+    #[display("another directory of its volume, in which its data is not")]
+    OtherDirectory,
     /// The claim is the same and is bound to a volume that is nobody's.
     #[display("a volume that was never a member's")]
     Foreign,
@@ -131,6 +156,7 @@ impl Difference {
 /// let volume = |claim: &str, id: &str| Volume {
 ///     claim_uid: claim.into(),
 ///     volume_id: Some(id.into()),
+///     directory: None,
 /// };
 /// let recorded = [("etcd-0".into(), volume("c0", "v0")), ("etcd-1".into(), volume("c1", "v1"))];
 /// let find = |present| volume_finding(&recorded.clone().into(), &"etcd-0".into(), Some(&present));
@@ -147,15 +173,17 @@ pub fn volume_finding(
     let Some(present) = present else {
         return VolumeFinding::Unknown;
     };
-    let owner = recorded.iter().find(|(name, volume)| {
-        let same = present.volume_id.is_some() && volume.volume_id == present.volume_id;
-        *name != member && same
-    });
+    let owner = recorded
+        .iter()
+        .find(|(name, volume)| *name != member && present.shares_data_with(volume));
     let own = recorded.get(member);
     let difference = match (own, owner) {
         (Some(own), _) if own.is_same_as(present) => return VolumeFinding::AsRecorded,
         (_, Some((with, _))) => Difference::Swapped { with: with.clone() },
         (Some(_), None) if present.is_in_pod() => Difference::NewPod,
+        (Some(own), None) if own.volume_id.is_some() && own.volume_id == present.volume_id => {
+            Difference::OtherDirectory
+        }
         (Some(own), None) if own.claim_uid != present.claim_uid => Difference::NewClaim,
         (Some(_), None) => Difference::Foreign,
         (None, None) => return VolumeFinding::Unknown,
@@ -177,6 +205,38 @@ mod tests {
     }
 
     #[test]
+    fn the_directory_on_the_volume_tells_members_and_their_data_apart() {
+        let within = |directory: &str| Volume {
+            directory: Some(directory.into()),
+            ..volume("c", "v")
+        };
+        let recorded = BTreeMap::from([
+            ("etcd-0".into(), within("a")),
+            ("etcd-1".into(), within("b")),
+        ]);
+        let find = |member: &str, present: &Volume| match volume_finding(
+            &recorded,
+            &member.into(),
+            Some(present),
+        ) {
+            VolumeFinding::Wrong { difference, .. } => Some(difference),
+            VolumeFinding::Unknown | VolumeFinding::AsRecorded => None,
+        };
+        assert_eq!(find("etcd-0", &within("a")), None);
+        assert_eq!(find("etcd-1", &within("b")), None, "they share a claim");
+        assert_eq!(find("etcd-0", &volume("c", "v")), None, "nobody can tell");
+        assert_eq!(
+            find("etcd-0", &within("c")),
+            Some(Difference::OtherDirectory)
+        );
+        let with = "etcd-1".into();
+        assert_eq!(
+            find("etcd-0", &within("b")),
+            Some(Difference::Swapped { with })
+        );
+    }
+
+    #[test]
     fn a_directory_of_a_node_and_two_volumes_of_one_member_are_volumes_too() {
         let directory = Volume::on_node("n1", "/var/lib/etcd");
         assert_eq!(directory.node(), Some("n1"));
@@ -192,6 +252,7 @@ mod tests {
         Volume {
             claim_uid: claim.into(),
             volume_id: Some(id.into()),
+            directory: None,
         }
     }
 
@@ -240,6 +301,7 @@ mod tests {
     fn a_claim_that_is_not_bound_yet_is_known_by_its_uid() {
         let unbound = |claim: &str| Volume {
             volume_id: None,
+            directory: None,
             ..volume(claim, "")
         };
         assert_eq!(find("etcd-0", Some(&unbound("c0"))), None);

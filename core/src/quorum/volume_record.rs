@@ -77,7 +77,7 @@ pub fn record_volumes(
         let may_change = own.is_none_or(|own| own.id == id || !is_listed(own.id));
         // A member whose data is on the volume of another one is not where it belongs.
         let is_of_another = after.iter().any(|(other, record)| {
-            let same = record.volume.volume_id == volume.volume_id;
+            let same = volume.shares_data_with(&record.volume);
             other != name && (record.id == id || same && is_listed(record.id))
         });
         if may_change && !is_of_another && is_listed(id) {
@@ -111,6 +111,7 @@ mod tests {
         Volume {
             claim_uid: format!("c{n}"),
             volume_id: Some(format!("v{n}")),
+            directory: None,
         }
     }
 

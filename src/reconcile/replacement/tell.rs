@@ -225,6 +225,7 @@ fn reason_of(because: &Refusal) -> &'static str {
         Refusal::MayRecover { .. } => "CrashLoop",
         Refusal::Owner => "Owner",
         Refusal::OnNode => "OnNode",
+        Refusal::SharedClaim => "SharedClaim",
         Refusal::NoSuchMember => "NoSuchMember",
         Refusal::NoList => "NoList",
         Refusal::TooFewVoters { .. } => "TooFewVoters",

@@ -156,3 +156,39 @@ async fn claims_of_stopped_members_stay_whatever_their_template_and_owners_say_b
     before.assert_nothing_lost(&world.etcd).await?;
     world.close().await
 }
+
+/// The volume is the one on record, and the member would begin empty on it under its old id.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_template_with_another_data_directory_empties_no_member() -> Result<()> {
+    let world = World::new("other-dir").await?;
+    recorded(&world).await?;
+    let before = write_some(&world.etcd).await?;
+    let sets: Api<StatefulSet> = world.sandbox.api();
+    let params = PatchParams::default();
+    let template = sets.get("etcd").await?.spec.context("no spec")?.template;
+    let text = serde_json::to_string(&template)?;
+    let other = text.replace("/new.etcd", "/other.etcd");
+    ensure!(other != text, "nothing is changed in {text}");
+    let other = json!({"spec": {"template": serde_json::from_str::<serde_json::Value>(&other)?}});
+    let uids = pod_uids(&world).await?;
+    sets.patch("etcd", &params, &Patch::Merge(&other)).await?;
+    world
+        .reported("DataProtected", |c| {
+            c.message.contains("another directory of its volume")
+        })
+        .await?;
+    let now = pod_uids(&world).await?;
+    let changed = uids.iter().filter(|(pod, uid)| now.get(*pod) != Some(*uid));
+    ensure!(changed.count() == 1, "{uids:?}, then {now:?}");
+
+    let back = json!({"spec": {"template": template}});
+    sets.patch("etcd", &params, &Patch::Merge(&back)).await?;
+    world.whole().await?;
+    before.assert_nothing_lost(&world.etcd).await?;
+    world.close().await
+}
+
+async fn pod_uids(world: &World) -> Result<BTreeMap<String, Option<String>>> {
+    let pods = world.etcd.pods().await?.into_iter();
+    Ok(pods.map(|pod| (pod.name_any(), pod.uid())).collect())
+}

@@ -534,6 +534,7 @@ fn a_wrong_volume_opens_one_entry_and_the_right_one_closes_it() {
             volume: Volume {
                 claim_uid: "c".into(),
                 volume_id: Some(id.into()),
+                directory: None,
             },
             difference: Difference::Foreign,
         },

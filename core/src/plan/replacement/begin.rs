@@ -67,6 +67,9 @@ fn may_begin(
     if facts.stays_on_its_node(pod) {
         return Err(Refusal::OnNode);
     }
+    if facts.shares_its_claim(pod) {
+        return Err(Refusal::SharedClaim);
+    }
     let record = record(snapshot, facts, pod, proof)?;
     if let Some(because) = refusal(snapshot, grants, facts, pod) {
         return Err(because);

@@ -89,6 +89,17 @@ impl Facts {
         claim.is_some_and(|claim| claim.place != Place::Claim)
     }
 
+    /// Whether other members have their data on the member's claim.
+    pub(super) fn shares_its_claim(&self, pod: &PodName) -> bool {
+        let uid = |claim: &ClaimFacts| match (&claim.state, claim.place) {
+            (ClaimState::Here { uid, .. }, Place::Claim) => Some(uid.clone()),
+            _ => None,
+        };
+        let own = self.claims.get(pod).and_then(uid);
+        let mut others = self.claims.iter().filter(|(name, _)| *name != pod);
+        own.is_some() && others.any(|(_, claim)| uid(claim) == own)
+    }
+
     /// Whether a new pod of the member would find the data of the old one, which nobody but a
     /// person can remove.
     pub(super) fn stays_on_its_node(&self, pod: &PodName) -> bool {

@@ -59,7 +59,7 @@ pub struct Hold {
 /// use quorumgate_core::quorum::{Difference, MemberId, Volume, VolumeFinding};
 ///
 /// let emptied = VolumeFinding::Wrong {
-///     volume: Volume { claim_uid: "new".into(), volume_id: None },
+///     volume: Volume { claim_uid: "new".into(), volume_id: None, directory: None },
 ///     difference: Difference::NewClaim,
 /// };
 /// let start = Start {
@@ -159,6 +159,7 @@ mod tests {
             volume: Volume {
                 claim_uid: "new".into(),
                 volume_id: None,
+                directory: None,
             },
             difference: Difference::NewClaim,
         };
@@ -197,6 +198,7 @@ mod tests {
             volume: Volume {
                 claim_uid: "new".into(),
                 volume_id: None,
+                directory: None,
             },
             difference: Difference::NewClaim,
         };

@@ -41,6 +41,12 @@ pub enum Refusal {
                  remove the member from etcd, empty the directory, and add the member again: etcdctl member remove, etcdctl member add"
     )]
     OnNode,
+    /// Other members have their data on the same claim.
+    #[display(
+        "other members have their data on the same claim, so it cannot be given up; \
+                 remove the member from etcd, empty its directory, and add the member again: etcdctl member remove, etcdctl member add"
+    )]
+    SharedClaim,
     /// The pod is not one of a member.
     #[display("it is not the pod of a member")]
     NoSuchMember,

@@ -239,6 +239,7 @@ fn a_strangers_replacement_settles_by_the_claim() {
     let before = Volume {
         claim_uid: "c1".into(),
         volume_id: Some("v1".into()),
+        directory: None,
     };
     let here = |uid: &str, terminating| ClaimState::Here {
         uid: uid.into(),

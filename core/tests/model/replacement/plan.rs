@@ -131,6 +131,7 @@ fn finding(volumes: [Volume; MEMBERS], n: usize) -> VolumeFinding {
     let bound = |n: usize, own: bool| Bound {
         claim_uid: claim_uid(n, own),
         volume_id: Some(format!("volume-{n}-{own}")),
+        directory: None,
     };
     let is_own = |n: usize| {
         !matches!(

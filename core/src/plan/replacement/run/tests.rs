@@ -430,6 +430,7 @@ fn only_data_that_is_proven_to_be_lost_is_replaced_by_itself() {
         volume: Volume {
             claim_uid: "c9".into(),
             volume_id: None,
+            directory: None,
         },
         difference,
     };
@@ -706,6 +707,7 @@ fn a_replacement_takes_over_a_permission_to_destroy_the_data() {
             volume: Volume {
                 claim_uid: "c2-new".into(),
                 volume_id: None,
+                directory: None,
             },
             difference: Difference::NewClaim,
         };
