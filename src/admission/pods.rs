@@ -83,6 +83,7 @@ pub(super) fn asked(body: &[u8], context: Context<'_>) -> Result<Asked, Malforme
             precondition: request.options.precondition().map(Into::into),
             dry_run: about.dry_run,
             deadline: context.deadline,
+            only_if_etcd_is: Vec::new(),
             seen: None,
         })
     };

@@ -95,6 +95,7 @@ impl ClaimCase<'_> {
             terminating: false,
             other_uid: false,
             collected: self.question.change == ClaimChange::Delete { collected: true },
+            waiting_pod: None,
             actor: self.question.asker.actor,
         }
     }
@@ -187,6 +188,7 @@ impl ClaimCase<'_> {
                 let deletion = ClaimDeletion {
                     collected: deletion.collected
                         && set.is_none_or(|set| self.is_given_up(&page, set)),
+                    waiting_pod: world.waiting_pod(&page, &self.members),
                     ..deletion
                 };
                 let verdict = decide_claim(&snapshot, &page.grants, &deletion);

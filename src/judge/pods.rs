@@ -67,6 +67,9 @@ impl<'a> PodCase<'a> {
         let identified = identified.instrument(step!("cluster of the pod, and its ledger"));
         let page = match identified.await? {
             Identity::Guarded(page) => page,
+            Identity::Unrecorded(..) if !self.question.only_if_etcd_is.is_empty() => {
+                return Ok(Ground::Waived(Waiver::RestartsNothing));
+            }
             Identity::Foreign => return Ok(Ground::Waived(Waiver::Foreign)),
             Identity::NoSuchPod => return Err(self.no_such_pod()),
             Identity::Unrecorded(cluster, error) => {
@@ -74,6 +77,11 @@ impl<'a> PodCase<'a> {
                 return Box::pin(self.without_ledger(&cluster, because)).await;
             }
         };
+        let of_etcd = &self.question.only_if_etcd_is;
+        let named = page.etcd_container();
+        if !of_etcd.is_empty() && !of_etcd.iter().any(|name| Some(name.as_str()) == named) {
+            return Ok(Ground::Waived(Waiver::RestartsNothing));
+        }
         let cluster = page.cluster.clone();
         evaluation.about(&cluster);
         Box::pin(evaluation.run(&mut self, &cluster, Ok(Some(*page)))).await

@@ -49,6 +49,9 @@ pub struct Question {
     pub dry_run: DryRun,
     /// The time by which the answer has to be there.
     pub deadline: Instant,
+    /// The containers of which one has to be etcd's, by the word of the budget. Empty where that
+    /// makes no difference.
+    pub only_if_etcd_is: Vec<String>,
     /// The facts by which the asker chose this pod, if a change of them makes the question void.
     pub seen: Option<SeenVersions>,
 }

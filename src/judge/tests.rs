@@ -19,7 +19,7 @@ use crate::etcd::{Admin, Connections};
 use crate::fake_api::FakeApi;
 use crate::fake_api::etcd::{BUDGET, NAMESPACE, SET, budget_json, pod_json, set_json};
 use crate::ledger::Ledger;
-use crate::quorum::{Actor, Basis, ClusterRef, Grace, Kind, Reason, Trust, Waiver};
+use crate::quorum::{Actor, Basis, ClusterRef, Grace, InPlace, Kind, Reason, Trust, Waiver};
 use crate::telemetry::metrics::Metrics;
 
 /// The entry in the sequence of requests for a question to a member.
@@ -107,7 +107,32 @@ fn question(seen: Option<SeenVersions>) -> Question {
         precondition: None,
         dry_run: DryRun::No,
         deadline: Instant::now() + Duration::from_secs(4),
+        only_if_etcd_is: Vec::new(),
         seen,
+    }
+}
+
+/// A budget may name a container that shows no sign of etcd.
+#[tokio::test]
+async fn a_restart_of_a_container_without_signs_of_etcd_is_judged_where_the_budget_names_it() {
+    for (named, passes) in [(None, true), (Some("other"), true), (Some("member"), false)] {
+        let court = Court::new().await;
+        let mut budget = court.api.get(BUDGET).unwrap();
+        budget["spec"]["members"] = json!({"container": named});
+        court.api.put(BUDGET, budget);
+        let asked = Question {
+            kind: Kind::Restart(InPlace::Image),
+            only_if_etcd_is: vec!["member".into()],
+            ..question(None)
+        };
+        let answer = court.judge.judge_pod(asked).await;
+        match answer.decision {
+            Ok(allowed) => assert!(
+                passes && matches!(allowed.ground(), Ground::Waived(Waiver::RestartsNothing)),
+                "{named:?}: {allowed:?}"
+            ),
+            Err(_) => assert!(!passes, "{named:?}: {answer:?}"),
+        }
     }
 }
 

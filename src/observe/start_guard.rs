@@ -63,6 +63,22 @@ pub fn is_held(pod: &Pod) -> bool {
     gates.is_some_and(|gates| gates.iter().any(|gate| gate.name == IDENTITY))
 }
 
+impl World {
+    /// The first of these pods that exists, waits for a node and would start on the next claim: the
+    /// identity guard holds only pods that are created without their claim.
+    pub fn waiting_pod(&self, page: &Page, pods: &[PodName]) -> Option<PodName> {
+        let by_gate = membership(page.budget(), self.stateful_set()) == MembershipBy::Gate;
+        let is_guarded = by_gate && page.cluster_id().is_some();
+        let waits = |name: &&PodName| {
+            self.pod(name).is_some_and(|pod| {
+                let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
+                node.is_none() && pod.metadata.deletion_timestamp.is_none() && !is_held(pod)
+            })
+        };
+        pods.iter().find(waits).filter(|_| is_guarded).cloned()
+    }
+}
+
 /// The decision of the identity guard about a pod that is being created.
 #[derive(Debug, Clone)]
 pub struct StartGuard {

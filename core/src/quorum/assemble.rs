@@ -569,6 +569,7 @@ mod tests {
                     terminating: false,
                     other_uid: false,
                     collected: false,
+                    waiting_pod: None,
                     actor: Actor::Stranger,
                 };
                 let verdict = decide_claim(&snapshot, &Grants::default(), &deletion);

@@ -34,6 +34,9 @@ pub struct ClaimDeletion {
     pub other_uid: bool,
     /// Whether the garbage collector deletes the claim, because its owners are gone.
     pub collected: bool,
+    /// The pod that waits for a node and would start on the next claim, without its data and under
+    /// its old identity. Kubernetes protects no claim for a pod without a node.
+    pub waiting_pod: Option<PodName>,
     /// The asker.
     pub actor: Actor,
 }
@@ -54,6 +57,7 @@ pub struct ClaimDeletion {
 ///     terminating: false,
 ///     other_uid: false,
 ///     collected: false,
+///     waiting_pod: None,
 ///     actor: Actor::Stranger,
 /// };
 /// let ask = |observation: &_| {
@@ -90,6 +94,15 @@ pub fn decide_claim(snapshot: &Snapshot, grants: &Grants, deletion: &ClaimDeleti
         return Verdict::Deny(Reason::ClaimInUse {
             claim: deletion.claim.clone(),
             members: serving,
+        });
+    }
+    if let Some(pod) = &deletion.waiting_pod
+        && !is_own_step
+    {
+        return Verdict::Deny(Reason::ClaimAwaited {
+            cluster: snapshot.cluster.clone(),
+            claim: deletion.claim.clone(),
+            id: snapshot.member(pod).and_then(|member| member.id),
         });
     }
     let disruption = replacement(snapshot, member, deletion.actor);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::circumstances::Teardown;
 use super::disruption::InPlace;
 use super::expected_voters::majority;
-use super::id::{ClusterRef, PodName, list};
+use super::id::{ClusterRef, MemberId, PodName, list};
 use super::log_end::WentBack;
 use super::policy::SmallCluster;
 use super::process::ProcessState;
@@ -282,6 +282,19 @@ pub enum Reason {
         claim: String,
         /// The pods of the members.
         members: Vec<PodName>,
+    },
+    /// A pod that waits for a node would start on the next claim, under its old identity.
+    #[display(
+        "its pod waits for a node and would start on a new, empty {claim} under its old identity; replace the member instead: kubectl -n {} annotate --overwrite qdb {} quorumgate.io/replace={}",
+        cluster.namespace, cluster.name, id.map_or_else(|| "ID".to_owned(), |id| id.to_string())
+    )]
+    ClaimAwaited {
+        /// The cluster.
+        cluster: ClusterRef,
+        /// The name of the claim.
+        claim: String,
+        /// The id of the member, where it is known.
+        id: Option<MemberId>,
     },
     /// The update takes the protection off a claim that pods of members use.
     #[display(

@@ -122,6 +122,7 @@ fn judge(snapshot: &Snapshot, grants: &Grants, question: &Question) -> Verdict {
                 terminating: goes,
                 other_uid: false,
                 collected: false,
+                waiting_pod: None,
                 actor: Actor::Gate,
             };
             decide_claim(snapshot, grants, &deletion)

@@ -16,25 +16,53 @@ use crate::quorum::InPlace;
 /// The resources that can be changed in place.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 
-/// The way in which the update takes the member. `None` if it restarts no etcd and ends no pod.
-pub(super) fn of(old: &Spec, new: &Spec) -> Option<InPlace> {
+/// The way in which an update takes a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Effect {
+    /// The way.
+    pub(super) by: InPlace,
+    /// The containers that restart, none of which is etcd's by its signs. The member goes only if
+    /// the budget names one of them as etcd's. Empty: the member goes in any case.
+    pub(super) only_of: Vec<String>,
+}
+
+/// The way in which the update takes the member. `None` if it restarts nothing and ends no pod.
+pub(super) fn of(old: &Spec, new: &Spec) -> Option<Effect> {
+    let certain = |by| Effect {
+        by,
+        only_of: Vec::new(),
+    };
     if ends_sooner(old.active_deadline_seconds, new.active_deadline_seconds) {
-        return Some(InPlace::Deadline);
+        return Some(certain(InPlace::Deadline));
     }
     // An update adds no container and takes none away.
     let pod = old.outline();
     let etcd = EtcdContainer::of(&pod, None);
-    let mut found = None;
-    for container in that_take_etcd(new, &etcd) {
-        let before = that_take_etcd(old, &etcd).find(|before| before.name == container.name);
-        let Some(before) = before.filter(|before| before.image == container.image) else {
-            return Some(InPlace::Image);
+    let restarting = lasting(new).filter_map(|container| {
+        let before = lasting(old).find(|before| before.name == container.name);
+        let by = match before.filter(|before| before.image == container.image) {
+            None => InPlace::Image,
+            Some(before) if resize_restarts((old, before), (new, container)) => InPlace::Resize,
+            Some(_) => return None,
         };
-        if resize_restarts((old, before), (new, container)) {
-            found = Some(InPlace::Resize);
-        }
+        // If the container of etcd is not known, it may be any.
+        let takes_etcd = etcd.may_be(&container.name) || restarts_all(container);
+        Some((by, takes_etcd, container.name.clone()))
+    });
+    let restarting: Vec<(InPlace, bool, String)> = restarting.collect();
+    let first_by = |takes_etcd: bool| {
+        let mut ways = restarting
+            .iter()
+            .filter(|(_, takes, _)| *takes == takes_etcd);
+        let image = ways.clone().find(|(by, ..)| *by == InPlace::Image);
+        image.or_else(|| ways.next()).map(|(by, ..)| *by)
+    };
+    if let Some(by) = first_by(true) {
+        return Some(certain(by));
     }
-    found
+    let by = first_by(false)?;
+    let only_of = restarting.into_iter().map(|(_, _, name)| name).collect();
+    Some(Effect { by, only_of })
 }
 
 fn ends_sooner(old: Option<i64>, new: Option<i64>) -> bool {
@@ -45,15 +73,10 @@ fn ends_sooner(old: Option<i64>, new: Option<i64>) -> bool {
     }
 }
 
-/// The containers whose restart restarts etcd: its own, and those that take all others along. If
-/// the container of etcd is not known, it may be any.
-fn that_take_etcd<'a>(
-    spec: &'a Spec,
-    etcd: &EtcdContainer<'_>,
-) -> impl Iterator<Item = &'a Container> {
+/// The main containers and the sidecars.
+fn lasting(spec: &Spec) -> impl Iterator<Item = &Container> {
     let sidecars = spec.init_containers.iter().filter(|c| is_sidecar(c));
-    let lasting = spec.containers.iter().chain(sidecars);
-    lasting.filter(|container| etcd.may_be(&container.name) || restarts_all(container))
+    spec.containers.iter().chain(sidecars)
 }
 
 fn is_sidecar(container: &Container) -> bool {

@@ -87,6 +87,7 @@ async fn ask(run: &Run, cluster: &ClusterRef, step: &Step, seen: SeenVersions) -
         precondition: Some(step.pod.uid.clone()),
         dry_run: DryRun::No,
         deadline: run.clock.instant() + PATIENCE,
+        only_if_etcd_is: Vec::new(),
         seen: Some(seen),
     };
     run.judge.judge(question).await.decision

@@ -15,7 +15,7 @@ use quorumgate_testbed::writer::Writer;
 use serde_json::json;
 
 use super::{finished, is_whole_without, nothing_is_lost, recorded, request, write_some};
-use crate::asking::refusal;
+use crate::asking::{By, refusal};
 use crate::teardown::{announce, no_pods};
 use crate::world::{SOON, World};
 
@@ -191,4 +191,35 @@ async fn a_template_with_another_data_directory_empties_no_member() -> Result<()
 async fn pod_uids(world: &World) -> Result<BTreeMap<String, Option<String>>> {
     let pods = world.etcd.pods().await?.into_iter();
     Ok(pods.map(|pod| (pod.name_any(), pod.uid())).collect())
+}
+
+/// Kubernetes gives a pod that waits for a node the next claim of that name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_is_not_deleted_under_a_pod_that_waits_for_a_node() -> Result<()> {
+    let world = World::new("claim-awaited").await?;
+    recorded(&world).await?;
+    let id = world.etcd.member("etcd-2").await?.id;
+    let claims: Api<PersistentVolumeClaim> = world.sandbox.api();
+    for node in world.sandbox.nodes() {
+        world.kubectl(&["cordon", node.name()]).await?.success()?;
+    }
+    world.lets_go(By::Delete, "etcd-2").await?;
+    eventually(SOON, "the claim is kept for the pod", || async {
+        let how = DeleteParams::default();
+        let (code, message) = refusal(claims.delete("data-etcd-2", &how).await)?;
+        let command = format!("quorumgate.io/replace={id:x}");
+        ensure!(
+            code == 403 && message.contains(&command),
+            "{code}: {message}"
+        );
+        Ok(())
+    })
+    .await?;
+    request(&world, &format!("{id:x}")).await?;
+    for node in world.sandbox.nodes() {
+        world.kubectl(&["uncordon", node.name()]).await?.success()?;
+    }
+    finished(&world, "etcd-2").await?;
+    is_whole_without(&world, id).await?;
+    world.close().await
 }

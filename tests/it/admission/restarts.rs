@@ -68,15 +68,25 @@ async fn k3_k6_what_restarts_no_etcd_passes_without_anybody_being_asked() {
         "/request/object/metadata/labels/more",
         json!("yes"),
     );
-    let sidecar = changed(same_image(), SIDECAR_IMAGE, "etcdbrctl:0.43.0");
     let cpu = resize("/requests/cpu", "750m");
-    for review in [labelled, sidecar, cpu] {
+    for review in [labelled, cpu] {
         let reply = door.post(PATH, &review).await;
         assert!(reply.is_allowed());
         let said = &reply.response()["auditAnnotations"];
         assert_eq!(said["reason"], "restarts-nothing");
     }
     assert!(door.questions().is_empty());
+}
+
+/// Which container is etcd's may be the budget's word.
+#[tokio::test]
+async fn a_sidecar_is_asked_about_as_one_that_only_the_budget_may_name() {
+    let door = Door::open();
+    let sidecar = changed(same_image(), SIDECAR_IMAGE, "etcdbrctl:0.43.0");
+    assert!(door.post(PATH, &sidecar).await.is_allowed());
+    let question = door.question();
+    assert_eq!(question.kind, Kind::Restart(InPlace::Image));
+    assert_eq!(question.only_if_etcd_is, ["backup-restore"]);
 }
 
 #[tokio::test]

@@ -38,6 +38,7 @@ fn deletion(n: u32) -> ClaimDeletion {
         terminating: false,
         other_uid: false,
         collected: false,
+        waiting_pod: None,
         actor: Actor::Stranger,
     }
 }
@@ -375,6 +376,7 @@ fn what_the_garbage_collector_deletes_is_asked_about_where_a_pod_uses_it() {
     let collected = |observation: &Observation, n| {
         let deletion = ClaimDeletion {
             collected: true,
+            waiting_pod: None,
             ..deletion(n)
         };
         let snapshot = Snapshot::assemble(observation);
@@ -444,4 +446,36 @@ fn a_member_goes_with_its_data_only_while_all_others_serve() {
             "{members}: {verdict:?}"
         );
     }
+}
+
+/// Kubernetes protects no claim for a pod without a node, and gives that pod the next claim.
+#[test]
+fn the_claim_of_a_pod_that_waits_for_a_node_goes_only_with_its_member() {
+    let mut observation = example::healthy("etcd", 3);
+    let probe = &mut observation.round.probes[2];
+    *probe = Probe::unanswered(probe.target.clone(), Unanswered::Refused);
+    observation.pods[2].etcd_ready = false;
+    let asked = |waiting: bool, actor| {
+        let deletion = ClaimDeletion {
+            claim: "data-etcd-2".into(),
+            members: vec!["etcd-2".into()],
+            terminating: false,
+            other_uid: false,
+            collected: false,
+            waiting_pod: waiting.then(|| "etcd-2".into()),
+            actor,
+        };
+        decide_claim(
+            &Snapshot::assemble(&observation),
+            &Grants::default(),
+            &deletion,
+        )
+    };
+    assert!(matches!(asked(false, Actor::Stranger), Verdict::Allow(_)));
+    let Verdict::Deny(reason) = asked(true, Actor::Stranger) else {
+        panic!("the pod starts empty")
+    };
+    assert_eq!(reason.slug(), "claim-awaited");
+    let said = reason.to_string();
+    assert!(said.contains("qdb etcd quorumgate.io/replace="), "{said}");
 }

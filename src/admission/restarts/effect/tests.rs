@@ -37,9 +37,28 @@ fn changed(mut pod: Value, fields: &[(&str, Value)]) -> Value {
     pod
 }
 
+/// The effect whatever the budget says.
 fn effect(old: &Value, new: &Value) -> Option<InPlace> {
-    let read = |spec: &Value| serde_json::from_value::<Spec>(spec.clone()).unwrap();
-    of(&read(old), &read(new))
+    let effect = of(&read(old), &read(new));
+    effect
+        .filter(|effect| effect.only_of.is_empty())
+        .map(|effect| effect.by)
+}
+
+fn read(spec: &Value) -> Spec {
+    serde_json::from_value(spec.clone()).unwrap()
+}
+
+#[test]
+fn a_container_without_signs_of_etcd_takes_the_member_where_the_budget_names_it() {
+    let only_of = |changed: &Value| of(&read(&pod()), &read(changed)).unwrap().only_of;
+    let sidecar = with(&[(SIDECAR_IMAGE, json!("etcdbr:2"))]);
+    assert_eq!(only_of(&sidecar), ["backup-restore"]);
+    let both = with(&[
+        (SIDECAR_IMAGE, json!("etcdbr:2")),
+        (ETCD_IMAGE, json!("etcd:2")),
+    ]);
+    assert_eq!(only_of(&both), [""; 0]);
 }
 
 fn policy(cpu: &str, memory: &str) -> Value {

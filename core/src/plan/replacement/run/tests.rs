@@ -931,6 +931,7 @@ fn what_the_removed_member_left_behind_goes_also_while_its_pod_is_being_created(
         terminating: false,
         other_uid: false,
         collected: false,
+        waiting_pod: None,
         actor: Actor::Gate,
     };
     let verdict = decide_claim(&world.snapshot(), &world.grants, &deletion);
