@@ -459,6 +459,9 @@ impl fmt::Display for Unannounced {
         }
         match owner {
             None => {}
+            // An owner is not heard where the data would go too.
+            Some(NamedOwner::Lives(_))
+                if *by == TeardownBy::Hibernation && takes_data.is_some() => {}
             Some(NamedOwner::Lives(owner)) => {
                 let instead = match by {
                     TeardownBy::Delete => "delete the owner",

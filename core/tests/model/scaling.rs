@@ -149,7 +149,6 @@ fn is_admitted(scene: Scene, from: u8, to: u8, announced: bool) -> bool {
                 scope: Scope::Enrolled,
                 teardown: None,
                 collected: false,
-                waiting_pod: None,
                 overridden: false,
                 ignored: None,
                 intent: announced.then_some(Intent::ScaleIn),

@@ -356,7 +356,7 @@ mod tests {
         says(&verdict, &["whenDeleted", "intent=delete"]);
         let verdict = decide(&resize(3, 0), &lost);
         assert!(matches!(verdict, Verdict::Deny(_)), "{verdict:?}");
-        says(&verdict, &["whenScaled", "intent=hibernate"]);
+        says(&verdict, &["whenScaled", "intent=delete"]);
         let in_pods = Facts {
             takes_data: Some(DataTaken::InPods),
             ..lost
