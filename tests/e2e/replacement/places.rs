@@ -203,18 +203,24 @@ async fn a_claim_is_not_deleted_under_a_pod_that_waits_for_a_node() -> Result<()
     for node in world.sandbox.nodes() {
         world.kubectl(&["cordon", node.name()]).await?.success()?;
     }
+    let old = world.etcd.pod_uid("etcd-2").await?;
     world.lets_go(By::Delete, "etcd-2").await?;
-    eventually(SOON, "the claim is kept for the pod", || async {
-        let how = DeleteParams::default();
-        let (code, message) = refusal(claims.delete("data-etcd-2", &how).await)?;
-        let command = format!("quorumgate.io/replace={id:x}");
+    eventually(SOON, "the next pod waits for a node", || async {
+        let pod = world.pods().get("etcd-2").await?;
         ensure!(
-            code == 403 && message.contains(&command),
-            "{code}: {message}"
+            pod.metadata.uid != Some(old.clone()),
+            "the old one is there"
         );
         Ok(())
     })
     .await?;
+    let how = DeleteParams::default();
+    let (code, message) = refusal(claims.delete("data-etcd-2", &how).await)?;
+    let command = format!("quorumgate.io/replace={id:x}");
+    ensure!(
+        code == 403 && message.contains(&command),
+        "{code}: {message}"
+    );
     request(&world, &format!("{id:x}")).await?;
     for node in world.sandbox.nodes() {
         world.kubectl(&["uncordon", node.name()]).await?.success()?;
